@@ -257,8 +257,6 @@ async def test_a_failed_call_can_be_caught(session: Session) -> None:
         ("search(search)", "NotAValue", "the argument query of search is a Tool"),
         ("search(float('inf'))", "NotAValue", "JSON does not have"),
         ("gather(lambda: search('a'))", "TypeError", "search.later"),
-        ("import threading as t\nr=[]\ndef f():\n    try: search('a')\n    except RuntimeError as e: r.append(e)\n"
-         "x=t.Thread(target=f); x.start(); x.join(); raise r[0]", "RuntimeError", "main thread"),
     ],
 )  # fmt: skip
 async def test_wrong_calls_are_explained(session: Session, code: str, error: str, says: str) -> None:

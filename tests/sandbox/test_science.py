@@ -72,6 +72,23 @@ async def test_numbers_and_tables(lab: Sandbox) -> None:
     assert outcome.output == BinaryValue("table", b"a,b\n0,0\n1,2\n2,4\n")
 
 
+async def test_a_view_is_told(lab: Sandbox) -> None:
+    session = await lab.open()
+    made = await finished(
+        session, "import numpy as np\na = np.arange(4)\nb = a[1:]\nc = a\nd = a.copy()", **FREE
+    )
+    assert made.notes == (
+        "The variable b shares its numbers with a; should the interpreter be restarted, it is a copy.",
+    )
+    assert (await finished(session, "b[0] = 7\nint(a[1])", **FREE)).notes == (), "told once"
+
+
+async def test_libraries_import_what_they_need(lab: Sandbox) -> None:
+    session = await lab.open()
+    code = "import pandas as pd\nlist(pd.to_datetime(pd.Series(['2026-01-02'])).dt.strftime('%d'))"
+    assert (await finished(session, code, authorized_imports=["pandas"])).output == ["02"]
+
+
 async def test_a_table_that_is_given_is_a_frame(lab: Sandbox) -> None:
     session = await lab.open()
     variables = {

@@ -23,7 +23,10 @@ from cadre_sandbox.wire.frames import BrokenFrame, Frame
 from cadre_sandbox.wire.jail_order import NO_MEMORY, NO_TIME
 
 _GRACE_SECONDS = 0.4
-"""Seconds beyond the limit until the interpreter is killed: time to stop by itself, and to save."""
+"""Seconds beyond the limit until the interpreter is killed: time to stop by itself."""
+
+_SAVING_SECONDS = 5.0
+"""Seconds from the end of the code until the interpreter is killed: time to save its variables."""
 
 _TICK_SECONDS = 0.2
 """Seconds between looks at what the code uses."""
@@ -167,7 +170,7 @@ class Session:
                 saved = None
             else:
                 self._logs = logs_of(frame, self._limits)
-                saved = await self._saved(since)
+                saved = await self._saved()
         finally:
             self._used += self._now() - since
         if await self._process.full(self._limits):
@@ -176,11 +179,13 @@ class Session:
             )
         return await self._outcome(frame, saved)
 
-    async def _saved(self, since: float) -> SavedVariables:
+    async def _saved(self) -> SavedVariables:
         """The variables after the block. That they take too long to save does not change the block's outcome."""
         try:
-            return saved_variables(await self._watched(since), self._snapshot)
-        except BlockStopped:
+            async with asyncio.timeout(_SAVING_SECONDS):
+                frame = await self._next()
+            return saved_variables(frame, self._snapshot)
+        except TimeoutError:
             return not_saved("no time was left", self._snapshot)
 
     async def _outcome(self, frame: Frame, saved: SavedVariables | None) -> Outcome:

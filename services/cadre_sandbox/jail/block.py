@@ -1,9 +1,12 @@
 """One block of code from its text to its outcome."""
 
+import __future__
+
 import ast
+import functools
 import hashlib
-import linecache
 import mmap
+import operator
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -14,7 +17,7 @@ from cadre_sandbox.jail.capture import cut
 from cadre_sandbox.jail.conversation import Conversation
 from cadre_sandbox.jail.failure import CodeFailure, describe
 from cadre_sandbox.jail.functions import DeferredCall, SandboxFunction, Tool, gather
-from cadre_sandbox.jail.snapshot import SnapshotUnreadable
+from cadre_sandbox.jail.snapshot import SnapshotUnreadable, keep_source
 from cadre_sandbox.jail.state import InterpreterState
 from cadre_sandbox.jail.stopwatch import Stopped
 from cadre_sandbox.jail.values import NotAValue, from_value, to_value
@@ -24,8 +27,11 @@ from cadre_sandbox.wire.values import MAX_BINARY_BYTES, MAX_JSON_SIZE, json_size
 _SPARE_BYTES = 16 << 20
 """Bytes that must be free for a next block."""
 
-_SAVING_SECONDS = 0.2
-"""Seconds to save the variables in, however many the code has used; the outside grants half a second in all."""
+_SAVING_SECONDS = 4.5
+"""Seconds to save the variables in, however many the code has used; the outside grants half a second more."""
+
+_DESCRIBING_SECONDS = 0.2
+"""Seconds for the text of an error, however many the code has used."""
 
 
 class FinalAnswer(BaseException):
@@ -51,7 +57,7 @@ class Block:
         self._number: int = frame.header["n"]
         self._order: dict[str, Any] = frame.header
         self._blobs = frame.blobs
-        self._code: str = frame.header["code"]
+        self._code: str = frame.header["code"].removeprefix("\ufeff")
         self._limits: dict[str, Any] = frame.header["limits"]
         self._conversation = Conversation(self, self._order["recorded"], self._blobs)
         self._final: tuple[dict[str, Any], list[bytes]] | None = None
@@ -67,8 +73,7 @@ class Block:
             return
         # After what restoring may have imported and drawn.
         clock.seed(self._order["seed"])
-        linecache.clearcache()
-        linecache.cache[self._filename] = (len(self._code), None, self._code.splitlines(True), self._filename)
+        keep_source(self._filename, self._code)
         header, blobs = self._compute()
         self._send({**header, "logs": state.printed.text()}, blobs)
         self._save()
@@ -113,11 +118,17 @@ class Block:
         """Header and blobs of the outcome. Whatever the code raises, it ends here."""
         self._state.stopwatch.reset(self._limits["seconds"], self._limits["cpu_seconds"])
         try:
-            return self._state.stopwatch.timed(self._execute)
+            return self._state.stopwatch.timed(self._execute_to_the_end)
         except BaseException as error:
             if isinstance(error, MemoryError):
                 self._state.reserve = b""
             return self._ended_by(error)
+
+    def _execute_to_the_end(self) -> tuple[dict[str, Any], list[bytes]]:
+        try:
+            return self._execute()
+        finally:
+            self._conversation.end()
 
     def _execute(self) -> tuple[dict[str, Any], list[bytes]]:
         namespace = self._state.namespace
@@ -129,10 +140,12 @@ class Block:
         rules = guard.Rules(self._order["imports"], self._order["builtins"], offered, namespace.keys())
         tree = guard.read(self._code, self._filename, rules)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        exec(compile(tree, self._filename, "exec"), namespace)
+        flags = _future_flags(tree)
+        exec(compile(tree, self._filename, "exec", flags, dont_inherit=True), namespace)
         value = None
         if isinstance(last, ast.Expr):
-            value = eval(compile(ast.Expression(last.value), self._filename, "eval"), namespace)
+            expression = ast.Expression(last.value)
+            value = eval(compile(expression, self._filename, "eval", flags, dont_inherit=True), namespace)
         self._conversation.check_all_used()
         return self._final or self._finished(value, is_final=False)
 
@@ -183,7 +196,7 @@ class Block:
 
     def _described(self, error: BaseException) -> CodeFailure:
         """The failure for the model. The error's text is the code's own affair, and gets a little time."""
-        self._state.stopwatch.reset(_SAVING_SECONDS, _SAVING_SECONDS)
+        self._state.stopwatch.reset(_DESCRIBING_SECONDS, _DESCRIBING_SECONDS)
         try:
             failure = self._state.stopwatch.timed(lambda: describe(error, self._filename, self._code))
         except BaseException as second:
@@ -212,6 +225,18 @@ class Block:
         else:
             state.last_digest = digest
             self._send({"kind": "snapshot", "notes": notes, "fit": fit}, [data])
+
+
+def _future_flags(tree: ast.Module) -> int:
+    """What the block's `from __future__` statements mean for the compiler."""
+    names = (
+        alias.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__"
+        for alias in node.names
+    )
+    features = (getattr(__future__, name, None) for name in names)
+    return functools.reduce(operator.or_, (one.compiler_flag for one in features if one is not None), 0)
 
 
 def _has_room() -> bool:

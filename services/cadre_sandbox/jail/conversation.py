@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from cadre_sandbox.jail.clock import clock
-from cadre_sandbox.jail.functions import CallError, DeferredCall
+from cadre_sandbox.jail.functions import DeferredCall, call_error
 from cadre_sandbox.jail.values import from_value, to_value
 from cadre_sandbox.wire.frames import Frame, encode
 from cadre_sandbox.wire.values import (
@@ -21,6 +21,9 @@ from cadre_sandbox.wire.values import (
 )
 
 _MAX_SHOWN_CHARS = 300
+
+_TURN_SECONDS = 5.0
+"""Seconds for which a call of one thread waits for those that other threads made before it the first time."""
 
 
 class ReplayDiverged(BaseException):
@@ -46,26 +49,38 @@ class Conversation:
         self._past = deque(past)
         self._blobs = blobs
         self._yields = 0
+        self._turn = threading.Condition()
+        self._is_over = False
         self.diverged: str | None = None
         self._next_clock()
 
     def call(self, calls: Sequence[DeferredCall]) -> list[Any]:
-        """Make the calls, and return their results in order, a CallError in the place of each call that failed."""
-        if threading.current_thread() is not threading.main_thread():
-            raise RuntimeError(
-                "functions are called from the main thread only; for several at once: gather(f.later(…), g.later(…))"
-            )
-        self._yields += 1
+        """Make the calls, and return their results in order, a CallError in the place of each call that failed. Calls
+        of several threads are made one after the other."""
         if len(calls) > MAX_CALLS:
             raise ValueError(f"{len(calls)} calls at once are too many, at most {MAX_CALLS} may be")
         named = [(made.function.__name__, _arguments(made)) for made in calls]
         # Refused the second time as well, when it would not be asked.
         packed, given = _packed(named)
-        if self._past:
-            results, blobs = self._replay(named), self._blobs
-        else:
-            results, blobs = self._ask(packed, given)
+        with self._turn:
+            if self._is_over:
+                raise RuntimeError(
+                    "the code that started this thread has ended: no function can be called any more"
+                )
+            if self._past and threading.active_count() > 1:
+                self._turn.wait_for(lambda: not self._past or self._recorded() == named, _TURN_SECONDS)
+            self._yields += 1
+            if self._past:
+                results, blobs = self._replay(named), self._blobs
+            else:
+                results, blobs = self._ask(packed, given)
+            self._turn.notify_all()
         return [_result(result, blobs) for result in results]
+
+    def end(self) -> None:
+        """Let no thread call anything from now on; one that waits for an answer gets it first."""
+        with self._turn:
+            self._is_over = True
 
     def check_all_used(self) -> None:
         """Raise ReplayDiverged when the block ends before the recorded calls do, or caught it earlier."""
@@ -79,8 +94,8 @@ class Conversation:
         return answer.header["results"], answer.blobs
 
     def _replay(self, named: list[tuple[str, dict[str, Value]]]) -> list[Any]:
+        before = self._recorded()
         exchange = self._past.popleft()
-        before = [(call["name"], unpack(call["arguments"], self._blobs)) for call in exchange["calls"]]
         if before != named:
             self._diverge(
                 f"call {self._yields} was {_shown(before)} the first time, and is {_shown(named)} now"
@@ -88,6 +103,10 @@ class Conversation:
         self._next_clock()
         results: list[Any] = exchange["results"]
         return results
+
+    def _recorded(self) -> list[tuple[str, Value]]:
+        """The calls that were made at this point the first time."""
+        return [(call["name"], unpack(call["arguments"], self._blobs)) for call in self._past[0]["calls"]]
 
     def _next_clock(self) -> None:
         clock.start(self._past[0]["clock"] if self._past else ())
@@ -125,7 +144,7 @@ def _packed(named: list[tuple[str, dict[str, Value]]]) -> tuple[list[dict[str, A
 
 def _result(result: dict[str, Any], blobs: Sequence[bytes]) -> Any:
     if result["error"] is not None:
-        return CallError(result["error"])
+        return call_error(result["error"])
     return from_value(unpack(result["value"], blobs))
 
 

@@ -1,5 +1,6 @@
 """What went wrong in a block, as a model can use it: kind, message, the block's line."""
 
+import difflib
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -7,6 +8,9 @@ from cadre_sandbox.jail.capture import cut
 from cadre_sandbox.jail.refusal import NotAllowed
 
 _MAX_MESSAGE_CHARS = 4_000
+
+_MAX_KEYS = 1_000
+"""Keys of one dict that are looked at for one like that which is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,9 @@ def describe(error: BaseException, filename: str, code: str) -> CodeFailure:
     line = _line(error, filename)
     lines = code.splitlines()
     source = lines[line - 1].strip() if line and line <= len(lines) else None
-    return CodeFailure(kind, cut(_message(error), _MAX_MESSAGE_CHARS), line, source)
+    notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, str)]
+    message = "\n".join((_message(error), *notes))
+    return CodeFailure(kind, cut(message, _MAX_MESSAGE_CHARS), line, source)
 
 
 def _message(error: BaseException) -> str:
@@ -36,8 +42,27 @@ def _message(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return str(error) or "the code wanted more memory than it may have"
     if isinstance(error, KeyError) and error.args:
-        return f"there is no key {error.args[0]!r}"
+        return f"there is no key {error.args[0]!r}{_close_keys(error, error.args[0])}"
     return str(error)
+
+
+def _close_keys(error: BaseException, key: object) -> str:
+    """Keys that the model may have meant, of the dicts and tables that the failing function holds by a name."""
+    frame, trace = None, error.__traceback__
+    while trace:
+        if trace.tb_frame.f_code.co_filename.startswith("<block "):
+            frame = trace.tb_frame
+        trace = trace.tb_next
+    if frame is None or not isinstance(key, str):
+        return ""
+    known = {**frame.f_globals, **frame.f_locals}
+    names = (*frame.f_code.co_names, *frame.f_code.co_varnames, *frame.f_code.co_freevars)
+    keys: set[str] = set()
+    for value in (known[name] for name in names if name in known):
+        found = value if type(value) is dict else getattr(value, "columns", ())
+        keys.update(one for one in list(found)[:_MAX_KEYS] if isinstance(one, str))
+    close = difflib.get_close_matches(key, keys, n=3)
+    return f"; there is {' and '.join(map(repr, close))}" if close else ""
 
 
 def _syntax(error: SyntaxError) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
+import functools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +12,17 @@ from cadre_sandbox.wire.signatures import parse
 
 
 class CallError(Exception):
-    """A tool or team member failed; the message is its own."""
+    """A tool or team member failed; the message is its own. Where a tool raised one of Python's own exceptions, it is
+    one of those too: `except ValueError` catches it."""
+
+    def __init__(self, message: str) -> None:
+        Exception.__init__(self, message)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+    def __reduce__(self) -> Any:
+        return call_error, self.args
 
 
 class GatherError(CallError):
@@ -18,6 +31,29 @@ class GatherError(CallError):
     def __init__(self, message: str, results: list[Any]) -> None:
         super().__init__(message)
         self.results = results
+
+    def __reduce__(self) -> Any:
+        return GatherError, (*self.args, self.results)
+
+
+_RAISED_BY_TOOL = re.compile(r"Error executing tool .*?[}…]: (\w+)(?:: |$)", re.DOTALL | re.MULTILINE)
+"""Where an executor's message names the class of what the tool raised."""
+
+
+def call_error(message: str) -> CallError:
+    """The error of a failed call, of the class that the tool raised where that is one of Python's own."""
+    raised = _RAISED_BY_TOOL.match(message)
+    return _class_of_error(raised.group(1) if raised else "")(message)
+
+
+@functools.cache
+def _class_of_error(name: str) -> type[CallError]:
+    found = getattr(builtins, name, None)
+    if not (isinstance(found, type) and issubclass(found, Exception)) or found is Exception:
+        return CallError
+    if issubclass(found, StopIteration | StopAsyncIteration):
+        return CallError  # would end the generator that makes the call
+    return type(CallError.__name__, (CallError, found), {"__module__": CallError.__module__})
 
 
 class DeferredCall:

@@ -178,6 +178,11 @@ class _Guard(ast.NodeVisitor):
                     raise NotAllowed(attribute_message(name), node.lineno)
         self.generic_visit(node)
 
+    def generic_visit(self, node: ast.AST) -> None:
+        if field := _BINDS.get(type(node)):
+            self._not_a_function(getattr(node, field), node)
+        super().generic_visit(node)
+
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self._not_a_function(node.name, node)
         self._inner(node)
@@ -200,10 +205,11 @@ class _Guard(ast.NodeVisitor):
         if not authorized(module, self._rules.imports):
             raise NotAllowed(import_message(shown or module, self._rules.imports), node.lineno)
 
-    def _not_a_function(self, name: str, node: ast.AST) -> None:
-        if name in self._rules.functions and not self._depth:
-            line = getattr(node, "lineno", None)
-            raise NotAllowed(f"{name} is a function that you call; choose another name for your own.", line)
+    def _not_a_function(self, name: str | None, node: ast.AST) -> None:
+        if self._depth or not (name in self._rules.functions or name == "print"):
+            return
+        line = getattr(node, "lineno", None)
+        raise NotAllowed(f"{name} is a function that you call; choose another name for your own.", line)
 
 
 def _catches_import_error(handler: ast.ExceptHandler) -> bool:

@@ -1,11 +1,16 @@
 """What code may not do: the builtins and attributes that are refused, and words about it for a model to act on."""
 
 import builtins
+import dis
 import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 _real_import = builtins.__import__
+
+
+_IMPORT_NAME = dis.opmap["IMPORT_NAME"]
 
 
 class NotAllowed(Exception):
@@ -17,11 +22,16 @@ class NotAllowed(Exception):
 
 
 def authorized(module: str, imports: Sequence[str]) -> bool:
-    """Whether `imports` allow the module: by its name, by that of a package above it, or by `*`."""
-    return any(
-        allowed == "*" or module == allowed or module.startswith(allowed.removesuffix(".*") + ".")
-        for allowed in imports
-    ) or any(module == allowed.removesuffix(".*") for allowed in imports)
+    """Whether `imports` allow the module: by its name, by that of a package above it, or by `*`. `__future__` is
+    syntax."""
+    return (
+        module == "__future__"
+        or any(
+            allowed == "*" or module == allowed or module.startswith(allowed.removesuffix(".*") + ".")
+            for allowed in imports
+        )
+        or any(module == allowed.removesuffix(".*") for allowed in imports)
+    )
 
 
 def import_message(module: str, imports: Sequence[str]) -> str:
@@ -93,6 +103,10 @@ class Builtins:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> Any:
+        if globals is not None and globals is locals and not _is_import_statement(sys._getframe(1)):
+            # So does C code, on the frame that called it: `datetime.strptime` imports a module. Libraries have what
+            # they need.
+            return _real_import(name, globals, locals, fromlist or (), level)
         wanted = [f"{name}.{part}" for part in fromlist or ()]
         by_parts = bool(wanted) and all(authorized(part, self._imports) for part in wanted)
         if not (authorized(name, self._imports) or by_parts):
@@ -100,6 +114,10 @@ class Builtins:
         module = _real_import(name, globals, locals, fromlist or (), level)
         self.imported.update(full for full in (name, *wanted) if "." in full and full in sys.modules)
         return module
+
+
+def _is_import_statement(frame: FrameType) -> bool:
+    return frame.f_code.co_code[frame.f_lasti] == _IMPORT_NAME
 
 
 def _refused(name: str) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ import functools
 import gc
 import importlib
 import io
+import linecache
 import pickle
 import sys
 import types
@@ -34,15 +35,26 @@ def use_namespace(globals_of_code: dict[str, Any]) -> None:
     namespace = globals_of_code
 
 
+def keep_source(file: str, source: str) -> None:
+    """Keep the text of a block for tracebacks and `inspect.getsource`."""
+    linecache.cache[file] = (len(source), None, source.splitlines(True), file)
+
+
 class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
     """Pickles as cloudpickle does, but functions of the code stay in its namespace and share their cells."""
 
     doubtful = False
     """Something was saved that perhaps cannot be read again: code of its own has a say in it."""
 
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, protocol=5)
+        self.files: set[str] = set()
+        """File names of the blocks that the saved functions were written in."""
+
     def reducer_override(self, item: Any) -> Any:
         kind = type(item)
         if kind is types.FunctionType and item.__globals__ is namespace:
+            self.files.add(item.__code__.co_filename)
             return _reduce_function(item)
         if kind is types.CellType:
             return _reduce_cell(item)
@@ -140,6 +152,8 @@ class Snapshots:
         self._dropped: dict[str, str] = {}
         self._missing: dict[str, str] = {}
         """Not there since the snapshot last restored."""
+        self._shared: dict[str, str] = {}
+        """Arrays that are views, each with the variable that it is a view of."""
 
     def save(self, most_bytes: int) -> tuple[bytes, list[str]]:
         """The snapshot, and the notes for the model on what could not be saved, if they are new."""
@@ -155,11 +169,18 @@ class Snapshots:
         modules |= {full: full for full in sorted(self._imported) if full.startswith(kept)}
         missing = {name: why for name, why in self._missing.items() if name not in namespace}
         data = self._saved(variables, modules, missing, most_bytes)
-        return data, [
+        notes = [
             f"The variable {name} is lost should the interpreter be restarted: {why}."
             for name, why in self._dropped.items()
             if name not in known
         ]
+        shared, self._shared = self._shared, dict(_views(variables))
+        notes += [
+            f"The variable {name} shares its numbers with {other}; should the interpreter be restarted, it is a copy."
+            for name, other in self._shared.items()
+            if name not in shared
+        ]
+        return data, notes
 
     def _saved(self, variables: dict[str, Any], modules: Any, missing: Any, most_bytes: int) -> bytes:
         try:
@@ -192,10 +213,12 @@ class Snapshots:
         if not data.startswith(_HEAD):
             raise SnapshotUnreadable(f"it begins with {data[:20]!r}, not with {_HEAD!r}")
         try:
-            variables, modules, missing = _load(data)
+            (variables, modules, missing), sources = _load(data)
         except Exception as error:
             raise SnapshotUnreadable(f"{type(error).__name__}: {error}") from None
         namespace.update(variables)
+        for file, source in sources.items():
+            keep_source(file, source)
         self._missing = missing
         for name, module in modules.items():
             try:
@@ -214,12 +237,30 @@ class Snapshots:
         return f". It was lost when the interpreter was restarted ({why}): make it again" if why else ""
 
 
+def _views(variables: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The numpy arrays whose numbers are those of another variable, with that one."""
+    numpy: Any = sys.modules.get("numpy")
+    owners: dict[int, str] = {}
+    for name, value in variables.items() if numpy is not None else ():
+        if isinstance(value, numpy.ndarray):
+            root = value
+            while isinstance(root.base, numpy.ndarray):
+                root = root.base
+            owner = owners.setdefault(id(root), name)
+            if owner != name and variables[owner] is not value:
+                yield name, owner
+
+
 def _dump(item: Any, *, try_it: bool = True) -> bytes:
     """The item as a snapshot. Raises whatever objects raise that cannot be saved, or not be read again."""
     file = io.BytesIO()
     file.write(_HEAD)
-    pickler = _Pickler(file, protocol=5)
+    pickler = _Pickler(file)
     pickler.dump(item)
+    sources = {
+        name: "".join(linecache.getlines(name)) for name in sorted(pickler.files & linecache.cache.keys())
+    }
+    pickle.dump(sources, file, protocol=5)
     data = file.getvalue()
     if try_it and pickler.doubtful:
         _try_to_load(data)
@@ -259,8 +300,12 @@ def _empty_world() -> Iterator[None]:
         module._DYNAMIC_CLASS_TRACKER_BY_CLASS, module._DYNAMIC_CLASS_TRACKER_BY_ID = known
 
 
-def _load(data: bytes) -> Any:
-    return pickle.loads(memoryview(data)[len(_HEAD) :])
+def _load(data: bytes) -> tuple[Any, dict[str, str]]:
+    """What was saved, and the sources of its functions by file name; snapshots of older versions have none."""
+    file = io.BytesIO(data)
+    file.seek(len(_HEAD))
+    item = pickle.load(file)
+    return item, pickle.load(file) if file.tell() < len(data) else {}
 
 
 def _reason(value: Any, error: Exception) -> str:

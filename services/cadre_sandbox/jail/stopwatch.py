@@ -43,6 +43,7 @@ class Stopwatch:
         self._since = 0.0
         self._cpu_since = 0.0
         self._stopped = 0.0
+        self._raised: Stopped | None = None
 
     def install(self) -> None:
         """Take the signals of the timers."""
@@ -75,12 +76,17 @@ class Stopwatch:
 
     def timed(self, work: Callable[[], T]) -> T:
         """Run the work on the time that is left, and return what it returns. Raises Stopped; the time rests then."""
+        self._raised = None
         self.run()
         try:
             try:
-                return work()
+                done = work()
             finally:
                 self.rest()
+            if self._raised is not None:
+                # Where Python ignores exceptions, in `__del__` for one, it ended nothing.
+                raise self._raised
+            return done
         except BaseException:
             # The limit may have come in just before the stopwatch rested.
             self.rest()
@@ -96,4 +102,5 @@ class Stopwatch:
         now = time.monotonic()
         if self._runner and now - self._stopped > _MIN_GAP_SECONDS:
             self._stopped = now
+            self._raised = why
             raise why
