@@ -14,9 +14,12 @@ from cadre_sandbox.interpreters.contract import (
     Yielded,
 )
 from cadre_sandbox.wire.frames import BrokenFrame, Frame
-from cadre_sandbox.wire.values import MAX_CALLS, encodable, unpack
+from cadre_sandbox.wire.values import MAX_CALLS, MAX_CLOCK_READINGS, encodable, unpack
 
 _MAX_TEXT_CHARS = 20_000
+_END_OF_TIME = 1e11
+"""Unix seconds that no clock shows: some 3,000 years from now."""
+
 _MAX_NOTE_CHARS = 200
 """Characters that a note about what was left out may add."""
 
@@ -111,8 +114,10 @@ def _calls(frame: Frame) -> tuple[FunctionCall, ...]:
 
 
 def _clock(readings: object) -> tuple[float, ...]:
-    if not isinstance(readings, list) or not all(type(one) in (int, float) for one in readings):
-        raise BrokenFrame("clock readings are not numbers")
+    if not isinstance(readings, list) or len(readings) > MAX_CLOCK_READINGS:
+        raise BrokenFrame(f"not up to {MAX_CLOCK_READINGS} clock readings")
+    if not all(type(one) in (int, float) and 0 <= one < _END_OF_TIME for one in readings):
+        raise BrokenFrame("clock readings are not times")
     return tuple(float(one) for one in readings)
 
 

@@ -19,8 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-MAX_READINGS = 1000
-"""Readings that are recorded between two yields; a loop that watches the clock shall not fill the journal."""
+from cadre_sandbox.wire.values import MAX_CLOCK_READINGS
 
 _real_time = time.time
 _real_urandom = os.urandom
@@ -43,7 +42,7 @@ class RecordedClock:
         if self._tape:
             return self._tape.popleft()
         now = _real_time()
-        if len(self._read) < MAX_READINGS:
+        if len(self._read) < MAX_CLOCK_READINGS:
             self._read.append(now)
         return now
 

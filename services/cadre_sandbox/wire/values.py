@@ -52,6 +52,9 @@ below it, whatever is in it."""
 MAX_CALLS = 1_000
 """Most calls of one yield."""
 
+MAX_CLOCK_READINGS = 1_000
+"""Readings that are recorded between two yields; a loop that watches the clock shall not fill the journal."""
+
 BINARY_MARKER = "$given"
 FILE_MARKER = "$file"
 ESCAPE_MARKER = "$dict"

@@ -99,6 +99,8 @@ class Kind(Protocol):
     """Whether `limits.max_steps` bounds its runs; other kinds bound them by something of their own."""
     stops_repeats: bool
     """Whether a call is refused when the same one has led to the same again and again (`limits.repeats`)."""
+    counts_answers: bool
+    """Whether calls of one model answer that come to the same count once, not each, for `limits.repeats`."""
     trusts_counts: bool
     """Whether a run makes use of the room that its model's own count of tokens leaves over the estimate."""
     ending: str

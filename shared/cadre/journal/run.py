@@ -155,6 +155,8 @@ class Repeated(msgspec.Struct, kw_only=True):
 
     outcome: str
     times: int = 1
+    step: int = 0
+    """The step that has counted it last."""
 
 
 class Revoked(msgspec.Struct, kw_only=True):

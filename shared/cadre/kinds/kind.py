@@ -38,6 +38,7 @@ class PlainKind(ABC):
     stops_circles: bool = True
     counts_steps: bool = True
     stops_repeats: bool = True
+    counts_answers: bool = False
     trusts_counts: bool = True
     ending: str = FINAL_ANSWER
     reads_whole: bool = False

@@ -10,8 +10,10 @@ from cadre.delivery.codec import unpack_record
 from cadre.delivery.retry import retry
 from cadre.delivery.sender_check import Misaddressed, check_sender
 from cadre.delivery.worker import Job, Poison, Worker
+from cadre.deploy.nats_users import GATEWAY_SENDER
 from cadre.errors import NewerSchema, TerminalError
 from cadre.journal.arrivals import Poisoned
+from cadre.loop.fold import fold
 from cadre.ports import Blobs, Delivery, QuarantineStore
 from cadre.protocol.messages import ErrorInfo, Record, Report, Task
 from cadre.protocol.topology import Address, parent_of, report_id
@@ -48,7 +50,16 @@ class Inbox:
         if isinstance(error, Poison):
             await retry(lambda: self._end_run(job, str(error)), self._world.clock.sleep)
         elif not isinstance(error, Misaddressed):
-            await retry(lambda: self._report_unreadable(job.address, str(error)), self._world.clock.sleep)
+            await retry(lambda: self._fail_whoever_waits(job, error), self._world.clock.sleep)
+
+    async def _fail_whoever_waits(self, job: Job[Record], error: TerminalError) -> None:
+        """Ends the run that would wait for ever for an answer which nobody can read, or tells the manager of a task."""
+        tree, run, sender = job.address.tree, job.address.leaf, job.address.sender
+        entries = [stored.entry for stored in await self._world.journal.read(tree, run)]
+        if not entries:
+            await self._report_unreadable(job.address, str(error))
+        elif sender != GATEWAY_SENDER and fold(entries, run, tree).result is None:
+            await self._end_run(job, f"what {sender!r} answered cannot be read: {error}")
 
     async def _end_run(self, job: Job[Record], why: str) -> None:
         """Ends the run that the poison was for."""

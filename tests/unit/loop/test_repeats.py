@@ -9,7 +9,7 @@ from cadre.journal import events as ev
 from cadre.kinds.code.section import CodeSpec
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import Limits, sections
-from kinds.code.build import coder, ended
+from kinds.code.build import asks, coder, ended, yielded
 from unit.loop.build import Course, call, kinds, only, report, result, spec
 
 
@@ -111,6 +111,21 @@ def test_other_words_around_the_same_code_are_no_other_deed(structured: bool) ->
         events = course.arrive(ended(block=f"r1:code:{step}", error=unknown))
     end = only(events, ev.RunFinished)
     assert end.error.type == "LoopDetected"
+
+
+def test_code_that_polls_counts_as_one_call() -> None:
+    course = coder(limits=Limits(repeats=3)).begin()
+    for step in (1, 2, 3):
+        course.say(content="Thought: poll.\n<code>\nwhile add(a=1, b=1): pass\n</code>")
+        block = f"r1:code:{step}"
+        for number in range(9):
+            events = course.arrive(yielded(asks("add", a=1, b=1), exchange=number, block=block))
+            assert "ToolCalled" in kinds(events)
+            course.arrive(result(f"r1_{step}_{number}", 2))
+        course.arrive(ended(exchange=9, block=block))
+    course.say(content="Thought: poll.\n<code>\nwhile add(a=1, b=1): pass\n</code>")
+    refused = only(course.arrive(yielded(asks("add", a=1, b=1), block="r1:code:4")), ev.CallRefused)
+    assert "called 3 times" in refused.error.message
 
 
 def test_other_words_or_a_step_without_an_error_begin_anew() -> None:

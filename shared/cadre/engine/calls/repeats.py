@@ -24,8 +24,11 @@ def note_outcome(run: Run, call: CallState) -> None:
     key = _key(call.name, call.arguments)
     outcome = _digest(call.error.message if call.error is not None else call.observation)
     before = run.repeated.pop(key, None)
-    times = before.times + 1 if before is not None and before.outcome == outcome else 1
-    run.repeated[key] = Repeated(outcome=outcome, times=times)
+    step = run.step if kind_of(run).counts_answers else 0
+    times = 1
+    if before is not None and before.outcome == outcome:
+        times = before.times + int(not step or before.step != step)
+    run.repeated[key] = Repeated(outcome=outcome, times=times, step=step)
     while len(run.repeated) > _REMEMBERED:
         del run.repeated[next(iter(run.repeated))]
 
@@ -36,7 +39,7 @@ def refusal_of(run: Run, name: str, arguments: dict[str, Any]) -> ErrorInfo | No
     if not limit or not run.repeated:
         return None
     known = run.repeated.get(_key(name, arguments))
-    if known is None or known.times < limit:
+    if known is None or known.times < limit or (known.step and known.step == run.step):
         return None
     text = (
         f"{name!r} was called {known.times} times with these very arguments, and the result was the same each"

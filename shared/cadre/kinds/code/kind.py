@@ -55,6 +55,7 @@ class CodeKind(StepwiseKind):
     """`cadre.engine.kind.Kind` for agents that write code."""
 
     name, version = DECLARATION.name, DECLARATION.version
+    counts_answers = True
     reads_whole = True
     runs_literals = False
 
@@ -197,7 +198,13 @@ def _calls(run: Run, yielded: CodeYielded) -> Moves:
     return [Note(event), Call(calls)]
 
 
-class CodeKind2(CodeKind):
+class CodeKind3(CodeKind):
+    """Version 3: calls of one block that come to the same count each, so that code which polls goes in circles."""
+
+    version, counts_answers = 3, False
+
+
+class CodeKind2(CodeKind3):
     """Version 2: tokens are counted by the estimate, however much less the model counts; a mere literal is run."""
 
     version, trusts_counts, runs_literals = 2, False, True
@@ -209,5 +216,5 @@ class CodeKind1(CodeKind2):
     version, stops_circles = 1, False
 
 
-CodeKind.earlier = {1: CodeKind1(), 2: CodeKind2()}
+CodeKind.earlier = {1: CodeKind1(), 2: CodeKind2(), 3: CodeKind3()}
 CODE = CodeKind()

@@ -93,7 +93,7 @@ _TAGS = "code_block_opening_tag code_block_closing_tag"
 
 DECLARATION = KindDeclaration(
     name=section.KIND,
-    version=3,
+    version=4,
     behavior="cadre.kinds.code.kind:CODE",
     purposes=STEPWISE,
     doing={"code.started": "running code", "code.finished": ""},
