@@ -214,7 +214,9 @@ def test_an_erased_tree_takes_its_own_memories_along(
     )
 
 
-def test_the_files_of_a_run_can_be_searched_by_all_that_work_for_it(gateway: Gateway, memory: Service) -> None:
+def test_the_files_of_a_run_can_be_searched_by_all_that_work_for_it(
+    gateway: Gateway, memory: Service
+) -> None:
     files = {"contract.md": "data:text/markdown;base64,VGhlIG5vdGljZSBwZXJpb2QgaXMgbmluZSB3ZWVrcy4="}
     run = gateway.submit("scribe", "through: notice period", files=files, session="with-files")
     result = gateway.finished(run)
