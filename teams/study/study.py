@@ -1,4 +1,4 @@
-"""Asks for the study, looks at its plan as it is carried out, and checks the report by the data.
+"""Asks for the study, and checks what became of its plan, and the report by the data.
 
 Talks to the gateway in CADRE_GATEWAY_URL as any program would. Exits with 0 only if plan and report are right.
 """
@@ -45,7 +45,7 @@ def main() -> None:
     task = "Compare a year of rain at bay, ridge, plain, harbour and forest."
     run = ask("POST", "/v1/runs", {"agent": "geographer", "task": task})["id"]
     until = time.monotonic() + PATIENCE_SECONDS
-    while not (found := ask("GET", f"/v1/runs/{run}")).get("finished_at") and time.monotonic() < until:
+    while not (found := ask("GET", f"/v1/runs/{run}"))["ended_at"] and time.monotonic() < until:
         time.sleep(0.2)
     plan = ask("GET", f"/v1/runs/{run}/plan")
     steps = plan["state"]["steps"]
