@@ -5,10 +5,12 @@ import runpy
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cadre import Agent, tool
 from cadre.engine.model_request import ModelRequest
+from cadre.journal.events import EditApplied, EditRefused
 from cadre.kinds.plan.section import PlanSpec, PlanStep
 from cadre.spec.agent import sections
 from cadre.testing import Team, answer, crash_points
@@ -91,6 +93,31 @@ async def test_a_plan_that_is_made_anew_survives_it_too() -> None:
     async for outcome in crash_points(team, lambda one: one.run("clerk", "Look and pay.")):
         assert outcome.value == "done"
         assert PAID == []
+
+
+async def test_a_plan_is_edited_while_a_step_waits() -> None:
+    FAILS.clear()
+    held = msgspec.structs.replace(CLERK, approvals={"pay": "always"})
+    async with Team([held], [look, pay], model) as deployment:
+        PAID.clear()
+        run = await deployment.start("clerk", "Look and pay.")
+        await run.settle()
+        plan = run.editable()
+        states = [step["state"] for step in plan.state["steps"]]
+        assert (plan.version, states) == (1, ["done", "done", "waiting for a person", "pending"])
+        dear = {"action": "look", "args": {"at": "hill"}, "needs": [3]}
+        await run.edit(plan, [{"op": "add", "step": dear}, {"op": "drop", "step": 4}])
+        await run.edit(plan, [{"op": "drop", "step": 5}])
+        await run.settle()
+        await run.edit(run.editable(), [{"op": "drop", "step": 3}])
+        await run.settle()
+        await run.approve()
+        assert await run.result() == "hill is blue"
+        assert PAID == [12.5]
+        edits = [event for event in run.events if isinstance(event, EditApplied | EditRefused)]
+        assert [getattr(event, "version", None) for event in edits] == [None, 2, 2]
+        assert isinstance(edits[2], EditRefused)
+        assert "step 3 has begun already" in edits[2].reason
 
 
 @pytest.mark.parametrize("station", ["bay", "quay"])
