@@ -8,7 +8,9 @@ import msgspec
 
 from cadre.protocol.cards import ToolCard
 from cadre.spec.agent import AgentSpec, Selector
+from cadre.spec.answer_schema import misfits
 from cadre.spec.expression_types import Typed, Untold, attributes_read, misreadings, shape_of
+from cadre.spec.expressions import templates_in
 from cadre.spec.policy import expression_of, is_expression, names_in
 
 ProblemLevel = Literal["error", "missing", "warning"]
@@ -68,6 +70,24 @@ def read_problems(
     for found in misreadings(text, names, is_condition=is_condition):
         level: ProblemLevel = "error" if found.is_certain else "warning"
         yield ContractProblem(agent=spec.name, path=path, text=found.text, level=level)
+
+
+def argument_problems(card: ToolCard, arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Names of arguments that a tool does not take as they are written, and why; templates may become anything."""
+    properties = card.input_schema.get("properties", {})
+    for name, value in arguments.items():
+        if name not in properties:
+            if card.input_schema.get("additionalProperties") is False:
+                takes = ", ".join(properties) or "nothing"
+                yield name, f"the tool {card.name} takes no {name!r}; it takes {takes}"
+        elif not any("{{" in text or "{%" in text for text in templates_in(value)):
+            for misfit in misfits({**card.input_schema, "required": []}, {name: value}):
+                yield name, f"does not fit the tool {card.name}: {misfit.partition(': ')[2]}"
+
+
+def missing_arguments(card: ToolCard, arguments: Mapping[str, Any]) -> list[str]:
+    """What the tool needs and is not given."""
+    return [name for name in card.input_schema.get("required", []) if name not in arguments]
 
 
 def answer_type(spec: AgentSpec) -> Typed:

@@ -214,6 +214,64 @@ def test_what_a_workflow_expects(team: Path, old: str, new: str, level: str, tex
     assert any(one.startswith(f"{level} {place}{text}") for one in found), found
 
 
+PLAN = """\
+description: Plans.
+kind: KIND
+tools: [look]
+team: [judge, sub]
+plan:
+  execute: true
+  steps:
+    - {action: look, args: {order: 7}, needs: []}
+    - {action: judge, task: "Judge {{ step_1.id }}", details: "{{ step_1.lines[0] }}"}
+    - {action: sub, task: Go., args: {order: "{{ step_1.id }}"}, needs: []}
+    - {task: "Write of {{ step_2.grade }} and {{ step_3.any }}.", needs: [2, 3]}
+  result: "{{ step_2.grade }}: {{ result }}"
+"""
+
+
+@pytest.mark.parametrize("kind", ["plan", "code"])
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("order: 7", "order: seven", 'steps[0].args.order: does not fit the tool look: "seven" is not of'),
+        ("order: 7", "deep: true", "steps[0].args: the tool look needs order: add it"),
+        (
+            "order: 7",
+            "order: 7, by: x",
+            "steps[0].args.by: the tool look takes no 'by'; it takes order, deep",
+        ),
+        (
+            "Judge {{ step_1.id",
+            "Judge {{ step_1.name",
+            "steps[1].task: reads step_1.name, which the output_schema",
+        ),
+        ("step_1.lines[0]", "step_1.lines.x", "steps[1].details: reads step_1.lines.x"),
+        ('{order: "', '{ordre: "', "steps[2].args: agent sub reads order of its additional_args"),
+        (
+            "of {{ step_2.grade",
+            "of {{ step_2.mark",
+            "steps[3].task: reads step_2.mark, which the output_schema",
+        ),
+        ('"{{ step_2.grade', '"{{ step_2.mark', "result: reads step_2.mark"),
+    ],
+)
+def test_what_a_given_plan_expects(team: Path, kind: str, old: str, new: str, text: str) -> None:
+    plan = PLAN.replace("KIND", kind).replace(
+        "  execute: true\n", "" if kind == "plan" else "  execute: true\n"
+    )
+    assert old in plan
+    write(team, "flow", "Agent", plan)
+    assert expectations(team, "flow") == [
+        one
+        for one in expectations(team, "flow")
+        if one.startswith("warning spec.plan.steps[3].task: reads step_3.any")
+    ]
+    write(team, "flow", "Agent", plan.replace(old, new))
+    found = expectations(team, "flow")
+    assert any(one.startswith(f"error spec.plan.{text}") for one in found), found
+
+
 AGENTS = [
     ("checks: [spell]", "error", "spec.checks[0]: the tool spell does not take task"),
     ("checks: [spel]", "missing", "spec.checks[0]: no tool 'spel' is offered"),

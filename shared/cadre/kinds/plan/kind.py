@@ -4,7 +4,7 @@ A step is a call of a tool or member, or a run of this agent without a plan of i
 journal; people may edit what has not begun.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cadre.engine.answers.answer_form import last_answer_of
@@ -20,6 +20,7 @@ from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
 from cadre.kinds.kind import PlainKind
+from cadre.kinds.plan.contract import problems_of
 from cadre.kinds.plan.edits import edited_items
 from cadre.kinds.plan.fold import APPROVE, EXECUTING, RESULT, fold_plan, resumed, state_of
 from cadre.kinds.plan.offered import check_actions, read_plan
@@ -35,6 +36,7 @@ from cadre.kinds.tool_calling.kind import ToolCallingKind
 from cadre.kinds.workflow.outcome import outcome_of
 from cadre.protocol.messages import Decision, Edit, ErrorInfo, Message, TimerFired
 from cadre.spec.agent import AgentSpec
+from cadre.spec.contract import ContractProblem, TeamReach
 
 REFUSED = "refused"
 """Name of the wait of a run none of whose calls could be made: what follows is decided once that is journaled."""
@@ -46,6 +48,9 @@ class PlanKind(PlainKind):
     name, version = DECLARATION.name, DECLARATION.version
     stops_circles = counts_steps = stops_repeats = False
     reads_whole = True
+
+    def problems(self, spec: AgentSpec, reach: TeamReach) -> Iterable[ContractProblem]:
+        return problems_of(spec, reach)
 
     def deciding(self, spec: AgentSpec) -> Kind:
         return DIRECT if plan_of(spec).direct else self

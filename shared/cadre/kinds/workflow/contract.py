@@ -19,8 +19,15 @@ from cadre.kinds.workflow.section import (
 )
 from cadre.protocol.cards import ToolCard
 from cadre.spec.agent import AgentSpec
-from cadre.spec.answer_schema import misfits
-from cadre.spec.contract import ContractProblem, TaskInputs, TeamReach, answer_type, read_problems
+from cadre.spec.contract import (
+    ContractProblem,
+    TaskInputs,
+    TeamReach,
+    answer_type,
+    argument_problems,
+    missing_arguments,
+    read_problems,
+)
 from cadre.spec.expression_types import Typed, attributes_read, items_of, shape_of, type_of
 from cadre.spec.expressions import templates_in
 
@@ -120,20 +127,9 @@ def _call_problems(action: Any, reach: TeamReach) -> Iterator[tuple[str, str]]:
 
 
 def _of_arguments(action: ToolAction, card: ToolCard) -> Iterator[tuple[str, str]]:
-    properties = card.input_schema.get("properties", {})
-    takes = ", ".join(properties) or "nothing"
-    for name, value in action.arguments.items():
-        if name not in properties:
-            if card.input_schema.get("additionalProperties") is False:
-                yield f"tool.arguments.{name}", f"the tool {card.name} takes no {name!r}; it takes {takes}"
-        elif not any("{{" in text or "{%" in text for text in templates_in(value)):
-            schema = {**card.input_schema, "required": []}
-            for misfit in misfits(schema, {name: value}):
-                yield (
-                    f"tool.arguments.{name}",
-                    f"does not fit the tool {card.name}: {misfit.partition(': ')[2]}",
-                )
-    lacks = [name for name in card.input_schema.get("required", []) if name not in action.arguments]
+    for name, text in argument_problems(card, action.arguments):
+        yield f"tool.arguments.{name}", text
+    lacks = missing_arguments(card, action.arguments)
     if lacks and not action.instruction:
         yield (
             "tool.arguments",
