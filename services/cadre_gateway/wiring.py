@@ -24,7 +24,7 @@ from cadre.automation.standing_budget import BudgetState
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import SetupError
 from cadre.service.frame import Platform
-from cadre.settings import TracingSettings, is_loopback, read_tracing_settings
+from cadre.settings import TracingSettings, is_loopback, read_http_bounds, read_tracing_settings
 from cadre_gateway.automation.background import Automation, automation_of
 from cadre_gateway.automation.run_starter import RunStarter
 from cadre_gateway.gateway import GatewayService
@@ -33,6 +33,7 @@ from cadre_gateway.index.usage_ledger import UsageLedger
 from cadre_gateway.projector import Projector
 from cadre_gateway.reading.contracts import LiveContracts
 from cadre_gateway.reading.lookup import RunLookup
+from cadre_gateway.requests.body_memory import BodyMemory
 from cadre_gateway.retention.janitor import Janitor
 from cadre_gateway.retention.tree_records import TreeRecords
 from cadre_gateway.routes import (
@@ -110,8 +111,10 @@ async def start(platform: Platform) -> GatewayService:
     routers, automation = _routers(
         platform, index, ledger, trees, janitor, erasure, tail, feeds, tracing_settings
     )
+    application = app.build(routers, feeds, nc, provider)
+    application.state.body_memory = BodyMemory(read_http_bounds().body_bytes)
     gateway = GatewayService(
-        app=app.build(routers, feeds, nc, provider),
+        app=application,
         platform=platform,
         index=index,
         trees=trees,
@@ -156,7 +159,8 @@ def _routers(  # noqa: PLR0913 - what all routes share
     capacity = Capacity(NatsStorage(nc, topology, platform.settings.max_bytes))
     lookup = RunLookup(index, trees, history)
     run_end = RunEnd(lookup, feeds, bus)
-    workspaces = Workspaces(file_index, blobs, platform.settings.file_bytes)
+    file_bytes = platform.settings.file_bytes
+    workspaces = Workspaces(file_index, blobs, file_bytes)
     carrier = FileCarrier(file_index, history, erasure)
     states = NatsDefinitions(nc, topology, "budget", BudgetState)
     budgets_left = StandingBudgets(states, ledger, SystemClock())
@@ -168,13 +172,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     submitter = Submitter(admission, sessions, workspaces, carrier, blobs, bus)
     automation = automation_of(platform, RunStarter(submitter, lookup, run_end), history, budgets_left)
     routers = [
-        runs.router(
-            submitter,
-            lookup,
-            run_end,
-            streams,
-            registry,
-        ),
+        runs.router(submitter, lookup, run_end, streams, registry),
         directory.router(registry, LiveContracts(blobs)),
         statistics.router(ledger),
         approvals.router(Approvals(index, registry, held_calls), ApprovalDecisions(held_calls, sender)),
@@ -184,18 +182,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
         archive.router(
             Eraser(lookup, run_end, tail, registry, janitor),
             RunExporter(lookup, raw, file_index, blobs),
-            RunImporter(
-                index,
-                trees,
-                capacity,
-                tail,
-                history,
-                erasure,
-                raw,
-                file_index,
-                blobs,
-                platform.settings.file_bytes,
-            ),
+            RunImporter(index, trees, capacity, tail, history, erasure, raw, file_index, blobs, file_bytes),
         ),
         files.router(lookup, workspaces),
         memory.router(NatsMemory(nc, topology)),

@@ -86,6 +86,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return "".join(c if c.isalnum() or c in "-_" else "-" for c in name)
 
 
+class HttpBounds(msgspec.Struct, frozen=True, kw_only=True):
+    """What one process takes in over HTTP: `CADRE_HTTP_<FIELD>`."""
+
+    header_seconds: Annotated[float, Meta(ge=0.1)] = 10.0
+    """How long a connection may take to send the head of a request."""
+    body_seconds: Annotated[float, Meta(ge=0.1)] = 30.0
+    """In each such time a body brings 1 KiB for each second of it, or ends."""
+    peer_connections: Annotated[int, Meta(ge=1)] = 1000
+    """Connections from one address at a time."""
+    body_bytes: Annotated[int, Meta(ge=1)] = 128 * 1024 * 1024
+    """Bytes of large bodies that the gateway holds in memory, those of all requests together."""
+
+
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The model endpoint when an agent's spec names none: `CADRE_MODEL_URL`, `CADRE_MODEL`."""
 
@@ -162,6 +175,11 @@ def _convert(variable: str, value: Any, annotation: Any) -> Any:
 def read_settings(**options: object) -> Settings:
     """The settings of this process, as `read` reads them. Raises SettingError."""
     return read(Settings, "CADRE_", **options)
+
+
+def read_http_bounds() -> HttpBounds:
+    """What this process takes in over HTTP. Raises SettingError."""
+    return read(HttpBounds, "CADRE_HTTP_")
 
 
 def read_tracing_settings() -> TracingSettings:

@@ -12,10 +12,14 @@ from cadre.errors import SpecError
 from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.messages import Budget, MessageMode, Verdict
 from cadre.spec.names import check_name
+from cadre_gateway.requests.body_memory import HeldBody
 from cadre_gateway.requests.problems import Problem, invalid
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 """Room for a file in base64 of the greatest size that is allowed by default."""
+
+MAX_TASK_BYTES = 2 * 1024 * 1024
+"""The largest task, its arguments included: agents read and write it whole, again and again."""
 
 MAX_MESSAGE_CHARS = 32_000
 """The longest message to a run."""
@@ -155,17 +159,20 @@ class Ruling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read(request: Request, file_bytes: int | None = None) -> bytes:
-    """The whole body, which may be a file of `file_bytes`, else MAX_BODY_BYTES. Raises a 413 problem."""
+    """The whole body, which may be a file of `file_bytes`, else MAX_BODY_BYTES. Raises a 413 problem, and a 503 one
+    when other bodies take all the memory that there is for them."""
     limit = MAX_BODY_BYTES if file_bytes is None else file_bytes
     declared = request.headers.get("content-length", "")
     if declared.isdigit() and int(declared) > limit:
         raise _too_large(limit, of_file=file_bytes is not None)
-    data = bytearray()
+    share = request.app.state.body_memory.share()
+    chunks = []
     async for chunk in request.stream():
-        data += chunk
-        if len(data) > limit:
+        if share.bytes + len(chunk) > limit:
             raise _too_large(limit, of_file=file_bytes is not None)
-    return bytes(data)
+        share.add(len(chunk))
+        chunks.append(chunk)
+    return HeldBody.of(chunks, share)
 
 
 def parse(data: bytes, kind: type[B]) -> B:
@@ -232,6 +239,7 @@ def submission(data: bytes) -> Submission:
     found = parse(data, Submission)
     if not found.task.strip():
         raise invalid("task is empty: say what the agent shall do")
+    _check_size(found)
     if found.session is not None:
         try:
             check_name("session", found.session)
@@ -244,6 +252,18 @@ def submission(data: bytes) -> Submission:
     ):
         raise invalid(f"user is told in 1 to {_MAX_NAME_CHARS} printable characters, or left out")
     return found
+
+
+def _check_size(found: Submission) -> None:
+    """Raises a 413 problem for a task that would hold its agent up."""
+    size = len(found.task.encode()) + len(msgspec.json.encode(found.additional_args))
+    if size > MAX_TASK_BYTES:
+        raise Problem(
+            413,
+            "too-large",
+            f"task and additional_args have {size} bytes, over the limit of {MAX_TASK_BYTES}: put what is large into"
+            " `files`, and let the agent read it",
+        )
 
 
 def ruling(data: bytes, user: str | None) -> Ruling:

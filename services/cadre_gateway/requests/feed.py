@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-MAX_ITEMS = 1024
+MAX_ITEMS = 256
 
 
 class Feed(Generic[T]):

@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Match
 
 from cadre.errors import BlobMissing, BusFull, MemoryRefused, MemoryUnavailable, RetryableError, TooLarge
@@ -59,6 +60,8 @@ _TITLES = {
     "unreadable-run": "The run was written by another version",
     "invalid-run-file": "The file holds no run that can be imported",
     "bus-unavailable": "NATS does not answer",
+    "busy": "The gateway has no room for it now",
+    "request-timeout": "The request did not come in time",
     "reading-busy": "Other long runs are being read",
     "trace-too-long": "The trace has more spans than one answer tells",
     "memory-unavailable": "No memory service answers",
@@ -139,6 +142,8 @@ def as_problem(error: Exception) -> Problem:
             return Problem(503, "bus-unavailable", f"{why}; try again (with the same Idempotency-Key)")
         case TooLarge():
             return Problem(413, "too-large", str(error))
+        case ClientDisconnect():
+            return Problem(408, "request-timeout", "the rest of the body did not come")
         case BlobMissing():
             return Problem(404, "unknown-blob", str(error))
         case RequestValidationError():
@@ -176,6 +181,7 @@ def install(app: FastAPI) -> None:
         BlobMissing,
         MemoryRefused,
         TimeoutError,
+        ClientDisconnect,
         RequestValidationError,
         HTTPException,
     )

@@ -24,6 +24,8 @@ from cadre_gateway.streaming.live_feeds import LiveFeeds
 log = logging.getLogger("cadre.gateway")
 
 _BUS_PAUSE_SECONDS = 1.0
+_PAGE_ENTRIES = 16
+"""Each reader, however slow, holds one page."""
 
 
 class Notice(Enum):
@@ -99,7 +101,8 @@ class Follower:
         tree = tree_of(self._run)
         known = self._lookup.index.tree(tree)
         # A replica may lag behind the list.
-        pages = self._lookup.history.lean_pages(tree, self._last, at_least=known.last if known else 0)
+        at_least = known.last if known else 0
+        pages = self._lookup.history.lean_pages(tree, self._last, at_least=at_least, entries=_PAGE_ENTRIES)
         async for page in pages:
             for stored in page:
                 if self._is_news(stored):

@@ -33,9 +33,10 @@ from cadre.local.local_stack import nats_now
 from cadre.ports import Journal
 from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
 from cadre.protocol.topology import Topology
+from cadre.service.bounded_http import bounded_protocol
 from cadre.service.health import AsgiApp, send_problem, with_health
 from cadre.service.metrics import Measuring
-from cadre.settings import MetricsSettings, Settings, read_metrics_settings
+from cadre.settings import HttpBounds, MetricsSettings, Settings, read_http_bounds, read_metrics_settings
 from cadre.telemetry.logs import configure_logging
 from cadre.telemetry.metrics.meters import Meters, Sample
 
@@ -136,10 +137,10 @@ def run(name: str, settings: Settings, start: Start) -> int:
     """Runs a service until it is told to stop; returns the exit status."""
     configure_logging(name, settings.instance_name(), settings.log_level, settings.log_format)
     try:
-        metrics = read_metrics_settings()
+        metrics, bounds = read_metrics_settings(), read_http_bounds()
         listener = _listen(settings)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_serve(_State(name, settings, metrics), settings, start, listener))
+            return runner.run(_serve(_State(name, settings, metrics), settings, start, listener, bounds))
     except CadreError as error:
         # One line in the form of all errors of the command line, for whoever started it from there.
         cannot = "go on" if isinstance(error, ConnectionGivenUp) else "start"
@@ -171,13 +172,16 @@ def _listen(settings: Settings) -> socket.socket:
     return listener
 
 
-async def _serve(state: _State, settings: Settings, start: Start, listener: socket.socket) -> int:
+async def _serve(
+    state: _State, settings: Settings, start: Start, listener: socket.socket, bounds: HttpBounds
+) -> int:
     name, stop = state.name, _stop_on_signals()
     host, port = listener.getsockname()[:2]
     health_url = f"http://{host}:{port}"
     server = _Server(
         uvicorn.Config(
             with_health(state.dispatch, state.unready, state.about, state.measuring.answer),
+            http=bounded_protocol(bounds),
             log_config=None,
             lifespan="off",
             access_log=False,

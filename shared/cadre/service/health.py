@@ -47,16 +47,20 @@ def with_health(
     return answer
 
 
-async def send_problem(send: Any, status: int, code: str, detail: str) -> None:
+def problem_document(status: int, code: str, detail: str) -> dict[str, Any]:
     """Problem details (RFC 9457), as the gateway's own errors are."""
-    problem = {
+    return {
         "type": f"https://cadre.dev/problems/{code}",
         "code": code,
         "title": HTTPStatus(status).phrase,
         "status": status,
         "detail": detail,
     }
-    await _reply(send, status, problem, b"application/problem+json")
+
+
+async def send_problem(send: Any, status: int, code: str, detail: str) -> None:
+    """Answers with a problem."""
+    await _reply(send, status, problem_document(status, code, detail), b"application/problem+json")
 
 
 async def _reply(

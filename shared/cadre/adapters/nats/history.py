@@ -21,8 +21,8 @@ from cadre.protocol.topology import Topology
 log = logging.getLogger("cadre.history")
 
 _PAGE = 128
-_LEAN_PAGE_BYTES = 4 * 1024 * 1024
-"""A lean page ends with the entry that brings it above so much."""
+_LEAN_BYTES_PER_ENTRY = 32 * 1024
+"""A lean page ends with the entry that brings it above so much for each entry that it may have."""
 
 _REPLICA_SECONDS = 1.0
 _FIRST_RECORDS = 8
@@ -49,16 +49,18 @@ class History:
             yield [stored for one in held if (stored := await self._read(one)) is not None]
 
     async def lean_pages(
-        self, tree: str, after: int = 0, *, at_least: int = 0
+        self, tree: str, after: int = 0, *, at_least: int = 0, entries: int = _PAGE
     ) -> AsyncIterator[list[Stored]]:
-        """Yields what `pages` does, decoded beside the event loop and in pages of few bytes, for readers of a long
-        tree. A large snapshot is left out (None) where the entry before it was yielded: the fold of that one and of
-        those before it says the same.
+        """Yields what `pages` does, decoded beside the event loop, in pages of few bytes and of so many entries at
+        most, for readers of a long tree.
+
+        A large snapshot is left out (None) where the entry before it was yielded: the fold of that one and of those
+        before it says the same.
         """
         last: dict[str, int] = {}
         page: list[tuple[StoredMessage, bytes]] = []
         size = 0
-        async for held_page in self.raw_pages(tree, after, at_least=at_least):
+        async for held_page in self.raw_pages(tree, after, at_least=at_least, entries=entries):
             for held in held_page:
                 try:
                     data = await self.whole(held)
@@ -67,12 +69,14 @@ class History:
                     continue
                 page.append((held, data))
                 size += len(data)
-                if size >= _LEAN_PAGE_BYTES:
+                if size >= entries * _LEAN_BYTES_PER_ENTRY:
                     yield await asyncio.to_thread(_lean, page, last)
-                    page, size = [], 0
+                    size = 0
+            # Nothing but the entries is held while their reader takes its time.
+            held_page.clear()
             if page:
                 yield await asyncio.to_thread(_lean, page, last)
-                page, size = [], 0
+                size = 0
 
     async def whole(self, held: StoredMessage) -> bytes:
         """Returns the bytes of an entry, from the object store when they went there. Raises BlobMissing,
@@ -87,7 +91,7 @@ class History:
         return await self._blobs.get(spilled.ref)
 
     async def raw_pages(
-        self, tree: str, after: int = 0, run: str | None = None, *, at_least: int = 0
+        self, tree: str, after: int = 0, run: str | None = None, *, at_least: int = 0, entries: int = _PAGE
     ) -> AsyncIterator[list[StoredMessage]]:
         """Yields the entries as they lie in the stream, those too large for it as references; with `run` of that run
         only. See `pages`."""
@@ -96,7 +100,7 @@ class History:
         subject = topology.journals_of_tree(tree) if run is None else topology.journal(tree, run)
         held: list[StoredMessage] = []
         while True:
-            query = {"seq": after + 1, "batch": _PAGE, "next_by_subj": subject}
+            query = {"seq": after + 1, "batch": entries, "next_by_subj": subject}
             async for _ in ReplicaTries(_REPLICA_SECONDS):
                 held = await jetstream.batch(self._nc, stream, query)
                 if held or after >= at_least:
@@ -150,9 +154,11 @@ def _leave_out(held: StoredMessage, error: Exception) -> None:
 
 
 def _lean(page: list[tuple[StoredMessage, bytes]], last: dict[str, int]) -> list[Stored]:
-    """Decodes a page; `last` has the number of each run's last entry, and is kept up."""
+    """Decodes a page, which is empty then; `last` has the number of each run's last entry, and is kept up."""
     found = []
-    for held, data in page:
+    page.reverse()
+    while page:
+        held, data = page.pop()
         try:
             entry = decode_entry(data, last)
         except UnreadableMessage as error:
