@@ -5,7 +5,11 @@ from typing import Any
 import pytest
 
 from cadre.adapters.models.answer import MalformedAnswer, ModelAnswer
+from cadre.adapters.models.api import answer_of
+from cadre.errors import SpecError
 from cadre.ports import ModelReply
+from cadre.spec.agent import AgentSpec
+from cadre.spec.model import ModelApi, ModelSpec
 
 
 def piece(finish: str | None = None, **delta: Any) -> dict[str, Any]:
@@ -148,3 +152,20 @@ async def test_an_answer_without_end_is_given_up() -> None:
     ):
         with pytest.raises(MalformedAnswer, match="over 4,000,000 characters"):
             await put_together(*pieces)
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_how_long_an_answer_may_be_is_a_setting_of_the_model(api: ModelApi) -> None:
+    async def ignore(text: str) -> None:
+        pass
+
+    spec = ModelSpec(api=api, chars=20)
+    text = "x" * 21
+    sent = {
+        "chat": piece("stop", content=text),
+        "responses": {"type": "response.output_text.delta", "delta": text},
+    }
+    with pytest.raises(MalformedAnswer, match=r"over 20 characters; model\.chars sets"):
+        await answer_of(spec, [], ignore).add(sent[api])
+    with pytest.raises(SpecError, match=r"model\.chars"):
+        AgentSpec(name="boss", description="Works.", model=ModelSpec(chars=0))

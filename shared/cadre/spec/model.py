@@ -42,6 +42,10 @@ class NamedFunction(msgspec.Struct, frozen=True):
     function: str
 
 
+MAX_ANSWER_CHARS = 4_000_000
+"""Several times what any model can write."""
+
+
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The model that an agent uses, and how. Defaults come from the environment: `CADRE_MODEL_URL`,
     `CADRE_MODEL_KEY`, `CADRE_MODEL`."""
@@ -83,6 +87,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds without a byte from the endpoint."""
     seconds: float = 3600.0
     """Seconds until an answer is whole, however steadily it comes."""
+    chars: int = MAX_ANSWER_CHARS
+    """Characters of the text and of the arguments of one answer together."""
     retries: int = 10
     """Tries after a failure that is not a rate limit."""
     patience: float = 3600.0
@@ -131,6 +137,7 @@ def model_bounds(model: ModelSpec, key: str = "model") -> list[Bound]:
         ),
         (f"{key}.timeout", model.timeout, 0.001),
         (f"{key}.seconds", model.seconds, 0.001),
+        (f"{key}.chars", model.chars, 1),
         (f"{key}.context", model.context, 1_000),
         (f"{key}.max_tokens", model.max_tokens, 1),
         (f"{key}.parallel", model.parallel, 1),

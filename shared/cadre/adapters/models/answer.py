@@ -8,15 +8,13 @@ import msgspec
 from cadre.journal.events import RequestedCall
 from cadre.ports import ModelReply, OnText
 from cadre.protocol.messages import Usage
+from cadre.spec.model import MAX_ANSWER_CHARS
 
 FILTERED = "content_filter"
 """The finish_reason of an answer that the endpoint's content filter withheld or cut."""
 
 MIN_PAUSE_SECONDS = 0.05
 """Between two pieces of text that are passed on."""
-
-MAX_ANSWER_CHARS = 4_000_000
-"""Of the text and the arguments of one answer, several times what any model can write."""
 
 
 class _Function(msgspec.Struct, frozen=True):
@@ -79,7 +77,14 @@ class MalformedAnswer(Exception):
 class ModelAnswer:
     """Collects the pieces of one answer; passes its text on, cut at the first stop sequence."""
 
-    def __init__(self, stop: list[str], on_text: OnText, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        stop: list[str],
+        on_text: OnText,
+        clock: Callable[[], float],
+        max_chars: int = MAX_ANSWER_CHARS,
+    ) -> None:
+        self._max_chars = max_chars
         self._stop = [word for word in stop if word]
         self._on_text = on_text
         self._clock = clock
@@ -170,8 +175,10 @@ class ModelAnswer:
 
     def _counted(self, piece: str) -> str:
         self._chars += len(piece)
-        if self._chars > MAX_ANSWER_CHARS:
-            raise MalformedAnswer(f"it has over {MAX_ANSWER_CHARS:,} characters")
+        if self._chars > self._max_chars:
+            raise MalformedAnswer(
+                f"it has over {self._max_chars:,} characters; model.chars sets how many it may have"
+            )
         return piece
 
     def _join(self) -> None:

@@ -24,7 +24,7 @@ def resource_of(spec: ModelSpec) -> Callable[[Any], object]:
 def answer_of(spec: ModelSpec, stop: list[str], on_text: OnText) -> Answer:
     """Collects what the model's API sends for one request."""
     kind = ResponsesAnswer if spec.api == "responses" else ModelAnswer
-    return kind(stop, on_text, time.monotonic)
+    return kind(stop, on_text, time.monotonic, spec.chars)
 
 
 async def create(client: Any, spec: ModelSpec, body: dict[str, Any]) -> Any:

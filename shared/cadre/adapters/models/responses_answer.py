@@ -26,8 +26,8 @@ class ResponseFailed(Exception):
 class ResponsesAnswer:
     """Collects one answer as `ModelAnswer` does, and the items that the endpoint gave beside its texts and calls."""
 
-    def __init__(self, stop: list[str], on_text: OnText, clock: Callable[[], float]) -> None:
-        self._answer = ModelAnswer(stop, on_text, clock)
+    def __init__(self, stop: list[str], on_text: OnText, clock: Callable[[], float], max_chars: int) -> None:
+        self._answer = ModelAnswer(stop, on_text, clock, max_chars)
         self._items: list[dict[str, Any]] = []
         self._texts = self._calls = 0
         self._heard: list[str] = []
