@@ -53,6 +53,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Port of a service's HTTP endpoints; 0 takes a free one."""
     drain_seconds: Annotated[float, Meta(ge=0)] = 20.0
     """After SIGTERM: how long work in flight may take before it is handed back."""
+    hang_seconds: Annotated[float, Meta(ge=0)] = 60.0
+    """A process whose event loop does not turn for so long ends itself; 0: never."""
     concurrency: Annotated[int, Meta(ge=1)] = 256
     """Records that one service works on at once."""
     keep_days: Annotated[float, Meta(ge=0)] = 30.0

@@ -26,7 +26,7 @@ SCRIPT = Path(__file__).parent / "frail" / "frail.py"
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     with Stack(tmp_path_factory.mktemp("stack")) as stack:
-        stack.environment["CADRE_DRAIN_SECONDS"] = "0.1"
+        stack.environment |= {"CADRE_DRAIN_SECONDS": "0.1", "CADRE_HANG_SECONDS": "3"}
         yield stack
 
 
@@ -95,11 +95,15 @@ def letters_of(gateway: Gateway, run: str) -> list[dict[str, Any]]:
     return [letter for letter in answer.json()["dead_letters"] if letter["run"] == run]
 
 
+@pytest.mark.parametrize("task", ["deadly", "hanging"])
 def test_the_killer_ends_and_its_neighbours_live(
-    stack: Stack, gateway: Gateway, frail: Service, tmp_path: Path
+    stack: Stack, gateway: Gateway, frail: Service, tmp_path: Path, task: str
 ) -> None:
+    """Whether it ends its process, or blocks it until that is ended for it."""
+    if frail.is_running:
+        frail.terminate()
     file = tmp_path / "go"
-    deadly, *innocent = worn_out(stack, "deadly", *[f"wait {file}"] * 5)
+    deadly, *innocent = worn_out(stack, task, *[f"wait {file}"] * 5)
     deaths = 0
     while not letters_of(gateway, deadly):
         frail.start(wait=False)

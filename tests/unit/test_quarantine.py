@@ -13,6 +13,7 @@ from cadre.delivery.quarantine import (
     MAX_LATE_CRASHES,
     OBSERVATION_SECONDS,
     SUSPECT_AFTER_DELIVERIES,
+    Overdue,
     Quarantine,
 )
 from cadre.errors import BusUnavailable, Fenced
@@ -265,6 +266,16 @@ async def test_what_raises_in_its_trials_is_poison(world: World) -> None:
         with pytest.raises(KeyError):
             await world.give(1, handle=raises)
     assert await world.give(1, handle=raises) == "handling it raised KeyError: 'step'"
+
+
+async def test_a_handling_that_never_ends_is_a_delivery_that_failed(world: World) -> None:
+    world.quarantine = Quarantine(world.store, world.clock, handler_seconds=0.01)
+    for deliveries in range(1, SUSPECT + MAX_FAILURES - 1):
+        with pytest.raises(Overdue):
+            await world.give(1, deliveries)
+    why = await world.give(1, SUSPECT + MAX_FAILURES)
+    assert why == "handling it raised Overdue: it was not done within 0.01 s"
+    assert world.begun == [1] * (SUSPECT_AFTER_DELIVERIES + MAX_FAILURES)
 
 
 async def test_a_bus_that_fails_is_nobodys_guilt(world: World) -> None:

@@ -6,6 +6,9 @@ observation: a record in the stream says so while its handling is young, and sho
 knows whom to suspect. At first all suspects of a process are observed together, since mostly none of them did it.
 Those whose process died meanwhile are then handled alone. A message is poison when that crashed its process twice,
 when many processes died later on in its handling, or when its handling raises, again and again, what none should.
+
+A handling that hangs counts the same: one that blocks its process has it killed, and one that outlives its time raises
+Overdue.
 """
 
 from __future__ import annotations
@@ -43,12 +46,17 @@ _END_SECONDS = 2.0
 Handle = Callable[[], Awaitable[None]]
 
 
-class Quarantine:
-    """The suspects of one process."""
+class Overdue(Exception):
+    """The handling of a message has outlived its time."""
 
-    def __init__(self, store: QuarantineStore, clock: Clock) -> None:
+
+class Quarantine:
+    """The suspects of one process. A handling of any message may take `handler_seconds` (None: as long as it does)."""
+
+    def __init__(self, store: QuarantineStore, clock: Clock, handler_seconds: float | None = None) -> None:
         self._store = store
         self._clock = clock
+        self._handler_seconds = handler_seconds
         self._alone = asyncio.Lock()
         self._nobody_alone = asyncio.Event()
         self._nobody_alone.set()
@@ -56,13 +64,13 @@ class Quarantine:
     async def attempt(self, delivery: Delivery, handle: Handle) -> str | None:
         """Handles the delivery, under observation if it is a suspect; returns why it is poison, None if it is not.
 
-        A suspect that would have to wait too long is handed back instead. Raises what `handle` raises.
+        A suspect that would have to wait too long is handed back instead. Raises what `handle` raises, and Overdue.
         """
         if delivery.deliveries <= SUSPECT_AFTER_DELIVERIES:
             if delivery.deliveries > 1:
                 # It may have crashed a process itself: the suspect that is alone must not be blamed for it.
                 await self._nobody_alone.wait()
-            await handle()
+            await self._in_time(handle)
             return None
         tree, seq = delivery.address.tree, delivery.seq
         while True:
@@ -79,7 +87,19 @@ class Quarantine:
                 await observation.begin(fence)
             except Fenced:
                 continue  # another worker observes it too: what came of that is to be read first
-            return await observation.run(handle)
+            return await observation.run(lambda: self._in_time(handle))
+
+    async def _in_time(self, handle: Handle) -> None:
+        if self._handler_seconds is None:
+            await handle()
+            return
+        try:
+            async with asyncio.timeout(self._handler_seconds) as limit:
+                await handle()
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise Overdue(f"it was not done within {self._handler_seconds:g} s") from error
 
     async def forget(self, delivery: Delivery) -> None:
         """Removes the record of a message that will not be delivered any more."""

@@ -55,13 +55,19 @@ class Worker(Generic[T]):
     """Handles the deliveries of one process's queues that carry one type of message."""
 
     def __init__(
-        self, read: Read[T], refuse: Refuse[T], blobs: Blobs, quarantine: QuarantineStore, clock: Clock
+        self,
+        read: Read[T],
+        refuse: Refuse[T],
+        blobs: Blobs,
+        quarantine: QuarantineStore,
+        clock: Clock,
+        handler_seconds: float | None = None,
     ) -> None:
         self._read = read
         self._refuse = refuse
         self._blobs = blobs
         self._clock = clock
-        self._quarantine = Quarantine(quarantine, clock)
+        self._quarantine = Quarantine(quarantine, clock, handler_seconds)
 
     async def handle(self, delivery: Delivery, serve: Serve[T]) -> None:
         """Serves and acks the message, or refuses it and makes it a dead letter.

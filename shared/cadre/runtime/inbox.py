@@ -21,6 +21,9 @@ from cadre.runtime.runner import Runner, World
 
 log = logging.getLogger("cadre.agent")
 
+HANDLER_SECONDS = 86_400.0
+"""The handling of a record may take so long: far more than a model call with its wait for a place takes."""
+
 
 class Inbox:
     """Handles the deliveries of one agent."""
@@ -31,7 +34,7 @@ class Inbox:
         self._agent = agent
         self._runner = runner
         self._world = world
-        self._worker = Worker(unpack_record, self._refuse, blobs, quarantine, world.clock)
+        self._worker = Worker(unpack_record, self._refuse, blobs, quarantine, world.clock, HANDLER_SECONDS)
 
     async def handle(self, delivery: Delivery) -> None:
         """Settles the delivery, or leaves it to another worker."""

@@ -34,6 +34,7 @@ from cadre.ports import Journal
 from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
 from cadre.protocol.topology import Topology
 from cadre.service.bounded_http import bounded_protocol
+from cadre.service.hang_watch import watch_for_hang
 from cadre.service.health import AsgiApp, send_problem, with_health
 from cadre.service.metrics import Measuring
 from cadre.settings import HttpBounds, MetricsSettings, Settings, read_http_bounds, read_metrics_settings
@@ -198,6 +199,7 @@ async def _serve(
 
     working = asyncio.create_task(_work(state, settings, start, health_url, give_up), name=name)
     stopped = asyncio.create_task(stop.wait())
+    watching = asyncio.create_task(watch_for_hang(settings.hang_seconds), name="hang watch")
     try:
         await asyncio.wait({working, stopped, http}, return_when=asyncio.FIRST_COMPLETED)
         if working.done() and not stop.is_set():
@@ -213,6 +215,7 @@ async def _serve(
         status = await _close(state, settings)
         server.should_exit = True
         await asyncio.wait({http}, timeout=CLOSE_WITHIN)
+        watching.cancel()
     log.info("%s: stopped", name)
     return status
 

@@ -1,4 +1,4 @@
-"""An agent whose model answers from the task: `deadly` kills the process, `wait FILE` waits for a file."""
+"""An agent whose model answers from the task: `deadly` kills the process, `hanging` blocks it, `wait FILE` waits."""
 
 import asyncio
 import os
@@ -12,6 +12,8 @@ from cadre.ports import ModelReply, OnText
 from cadre.service.agent import serve
 from cadre.spec.agent import AgentSpec
 
+_HUGE = 9_000_000_000
+
 
 class Frail:
     """ports.Model"""
@@ -20,6 +22,8 @@ class Frail:
         text = str(request.messages)
         if "deadly" in text:
             os.kill(os.getpid(), signal.SIGKILL)
+        if "hanging" in text:
+            _ = _HUGE**_HUGE
         if found := re.search(r"wait (/[\w./-]+)", text):
             while not os.access(found[1], os.F_OK):  # noqa: ASYNC110 - other processes make it
                 await asyncio.sleep(0.05)
