@@ -39,8 +39,8 @@ check: lint test ## Run everything that a change must pass: lint, then test
 bench: .venv/.ready-dev ## Measure throughput and latency on this machine
 	@PYTHONPATH=tests $(BIN)/python -m bench.main $(ARGS)
 
-waiting: .venv/.ready-dev ## Measure what 2,000 runs that wait cost an agent's process, for each kind of agent
-	@PYTHONPATH=tests $(BIN)/python -m bench.waiting_kinds $(ARGS)
+waiting: .venv/.ready-dev ## Measure what runs that wait (600, 2000 and RUNS=n) cost an agent's process, for each kind of agent
+	@PYTHONPATH=tests $(BIN)/python -m bench.waiting_kinds $(RUNS) $(ARGS)
 
 chaos: .venv/.ready-dev ## Kill, pause and restart a team at work; SECONDS=n (60), SEED=n (a random one). Fails if anything is lost
 	@PYTHONPATH=tests $(BIN)/python -m chaos.main $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))

@@ -1,6 +1,10 @@
-"""`make waiting`: runs that wait, in each kind of agent. They are to cost the process of their agent nothing."""
+"""`make waiting`: runs that wait, in each kind of agent. They are to cost the process of their agent nothing.
 
+Arguments: beginnings of kinds' names (all), and a further number of runs, which `make waiting RUNS=…` gives."""
+
+import itertools
 import sys
+from collections.abc import Sequence
 
 import click
 import uvloop
@@ -11,12 +15,12 @@ from bench.processes import Member, rss_mb
 from bench.waiting import begin, put_aside
 from cadre.protocol.cards import Presence
 
-FEWER, MORE = 600, 2_000
+SIZES = (600, 2_000)
 """The first ones fill what an agent keeps of its latest runs."""
 
 
-async def measure(name: str) -> tuple[float, float, float]:
-    """Resident MB of the agent's process: with no run, with the fewer, with the more of them."""
+async def measure(name: str, sizes: Sequence[int]) -> list[float]:
+    """Resident MB of the agent's process: with no run, then with each number of them."""
     async with deployment() as here:
         offer = Presence(instance="bench", host="bench", pid=0, started_at=0.0, tool=REFUND)
         await here.platform.registry.announce([offer])
@@ -24,22 +28,26 @@ async def measure(name: str) -> tuple[float, float, float]:
         try:
             await here.offered("clerk")
             found = [rss_mb(agent.pid)]
-            for count in (FEWER, MORE - FEWER):
-                await begin(here, count)
+            for before, size in itertools.pairwise((0, *sizes)):
+                await begin(here, size - before)
                 await put_aside(here)
                 found.append(rss_mb(agent.pid))
-            return found[0], found[1], found[2]
+            return found
         finally:
             await agent.stop()
 
 
 def main() -> None:
     """Measures every kind, or those whose names begin with an argument."""
-    click.echo(f"| {MORE:,} runs wait | before | {FEWER} | {MORE:,} |\n|---|---:|---:|---:|")
+    names = tuple(one for one in sys.argv[1:] if not one.isdigit())
+    sizes = sorted({*SIZES, *(int(one) for one in sys.argv[1:] if one.isdigit())})
+    click.echo(
+        f"| runs that wait | 0 | {' | '.join(f'{size:,}' for size in sizes)} |\n|---{'|---:' * (len(sizes) + 1)}|"
+    )
     for name in WAITING:
-        if not sys.argv[1:] or name.startswith(tuple(sys.argv[1:])):
-            before, fewer, more = uvloop.run(measure(name))
-            click.echo(f"| {name} | {before:.1f} MB | {fewer:.1f} MB | {more:.1f} MB |")
+        if not names or name.startswith(names):
+            found = " | ".join(f"{one:.1f} MB" for one in uvloop.run(measure(name, sizes)))
+            click.echo(f"| {name} | {found} |")
 
 
 if __name__ == "__main__":

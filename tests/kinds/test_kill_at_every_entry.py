@@ -136,6 +136,13 @@ FAILING: dict[str, Any] = {
     "done": {"end": "well"},
 }
 
+LATE: dict[str, Any] = {
+    "first": {"tool": {"name": "keep", "arguments": {"what": "first"}}, "undo": "unfirst", "next": "left"},
+    "left": {"tool": {"name": "keep", "arguments": {"what": "left"}}, "undo": "unfirst", "next": "pause"},
+    "pause": {"wait": "2h"},
+    "unfirst": {"tool": {"name": "keep", "arguments": {"what": "undone {{ undone.step }}"}}},
+}
+
 PLAYS = {
     "tool_calling": Play(
         agent("tool_calling"),
@@ -189,9 +196,9 @@ PLAYS = {
 """Each kind's."""
 
 
-async def played(team: Team) -> Any:
+async def played(team: Team, **fields: Any) -> Any:
     """The run's answer; a person says yes to whatever is asked."""
-    run = await team.start("worker", "Do it.")
+    run = await team.start("worker", "Do it.", **fields)
     while True:
         try:
             return await run.result()
@@ -233,15 +240,22 @@ async def test_a_death_at_any_entry_changes_nothing(kind: str, side: str) -> Non
     assert deaths["tools"] > 0
 
 
-async def test_what_a_workflow_did_is_undone_whatever_dies() -> None:
-    section = msgspec.convert({"start": "first", "steps": FAILING}, WorkflowSpec)
+@pytest.mark.parametrize(
+    ("steps", "seconds", "why", "undone"),
+    [(FAILING, 86_400.0, "a stone in the way", "lefty"), (LATE, 3_600.0, "deadline has passed", "left")],
+)
+async def test_what_a_workflow_did_is_undone_whatever_dies(
+    steps: dict[str, Any], seconds: float, why: str, undone: str
+) -> None:
+    section = msgspec.convert({"start": "first", "steps": steps}, WorkflowSpec)
     play = Play(agent("workflow", section), [], None, frozenset())
 
     async def fails(team: Team) -> str:
         with pytest.raises(RunFailed) as failed:
-            await played(team)
+            await played(team, deadline=team.now() + seconds)
         return str(failed.value)
 
     async for outcome in crash_points(lambda: team_of(play), fails):
-        assert "a stone in the way" in outcome.value
-        assert set(KEPT) == {"first", "left", "undone lefty", "undone first"}
+        assert why in outcome.value
+        assert "could not be undone" not in outcome.value
+        assert set(KEPT) == {"first", "left", f"undone {undone}", "undone first"}

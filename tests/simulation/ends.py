@@ -56,11 +56,11 @@ def _has_reason(world: World, chronicle: Chronicle) -> bool:
         case "Poisoned":
             return counts["trial"] > 0
         case "DeadlineExceeded":
-            return (
+            return bool(run.grace) or (
                 run.deadline is not None and result.at >= run.deadline - 2 * world.scenario.most_skew - 0.01
             )
         case "BudgetExceeded":
-            return run.budget is not None
+            return bool(run.grace) or run.budget is not None
         case "LoopDetected":
             # Calls that came to the same, calls that could never be made, or steps that failed alike.
             return bool(run.repeated) or run.refused_repeats > 0 or _is_in_circles(run)

@@ -13,6 +13,9 @@ from cadre.protocol.cards import AgentCard
 from cadre.protocol.messages import Budget, ErrorInfo, Task, Usage
 from cadre.spec.agent import AgentSpec
 
+GRACE_SECONDS = 300.0
+"""How long a kind may leave things in order once a run's deadline or budget is used up."""
+
 N = TypeVar("N", int, float)
 
 

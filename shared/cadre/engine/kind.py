@@ -176,6 +176,11 @@ class Kind(Protocol):
         """What follows when somebody wants the run to end; None: it ends at once. It is asked once."""
         ...
 
+    def outlived(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
+        """What follows when the deadline or the budget is used up: it has `GRACE_SECONDS` to leave things in order, and
+        is asked again behind them (`run.grace`). None: the run ends at once."""
+        ...
+
     # --- state
 
     def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:

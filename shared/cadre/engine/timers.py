@@ -5,7 +5,7 @@ from typing import NamedTuple
 from cadre.journal import events as ev
 from cadre.journal.run import Run
 
-DEADLINE = "deadline"
+_DEADLINE, _GRACE = "deadline", "grace"
 
 _CALL = "call-"
 _APPROVAL = "approval-"
@@ -20,6 +20,11 @@ class PendingWait(NamedTuple):
     """Unix seconds."""
     since: int
     """Entry that began it."""
+
+
+def deadline_timer(run: Run) -> str:
+    """Name of the timer that ends the run: that of its deadline, or of the grace behind it."""
+    return _GRACE if run.grace else _DEADLINE
 
 
 def call_timer(call: str) -> str:
@@ -46,7 +51,9 @@ def kind_wait_of(run: Run, timer: str) -> str | None:
 
 def waits(run: Run) -> list[PendingWait]:
     """All that are running, but for the pause before a model call (see `Deferral`)."""
-    found = [PendingWait(DEADLINE, run.deadline, run.accepted)] if run.deadline is not None else []
+    found = []
+    if run.deadline is not None:
+        found.append(PendingWait(deadline_timer(run), run.deadline, run.grace or run.accepted))
     if run.recalling is not None:
         found.append(PendingWait(call_timer(run.recalling.call), run.recalling.due, run.recalling.since))
     found += [

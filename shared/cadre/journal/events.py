@@ -367,6 +367,14 @@ class WaitEnded(JournalEvent, frozen=True, tag="wait.ended"):
     """Name of the signal that ended it; None: its time has come."""
 
 
+class GraceBegun(JournalEvent, frozen=True, tag="grace.begun"):
+    """The run's deadline or budget is used up. Until `until` (Unix seconds) its kind leaves things in order, bound by
+    neither; then the run ends."""
+
+    error: ErrorInfo
+    until: float
+
+
 CommonEvent = (
     RunAccepted
     | MemoryAsked
@@ -396,6 +404,7 @@ CommonEvent = (
     | SignalReceived
     | WaitBegun
     | WaitEnded
+    | GraceBegun
     | CancelRequested
     | RecordIgnored
     | RunFinished

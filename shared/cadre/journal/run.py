@@ -246,6 +246,9 @@ class Run(msgspec.Struct, kw_only=True):
     usage: Usage = Usage()
     deadline: float | None = None
     budget: Budget | None = None
+    grace: int = 0
+    """Entry since which the run is beyond its deadline or budget, and only leaves things in order until `deadline`; 0:
+    it is not."""
     unpriced: str | None = None
     """A model that was asked and has no price."""
     repeated: dict[str, Repeated] = {}

@@ -98,6 +98,9 @@ class PlainKind(ABC):
     def cancelled(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
         return None
 
+    def outlived(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
+        return None
+
     def part(self, run: Run, call: CallState) -> dict[str, Any]:
         return {}
 

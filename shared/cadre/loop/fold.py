@@ -311,6 +311,10 @@ def _check_answer(run: Run, event: ev.AnswerChecked, n: int, at: float) -> None:
         run.proposal.problems[event.call] = event.problem
 
 
+def _begin_grace(run: Run, event: ev.GraceBegun, n: int, at: float) -> None:
+    run.grace, run.deadline, run.budget = n, event.until, None
+
+
 def _request_cancel(run: Run, event: ev.CancelRequested, n: int, at: float) -> None:
     run.cancelled = event.reason
 
@@ -334,6 +338,7 @@ _EFFECTS: dict[type, Callable[[Run, Any, int, float], None]] = {
     ev.ContextOverflowed: _overflow,
     ev.DelegateFinished: _take_report,
     ev.DelegateStarted: open_call,
+    ev.GraceBegun: _begin_grace,
     ev.HistorySummarized: _summarize,
     ev.MemoryAsked: _recall,
     ev.MemoryRecalled: _remember,

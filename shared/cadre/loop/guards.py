@@ -4,7 +4,8 @@ import copy
 
 import msgspec
 
-from cadre.engine.budget import out_of_time, over_budget
+from cadre.engine.budget import GRACE_SECONDS, out_of_time, over_budget
+from cadre.engine.carry_out import carry_out
 from cadre.engine.context.context_budget import (
     limit,
     may_have_room,
@@ -15,8 +16,10 @@ from cadre.engine.context.context_budget import (
     weights_of,
 )
 from cadre.engine.context.tokens import tokens_of
+from cadre.engine.kind import kind_of
 from cadre.engine.moves import PARTIAL_RESULT
 from cadre.engine.partial_result import partial_result_of
+from cadre.engine.steps import finished
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import SUMMARY, Postponed, Run
@@ -41,24 +44,34 @@ def run_after(run: Run, events: list[ev.AnyEvent], at: float) -> Run:
     return after
 
 
-def within_bounds(run: Run, events: list[ev.AnyEvent], at: float) -> list[ev.AnyEvent]:
-    """The events, with the end of the run in place of a model call that would go beyond its bounds."""
+def beyond_bounds(run: Run, error: ErrorInfo, arrival: Arrival) -> list[ev.AnyEvent]:
+    """The end of a run whose deadline or budget is used up, or what its kind does before that, in a grace."""
+    moves = kind_of(run).outlived(run, error, arrival)
+    if moves is None:
+        return [finished(run, "error", output=partial_result_of(run), error=error)]
+    if run.grace:
+        return carry_out(run, arrival, moves)
+    grace = ev.GraceBegun(error=error, until=arrival.at + GRACE_SECONDS)
+    return [grace, *carry_out(run_after(run, [grace], arrival.at), arrival, moves)]
+
+
+def within_bounds(run: Run, events: list[ev.AnyEvent], arrival: Arrival) -> list[ev.AnyEvent]:
+    """The events, with what follows instead of a model call that would go beyond the run's bounds."""
     if not isinstance(events[-1], ev.ModelCalled):
         return events
     deadline, budget = run.deadline, run.budget
     if isinstance(events[0], ev.RunAccepted):
         deadline, budget = events[0].deadline, events[0].budget
     error: ErrorInfo | None = None
-    if deadline is not None and at >= deadline:
+    if deadline is not None and arrival.at >= deadline:
         error = out_of_time()
     elif budget is not None:
         error = over_budget(run, budget, events)
     if error is None:
         return events
     # What has just arrived has been found as well.
-    after = run_after(run, events[:-1], at)
-    end = ev.RunFinished(state="error", output=partial_result_of(after), error=error, steps=after.step)
-    return [*events[:-1], end]
+    after = run_after(run, events[:-1], arrival.at)
+    return [*events[:-1], *beyond_bounds(after, error, arrival)]
 
 
 def within_context(run: Run, events: list[ev.AnyEvent], arrival: Arrival) -> list[ev.AnyEvent]:

@@ -15,18 +15,17 @@ from cadre.engine.context.compaction import on_summary
 from cadre.engine.context.observation import clip
 from cadre.engine.kind import kind_of
 from cadre.engine.model_failure import on_model_failure
-from cadre.engine.partial_result import partial_result_of
 from cadre.engine.parts import as_part
 from cadre.engine.recall import on_memories, on_no_memories
 from cadre.engine.steps import accepted, begin_model_call, finished
-from cadre.engine.timers import DEADLINE, call_of, kind_wait_of
+from cadre.engine.timers import call_of, deadline_timer, kind_wait_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
 from cadre.journal.run import SUMMARY, Phase, Run
 from cadre.loop.edits import (
     on_edit,
 )
-from cadre.loop.guards import with_partial_result, within_bounds, within_context
+from cadre.loop.guards import beyond_bounds, with_partial_result, within_bounds, within_context
 from cadre.loop.signals import end_signalled_waits, on_signal
 from cadre.loop.user_messages import on_message
 from cadre.protocol.messages import (
@@ -54,7 +53,9 @@ def transition(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
     arrival = as_part(run, arrival)
     events = end_signalled_waits(run, _decide(run, arrival), arrival)
     events = within_context(run, events, arrival)
-    events = within_bounds(run, events, arrival.at)
+    bounded = within_bounds(run, events, arrival)
+    if bounded is not events:
+        events = end_signalled_waits(run, bounded, arrival)
     events = with_partial_result(run, events, arrival.at)
     end = events[-1]
     if isinstance(end, ev.RunFinished):
@@ -79,8 +80,8 @@ def _decide(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
             return _on_cancel(run, what, arrival)
         case Poisoned():
             return [finished(run, "error", error=_poison(what))]
-        case TimerFired(name=name) if name == DEADLINE and run.deadline is not None:
-            return [finished(run, "error", output=partial_result_of(run), error=out_of_time())]
+        case TimerFired(name=name) if name == deadline_timer(run) and run.deadline is not None:
+            return beyond_bounds(run, out_of_time(), arrival)
     events = None
     match run.phase:
         case Phase.ACTING:

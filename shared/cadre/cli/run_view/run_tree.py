@@ -150,6 +150,8 @@ def _changed(node: RunNode, name: str, event: dict[str, Any], at: float) -> RunN
             return replace(node, state="running", doing="")
         case "plan.made" | "plan.step_begun" | "plan.step_ended":
             return replace(node, plan=plan_after(node.plan, name, event))
+        case "grace.begun":
+            return replace(node, note=error_text(event.get("error")))
         case "cancel.requested":
             return replace(node, doing="being cancelled")
         case "run.finished":

@@ -36,7 +36,7 @@ from cadre.kinds.workflow.section import (
 )
 from cadre.kinds.workflow.values import values_of
 from cadre.kinds.workflow.walk import MEMBERS_FAIL, Walk
-from cadre.protocol.messages import ErrorInfo, Message, TimerFired
+from cadre.protocol.messages import ErrorInfo, Message, RunState, TimerFired
 from cadre.spec.agent import AgentSpec
 from cadre.spec.contract import ContractProblem, TaskInputs, TeamReach
 from cadre.spec.expressions import ExpressionError, filled
@@ -131,11 +131,24 @@ class WorkflowKind(PlainKind):
 
     def cancelled(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
         """What was done is made up for first."""
+        return self._make_up(Walk(run, arrival), "cancelled", error, is_at_it=[] if run.grace else None)
+
+    def outlived(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
+        """What was done is made up for first, or that goes on; what is left behind the grace stays as it is."""
         walk = Walk(run, arrival)
-        if not walk.state.undo or walk.state.ending is not None:
+        if run.grace:
+            return walk.stop_undoing()
+        return self._make_up(walk, "error", error, is_at_it=[])
+
+    def _make_up(
+        self, walk: Walk, state: RunState, error: ErrorInfo, *, is_at_it: Moves | None
+    ) -> Moves | None:
+        if walk.state.ending is not None:
+            return is_at_it
+        if not walk.state.undo:
             return None
         walk.drop(error.message)
-        return walk.give_up("cancelled", error)
+        return walk.give_up(state, error)
 
     def part(self, run: Run, call: CallState) -> dict[str, Any]:
         return part_of(run, state_of(run), call)
@@ -189,9 +202,13 @@ def _go_where_it_says(walk: Walk, reply: ModelReplied) -> Moves:
 
 
 class WorkflowKind1(WorkflowKind):
-    """Version 1: the end of a member that used up its steps, or went in circles, is taken for the workflow's own."""
+    """Version 1: the end of a member that used up its steps, or went in circles, is taken for the workflow's own; a
+    deadline or a budget ends it at once."""
 
     version = 1
+
+    def outlived(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
+        return None
 
 
 WorkflowKind.earlier = {1: WorkflowKind1()}

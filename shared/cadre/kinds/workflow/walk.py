@@ -24,7 +24,7 @@ from cadre.journal.run import Run
 from cadre.kinds.workflow.actions import FAILED, NO_WAY, PAUSE, begin_action, way_after
 from cadre.kinds.workflow.fold import after, state_of
 from cadre.kinds.workflow.outcome import StepOutcome
-from cadre.kinds.workflow.records import StepLeft, UndoBegun, WorkflowState
+from cadre.kinds.workflow.records import Ending, StepLeft, UndoBegun, WorkflowState
 from cadre.kinds.workflow.section import (
     AgentAction,
     AskAction,
@@ -99,6 +99,13 @@ class Walk:
         """The workflow ends so, whatever it is at; what was done is made up for first."""
         self._end_badly(state, error)
         return self._walked()
+
+    def stop_undoing(self) -> Moves:
+        """The time to make up for things is over: what is left of that is named in the run's error."""
+        ending = self.state.ending
+        assert ending is not None
+        left = [ending.undone.step, *(entry.step for entry in reversed(self.state.undo))]
+        return [self._last(ending, [*ending.failed, *left])]
 
     def drop(self, reason: str) -> None:
         """Gives up what the step in work still waits for."""
@@ -237,11 +244,16 @@ class Walk:
         if more:
             self._going = (ending.undone.undo, 1)
             return
+        self.moves.append(self._last(ending, ending.failed))
+
+    @staticmethod
+    def _last(ending: Ending, failed: list[str]) -> Stop:
+        """The end; `failed` names the steps that could not be made up for."""
         error = ending.error
-        if ending.failed:
-            text = f"{error.message} What these steps did could not be undone: {', '.join(ending.failed)}."
+        if failed:
+            text = f"{error.message} What these steps did could not be undone: {', '.join(failed)}."
             error = ErrorInfo(error.type, text)
-        self.moves.append(Stop(ending.state, PARTIAL_RESULT, error))
+        return Stop(ending.state, PARTIAL_RESULT, error)
 
 
 def _is_passing(attempts: StepAttempts, error: ErrorInfo) -> bool:

@@ -1,0 +1,131 @@
+"""Workflows beyond their deadline or budget: what was done is made up for in a grace, and then they end."""
+
+from typing import Any
+
+import pytest
+
+from cadre.engine.budget import GRACE_SECONDS
+from cadre.engine.commands import SetTimer
+from cadre.journal import events as ev
+from cadre.protocol.messages import Budget, ErrorInfo, Signal, ToolCall
+from kinds.workflow.built import entered, run_of, workflow
+from kinds.workflow.test_workflow_runs import end_of
+from unit.loop.build import Course, cancel, kinds, only, result, sent, sound, timer
+
+PAY: dict[str, Any] = {
+    "pay": {"tool": {"name": "add", "arguments": {"a": 2, "b": 1}}, "undo": "back", "next": "told"},
+    "back": {"tool": {"name": "add", "arguments": {"a": 1, "b": 1}}},
+}
+TOLD = {"tool": {"name": "look", "arguments": {"at": "{{ task }}"}}}
+ASKED = {"ask": {"prompt": "Enough?"}}
+WAITS = {"wait": {"signal": "shipped"}}
+DEADLINE = 200.0
+
+
+def paid(told: dict[str, Any], **task: Any) -> Course:
+    """A run that has paid, and is at the step `told`."""
+    course = run_of(workflow("pay", **PAY, told=told), **task)
+    course.arrive(result(course.id(), 3))
+    return course
+
+
+@pytest.mark.parametrize(
+    "told", [TOLD, WAITS, ASKED, {"approve": {"question": "Go on?"}}, {"agent": {"name": "kid", "task": "T"}}]
+)
+def test_whatever_it_is_at_its_deadline_what_was_done_is_made_up_for(told: dict[str, Any]) -> None:
+    course = paid(told, deadline=DEADLINE)
+    course.at = DEADLINE
+    before = course.run.entries
+    events = course.arrive(timer("deadline"))
+    assert kinds(events)[0] == "GraceBegun"
+    assert entered(course) == ["pay", "told", "back"]
+    (call,) = sent(course, ToolCall, before + 1)
+    assert call.deadline is not None
+    assert DEADLINE < call.deadline <= DEADLINE + GRACE_SECONDS, "its executor takes it"
+    (grace,) = [
+        one for one in course.owed(before + 1) if isinstance(one, SetTimer) and one.timer.name == "grace"
+    ]
+    assert grace.due == DEADLINE + GRACE_SECONDS
+    course.at += 3
+    course.arrive(result(course.id(), 2))
+    end = end_of(course)
+    assert (end.state, end.error) == (
+        "error",
+        ErrorInfo("DeadlineExceeded", "The run's deadline has passed."),
+    )
+    sound(course)
+
+
+def test_a_used_up_budget_leaves_room_to_make_up_for_what_was_done_with_a_model_too() -> None:
+    steps = {**PAY, "back": {"ask": {"prompt": "Write an apology."}, "next": "sent"}, "sent": PAY["back"]}
+    course = run_of(
+        workflow("first", first={**ASKED, "next": "pay"}, **steps, told=ASKED), budget=Budget(tokens=5)
+    )
+    course.say(content="Yes.")
+    events = course.arrive(result(course.id(), 3))
+    assert only(events, ev.GraceBegun).error.type == "BudgetExceeded"
+    assert kinds(events)[-1] == "ModelCalled", "the apology"
+    course.say(content="Sorry.")
+    course.arrive(result(course.id(), 2))
+    assert entered(course) == ["first", "pay", "told", "back", "sent"]
+    assert (end_of(course).error or ErrorInfo("", "")).type == "BudgetExceeded"
+    sound(course)
+
+
+def test_a_kept_signal_ends_a_wait_of_the_steps_that_make_up_for_others() -> None:
+    steps = {**PAY, "back": {"wait": {"signal": "stopped"}}}
+    course = run_of(
+        workflow("first", first={**ASKED, "next": "pay"}, **steps, told=ASKED), budget=Budget(tokens=5)
+    )
+    course.say(content="Yes.")
+    course.arrive(Signal(id="s1", tree="r1", run="r1", at=2.0, name="stopped"))
+    course.arrive(result(course.id(), 3))
+    assert (end_of(course).error or ErrorInfo("", "")).type == "BudgetExceeded"
+    sound(course)
+
+
+def test_behind_the_grace_the_run_ends_and_names_what_is_left() -> None:
+    course = paid(TOLD, deadline=DEADLINE)
+    course.at = DEADLINE
+    course.arrive(timer("deadline"))
+    course.arrive(timer("deadline"), cause="again")
+    assert course.run.result is None, "a timer that comes late ends nothing"
+    course.at += GRACE_SECONDS
+    course.arrive(timer("grace"))
+    assert (end_of(course).error or ErrorInfo("", "")).message == (
+        "The run's deadline has passed. What these steps did could not be undone: pay."
+    )
+    sound(course)
+
+
+def test_a_deadline_amid_making_up_for_a_failure_lets_it_go_on() -> None:
+    course = paid(TOLD, deadline=DEADLINE)
+    course.arrive(result(course.id(), None, tool="look", error=ErrorInfo("AgentToolExecutionError", "gone")))
+    course.at = DEADLINE
+    assert kinds(course.arrive(timer("deadline"))) == ["GraceBegun"]
+    course.arrive(result(course.id(), 2))
+    assert "Step 'told' has failed: gone" in (end_of(course).error or ErrorInfo("", "")).message
+    sound(course)
+
+
+def test_of_two_cancels_in_the_grace_the_second_ends_it() -> None:
+    course = paid(TOLD, deadline=DEADLINE)
+    course.at = DEADLINE
+    course.arrive(timer("deadline"))
+    course.arrive(cancel("c1"))
+    assert course.run.result is None, "a run above may have the same deadline, and gives up its parts"
+    course.arrive(cancel("c2"))
+    assert end_of(course).state == "cancelled"
+    sound(course)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_run_that_has_done_nothing_to_undo_or_began_before_ends_at_once(version: int) -> None:
+    course = (
+        run_of(workflow("told", told=TOLD), "x", deadline=DEADLINE)
+        if version == 2
+        else paid(TOLD, deadline=DEADLINE)
+    )
+    course.run.kind_version = version
+    course.at = DEADLINE
+    assert kinds(course.arrive(timer("deadline"))) == ["RunFinished"]
