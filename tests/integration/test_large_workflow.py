@@ -7,7 +7,7 @@ from pathlib import Path
 from harness.patience import eventually
 from harness.stack import Stack
 
-ITEMS = 400
+ITEMS = 1_000
 AT_ONCE = 16
 SMALL = 6
 
