@@ -1,21 +1,20 @@
 """A gateway's metrics of the whole deployment: active runs, calls that wait for people, queues, dead letters."""
 
 import asyncio
-import time
 from collections import Counter
 
-from cadre.adapters.nats.connection.connect import NatsClient
 from cadre.adapters.nats.metrics import dead_letter_samples, lag_samples
-from cadre.protocol.topology import Topology
+from cadre.service.frame import Platform
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
 from cadre_gateway.index.run_index import RunIndex
 
 
-async def samples(nc: NatsClient, topology: Topology, index: RunIndex) -> list[Sample]:
+async def samples(platform: Platform, index: RunIndex) -> list[Sample]:
     """All samples of a gateway as they are now. Raises BusUnavailable."""
+    nc, topology = platform.nc, platform.topology
     lags, dead = await asyncio.gather(lag_samples(nc, topology), dead_letter_samples(nc, topology))
-    return [*of_runs(index, time.time()), *lags, *dead]
+    return [*of_runs(index, platform.clock.now()), *lags, *dead]
 
 
 def of_runs(index: RunIndex, now: float) -> list[Sample]:

@@ -19,7 +19,6 @@ from cadre.adapters.nats.sessions import NatsSessions
 from cadre.adapters.nats.storage import NatsStorage
 from cadre.adapters.nats.tail import Tail, identities
 from cadre.adapters.nats.workspace import NatsFileIndex
-from cadre.adapters.system_clock import SystemClock
 from cadre.automation.standing_budget import BudgetState
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import SetupError
@@ -96,7 +95,7 @@ async def start(platform: Platform) -> GatewayService:
         trees,
         index,
         erasure,
-        SystemClock(),
+        platform.clock,
         keep=platform.settings.keep_days * _DAY_SECONDS,
         changed=snapshots.save_soon,
         read_on=lambda: tail.read_on(),
@@ -152,37 +151,41 @@ def _routers(  # noqa: PLR0913 - what all routes share
 ) -> tuple[list[APIRouter], Automation]:
     """Gives each route the parts that it uses; the order is that of the API's description."""
     nc, topology, registry = platform.nc, platform.topology, platform.registry
-    bus, blobs, journal = platform.bus, platform.blobs, platform.journal
+    bus, blobs, journal, clock = platform.bus, platform.blobs, platform.journal, platform.clock
     history = History(nc, topology, blobs)
     file_index = NatsFileIndex(nc, topology)
     raw = NatsArchive(nc, topology, blobs, history)
     capacity = Capacity(NatsStorage(nc, topology, platform.settings.max_bytes))
     lookup = RunLookup(index, trees, history)
-    run_end = RunEnd(lookup, feeds, bus)
+    run_end = RunEnd(lookup, feeds, bus, clock)
     file_bytes = platform.settings.file_bytes
     workspaces = Workspaces(file_index, blobs, file_bytes)
     carrier = FileCarrier(file_index, history, erasure)
     states = NatsDefinitions(nc, topology, "budget", BudgetState)
-    budgets_left = StandingBudgets(states, ledger, SystemClock())
+    budgets_left = StandingBudgets(states, ledger, clock)
     admission = Admission(index, trees, registry, capacity, budgets_left, history)
-    sessions = Sessions(NatsSessions(nc, topology), trees, journal, history)
+    sessions = Sessions(NatsSessions(nc, topology), trees, journal, history, clock)
     held_calls = HeldCalls(journal, history)
     sender = RecordSender(registry, feeds, bus)
     streams = EventStreams(lookup, feeds, partial(watch_deltas, nc, topology))
-    submitter = Submitter(admission, sessions, workspaces, carrier, blobs, bus)
+    submitter = Submitter(admission, sessions, workspaces, carrier, blobs, bus, clock)
     automation = automation_of(platform, RunStarter(submitter, lookup, run_end), history, budgets_left)
     routers = [
         runs.router(submitter, lookup, run_end, streams, registry),
         directory.router(registry, LiveContracts(blobs)),
-        statistics.router(ledger),
-        approvals.router(Approvals(index, registry, held_calls), ApprovalDecisions(held_calls, sender)),
-        steering.router(Steering(lookup, journal, sender)),
+        statistics.router(ledger, clock),
+        approvals.router(
+            Approvals(index, registry, held_calls), ApprovalDecisions(held_calls, sender, clock)
+        ),
+        steering.router(Steering(lookup, journal, sender, clock)),
         dead_letters.router(NatsDeadLetters(nc, topology), journal, blobs),
-        time_travel.router(lookup, raw, Forker(lookup, admission, carrier, bus)),
+        time_travel.router(lookup, raw, Forker(lookup, admission, carrier, bus, clock)),
         archive.router(
             Eraser(lookup, run_end, tail, registry, janitor),
             RunExporter(lookup, raw, file_index, blobs),
-            RunImporter(index, trees, capacity, tail, history, erasure, raw, file_index, blobs, file_bytes),
+            RunImporter(
+                index, trees, capacity, tail, history, erasure, raw, file_index, blobs, clock, file_bytes
+            ),
         ),
         files.router(lookup, workspaces),
         memory.router(NatsMemory(nc, topology)),
@@ -190,7 +193,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
         triggers.router(automation.triggers),
         notices.router(automation.notices),
         budgets.router(automation.budgets),
-        tracing.router(lookup, content=tracing_settings.content),
+        tracing.router(lookup, clock, content=tracing_settings.content),
     ]
     return routers, automation
 

@@ -12,7 +12,6 @@ from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.workspace import NatsFileIndex
-from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.retry import retry
 from cadre.delivery.workspace_store import WorkspaceStore
@@ -56,7 +55,7 @@ class MemoryHost:
     def __init__(self, platform: Platform, settings: MemorySettings) -> None:
         self._platform = platform
         self._settings = settings
-        self._clock = SystemClock()
+        self._clock = platform.clock
         self._embedder: Embedder | None = None
         self._index: MemoryIndex | None = None
         self._backend = ""
@@ -94,6 +93,7 @@ class MemoryHost:
             platform.blobs,
             NatsQuarantine(platform.nc, platform.topology),
             platform.settings.instance_name(),
+            platform.clock,
         )
         calls.meters = platform.meters
         self._spawn("writer", writer.run())

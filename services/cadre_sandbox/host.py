@@ -13,7 +13,6 @@ from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
-from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import SetupError
 from cadre.protocol.cards import Presence, SandboxCard, ToolCard
@@ -53,7 +52,7 @@ class SandboxHost:
         platform, topology, pool = self._platform, self._platform.topology, self._settings.pool
         tier = await start_sandbox(self._sandbox)
         answer_builder = AnswerBuilder(platform.blobs, platform.settings.instance_name(), tier)
-        self._runner = CodeRunner(self._warm_pool, platform.blobs, answer_builder, SystemClock())
+        self._runner = CodeRunner(self._warm_pool, platform.blobs, answer_builder, platform.clock)
         self._code_calls = CodeCallHandler(
             self._runner, platform.bus, NatsQuarantine(platform.nc, topology), pool
         )
@@ -71,7 +70,7 @@ class SandboxHost:
         platform, topology = self._platform, self._platform.topology
         card = card_of(self._settings.pool, self._settings.modules)
         quarantine = NatsQuarantine(platform.nc, topology)
-        tool = InterpreterTool(self._warm_pool, platform.bus, platform.blobs, quarantine, SystemClock())
+        tool = InterpreterTool(self._warm_pool, platform.bus, platform.blobs, quarantine, platform.clock)
         tool.introduce(platform.settings.instance_name(), self._settings.modules)
         own = FairLimiter(blocks_at_once(self._settings), queues=topology.shards, within=limiter)
         consumer, filter_of = topology.tool_consumer(card.name), partial(topology.call_filter, tool=card.name)

@@ -10,7 +10,6 @@ from cadre.adapters.nats.peers import NatsPeers, answer_peers
 from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.workspace import NatsFileIndex
-from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import SetupError
 from cadre.runtime.executor import Executor
@@ -40,7 +39,7 @@ class ToolHost:
         effects = NatsEffects(platform.nc, topology)
         in_hand = InHand(settings.instance_name(), effects, NatsPeers(platform.nc, topology))
         quarantine = NatsQuarantine(platform.nc, topology)
-        executor = Executor(effects, platform.bus, platform.blobs, in_hand, quarantine, SystemClock())
+        executor = Executor(effects, platform.bus, platform.blobs, in_hand, quarantine, platform.clock)
         executor.invocations.files = FileAccess(
             NatsFileIndex(platform.nc, topology), platform.blobs, settings.file_bytes
         )

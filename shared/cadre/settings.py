@@ -55,6 +55,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """After SIGTERM: how long work in flight may take before it is handed back."""
     hang_seconds: Annotated[float, Meta(ge=0)] = 60.0
     """A process whose event loop does not turn for so long ends itself; 0: never."""
+    clock_skew_seconds: Annotated[float, Meta(ge=1)] = 300.0
+    """How far this machine's clock may be off that of the NATS server, beyond which a service is not ready."""
     concurrency: Annotated[int, Meta(ge=1)] = 256
     """Records that one service works on at once."""
     keep_days: Annotated[float, Meta(ge=0)] = 30.0

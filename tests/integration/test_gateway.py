@@ -89,7 +89,9 @@ async def test_the_directory_tells_who_is_there_and_what_is_missing(world: World
     (agent,) = (await world.http.get("/v1/agents")).json()["agents"]
     assert (agent["name"], agent["labels"], agent["team"]) == ("boss", {"role": "lead"}, ["helper"])
     assert agent["missing"] == ["add", "gone", "helper"]
-    about = {"instance": "t1", "host": "h", "pid": 1, "health": "", "started_at": 1.0, "revision": ""}
+    about = {"instance": "t1", "host": "h", "pid": 1, "health": "", "started_at": 1.0, "revision": ""} | {
+        "skew": 0.0
+    }
     assert (agent["replicas"], agent["differing"]) == ([about], [])
     assert (await world.http.get("/v1/tools")).json() == {"tools": []}
 

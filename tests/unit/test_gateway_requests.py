@@ -135,7 +135,7 @@ def forked(began: Task, body: bytes) -> tuple[float | None, Budget | None]:
     spec = AgentSpec(name="boss", description="Leads.")
     event = RunAccepted(task=began, spec=spec, deadline=began.deadline, budget=began.budget)
     entry = Entry(tree="r", run="r", agent="boss", n=1, cause="c", at=began.at + 5, events=[event])
-    task = _task(fold([entry], "r", "r"), "new", parse(body, ForkBody), None)
+    task = _task(fold([entry], "r", "r"), "new", parse(body, ForkBody), None, 1000.0, "")
     return (None if task.deadline is None else round(task.deadline - task.at, 3)), task.budget
 
 

@@ -7,7 +7,6 @@ from cadre.adapters.addresses import read_networks
 from cadre.adapters.nats.automations import NatsAlarms, NatsDefinitions, NatsDeliveries
 from cadre.adapters.nats.history import History
 from cadre.adapters.nats.queues.queue import Queue
-from cadre.adapters.system_clock import SystemClock
 from cadre.adapters.webhooks import WebhookSender
 from cadre.automation.notice import NoticeSpec
 from cadre.automation.schedule_state import ScheduleState
@@ -55,7 +54,7 @@ def automation_of(
     platform: Platform, runs: RunStarter, history: History, budgets: StandingBudgets
 ) -> Automation:
     """The parts put together."""
-    clock = SystemClock()
+    clock = platform.clock
     states = NatsDefinitions(platform.nc, platform.topology, "schedule", ScheduleState)
     alarms = NatsAlarms(platform.nc, platform.topology)
     scheduler = Scheduler(states, alarms, runs, clock)
@@ -64,12 +63,12 @@ def automation_of(
     deliveries = NatsDeliveries(platform.nc, platform.topology)
     sender = WebhookSender(read_networks("CADRE_NOTICE_PRIVATE", platform.settings.notice_private))
     source = f"urn:cadre:{platform.settings.prefix}"
-    notices = Notices(specs, deliveries, history, sender, source)
+    notices = Notices(specs, deliveries, history, sender, source, clock)
     return Automation(
         platform,
         scheduler,
         ScheduleEditor(states, alarms, scheduler, runs, clock),
-        TriggerIntake(triggers, runs),
+        TriggerIntake(triggers, runs, clock),
         DefinitionEditor(specs, "notice"),
         NoticeQueues(platform, notices),
         BudgetEditor(budgets, DefinitionEditor(budgets.states, "budget"), notices),

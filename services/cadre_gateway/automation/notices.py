@@ -21,6 +21,7 @@ from cadre.errors import BusUnavailable
 from cadre.journal.entry import Entry
 from cadre.journal.events import DelegateFinished, ModelAnswered
 from cadre.loop.fold import fold
+from cadre.ports import Clock
 from cadre.settings import read_secret
 
 log = logging.getLogger("cadre.notices")
@@ -43,6 +44,7 @@ class Notices:
     sender: WebhookSender
     source: str
     """Names this deployment in what is sent."""
+    clock: Clock
     _known: list[NoticeSpec] = field(default_factory=list)
     _read_at: float = 0.0
 
@@ -86,13 +88,13 @@ class Notices:
                 ) from error
             pause = RETRY_SECONDS[min(delivery.attempt, len(RETRY_SECONDS)) - 1]
             log.warning("notice %s: %s; trying again in %g s", spec.name, error, pause)
-            await self.deliveries.retry(delivery, time.time() + pause)
+            await self.deliveries.retry(delivery, self.clock.now() + pause)
 
     async def _post(self, spec: NoticeSpec, delivery: NoticeDelivery) -> None:
         secret = read_secret(spec.secret_env)
         if not secret:
             raise WebhookFailed("its secret is not set at this gateway")
-        body, now = cloud_event(delivery, self.source), int(time.time())
+        body, now = cloud_event(delivery, self.source), int(self.clock.now())
         try:
             signed = signature(secret, delivery.id, now, body)
         except ValueError as error:

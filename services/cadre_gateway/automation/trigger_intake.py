@@ -9,6 +9,7 @@ from cadre.automation.schedule_state import OwedStart
 from cadre.automation.signature import SignatureInvalid, verify
 from cadre.automation.trigger import TriggerSpec, trigger_key
 from cadre.errors import SpecError, UnreadableMessage
+from cadre.ports import Clock
 from cadre.protocol.topology import run_id_of
 from cadre.settings import read_secret
 from cadre_gateway.automation.run_starter import RunStarter, submission_of
@@ -28,6 +29,7 @@ class TriggerIntake:
 
     triggers: NatsDefinitions[TriggerSpec]
     runs: RunStarter
+    clock: Clock
     _known: list[TriggerSpec] = field(default_factory=list)
     _read_at: float = 0.0
 
@@ -94,7 +96,7 @@ class TriggerIntake:
                 headers.get("webhook-timestamp", ""),
                 headers.get("webhook-signature", ""),
                 body,
-                now=time.time(),
+                now=self.clock.now(),
                 tolerance=seconds_of("webhook.tolerance", spec.webhook.tolerance),
             )
         except (SignatureInvalid, ValueError) as error:
@@ -110,6 +112,6 @@ class TriggerIntake:
         key = trigger_key(spec.name, message)
         run = run_id_of(spec.agent, key)
         task = spec.task_for(payload, message, subject)
-        start = OwedStart(run=run, key=key, agent=spec.agent, task=task, tick=time.time())
+        start = OwedStart(run=run, key=key, agent=spec.agent, task=task, tick=self.clock.now())
         await self.runs.start(start, spec.options)
         return run

@@ -1,7 +1,6 @@
 """The trace of a run, computed from its journals."""
 
 import asyncio
-import time
 
 import msgspec
 
@@ -17,8 +16,8 @@ MAX_SPANS = 50_000
 """The most spans of one answer."""
 
 
-async def spans_of(lookup: RunLookup, tree: str, run: str, *, content: bool) -> list[SpanRecord]:
-    """The spans of the run and of all runs below it; those of open work end now.
+async def spans_of(lookup: RunLookup, tree: str, run: str, *, now: float, content: bool) -> list[SpanRecord]:
+    """The spans of the run and of all runs below it; those of open work end `now`.
 
     Raises a 422 problem when there are more than MAX_SPANS, BusUnavailable.
     """
@@ -33,7 +32,7 @@ async def spans_of(lookup: RunLookup, tree: str, run: str, *, content: bool) -> 
                     f"the trace of run {run} has more than {MAX_SPANS} spans: ask for that of a run below it, or let"
                     " a tracer export it (docs/observability.md)",
                 )
-    return trace.until(time.time())
+    return trace.until(now)
 
 
 def tree_of_spans(run: str, spans: list[SpanRecord]) -> TraceTree:

@@ -1,7 +1,6 @@
 """The HTTP route of statistics: what agents have used."""
 
 import re
-import time
 from datetime import UTC, datetime
 from typing import Annotated, get_args
 
@@ -12,6 +11,7 @@ from fastapi.responses import Response
 from cadre.api.statistics import Dimension, Figures, Statistics
 from cadre.automation.durations import seconds_of
 from cadre.errors import SpecError
+from cadre.ports import Clock
 from cadre_gateway.index.usage_ledger import UsageLedger
 from cadre_gateway.requests.problems import invalid
 from cadre_gateway.routes import openapi
@@ -30,7 +30,7 @@ Moment = Annotated[str | None, Query(description=_TIME)]
 Only = Annotated[str | None, Query(description="Only what is of this one")]
 
 
-def router(ledger: UsageLedger) -> APIRouter:
+def router(ledger: UsageLedger, clock: Clock) -> APIRouter:
     """The route of statistics."""
     routes = APIRouter(prefix="/v1", tags=["statistics"])
 
@@ -50,7 +50,7 @@ def router(ledger: UsageLedger) -> APIRouter:
     ) -> Response:
         """Sums over the journals, runs that were removed since included. Whole hours are told, and of what is older
         than 40 days whole days of UTC."""
-        now = time.time()
+        now = clock.now()
         begin = _moment("from", since, now) if since is not None else now - _MONTH_SECONDS
         end = _moment("to", until, now) if until is not None else now
         begin -= begin % 3600

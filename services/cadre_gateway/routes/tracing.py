@@ -8,6 +8,7 @@ from fastapi.responses import HTMLResponse, Response
 from starlette.types import Scope
 
 from cadre.api.traces import TraceTree
+from cadre.ports import Clock
 from cadre.telemetry.tracing.otlp_json import otlp_json
 from cadre.telemetry.tracing.page import page
 from cadre_gateway.reading.lookup import RunLookup
@@ -21,7 +22,7 @@ _HARMLESS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-i
 """The page shows what others wrote, and has no use for anything but its own style."""
 
 
-def router(lookup: RunLookup, *, content: bool) -> APIRouter:
+def router(lookup: RunLookup, clock: Clock, *, content: bool) -> APIRouter:
     """The route of traces; `content` lets spans show what models and tools were sent."""
     routes = APIRouter(prefix="/v1/runs", tags=["runs"])
 
@@ -31,7 +32,7 @@ def router(lookup: RunLookup, *, content: bool) -> APIRouter:
         the spans that have ended; `html` one page for people."""
         async with answer_deadline():
             summary = await lookup.find(run)
-            spans = await spans_of(lookup, summary.tree, run, content=content)
+            spans = await spans_of(lookup, summary.tree, run, now=clock.now(), content=content)
         match format:
             case "otlp":
                 return json_answer(await asyncio.to_thread(otlp_json, spans))

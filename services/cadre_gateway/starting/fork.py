@@ -1,6 +1,5 @@
 """Starts a new run from a step of another one."""
 
-import time
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ from cadre.journal.events import AnyEvent
 from cadre.journal.run import Run
 from cadre.loop.fold import fold
 from cadre.loop.fork import ForkError, next_step, prefix_of
-from cadre.ports import Stored
+from cadre.ports import Clock, Stored
 from cadre.protocol.messages import Fork, Origin, Task
 from cadre.protocol.topology import task_id, tree_of
 from cadre_gateway import SENDER
@@ -73,6 +72,7 @@ class Forker:
     admission: Admission
     carrier: FileCarrier
     bus: NatsBus
+    clock: Clock
 
     async def fork(
         self, run: str, wanted: ForkBody, key: IdempotencyKey | None, traceparent: str | None
@@ -106,7 +106,8 @@ class Forker:
     async def _start(
         self, past: _Past, new: str, wanted: ForkBody, key: IdempotencyKey | None, traceparent: str | None
     ) -> Forked:
-        task = _task(past.run, new, wanted, trace_of(traceparent), key.digest if key is not None else "")
+        digest = key.digest if key is not None else ""
+        task = _task(past.run, new, wanted, trace_of(traceparent), self.clock.now(), digest)
         later = await self.carrier.carry(await self._files_at(past, wanted.at), new)
         task = msgspec.structs.replace(task, has_files=await self.carrier.has_files(new))
         await self.bus.send(task, SENDER)
@@ -137,7 +138,7 @@ def _step_of(event: AnyEvent) -> int:
     return step
 
 
-def _task(source: Run, run: str, wanted: ForkBody, trace: str | None, request: str = "") -> Task:
+def _task(source: Run, run: str, wanted: ForkBody, trace: str | None, now: float, request: str) -> Task:
     began = source.task
     if wanted.task is not None and not wanted.task.strip():
         raise invalid("task is empty: say what the agent shall do, or leave it out")
@@ -156,7 +157,6 @@ def _task(source: Run, run: str, wanted: ForkBody, trace: str | None, request: s
     limit = wanted.max_steps or source.max_steps
     if wanted.at > limit:
         raise invalid(f"max_steps: run {source.id} may take {limit} steps; give at least {wanted.at}")
-    now = time.time()
     return Task(
         id=task_id(run),
         tree=run,

@@ -1,13 +1,12 @@
 """Sessions: a run that goes on with the memory of the one before."""
 
-import time
 from dataclasses import dataclass
 
 from cadre.adapters.nats.history import History
 from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
 from cadre.errors import Fenced
 from cadre.loop.fold import fold
-from cadre.ports import Journal
+from cadre.ports import Clock, Journal
 from cadre.protocol.topology import tree_of
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.retention.tree_records import TreeRecords
@@ -27,6 +26,7 @@ class Sessions:
     trees: TreeRecords
     journal: Journal
     history: History
+    clock: Clock
 
     async def take_turn(self, agent: str, session: str, run: str, reset: bool) -> str | None:
         """Makes `run` the session's last; returns the run whose memory it goes on from.
@@ -41,7 +41,7 @@ class Sessions:
                 last = await self._last_run(turn, session, reset) if turn else None
                 try:
                     await self.turns.record(
-                        agent, session, SessionTurn(run=run, previous=last, at=time.time()), fence
+                        agent, session, SessionTurn(run=run, previous=last, at=self.clock.now()), fence
                     )
                 except Fenced:
                     continue
@@ -67,7 +67,7 @@ class Sessions:
                 if not ended and not reset:
                     raise _busy(session, f"its last run {run} is still going: wait for it or cancel it")
                 return run
-            starts = time.time() - at < _START_SECONDS
+            starts = self.clock.now() - at < _START_SECONDS
             if not reset and (starts or await self.history.task(tree, run) is not None):
                 raise _busy(session, f"its last run {run} is about to start: wait for it or cancel it")
         return None

@@ -1,11 +1,10 @@
 """Starts a root run: turns a request into a Task in its agent's inbox."""
 
-import time
 from dataclasses import dataclass
 
 from cadre.adapters.nats.bus import NatsBus
 from cadre.api.runs import RunSummary
-from cadre.ports import Blobs
+from cadre.ports import Blobs, Clock
 from cadre.protocol.files import decode_data_url, is_blob_ref
 from cadre.protocol.messages import Origin, Task
 from cadre.protocol.topology import task_id
@@ -30,6 +29,7 @@ class Submitter:
     carrier: FileCarrier
     blobs: Blobs
     bus: NatsBus
+    clock: Clock
 
     async def submit(
         self,
@@ -54,7 +54,7 @@ class Submitter:
             continues = await self.sessions.take_turn(wanted.agent, wanted.session, run, wanted.reset)
             await self.carrier.carry(self.sessions.files_of(continues), run)
         has_files = bool(wanted.files) or (continues is not None and await self.carrier.has_files(run))
-        now = time.time()
+        now = self.clock.now()
         task = Task(
             id=task_id(run),
             tree=run,

@@ -14,6 +14,7 @@ from cadre.engine.calls.call_edits import only_edits, proposed_calls
 from cadre.journal.events import ApprovalRequested
 from cadre.journal.run import Phase, Run
 from cadre.journal.steps import CallState
+from cadre.ports import Clock
 from cadre.protocol.messages import Decision
 from cadre_gateway import SENDER
 from cadre_gateway.requests.body import Ruling
@@ -29,6 +30,7 @@ class ApprovalDecisions:
 
     held_calls: HeldCalls
     sender: RecordSender
+    clock: Clock
 
     async def decide(self, call: str, wanted: Ruling, traceparent: str | None) -> ApprovalDecision:
         """The decision that counts: this one, or one before that says the same. Without `at` it is still on its way.
@@ -49,7 +51,7 @@ class ApprovalDecisions:
             id=f"{call}:decision:{secrets.token_hex(8)}",
             tree=held.run.tree,
             run=held.run.id,
-            at=time.time(),
+            at=self.clock.now(),
             call=call,
             verdict=wanted.verdict,
             feedback=wanted.feedback,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cadre.adapters.nats.bus import NatsBus
 from cadre.api.runs import RunSummary
-from cadre.ports import Stored
+from cadre.ports import Clock, Stored
 from cadre.protocol.messages import Cancel
 from cadre_gateway import SENDER
 from cadre_gateway.index.run_summary import end_state
@@ -23,6 +23,7 @@ class RunEnd:
     lookup: RunLookup
     feeds: LiveFeeds
     bus: NatsBus
+    clock: Clock
 
     async def wait(self, run: str, seconds: float) -> bool:
         """Whether the run has ended within `seconds` from now.
@@ -56,7 +57,7 @@ class RunEnd:
                 id=f"{run}:cancel:{secrets.token_hex(8)}",
                 tree=summary.tree,
                 run=run,
-                at=time.time(),
+                at=self.clock.now(),
                 reason=reason,
                 sender=SENDER,
             )

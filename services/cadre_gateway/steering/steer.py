@@ -2,7 +2,6 @@
 
 import hashlib
 import secrets
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ from cadre.journal.events import (
     SignalReceived,
 )
 from cadre.loop.fold import fold
-from cadre.ports import Journal
+from cadre.ports import Clock, Journal
 from cadre.protocol.messages import Edit, MessageMode, Signal, UserMessage
 from cadre.spec.names import check_name
 from cadre_gateway import SENDER
@@ -36,6 +35,7 @@ class Steering:
     lookup: RunLookup
     journal: Journal
     sender: RecordSender
+    clock: Clock
 
     async def signal(self, run: str, name: str, payload: Any, key: str | None, by: str) -> Delivered:
         """Sends a signal to the run; a repeated `key` finds the one that was sent before.
@@ -51,7 +51,7 @@ class Steering:
             id=_record_id(run, "signal", key),
             tree=tree,
             run=run,
-            at=time.time(),
+            at=self.clock.now(),
             name=name,
             payload=payload,
             sender=by or SENDER,
@@ -71,7 +71,7 @@ class Steering:
             id=_record_id(run, "message", key),
             tree=tree,
             run=run,
-            at=time.time(),
+            at=self.clock.now(),
             text=text,
             mode=mode,
             sender=by or SENDER,
@@ -107,7 +107,7 @@ class Steering:
             id=_record_id(run, "edit", key),
             tree=tree,
             run=run,
-            at=time.time(),
+            at=self.clock.now(),
             base=wanted.version,
             operations=wanted.operations,
             sender=by or SENDER,

@@ -7,7 +7,6 @@ the one before; an import that was cut short shows a part of the run, and the sa
 import asyncio
 import contextlib
 import tempfile
-import time
 from collections.abc import AsyncIterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -21,7 +20,7 @@ from cadre.adapters.nats.history import History
 from cadre.adapters.nats.tail import Tail
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.errors import Fenced
-from cadre.ports import Blobs
+from cadre.ports import Blobs, Clock
 from cadre.protocol.fates import Erased, Imported
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.requests.problems import Problem
@@ -65,6 +64,7 @@ class RunImporter:
     archive: NatsArchive
     files: NatsFileIndex
     blobs: Blobs
+    clock: Clock
     file_bytes: int
     """The most bytes of a file in a workspace."""
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_IMPORTS_AT_ONCE))
@@ -122,7 +122,7 @@ class RunImporter:
         found = await self.erasure.fate(tree)
         if found is not None and isinstance(found[1], Erased):
             try:
-                back = Imported(id=f"{tree}:imported", tree=tree, run=tree, at=time.time())
+                back = Imported(id=f"{tree}:imported", tree=tree, run=tree, at=self.clock.now())
                 await self.erasure.record(back, found[0])
             except Fenced as error:
                 raise contended(tree) from error

@@ -1,10 +1,14 @@
 """Live agents, tools and sandboxes, as the HTTP API shows them."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from cadre.spec.contract import ContractProblem
+
+SKEW_SHOWN_SECONDS = 1.0
+"""From which on a machine's clock is said to be off."""
 
 
 class Replica(msgspec.Struct, frozen=True):
@@ -17,6 +21,18 @@ class Replica(msgspec.Struct, frozen=True):
     started_at: float
     revision: str = ""
     """Digest of an agent's spec and prompts; empty for others, and for services of earlier versions."""
+    skew: float = 0.0
+    """Seconds that the clock of its machine is ahead of the NATS server's."""
+
+
+def skew_lines(replicas: Iterable[Replica]) -> list[str]:
+    """What to say of machines whose clocks are off by a second or more, a line each."""
+    off = {one.host: one.skew for one in replicas if abs(one.skew) >= SKEW_SHOWN_SECONDS}
+    return [
+        f"the clock of {host} is {abs(skew):g} s {'ahead of' if skew > 0 else 'behind'} that of the NATS server, which"
+        " its services go by: set it right"
+        for host, skew in sorted(off.items())
+    ]
 
 
 class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):

@@ -75,6 +75,8 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     health: str = ""
     """The base URL of the replica's /healthz and /readyz."""
     started_at: float
+    skew: float = 0.0
+    """Seconds that its machine's clock is ahead of the NATS server's; 0 for services of earlier versions."""
     agent: AgentCard | None = None
     tool: ToolCard | None = None
     sandbox: SandboxCard | None = None

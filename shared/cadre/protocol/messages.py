@@ -1,7 +1,7 @@
 """The messages between services, as JSON: records to runs, calls to executors and sandboxes, stored effects.
 
 `type` names the message on the wire, `v` its schema version; a new field always has a default, so that earlier messages
-stay readable. Times (`at`, `started_at`) are Unix seconds by the sender's clock. Ids are derived
+stay readable. Times (`at`, `started_at`) are Unix seconds by the NATS server's clock. Ids are derived
 (`cadre.protocol.topology`), so a message that is published twice has the same id both times.
 """
 

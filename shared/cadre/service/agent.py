@@ -15,7 +15,6 @@ from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.registry import HEARTBEAT_SECONDS
-from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.engine.chat import base_tokens
@@ -109,7 +108,7 @@ class AgentHost:
         self._offer_version = -1
         self._asks_endpoint = model is None and declaration_of(spec.kind).needs(spec).model
         self._own_model = ModelChain(spec.model, endpoint, platform.blobs)
-        world = World(platform.journal, platform.bus, model or self._own_model, SystemClock())
+        world = World(platform.journal, platform.bus, model or self._own_model, platform.clock)
         prices = Prices.read(platform.settings.prices)
         self._runner = Runner(spec, self._prompts, world, self._current_offer, prices)
         self._runner.meters = platform.meters

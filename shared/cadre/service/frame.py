@@ -14,7 +14,6 @@ import os
 import signal
 import socket
 import sys
-import time
 from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -26,6 +25,7 @@ from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.adapters.nats.journal import NatsJournal
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.registry import NatsRegistry
+from cadre.adapters.nats.server_clock import ServerClock
 from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import BusUnavailable, CadreError, OutcomeUnknown, SetupError
@@ -40,6 +40,7 @@ from cadre.service.metrics import Measuring
 from cadre.settings import HttpBounds, MetricsSettings, Settings, read_http_bounds, read_metrics_settings
 from cadre.telemetry.logs import configure_logging
 from cadre.telemetry.metrics.meters import Meters, Sample
+from cadre.telemetry.metrics.names import CLOCK_SKEW
 
 log = logging.getLogger("cadre.service")
 
@@ -103,6 +104,7 @@ class Platform(NamedTuple):
     blobs: NatsBlobs
     health_url: str
     started_at: float
+    clock: ServerClock
     meters: Meters
 
     def presence(
@@ -240,13 +242,18 @@ class _State:
             return "draining"
         if self.platform is None or not self.platform.nc.is_connected:
             return "not connected to NATS"
+        if (problem := self.platform.clock.problem()) is not None:
+            return problem
         return self.part.unready() if self.part is not None else "starting"
 
     def about(self) -> dict[str, str]:
         return self.part.about() if isinstance(self.part, Telling) else {}
 
     async def samples(self) -> list[Sample]:
-        return await self.part.samples() if isinstance(self.part, Measured) else []
+        if self.platform is None:
+            return []
+        own: list[Sample] = await self.part.samples() if isinstance(self.part, Measured) else []
+        return [*own, Sample(CLOCK_SKEW, self.platform.clock.skew)]
 
     async def dispatch(self, scope: Any, receive: Any, send: Any) -> None:
         if self.part is None:
@@ -270,17 +277,23 @@ async def open_platform(
     nc = await connect(settings, f"cadre {name}", given_up=given_up, address=address)
     # Streams may be without a leader for a moment after a server's start.
     topology = await retry(lambda: provision(nc, settings), pauses=EVERY_SECOND, log=log)
-    blobs = NatsBlobs(nc, topology)
+    clock = ServerClock(settings.clock_skew_seconds)
+    await retry(lambda: clock.measure(nc, topology.stream(0)), pauses=EVERY_SECOND, log=log)
+    if (problem := clock.problem()) is not None:
+        await nc.close()
+        raise SetupError(problem)
+    blobs = NatsBlobs(nc, topology, clock)
     platform = Platform(
         settings=settings,
         nc=nc,
         topology=topology,
-        registry=NatsRegistry(nc, topology),
+        registry=NatsRegistry(nc, topology, clock),
         bus=NatsBus(nc, topology, blobs),
         journal=NatsJournal(nc, topology, blobs),
         blobs=blobs,
         health_url=health_url,
-        started_at=time.time(),
+        started_at=clock.now(),
+        clock=clock,
         meters=meters if meters is not None else Meters(on=False),
     )
     await platform.registry.start()

@@ -155,19 +155,23 @@ def _names(name: str, refusal: Refusal) -> bool:
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds that the endpoint asks to wait, None when it does not say. `now` is in Unix seconds."""
+    """Seconds that the endpoint asks to wait, None when it does not say. `now` is in Unix seconds; where the endpoint
+    tells its own time, a time that it names is by that."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name, "").strip()
         if re.fullmatch(r"\d+(\.\d+)?", value):
             return float(value) * unit
-    if not (value := headers.get("retry-after", "").strip()):
-        return None
+    due, dated = _moment(headers.get("retry-after", "")), _moment(headers.get("date", ""))
+    return max(0.0, due - (now if dated is None else dated)) if due is not None else None
+
+
+def _moment(value: str) -> float | None:
+    """The Unix seconds of a date in HTTP's form; None for anything else."""
     try:
-        due = parsedate_to_datetime(value)
+        found = parsedate_to_datetime(value.strip())
     except ValueError:
         return None
-    due = due.replace(tzinfo=UTC) if due.tzinfo is None else due
-    return max(0.0, due.timestamp() - now)
+    return (found.replace(tzinfo=UTC) if found.tzinfo is None else found).timestamp()
 
 
 def failed_connection(url: str, cause: str) -> ModelUnavailable:

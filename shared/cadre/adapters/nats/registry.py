@@ -10,10 +10,12 @@ import time
 from functools import partial
 
 import nats.errors
+from msgspec.structs import replace
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from cadre.adapters.nats.server_clock import ServerClock
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import decode, encode
 from cadre.delivery.retry import EVERY_SECOND, retry
@@ -29,18 +31,24 @@ HEARTBEAT_SECONDS = 3.0
 GONE_AFTER_SECONDS = 10.0
 """Seconds without one after which it counts as gone."""
 
+_BEATS_PER_MEASUREMENT = 4
+"""Signs of life between two measurements of the server's clock."""
+
 _PAGE = 256
 
 
 class NatsRegistry:
     """Announces this process's presences and keeps a live view of everybody's."""
 
-    def __init__(self, nc: Client, topology: Topology) -> None:
+    def __init__(self, nc: Client, topology: Topology, clock: ServerClock | None = None) -> None:
+        """`clock` is looked after: measured regularly, and its skew told with each presence."""
+        self._clock = clock
+        self._beats = 0
         self._nc = nc
         self._bucket = topology.registry_bucket
         self._topology = topology
         self._known: dict[str, tuple[Presence, float]] = {}
-        self._own: dict[str, bytes] = {}
+        self._own: dict[str, Presence] = {}
         self._subscription: Subscription | None = None
         self._beat: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
@@ -74,10 +82,10 @@ class NatsRegistry:
 
     async def announce(self, presences: list[Presence]) -> None:
         """Keeps these presences alive from now on, in place of the former ones."""
-        own: dict[str, bytes] = {}
+        own: dict[str, Presence] = {}
         for presence in presences:
             kind, name = _offered(presence)
-            own[self._topology.presence_key(kind, name, presence.instance)] = encode(presence)
+            own[self._topology.presence_key(kind, name, presence.instance)] = presence
         self._own = own
         await retry(self._put_all, pauses=EVERY_SECOND, log=log)
 
@@ -100,11 +108,12 @@ class NatsRegistry:
             await self._subscription.unsubscribe()
 
     async def _put_all(self) -> None:
-        for key, value in self._own.items():
+        for key, presence in self._own.items():
+            skew = self._clock.skew if self._clock is not None else 0.0
             await jetstream.append(
                 self._nc,
                 f"$KV.{self._bucket}.{key}",
-                value,
+                encode(replace(presence, skew=skew)),
                 headers={jetstream.TTL: f"{GONE_AFTER_SECONDS:.0f}s"},
             )
 
@@ -117,12 +126,23 @@ class NatsRegistry:
                 stored = True
             except (nats.errors.Error, CadreError) as error:
                 log.warning("heartbeat not stored: %s", error)
-            if self._was_cut_off() or not stored:
+            was_cut_off = self._was_cut_off()
+            await self._look_after_clock(was_cut_off)
+            if was_cut_off or not stored:
                 # Nobody could be heard, so silence says nothing: everybody is given their time anew.
                 now = time.monotonic()
                 self._known = {key: (presence, now) for key, (presence, _) in self._known.items()}
             else:
                 self._forget_the_silent()
+
+    async def _look_after_clock(self, was_cut_off: bool) -> None:
+        self._beats += 1
+        if self._clock is None or (self._beats % _BEATS_PER_MEASUREMENT and not was_cut_off):
+            return
+        try:
+            await self._clock.measure(self._nc, self._topology.stream(0))
+        except (nats.errors.Error, CadreError) as error:
+            log.warning("the server's time is not known anew: %s", error)
 
     def _was_cut_off(self) -> bool:
         """Whether the connection is lost, or was lost and found since the last call."""

@@ -1,10 +1,12 @@
 """`cadre doctor`: checks what Cadre needs, a line each, with what to do about it."""
 
+from __future__ import annotations
+
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import click
@@ -12,6 +14,7 @@ import httpx2
 import msgspec
 
 from cadre.adapters.models.failure import shown_url
+from cadre.api.directory import SKEW_SHOWN_SECONDS, skew_lines
 from cadre.client.errors import ClientError
 from cadre.client.transport import client_options
 from cadre.errors import CadreError, SettingError
@@ -20,7 +23,11 @@ from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.extras import OF_UP, check_extras
 from cadre.local.service_check import check_service, isolation_tier, reason
 from cadre.protocol.nats_addresses import addresses, redacted
+from cadre.protocol.topology import Topology
 from cadre.settings import SYNC_ALWAYS, Settings, read_model_settings, read_secret, read_settings
+
+if TYPE_CHECKING:
+    from cadre.adapters.nats.server_clock import ServerClock
 
 Verdict = Literal["ok", "warn", "fail"]
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
@@ -157,19 +164,36 @@ def memory(code: int | None, output: str, errors: str) -> Finding:
 
 async def _streams(settings: Settings) -> list[Finding]:
     from cadre.adapters.nats.connection.connect import connect
+    from cadre.adapters.nats.server_clock import ServerClock
     from cadre.adapters.nats.streams.provision import check
 
     try:
         nc = await connect(settings, "cadre-doctor", wait=False)
         try:
             problems = await check(nc, settings)
+            clock = ServerClock(settings.clock_skew_seconds)
+            if not problems:
+                await clock.measure(nc, Topology(1, settings.prefix).stream(0))
         finally:
             await nc.close()
     except CadreError as error:
         return [Finding("fail", f"streams: {error}")]
-    return [Finding("fail", problem) for problem in problems] or [
-        Finding("ok", "streams are as this version needs")
-    ]
+    if problems:
+        return [Finding("fail", problem) for problem in problems]
+    return [Finding("ok", "streams are as this version needs"), clock_finding(clock)]
+
+
+def clock_finding(clock: ServerClock) -> Finding:
+    """Whether this machine's clock agrees with the NATS server's, which the services go by."""
+    if (problem := clock.problem()) is not None:
+        return Finding("fail", problem)
+    if abs(clock.skew) >= SKEW_SHOWN_SECONDS:
+        way = "ahead of" if clock.skew > 0 else "behind"
+        return Finding(
+            "warn",
+            f"the clock of this machine is {abs(clock.skew):g} s {way} that of the NATS server: set it right",
+        )
+    return Finding("ok", "the clock of this machine agrees with that of the NATS server")
 
 
 async def _gateway() -> list[Finding]:
@@ -193,6 +217,7 @@ async def _gateway() -> list[Finding]:
             found.append(Finding(verdict, f"agent {agent.name}: {problem.path}: {problem.text}"))
         if (line := agent.differing_line()) is not None:
             found.append(Finding("warn", line))
+    found += [Finding("warn", line) for line in skew_lines(one for agent in agents for one in agent.replicas)]
     return found
 
 

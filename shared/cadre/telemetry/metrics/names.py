@@ -163,6 +163,13 @@ REDELIVERIES = Metric(
     (QUEUE_KIND, QUEUE_NAME),
 )
 
+CLOCK_SKEW = Metric(
+    "cadre.clock.skew",
+    "observable gauge",
+    "s",
+    "How far the clock of this process's machine is ahead of that of the NATS server.",
+)
+
 # --- of gateways: each tells the same about the whole deployment
 
 QUEUE_LAG = Metric(

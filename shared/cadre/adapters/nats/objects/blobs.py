@@ -14,7 +14,9 @@ from nats.aio.client import Client
 from cadre.adapters.nats.objects.store import NatsObjects, ObjectEntry
 from cadre.adapters.nats.objects.sweep import sweep
 from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.system_clock import SystemClock
 from cadre.errors import BlobMissing, Fenced
+from cadre.ports import Clock
 from cadre.protocol.topology import Topology
 
 SCHEME = "blob:"
@@ -25,12 +27,15 @@ are chunks let be that no entry names."""
 
 _TOUCH_AFTER_SECONDS = YOUNG_SECONDS / 2
 
+_LOCAL = SystemClock()
+
 
 class NatsBlobs:
     """ports.Blobs on the deployment's object store."""
 
-    def __init__(self, nc: Client, topology: Topology) -> None:
+    def __init__(self, nc: Client, topology: Topology, clock: Clock = _LOCAL) -> None:
         self._nc = nc
+        self._clock = clock
         self._objects = NatsObjects(nc, topology.blob_bucket)
 
     async def put(self, data: bytes) -> str:
@@ -92,7 +97,7 @@ class NatsBlobs:
     async def sweep(self) -> int:
         """Removes the chunks in the bucket that no entry names and that are not young; returns of how many objects.
         Raises RetryableError."""
-        return await sweep(self._nc, self._objects, YOUNG_SECONDS)
+        return await sweep(self._nc, self._objects, self._clock.now() - YOUNG_SECONDS)
 
     async def _is_whole(self, found: ObjectEntry, size: int) -> bool:
         if found.is_deleted or found.size != size:
@@ -101,5 +106,5 @@ class NatsBlobs:
 
     async def _make_young(self, name: str, found: ObjectEntry) -> None:
         """Writes the entry anew when it is old. Raises Fenced."""
-        if time.time() - found.at >= _TOUCH_AFTER_SECONDS:
+        if self._clock.now() - found.at >= _TOUCH_AFTER_SECONDS:
             await self._objects.replace(name, found.seq, found.fields)

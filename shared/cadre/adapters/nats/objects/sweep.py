@@ -5,7 +5,6 @@ An entry that a listing lacks may only be late, so the stream's leader is asked 
 
 import asyncio
 import logging
-import time
 from collections.abc import Iterable
 
 import msgspec
@@ -24,13 +23,13 @@ class _Entry(msgspec.Struct):
     deleted: bool = False
 
 
-async def sweep(nc: Client, objects: NatsObjects, older: float) -> int:
-    """Removes the chunks that no entry names when the last of them is older than so many seconds; returns of how many
-    objects. Raises RetryableError."""
+async def sweep(nc: Client, objects: NatsObjects, before: float) -> int:
+    """Removes the chunks that no entry names when the last of them was stored before that (Unix seconds of the
+    server); returns of how many objects. Raises RetryableError."""
     # In this order: an entry comes after its chunks.
     chunks = await listing.subjects(nc, objects.stream, objects.chunks("*"))
     unnamed = set(chunks) - await _named(nc, objects)
-    old = [subject for subject in unnamed if await _age(nc, objects, subject) > older]
+    old = [subject for subject in unnamed if await _was_stored_before(nc, objects, subject, before)]
     if not old:
         return 0
     named = await _surely_named(nc, objects)
@@ -73,7 +72,7 @@ def _chunks_of(objects: NatsObjects, entries: Iterable[bytes]) -> set[str]:
     return found
 
 
-async def _age(nc: Client, objects: NatsObjects, subject: str) -> float:
-    """Seconds since the last message on the subject; 0 when there is none (any more)."""
+async def _was_stored_before(nc: Client, objects: NatsObjects, subject: str, before: float) -> bool:
+    """Whether the last message on the subject is that old; False when there is none (any more)."""
     held = await jetstream.last(nc, objects.stream, subject)
-    return time.time() - held.at if held is not None else 0.0
+    return held is not None and held.at < before
