@@ -34,7 +34,9 @@ class History:
     def __init__(self, *seqs: int) -> None:
         self._page = [stored(seq) for seq in seqs]
 
-    async def lean_pages(self, tree: str, after: int, *, at_least: int) -> AsyncIterator[list[Stored]]:
+    async def lean_pages(
+        self, tree: str, after: int, *, at_least: int, entries: int = 0
+    ) -> AsyncIterator[list[Stored]]:
         yield [one for one in self._page if one.seq > after]
 
 
