@@ -7,7 +7,8 @@ import sys
 
 import click
 
-from chaos.campaign import campaign
+from chaos.adversary.campaign import attack
+from chaos.campaign import KEPT, campaign
 from chaos.report import summary
 
 
@@ -15,14 +16,19 @@ from chaos.report import summary
 @click.option("--seconds", type=click.FloatRange(min=1), default=60.0, show_default=True)
 @click.option("--seed", type=int, help="[default: a random one, which is printed]")
 def main(seconds: float, seed: int | None) -> None:
-    """Kill, pause and restart a team at work, then look whether anything was lost, done twice or is stuck."""
+    """Kill, pause and restart a team at work, then look whether anything was lost, done twice or is stuck.
+
+    Then half as long with a hostile model, cut connections and people who disagree, audited from the streams alone.
+    """
     seed = random.randrange(1_000_000) if seed is None else seed
     click.echo(f"chaos: {seconds:g} s with seed {seed}", err=True)
     # A terminated run must end its processes as an interrupted one does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     outcome = asyncio.run(campaign(seed, seconds))
     click.echo(summary(outcome))
-    sys.exit(1 if outcome.violations else 0)
+    attacked = asyncio.run(attack(seed, seconds / 2, KEPT / f"adversary-{seed}"))
+    click.echo(attacked.summary())
+    sys.exit(1 if outcome.violations or attacked.violations else 0)
 
 
 if __name__ == "__main__":
