@@ -80,6 +80,10 @@ def test_other_hints() -> None:
         ({"retry-after": "9", "retry-after-ms": "250"}, 0.25),
         ({"retry-after": "Thu, 01 Jan 1970 00:01:40 GMT"}, 40.0),
         ({"retry-after": "Thu, 01 Jan 1970 00:00:10 GMT"}, 0.0),
+        (
+            {"retry-after": "Thu, 01 Jan 1970 00:01:40 GMT", "date": "Thu, 01 Jan 1970 00:01:30 GMT"},
+            10.0,
+        ),
         ({"retry-after": "soon"}, None),
         ({"retry-after": "-5"}, None),
         ({"retry-after": "nan"}, None),

@@ -15,12 +15,19 @@ from cadre.adapters.nats.streams import jetstream
 
 log = logging.getLogger("cadre.clock")
 
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Goes on while the machine sleeps, where it can."""
+
 _SAMPLES = 3
 _CLOSE_SECONDS = 0.1
 """A difference below this is the network's or the scheduler's: nobody's clock has moved."""
 _SLOW_SECONDS = 1.0
 """An answer that took longer says too little of when it was given."""
 _TOLD_STEP_SECONDS = 0.5
+
+
+def _elapsed() -> float:
+    return time.clock_gettime(_CLOCK)
 
 
 class ServerClock:
@@ -33,7 +40,7 @@ class ServerClock:
         self._told = 0.0
 
     def now(self) -> float:
-        return time.time() if self._offset is None else time.monotonic() + self._offset
+        return time.time() if self._offset is None else _elapsed() + self._offset
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -64,9 +71,9 @@ class ServerClock:
         was = self.problem()
         best: tuple[float, float] | None = None
         for _ in range(_SAMPLES if self._offset is None else 1):
-            sent = time.monotonic()
+            sent = _elapsed()
             answer = await jetstream.ask(nc, "asking for the time", f"STREAM.INFO.{stream}")
-            took = time.monotonic() - sent
+            took = _elapsed() - sent
             offset = datetime.fromisoformat(answer["ts"]).timestamp() - sent - took / 2
             if best is None or took < best[0]:
                 best = took, offset
