@@ -155,16 +155,14 @@ def _changed(node: RunNode, name: str, event: dict[str, Any], at: float) -> RunN
         case "cancel.requested":
             return replace(node, doing="being cancelled")
         case "run.finished":
-            return _ended(node, event, at)
+            ended = replace(
+                node, state=event.get("state", "error"), doing="", writing="", note="", ended_at=at
+            )
+            return replace(ended, output=event.get("output"), error=error_text(event.get("error")))
         case _ if (words := labels.doing(name)) is not None:
             return replace(node, doing=words, told=labels.lines(name, event) or node.told)
         case _:
             return None
-
-
-def _ended(node: RunNode, event: dict[str, Any], at: float) -> RunNode:
-    ended = replace(node, state=event.get("state", "error"), doing="", writing="", note="", ended_at=at)
-    return replace(ended, output=event.get("output"), error=error_text(event.get("error")))
 
 
 def _answered(node: RunNode, event: dict[str, Any]) -> RunNode:
