@@ -12,7 +12,15 @@ from hypothesis import given, settings
 
 from cadre.delivery.codec import encode
 from cadre.journal.entry import EVENTS, Entry
-from cadre.journal.events import CallDropped, EditApplied, RecordIgnored, StepStarted, WaitBegun, WaitEnded
+from cadre.journal.events import (
+    CallDropped,
+    EditApplied,
+    GraceBegun,
+    RecordIgnored,
+    StepStarted,
+    WaitBegun,
+    WaitEnded,
+)
 from cadre.journal.run import Phase
 from cadre.loop.owed import owed
 from cadre.protocol.messages import Task
@@ -161,7 +169,7 @@ class TestMachine:
     def test_it_sees_every_event_but_those_without_consequence_and_of_waits(self) -> None:
         """The explorer plays the two kinds of smolagents; others have their own stories in `tests/kinds`."""
         others = [kind for name, kind in declared_kinds().items() if name not in ("tool_calling", "code")]
-        of_others = {CallDropped, EditApplied, StepStarted, WaitBegun, WaitEnded}.union(
+        of_others = {CallDropped, EditApplied, GraceBegun, StepStarted, WaitBegun, WaitEnded}.union(
             *(kind.events for kind in others)
         )
         seen = {type(event) for entry in EXPLORED.entries for event in entry.events}

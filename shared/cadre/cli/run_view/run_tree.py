@@ -138,7 +138,7 @@ def _changed(node: RunNode, name: str, event: dict[str, Any], at: float) -> RunN
         case "call.refused":
             opened = _open(node, event, event.get("name", ""), "refused", arguments)
             return _close(opened, {**event, "seconds": None})
-        case "step.finished":
+        case "step.finished" | "grace.begun":
             return replace(node, doing="", note=error_text(event.get("error")))
         case "message.received":
             return replace(node, note=f"{event.get('sender') or 'somebody'} says: {event.get('text', '')}")
@@ -150,8 +150,6 @@ def _changed(node: RunNode, name: str, event: dict[str, Any], at: float) -> RunN
             return replace(node, state="running", doing="")
         case "plan.made" | "plan.step_begun" | "plan.step_ended":
             return replace(node, plan=plan_after(node.plan, name, event))
-        case "grace.begun":
-            return replace(node, note=error_text(event.get("error")))
         case "cancel.requested":
             return replace(node, doing="being cancelled")
         case "run.finished":

@@ -1,0 +1,40 @@
+"""The events of waits: what a run waits for besides calls and its model, and the time that it is left with."""
+
+from typing import Any
+
+from cadre.journal.parts import JournalEvent
+from cadre.protocol.messages import ErrorInfo
+
+
+class SignalReceived(JournalEvent, frozen=True, tag="signal.received"):
+    """A signal from outside. It is kept until a wait takes it, the oldest of its name first."""
+
+    name: str
+    payload: Any = None
+    sender: str = ""
+
+
+class WaitBegun(JournalEvent, frozen=True, tag="wait.begun"):
+    """The agent's kind waits until `until` (Unix seconds), or for a signal, whichever comes first."""
+
+    name: str
+    until: float | None = None
+    """None: the clock does not end the wait."""
+    signal: str | None = None
+    """Name of the signal that ends it."""
+
+
+class WaitEnded(JournalEvent, frozen=True, tag="wait.ended"):
+    """The wait is over; what follows from it is told beside it."""
+
+    name: str
+    signal: str | None = None
+    """Name of the signal that ended it; None: its time has come."""
+
+
+class GraceBegun(JournalEvent, frozen=True, tag="grace.begun"):
+    """The run's deadline or budget is used up. Until `until` (Unix seconds) its kind leaves things in order, bound by
+    neither; then the run ends."""
+
+    error: ErrorInfo
+    until: float
