@@ -18,8 +18,31 @@ TOO_MUCH = (
     "'%*d' % (n, 3) == text",
     "text|center(n) == text",
     "text|indent(n) == text",
+    "text.ljust(n) == text",
+    "'{:9000000000}'.format(3) == text",
+    "'%9000000000d'|format(3) == text",
+    "long.replace('x', long) == text",
+    "long|replace('', long) == text",
+    "([long] * 100)|join == text",
+    "(items * 9)|join(long) == text",
 )
-VALUES = {"n": 9_000_000_000, "text": "xy"}
+VALUES = {"n": 9_000_000_000, "text": "xy", "long": "x" * 200_000, "items": ["a"] * 100_000}
+
+NS = "{% set ns = namespace(x='ab') %}"
+TOO_MUCH_WORK = (
+    "{% for i in items %}{% for j in items %}{% endfor %}{% endfor %}",
+    "{% for i in items %}{{ items | sort | length }}{% endfor %}",
+    "{% for i in items %}{% if 'b' in items %}b{% endif %}{% endfor %}",
+    "{% for i in items | select %}{% for j in range(90000) %}{% endfor %}{% endfor %}",
+    "{% for i in items %}{{ long }}{% endfor %}",
+    "{% set all %}{% for i in items %}{{ long }}{% endfor %}{% endset %}{{ all }}",
+    NS + "{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}{{ ns.x }}",
+    NS + "{% for i in range(60) %}{% set ns.x = ns.x + ns.x %}{% endfor %}{{ ns.x }}",
+    NS + "{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
+    NS + "{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x | tojson }}",
+    "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+    "{% for i in [items] recursive %}{{ loop(items) }}{% endfor %}",
+)
 
 
 @pytest.mark.parametrize("expression", TOO_MUCH)
@@ -32,6 +55,14 @@ def test_what_would_take_too_much_fails(expression: str) -> None:
         holds(expression, VALUES)
     with pytest.raises(SpecError):
         render("task", "{{ " + expression + " }}", VALUES)
+
+
+@pytest.mark.parametrize("template", TOO_MUCH_WORK)
+def test_loops_and_texts_that_grow_end_by_their_work(template: str) -> None:
+    with pytest.raises(ExpressionError, match=r"more than|recursion"):
+        filled(template, VALUES)
+    with pytest.raises(SpecError, match=r"more than|recursion"):
+        render("task", template, VALUES)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +80,24 @@ def test_what_would_take_too_much_fails(expression: str) -> None:
         ("{{ 'a'|center(5) }}", "  a  "),
         ("{{ 'a\nb'|indent }}", "a\n    b"),
         ("{{ 'a\nb'|indent(2, first=true) }}", "  a\n  b"),
+        ("{{ items|length }} {{ items[:2]|join('-') }}", "100000 a-a"),
+        ("{% for i in items %}{% if loop.last %}{{ loop.length }}{% endif %}{% endfor %}", "100000"),
+        ("{% for i in 'ab'|map('upper') %}{{ i }}{{ loop.index }} {% endfor %}", "A1 B2 "),
+        ("{{ none_there | default('b') }}", "b"),
+        ("{{ 'aXb' | replace('X', '-') }} {{ 'a'.join(['x', 'y']) }} {{ '%3d' | format(7) }}", "a-b xay   7"),
     ],
 )
 def test_what_people_write_has_its_value(template: str, value: object) -> None:
     assert filled(template, VALUES) == value
+
+
+def test_a_key_wins_over_a_method_of_its_name_unless_that_is_called() -> None:
+    values = {"args": {"items": [1, 2], "keys": "k", "get": {"items": 3}}}
+    assert filled("{{ args.items }}", values) == [1, 2]
+    assert filled("{{ args.get.items + 1 }}", values) == 4
+    assert filled("{{ args.keys }} of {{ args.items | length }}", values) == "k of 2"
+    assert filled("{% for key, value in args.items() %}{{ key }} {% endfor %}", values) == "items keys get "
+    assert filled("{{ args.get('keys') }}", values) == "k"
+    assert holds("args.items[0] == 1 and 'keys' in args.keys()", values)
+    with pytest.raises(ExpressionError, match="unsafe"):
+        filled("{{ args.__class__ }}", values)

@@ -5,7 +5,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from cadre.errors import SpecError
-from cadre.spec.bounded_environment import bounded_environment_class
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -46,4 +45,6 @@ def _compiled(text: str) -> "Template":
     # Imported here: commands that render nothing should not load a template engine.
     from jinja2 import StrictUndefined
 
-    return bounded_environment_class()(undefined=StrictUndefined, autoescape=False).from_string(text)
+    from cadre.spec.bounded_environment import BoundedEnvironment
+
+    return BoundedEnvironment(undefined=StrictUndefined, autoescape=False).from_string(text)

@@ -18,7 +18,7 @@ from cadre.prompting.tool_text import (
     to_tool_calling_prompt,
 )
 from cadre.protocol.cards import AgentCard, ToolCard
-from cadre.spec.bounded_environment import bounded_environment_class
+from cadre.spec.bounded_environment import BoundedEnvironment
 from cadre.spec.kinds import DEFAULT, PromptFile, declared_kinds
 from cadre.spec.names import NAME
 from cadre.spec.yaml_file import read_yaml
@@ -165,7 +165,7 @@ def _flatten(data: dict[Any, Any], keys: Iterable[str], prefix: str = "") -> Ite
 # --- compiling a template
 
 # A prompt file is data and may come from anywhere: it gets no way to Python.
-_environment = bounded_environment_class()(
+_environment = BoundedEnvironment(
     undefined=StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True
 )
 _environment.filters["to_tool_calling_prompt"] = to_tool_calling_prompt

@@ -10,8 +10,6 @@ from typing import Any
 
 import msgspec
 
-from cadre.spec.bounded_environment import bounded_environment_class
-
 _FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What an expression over any values may raise, beside the errors of templates."""
 
@@ -103,7 +101,9 @@ def _environment() -> Any:
     # Imported here: commands that evaluate nothing should not load a template engine.
     from jinja2 import StrictUndefined
 
-    environment = bounded_environment_class()(undefined=StrictUndefined, autoescape=False)
+    from cadre.spec.bounded_environment import BoundedEnvironment
+
+    environment = BoundedEnvironment(undefined=StrictUndefined, autoescape=False)
     for name in _NOT_REPEATABLE:
         environment.globals.pop(name, None)
         environment.filters.pop(name, None)

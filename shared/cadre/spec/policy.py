@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from cadre.spec.bounded_environment import bounded_environment_class
-
 NEVER = "never"
 ALWAYS = "always"
 _WHEN = "when:"
@@ -77,7 +75,9 @@ def _compiled(policy: str) -> Callable[[dict[str, Any]], Any]:
     # Imported here: commands that evaluate no policy should not load a template engine.
     from jinja2 import StrictUndefined, TemplateSyntaxError
 
-    environment = bounded_environment_class()(undefined=StrictUndefined)
+    from cadre.spec.bounded_environment import BoundedEnvironment
+
+    environment = BoundedEnvironment(undefined=StrictUndefined)
     text = policy[len(_WHEN) :].strip()
     try:
         expression = environment.compile_expression(text, undefined_to_none=False)
