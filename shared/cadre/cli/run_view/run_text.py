@@ -5,13 +5,13 @@ The account is the JSON of `GET /v1/runs/ID`; its steps are there with `full=tru
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from textwrap import indent
 from typing import Any
 
 from cadre.cli.run_view import labels
 from cadre.cli.run_view.items_text import item_lines
-from cadre.cli.run_view.plan_lines import plan_line, plan_of, shown_plan
+from cadre.cli.run_view.plan_lines import plan_line, plan_of
 from cadre.cli.run_view.run_tree import error_text
 from cadre.cli.terminal.answer import as_text
 from cadre.cli.terminal.table import brief, call_text, number, seconds
@@ -47,9 +47,10 @@ def took(run: Account) -> str:
 
 
 def summary(
-    run: Account, waiting: list[dict[str, Any]], plan: dict[str, Any] | None = None, *, full: bool
+    run: Account, waiting: list[dict[str, Any]], edited: Iterable[str] = (), *, full: bool
 ) -> Iterator[str]:
-    """Lines and blocks of what is known of a run, `full` with its steps; `waiting` are its calls that are held."""
+    """Lines and blocks of what is known of a run, `full` with its steps; `waiting` are its calls that are held,
+    `edited` the lines of its plan or queue."""
     yield f"run      {run['id']}"
     yield f"agent    {run['agent']}" + (f", revision {run['revision']}" if run.get("revision") else "")
     yield f"state    {_facts(run)}"
@@ -68,7 +69,7 @@ def summary(
     if run.get("session"):
         yield f"session  {run['session']}"
     yield f"task     {brief(run.get('task') or '', 200)}"
-    yield from shown_plan(plan) if plan is not None else ()
+    yield from edited
     for call in waiting:
         yield f"waits    {call_text(call['name'], call['arguments'])}  ({brief(call['reason'], 100)})"
         yield f"         cadre approve {call['call']}"

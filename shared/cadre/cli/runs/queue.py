@@ -1,12 +1,12 @@
 """`cadre queue`: shows the tasks that a run has queued, and edits those that are not begun."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from cadre.api.steering import Edited
+from cadre.cli.run_view.queue_lines import shown_queue
 from cadre.cli.terminal.gateway import Gateway, command_errors
 from cadre.cli.terminal.options import output_option
 
@@ -54,7 +54,7 @@ def command(  # noqa: PLR0913 - options
     if output == "json":
         click.echo(json.dumps({"run": queue.run, "version": queue.version, **queue.state}))
     else:
-        click.echo("\n".join(_lines(queue)))
+        click.echo("\n".join([f"version {queue.version}", *shown_queue(queue.state)]))
 
 
 def _operation(pending: list[str], action: str, arguments: tuple[str, ...], at: int | None) -> dict[str, Any]:
@@ -81,13 +81,3 @@ def _number(text: str, most: int) -> int:
             f"{text!r} is no place in the queue, which has {most} tasks that are not begun"
         )
     return int(text)
-
-
-def _lines(queue: Edited) -> Iterator[str]:
-    yield f"version {queue.version}"
-    for done in queue.state["done"]:
-        yield f"  {'failed' if done.get('failed') else 'done':6} {done['task']}"
-    if queue.state["begun"]:
-        yield f"  begun  {queue.state['begun']}"
-    for number, task in enumerate(queue.state["pending"], start=1):
-        yield f"  {number:<6} {task}"

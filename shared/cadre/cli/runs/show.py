@@ -1,10 +1,13 @@
 """`cadre show`: one run, its children, its memory."""
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
+from cadre.cli.run_view.plan_lines import shown_plan
+from cadre.cli.run_view.queue_lines import shown_queue
 from cadre.cli.run_view.run_text import Fetch, branches, playback, summary
 from cadre.cli.run_view.screen import screen
 from cadre.cli.runs.launch import print_outcome
@@ -40,9 +43,9 @@ def command(run: str, as_tree: bool, full: bool, played_back: bool, following: b
             if played_back and output == "text":
                 print_text("\n".join(playback(found, _fetch(gateway) if full else None)))
                 return ExitCode.OK
-            waiting, plan = [], None
+            waiting, edited = [], []
             if output == "text" and not as_tree:
-                plan = _plan(gateway, identity)
+                edited = [*_plan(gateway, identity), *_queue(gateway, identity)]
             if found.get("approvals") and output == "text" and not as_tree:
                 waiting = gateway.get("/v1/approvals", run=identity, limit=100)["approvals"]
     if following:
@@ -52,14 +55,26 @@ def command(run: str, as_tree: bool, full: bool, played_back: bool, following: b
     elif as_tree:
         click.echo("\n".join(branches(found)))
     else:
-        print_text("\n".join(summary(found, waiting, plan, full=full)))
+        print_text("\n".join(summary(found, waiting, edited, full=full)))
     return ExitCode.OK
 
 
-def _plan(gateway: Gateway, run: str) -> dict[str, Any] | None:
-    """The run's plan; None for a run of a kind that has none."""
+def _plan(gateway: Gateway, run: str) -> Iterator[str]:
+    state = _state_of(gateway, run, "plan")
+    yield from shown_plan(state) if state is not None else ()
+
+
+def _queue(gateway: Gateway, run: str) -> Iterator[str]:
+    state = _state_of(gateway, run, "queue")
+    if state is not None:
+        yield f"queue    {len(state['done'])} done, {len(state['pending'])} to be begun"
+        yield from shown_queue(state)
+
+
+def _state_of(gateway: Gateway, run: str, what: str) -> dict[str, Any] | None:
+    """The run's plan or queue; None for a run of a kind that has none."""
     try:
-        return dict(gateway.get(f"/v1/runs/{run}/plan")["state"])
+        return dict(gateway.get(f"/v1/runs/{run}/{what}")["state"])
     except CommandFailed as failure:
         if failure.code is not ExitCode.NOT_FOUND:
             raise

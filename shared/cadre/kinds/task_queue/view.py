@@ -76,6 +76,7 @@ def _question(run: Run, purpose: str, state: QueueState, chat: Chat) -> str:
                 constraints=section.constraints,
                 instructions=run.spec.instructions.strip(),
                 most=str(min(section.initial, section.most)),
+                offered=_offered(run),
             )
         case "create":
             last = state.done[-1]
@@ -96,6 +97,13 @@ def _question(run: Run, purpose: str, state: QueueState, chat: Chat) -> str:
             return chat.rendered("queue.conclude", goals=goals, done=every, output_schema=schema)
 
 
+def _offered(run: Run) -> str:
+    """What the tasks can be done with: each tool and member on a line."""
+    tools = [(tool.name, tool.description) for tool in run.tools.values()]
+    members = [(member.name, member.description) for member in run.members.values()]
+    return "\n".join(f"- {name}: {about}" for name, about in tools + members)
+
+
 def goals_of(run: Run) -> list[str]:
     """The agent's goals, and the task of the run."""
     assert run.spec is not None
@@ -111,7 +119,7 @@ def held_tokens(run: Run, state: QueueState) -> int:
 def frame(prompts: Prompts) -> str:
     """The longest of the fixed words around the lists."""
     queue = [
-        prompts.rendered("queue.initialize", goals=[], constraints=[], instructions="", most=""),
+        prompts.rendered("queue.initialize", goals=[], constraints=[], instructions="", most="", offered=""),
         prompts.rendered("queue.create", goals=[], task="", result="", pending=[], done=[]),
         prompts.rendered("queue.analyse", task="", pending=[], done=[]),
     ]
