@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx2
 import pytest
+import yaml
 
 from cadre.adapters.nats.streams import jetstream
 from cadre.automation.signature import signature
@@ -114,3 +115,12 @@ async def test_a_signed_webhook_starts_one_run(hooked: World) -> None:
     assert (await hooked.http.delete("/v1/triggers/shop")).status_code == 204
     assert (await hooked.http.get("/v1/triggers/shop")).status_code == 404
     assert len(await tasks_of(hooked, "shop")) == 1
+
+
+async def test_a_message_has_a_purchase_made_as_the_shipped_team_says(hooked: World) -> None:
+    file = Path(__file__).parents[2] / "teams" / "purchases" / "automations.yaml"
+    (trigger,) = [one for one in yaml.safe_load_all(file.read_text()) if one["kind"] == "Trigger"]
+    await put(hooked, trigger["metadata"]["name"], **trigger["spec"])
+    subject = f"{hooked.topology.events_prefix}purchases.requested"
+    await jetstream.append(hooked.nc, subject, b'{"number": "P-2"}')
+    assert await tasks(hooked, "buyer", 1) == ["Purchase P-2."]
