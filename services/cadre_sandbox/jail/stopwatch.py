@@ -77,20 +77,20 @@ class Stopwatch:
     def timed(self, work: Callable[[], T]) -> T:
         """Run the work on the time that is left, and return what it returns. Raises Stopped; the time rests then."""
         self._raised = None
-        self.run()
         try:
-            try:
-                done = work()
-            finally:
-                self.rest()
-            if self._raised is not None:
-                # Where Python ignores exceptions, in `__del__` for one, it ended nothing.
-                raise self._raised
-            return done
+            self.run()
+            done = work()
         except BaseException:
-            # The limit may have come in just before the stopwatch rested.
+            # Without a call before it: no further exception comes in between, however late this process is.
+            self._runner = False
             self.rest()
             raise
+        self._runner = False
+        self.rest()
+        if self._raised is not None:
+            # Where Python ignores exceptions, in `__del__` for one, it ended nothing.
+            raise self._raised
+        return done
 
     def _on_alarm(self, number: int, frame: FrameType | None) -> None:
         self._stop(TimeLimit())
