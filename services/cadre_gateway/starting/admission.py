@@ -91,6 +91,9 @@ class Admission:
         task = await self.history.task(run, run)
         if task is not None:
             key.check(task.request)
+        elif not await self.history.has_entries(run, run):
+            # What the index remembers of it may be of a store that was lost.
+            return None
         return self.index.get(run, run) or (summary_of_task(task) if task is not None else None)
 
     def _check_agent(self, agent: str) -> None:

@@ -1,6 +1,7 @@
 """The processes of one `cadre up`: which they are, and how they start and stop."""
 
 import asyncio
+import shutil
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from cadre.adapters.nats.streams.store_watch import REFUSES
 from cadre.local import local_stack, nats_server
 from cadre.local.extras import check_extras
 from cadre.local.roles import tool_service_names, unused_name
@@ -45,6 +47,9 @@ _LOOK_SECONDS = 1.0
 
 MAX_LOG_BYTES = 20 * 1024 * 1024
 """Bytes of a log file above which the next start begins a new one."""
+
+MIN_FREE_BYTES = 64 * 1024 * 1024
+"""Bytes that the disk must have left for a NATS that refuses writes to be started again."""
 
 
 @dataclass
@@ -246,9 +251,25 @@ class Stack:
             return None if info is not None and info.get("jetstream") else "does not answer"
 
         async def alive() -> bool:
+            await self._restart_refusing_nats()
             return await nats_server.server_info("127.0.0.1", self.ports.nats) is not None
 
         return self._service("nats", [str(server), "-c", str(config)], {}, ready, alive)
+
+    async def _restart_refusing_nats(self) -> None:
+        """Starts NATS again when it refuses writes although its disk has room: after a full disk it does so until
+        then."""
+        lack = await lack_of(self.ports.gateway) if self._started else None
+        if not (lack or "").startswith(REFUSES):
+            return
+        free = shutil.disk_usage(self.data).free
+        if free < MIN_FREE_BYTES:
+            self.on_line("nats", f"refuses writes, and its disk has {free // 2**20} MiB left: make space")
+            return
+        self.on_line("nats", "refuses writes although its disk has space: starting it again")
+        for child in self.children:
+            if child.service.name == "nats":
+                child.restart()
 
     def _scripted_model(self) -> ProcessSpec:
         self.model = f"http://127.0.0.1:{self.ports.model}/v1"

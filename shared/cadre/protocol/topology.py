@@ -199,6 +199,10 @@ class Topology:
     def effect(self, tree: str, call: str) -> str:
         return self.subject(Subject.EFFECT, tree=tree, call=call)
 
+    def store_probe(self, shard: int) -> str:
+        """Where services try out whether a shard stores: among the records of the quarantine, of no tree."""
+        return self.subject(Subject.QUARANTINE, shard=shard, tree="_store", seq=0)
+
     def quarantine(self, tree: str, seq: int) -> str:
         return self.subject(Subject.QUARANTINE, tree=tree, seq=seq)
 

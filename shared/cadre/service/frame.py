@@ -27,6 +27,7 @@ from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.server_clock import ServerClock
 from cadre.adapters.nats.streams.provision import provision
+from cadre.adapters.nats.streams.store_watch import StoreWatch
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import BusUnavailable, CadreError, OutcomeUnknown, SetupError
 from cadre.local.local_stack import nats_now
@@ -233,6 +234,8 @@ class _State:
         self.measuring = Measuring(metrics, self.meters, service, settings.instance_name(), self.samples)
         self.platform: Platform | None = None
         self.part: Part | None = None
+        self.store: StoreWatch | None = None
+        self.watching: asyncio.Task[None] | None = None
         self.draining = False
         self.given_up = ""
         """Why the connection to NATS is closed for good, without anybody here having wanted that."""
@@ -244,6 +247,8 @@ class _State:
             return "not connected to NATS"
         if (problem := self.platform.clock.problem()) is not None:
             return problem
+        if self.store is not None and (trouble := self.store.trouble()) is not None:
+            return trouble
         return self.part.unready() if self.part is not None else "starting"
 
     def about(self) -> dict[str, str]:
@@ -259,6 +264,9 @@ class _State:
         if self.part is None:
             detail = f"{self.name} cannot work yet: {self.unready()}"
             await send_problem(send, 503, "bus-unavailable", detail)
+        elif self.store is not None and (lost := self.store.lost()) is not None:
+            # What is remembered here is of a store that is not there any more.
+            await send_problem(send, 503, "bus-unavailable", lost)
         elif self.part.app is None:
             await send_problem(send, 404, "not-found", f"{self.name} serves /healthz and /readyz only")
         else:
@@ -305,6 +313,9 @@ async def _work(
 ) -> None:
     await state.measuring.start()
     state.platform = await open_platform(state.name, settings, health_url, state.meters, give_up)
+    store = StoreWatch(state.platform.nc, state.platform.topology)
+    state.watching = await retry(store.start, pauses=EVERY_SECOND, log=log)
+    state.store = store
     state.part = await start(state.platform)
     calm_collector()
     log.info("%s: ready", state.name)
@@ -320,6 +331,8 @@ def calm_collector() -> None:
 async def _close(state: _State, settings: Settings) -> int:
     """Says goodbye, drains, closes; each as far as it can be done. Returns the exit status."""
     state.draining = True
+    if state.watching is not None:
+        state.watching.cancel()
     platform, part = state.platform, state.part
     if platform is None:
         return 0

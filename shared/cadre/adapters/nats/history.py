@@ -119,6 +119,12 @@ class History:
         pages = self.raw_pages(tree, after, run)
         return [one async for page in pages for held in page if (one := await self._read(held)) is not None]
 
+    async def has_entries(self, tree: str, run: str) -> bool:
+        """Whether a run has a journal."""
+        async for _ in self.raw_pages(tree, run=run):
+            return True
+        return False
+
     async def task(self, tree: str, run: str) -> Task | None:
         """Returns the Task that was published for a run, whether or not an agent has taken it up; None when there is
         none.

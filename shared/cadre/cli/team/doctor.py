@@ -166,11 +166,12 @@ async def _streams(settings: Settings) -> list[Finding]:
     from cadre.adapters.nats.connection.connect import connect
     from cadre.adapters.nats.server_clock import ServerClock
     from cadre.adapters.nats.streams.provision import check
+    from cadre.adapters.nats.streams.store_watch import refusals
 
     try:
         nc = await connect(settings, "cadre-doctor", wait=False)
         try:
-            problems = await check(nc, settings)
+            problems = await check(nc, settings) or await refusals(nc, settings)
             clock = ServerClock(settings.clock_skew_seconds)
             if not problems:
                 await clock.measure(nc, Topology(1, settings.prefix).stream(0))

@@ -109,6 +109,11 @@ def may_remove_objects(nc: Client) -> bool:
     return removes_objects(user_of(nc))
 
 
+def may_write_probes(nc: Client) -> bool:
+    """Whether the connection may try out whether shards store what they are sent: the tracer only reads."""
+    return user_of(nc) != "tracer"
+
+
 def _tls(settings: Settings) -> ssl.SSLContext | None:
     ca, cert, key = settings.nats_tls_ca, settings.nats_tls_cert, settings.nats_tls_key
     if bool(cert) != bool(key):

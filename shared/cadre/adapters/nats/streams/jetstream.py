@@ -284,6 +284,19 @@ async def ask(nc: Client, doing: str, subject: str, body: dict[str, Any] | None 
     return answer
 
 
+async def created(nc: Client, stream: str) -> str | None:
+    """Returns when the stream was made, by the server's clock, as the server writes it; None when there is no such
+    stream. Raises BusUnavailable."""
+    answer = await api(nc, f"STREAM.INFO.{stream}")
+    error = answer.get("error")
+    if error is None:
+        moment: str = answer["created"]
+        return moment
+    if error.get("code") == 404:
+        return None
+    raise BusUnavailable(f"asking for stream {stream}", error.get("description"))
+
+
 def is_passing(error: dict[str, Any]) -> bool:
     """Whether an error of the JetStream API is that of a cluster that elects, or is not complete yet."""
     return error.get("err_code") in _PASSING

@@ -118,7 +118,7 @@ async def provision(nc: Client, settings: Settings) -> Topology:
             f"JetStream is off at {redacted(settings.nats_url)}: start nats-server with -js,"
             " or with a jetstream block in its file"
         )
-    topology = await _existing(nc, settings) or Topology(settings.shards, settings.prefix)
+    topology = await existing(nc, settings) or Topology(settings.shards, settings.prefix)
     if not may_provision(nc):
         await _find_all(nc, topology, settings)
         return topology
@@ -139,9 +139,14 @@ async def _find_all(nc: Client, topology: Topology, settings: Settings) -> None:
             raise StreamDrift("; ".join(drift))
 
 
+def stream_names(topology: Topology) -> list[str]:
+    """Names of all streams of a deployment, the shards first."""
+    return [config["name"] for config in _configs(topology, replicas=1)]
+
+
 async def check(nc: Client, settings: Settings) -> list[str]:
     """Returns what is wrong with the deployment's streams, a line each; [] when nothing is."""
-    topology = await _existing(nc, settings)
+    topology = await existing(nc, settings)
     if topology is None:
         return [
             f"stream {Topology(1, settings.prefix).stream(0)} does not exist yet: start any service to create it"
@@ -185,7 +190,8 @@ def _configs(topology: Topology, replicas: int) -> list[dict[str, Any]]:
     ]
 
 
-async def _existing(nc: Client, settings: Settings) -> Topology | None:
+async def existing(nc: Client, settings: Settings) -> Topology | None:
+    """Returns the topology that the deployment was made with; None before that. Raises StreamDrift, BusUnavailable."""
     found = await _info(nc, Topology(1, settings.prefix).stream(0))
     if found is None:
         return None

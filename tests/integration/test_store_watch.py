@@ -1,0 +1,175 @@
+"""A store that was lost, is another one or refuses writes is told by every service that had another."""
+
+# ruff: noqa: ASYNC110, ASYNC220, ASYNC221, ASYNC230, ASYNC240
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from cadre.adapters.nats.connection.connect import NatsClient, connect
+from cadre.adapters.nats.streams import jetstream, store_watch
+from cadre.adapters.nats.streams.provision import provision
+from cadre.adapters.nats.streams.store_watch import StoreWatch, refusal
+from cadre.local.nats_server import free_port
+from cadre.settings import Settings, child_environment
+from harness.nats_server import NATS_CONFIG, NatsServer, nats_binary
+from harness.patience import patience
+
+TOOL = '''
+from cadre.tool import tool
+
+@tool
+def look(what: str) -> str:
+    """Looks.
+
+    Args:
+        what: At this.
+    """
+    return what
+'''
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[NatsServer]:
+    with NatsServer(tmp_path) as server:
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def connected(url: str) -> AsyncIterator[NatsClient]:
+    nc = await connect(Settings(nats_url=url, shards=2), "test")
+    yield nc
+    await nc.close()
+
+
+async def until_checked(watch: StoreWatch) -> str | None:
+    """What the watch says once it has looked at the store after a lost connection."""
+    async with asyncio.timeout(patience()):
+        while "being checked" in (text := watch.trouble() or ""):
+            await asyncio.sleep(0.1)
+    return text or None
+
+
+async def restarted(server: NatsServer, nc: NatsClient, store: Path | None) -> None:
+    """Kills the server, takes its store away if one is named, starts it, and waits for the connection."""
+    before = nc.stats["reconnects"]
+    server.kill()
+    if store is not None:
+        shutil.rmtree(store)
+    server.start()
+    async with asyncio.timeout(patience()):
+        while nc.stats["reconnects"] == before:
+            await asyncio.sleep(0.05)
+
+
+async def test_an_emptied_store_is_told_until_the_old_one_is_back(server: NatsServer, tmp_path: Path) -> None:
+    store, kept = tmp_path / "store", tmp_path / "kept"
+    async with connected(server.url) as nc:
+        watch = StoreWatch(nc, await provision(nc, Settings(nats_url=server.url, shards=2)))
+        task = await watch.start()
+        await restarted(server, nc, None)
+        assert await until_checked(watch) is None, "the same store again is none to speak of"
+        server.stop()
+        shutil.copytree(store, kept)
+        server.start()
+        await restarted(server, nc, store)
+        assert "it has no stream CADRE-0" in (await until_checked(watch) or "")
+        await provision(nc, Settings(nats_url=server.url, shards=2))
+        await watch.check()
+        assert "is another one than at the start" in (watch.trouble() or "")
+        server.stop()
+        shutil.rmtree(store)
+        shutil.copytree(kept, store)
+        server.start()
+        await restarted(server, nc, None)
+        assert await until_checked(watch) is None
+        task.cancel()
+
+
+async def test_every_service_is_not_ready_with_a_store_that_lost_its_streams(
+    server: NatsServer, tmp_path: Path
+) -> None:
+    (tmp_path / "look.py").write_text(TOOL)
+    port = free_port(0, "the tools", "nothing")
+    environment = child_environment(CADRE_NATS_URL=server.url, CADRE_SHARDS="1", CADRE_PORT=str(port))
+    argv = [sys.executable, "-m", "cadre_tools", str(tmp_path / "look.py")]
+    process = subprocess.Popen(argv, env=environment)
+    try:
+        await until_readyz(port, "ready")
+        server.kill()
+        shutil.rmtree(tmp_path / "store")
+        server.start()
+        await until_readyz(port, "store was lost")
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+async def until_readyz(port: int, word: str) -> None:
+    async with asyncio.timeout(patience()), httpx2.AsyncClient(trust_env=False) as client:
+        text = ""
+        while f"{word}" not in text or ("not ready" in text) != (word != "ready"):
+            with contextlib.suppress(httpx2.HTTPError):
+                text = (await client.get(f"http://127.0.0.1:{port}/readyz")).text
+            await asyncio.sleep(0.1)
+
+
+async def test_a_disk_that_was_full_is_told_until_the_server_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jetstream, "ANSWER_SECONDS", 2.0)
+    disk, port = tmp_path / "disk", free_port(0, "a server", "nothing")
+    disk.mkdir()
+    config = tmp_path / "nats.conf"
+    config.write_text(
+        NATS_CONFIG.format(port=port)
+        + f'\njetstream {{ store_dir: "{disk}/store" }}\npid_file: "{disk}.pid"\n'
+    )
+    server = f"mount -t tmpfs -o size=24m tmpfs {disk} && exec sh -c 'while true; do {nats_binary()} -c {config}; done'"
+    if subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", str(disk)], check=False).returncode:
+        pytest.skip("this machine lets nobody mount a file system")
+    process = subprocess.Popen(
+        ["unshare", "-rm", "sh", "-c", server], stderr=subprocess.DEVNULL, process_group=0
+    )
+    ballast = Path(f"/proc/{process.pid}/root{disk}/ballast")
+    try:
+        async with connected(f"nats://127.0.0.1:{port}") as nc:
+            topology = await provision(nc, Settings(nats_url=f"nats://127.0.0.1:{port}", shards=1))
+            assert await refusal(nc, topology, range(topology.shards)) is None
+            with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(65536))
+            text = ""
+            for number in range(40):
+                # The blocks of a stream have some room of their own.
+                with contextlib.suppress(Exception):
+                    await jetstream.append(nc, topology.quarantine("t", number), bytes(60_000))
+                text = await refusal(nc, topology, range(topology.shards)) or ""
+                if text:
+                    break
+            assert text.startswith(store_watch.REFUSES)
+            ballast.unlink()
+            assert "restart the NATS server" in (await refusal(nc, topology, range(topology.shards)) or ""), (
+                "space is not enough"
+            )
+            before = nc.stats["reconnects"]
+            os.kill(int((tmp_path / "disk.pid").read_text()), signal.SIGTERM)
+            async with asyncio.timeout(patience()):
+                while (
+                    nc.stats["reconnects"] == before
+                    or await refusal(nc, topology, range(topology.shards)) is not None
+                ):
+                    await asyncio.sleep(0.2)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
