@@ -319,3 +319,13 @@ def preferred_nats() -> str | None:
 def child_environment(**variables: str) -> dict[str, str]:
     """The environment of a child process: this one's, with `variables` set over it."""
     return {**os.environ, **variables}
+
+
+def without_secrets(environment: dict[str, str]) -> dict[str, str]:
+    """The environment without Cadre's keys and secrets, for code that must not have them; its own connection's stay."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not (name.startswith("CADRE_SECRET_") or (name.startswith("CADRE_") and name.endswith("_KEY")))
+        or name == "CADRE_NATS_TLS_KEY"
+    }

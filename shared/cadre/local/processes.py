@@ -29,6 +29,7 @@ from cadre.settings import (
     read_secret,
     read_settings,
     read_tracing_settings,
+    without_secrets,
 )
 from cadre.spec.agent_file import files_of_agent
 
@@ -300,9 +301,9 @@ class Stack:
             name = Path(entry.partition(":")[0]).stem if "/" in entry else entry
             name = self._unused(name, services)
             sources = partial(source_files, entry, Path.cwd())
-            services.append(
-                replace(self._python(name, "cadre_tools", [entry], f"tools-{role}"), files=sources)
-            )
+            service = self._python(name, "cadre_tools", [entry], f"tools-{role}")
+            environment = without_secrets(service.environment)
+            services.append(replace(service, environment=environment, files=sources))
         for pool in self.team.pools:
             name = self._unused("sandbox" if pool == "default" else f"sandbox-{pool}", services)
             services.append(self._python(name, "cadre_sandbox", ["--pool", pool], f"sandbox-{pool}"))
