@@ -1,0 +1,47 @@
+"""What tools leave behind does not hold what their service had: its port, its connection, its end."""
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+from harness.nats_server import free_port
+from harness.patience import until
+from integration.executor_bench import Bench
+
+FORKING = str(Path(__file__).with_name("forking_tools.py"))
+
+
+async def test_children_of_a_tool_have_no_network_socket_of_its_service(bench: Bench) -> None:
+    await bench.start(FORKING)
+    own, *others = (await bench.ask("pool")).output
+    assert own >= 2, "the connection to NATS and the port"
+    assert others == [0, 0]
+    assert (await bench.ask("pool")).error is None, "the service itself has lost none"
+
+
+async def test_a_child_that_outlives_its_service_holds_nothing_of_it(bench: Bench) -> None:
+    port = free_port()
+    service = await bench.start(FORKING, CADRE_PORT=str(port))
+    child = (await bench.ask("daemon")).output
+    try:
+        service.kill()
+        await service.wait()
+        os.kill(child, 0)  # it is there
+
+        async def free() -> bool:
+            with socket.socket() as other:
+                return other.connect_ex(("127.0.0.1", port)) != 0
+
+        await until(free)
+        await bench.start(FORKING, CADRE_PORT=str(port))
+        assert (await bench.ask("linger")).output == "left", "no call goes to the child"
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+async def test_a_thread_that_works_on_does_not_hold_up_the_end(bench: Bench) -> None:
+    service = await bench.start(FORKING)
+    assert (await bench.ask("linger")).output == "left"
+    service.terminate()
+    assert await service.wait() == 0
