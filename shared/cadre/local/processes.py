@@ -260,7 +260,7 @@ class Stack:
     async def _restart_refusing_nats(self) -> None:
         """Starts NATS again when it refuses writes although its disk has room: after a full disk it does so until
         then."""
-        lack = await lack_of(self.ports.gateway) if self._started else None
+        lack = await lack_of(self.ports.gateway)
         if not (lack or "").startswith(REFUSES):
             return
         free = shutil.disk_usage(self.data).free

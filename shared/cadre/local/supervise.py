@@ -155,13 +155,14 @@ class ManagedProcess:
 
     async def _copy_output(self, pipe: int) -> None:
         reader, rest = asyncio.StreamReader(), b""
-        with self.service.log.open("ab") as log, os.fdopen(pipe, "rb", buffering=0) as source:
+        with self.service.log.open("ab", buffering=0) as log, os.fdopen(pipe, "rb", buffering=0) as source:
             await asyncio.get_running_loop().connect_read_pipe(
                 lambda: asyncio.StreamReaderProtocol(reader), source
             )
             while chunk := await reader.read(65536):
-                log.write(chunk)
-                log.flush()
+                # A full disk takes no line, but the pipe is read on: a process that cannot write to it dies.
+                with contextlib.suppress(OSError):
+                    log.write(chunk)
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:
                     self._emit(line)

@@ -15,7 +15,7 @@ from cadre.local.exit_codes import CommandFailed, ExitCode
 
 _COLOURS = ["cyan", "green", "yellow", "blue", "magenta", "bright_cyan", "bright_green", "bright_blue"]
 _NATS_NAME = "nats"
-_NATS_PROBLEM = re.compile(r"\[(WRN|ERR|FTL)\]|^died|^did not")
+_NATS_PROBLEM = re.compile(r"\[(WRN|ERR|FTL)\]|^died|^did not|^refuses")
 """Lines of nats-server that are printed; the others go to its log file alone."""
 
 _POLL_SECONDS = 0.3
