@@ -21,6 +21,7 @@ from cadre.adapters.nats.streams.provision import provision
 from cadre.adapters.nats.streams.store_watch import StoreWatch, refusal
 from cadre.local.nats_server import free_port
 from cadre.settings import Settings, child_environment
+from harness.full_server import FullServer, fill
 from harness.nats_server import NATS_CONFIG, NatsServer, nats_binary
 from harness.patience import patience
 
@@ -112,6 +113,46 @@ async def test_every_service_is_not_ready_with_a_store_that_lost_its_streams(
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
+
+
+async def test_a_shard_that_refuses_is_told_until_it_stores_again(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connected(server.url) as nc:
+        topology = await provision(nc, Settings(nats_url=server.url, shards=2))
+        watch = StoreWatch(nc, topology)
+        (await watch.start()).cancel()
+        monkeypatch.setattr(jetstream, "ANSWER_SECONDS", 1.0)
+        name = topology.stream(1)
+        config = (await jetstream.api(nc, f"STREAM.INFO.{name}"))["config"]
+        await jetstream.api(nc, f"STREAM.UPDATE.{name}", config | {"sealed": True})
+        said = []
+        for _ in range(5):
+            await watch.check()
+            said.append(watch.trouble())
+        first = next(number for number, text in enumerate(said) if text is not None)
+        assert first < 2, "each shard has its turn"
+        assert all(f"{store_watch.REFUSES}: {name}" in (text or "") for text in said[first:]), said
+
+
+async def test_a_store_at_its_limit_goes_on_without_a_restart(tmp_path: Path) -> None:
+    server = FullServer(tmp_path, 4 * 1024 * 1024)
+    with server:
+        async with connected(server.url) as nc:
+            topology = await provision(nc, Settings(nats_url=server.url, shards=2))
+            watch = StoreWatch(nc, topology)
+            (await watch.start()).cancel()
+            await fill(nc, topology)
+            await watch.check()
+            text = watch.trouble() or ""
+            assert text.startswith(store_watch.FULL)
+            assert "no restart is needed" in text
+            assert not text.startswith(store_watch.REFUSES), "for that `cadre up` restarts its server"
+            server.raise_limit(16 * 1024 * 1024)
+            async with asyncio.timeout(patience()):
+                while watch.trouble() is not None:
+                    await asyncio.sleep(0.1)
+                    await watch.check()
 
 
 async def until_readyz(port: int, word: str) -> None:

@@ -10,7 +10,7 @@ from nats.aio.client import Client
 from cadre.adapters.nats.connection.keys import may_write_probes
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import existing, stream_names
-from cadre.errors import BusUnavailable, CadreError
+from cadre.errors import BusFull, BusUnavailable, CadreError
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 
@@ -18,7 +18,10 @@ CHECK_SECONDS = 10.0
 """Seconds between two checks while the connection holds; after a lost one the next check is at once."""
 
 REFUSES = "the NATS store refuses writes"
-"""Begins the text about a store that is full or has failed."""
+"""Begins the text about a store that has failed: its server is to be restarted once there is space."""
+
+FULL = "the NATS store is full"
+"""Begins the text about a store that has reached a limit of the server: it goes on by itself once there is room."""
 
 _LOOK_SECONDS = 0.5
 _PROBE_TTL = "1s"
@@ -39,6 +42,7 @@ class StoreWatch:
         self._lost: str | None = None
         self._refuses: str | None = None
         self._shards = itertools.cycle(range(topology.shards))
+        self._shard = next(self._shards)
 
     async def start(self) -> asyncio.Task[None]:
         """Remembers the streams as they are now, then watches until the task is cancelled. Raises BusUnavailable."""
@@ -58,12 +62,15 @@ class StoreWatch:
         return self._lost or self._refuses
 
     async def check(self) -> None:
-        """Looks once at every stream, then writes to one shard; the next check writes to the next one."""
+        """Looks once at every stream, then writes to one shard; the next check writes to the next one, or to the same
+        one as long as that refuses."""
         reconnects = self._nc.stats["reconnects"]
         self._lost = await self._difference()
         self._reconnects = reconnects
         if self._lost is None and may_write_probes(self._nc):
-            self._refuses = await refusal(self._nc, self._topology, [next(self._shards)])
+            self._refuses = await refusal(self._nc, self._topology, [self._shard])
+            if self._refuses is None:
+                self._shard = next(self._shards)
 
     async def _watch(self) -> None:
         while True:
@@ -95,6 +102,8 @@ async def refusal(nc: Client, topology: Topology, shards: Iterable[int]) -> str 
         headers = {jetstream.ROLLUP: "sub", jetstream.TTL: _PROBE_TTL}
         try:
             await jetstream.append(nc, topology.store_probe(shard), b"", headers=headers)
+        except BusFull as error:
+            return f"{FULL}: {topology.stream(shard)}: {error}. Raise the limit: no restart is needed"
         except CadreError as error:
             if not nc.is_connected:
                 return None
