@@ -80,15 +80,15 @@ class GatewayProcess:
             self._process.wait()
             raise
 
-    def wait_for(self, status: int) -> dict[str, Any]:
-        """Until /readyz answers with `status`; its body."""
+    def wait_for(self, status: int, saying: str = "") -> dict[str, Any]:
+        """Until /readyz answers with `status` and with this text in what is missing; its body."""
         deadline = time.monotonic() + patience()
         while True:
             try:
                 answer = httpx2.get(f"{self.url}/readyz", timeout=5, verify=False)
-                if answer.status_code == status:
-                    body: dict[str, Any] = answer.json()
-                    return body
+                if answer.status_code == status and saying in (body := answer.json()).get("missing", ""):
+                    found: dict[str, Any] = body
+                    return found
             except httpx2.TransportError:
                 pass  # not listening yet
             assert self._process.poll() is None, self.log()

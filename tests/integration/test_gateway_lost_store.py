@@ -21,10 +21,10 @@ async def test_a_gateway_answers_nothing_from_a_store_that_was_lost(tmp_path: Pa
 
 
 async def _lose_the_store(server: NatsServer, gateway: GatewayProcess, store: Path) -> None:
-    submit = {"url": "/v1/runs", "json": {"agent": "boss", "task": "Once."}}
+    task = {"agent": "boss", "task": "Once."}
     key = {"Idempotency-Key": new_run()}
     async with with_boss(gateway) as world:
-        first = await world.http.post(**submit, headers=key)
+        first = await world.http.post("/v1/runs", json=task, headers=key)
         assert first.status_code == 202
         run = first.json()["id"]
         await world.finished_run(run)
@@ -38,7 +38,7 @@ async def _lose_the_store(server: NatsServer, gateway: GatewayProcess, store: Pa
         for answer in (
             await http.get("/v1/runs"),
             await http.get(f"/v1/runs/{run}"),
-            await http.post(**submit, headers=key),
+            await http.post("/v1/runs", json=task, headers=key),
         ):
             assert answer.status_code == 503
             assert "restart every service" in answer.json()["detail"]
@@ -52,6 +52,6 @@ async def _lose_the_store(server: NatsServer, gateway: GatewayProcess, store: Pa
     async with with_boss(gateway) as world:
         assert (await world.http.get("/v1/runs")).json()["runs"] == []
         assert (await world.http.get(f"/v1/runs/{run}")).status_code == 404
-        again = await world.http.post(**submit, headers=key)
+        again = await world.http.post("/v1/runs", json=task, headers=key)
         assert again.status_code == 202
         assert await world.history.task(run, run) is not None, "the new store holds what the key started"
