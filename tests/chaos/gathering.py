@@ -49,8 +49,8 @@ async def gather(nats_url: str, into: Evidence) -> None:
             async for held in _messages(nc, stream, f"{own}.code.{shard}.>"):
                 into.code.append(await with_whole_history(await unpack_code_call(held.data, blobs), blobs))
             async for held in _messages(nc, stream, f"{own}.effect.{shard}.>"):
-                if topology.tree_of_file(held.subject) is not None:
-                    continue
+                if topology.tree_of_file(held.subject) is not None or not held.data:
+                    continue  # a file, or what tried out whether the shard stores
                 _, call = topology.parse(held.subject)
                 into.effects.setdefault(call, []).append(_effect(json.loads(held.data)))
             async for held in _messages(nc, stream, f"{own}.timer.{shard}.>"):
