@@ -48,3 +48,22 @@ def linger() -> str:
     """Leaves a thread behind that works on."""
     threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
     return "left"
+
+
+@tool
+def end_child() -> int | None:
+    """Ends a child by SIGTERM; its exit code."""
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    child.start()
+    time.sleep(0.2)
+    child.terminate()
+    child.join(5)
+    code = child.exitcode
+    child.kill()
+    return code
+
+
+@tool
+async def fork_in_loop() -> int:
+    """Forks in the event loop, into which the child returns as well; the child's process id."""
+    return os.fork()

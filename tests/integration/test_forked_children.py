@@ -1,5 +1,6 @@
 """What tools leave behind does not hold what their service had: its port, its connection, its end."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -45,3 +46,27 @@ async def test_a_thread_that_works_on_does_not_hold_up_the_end(bench: Bench) -> 
     assert (await bench.ask("linger")).output == "left"
     service.terminate()
     assert await service.wait() == 0
+
+
+async def test_a_signal_to_a_child_ends_the_child_and_not_the_service(bench: Bench) -> None:
+    service = await bench.start(FORKING)
+    assert (await bench.ask("end_child")).output == -signal.SIGTERM
+    assert (await bench.ask("linger")).output == "left"
+    assert service.returncode is None
+
+
+async def test_a_child_that_returns_into_the_event_loop_ends_there(bench: Bench) -> None:
+    service = await bench.start(FORKING)
+    child = (await bench.ask("fork_in_loop")).output
+    assert child > 0, "the service has answered, and not the child"
+    await until(lambda: asyncio.to_thread(_has_ended, child))
+    assert (await bench.ask("linger")).output == "left"
+    assert service.returncode is None
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether it is a zombie, or gone: its parent may not have waited for it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True

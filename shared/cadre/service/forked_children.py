@@ -1,18 +1,24 @@
-"""What the children of a service get of its network connections: nothing.
+"""What the children of a service get of its network connections, its event loop and its signal handlers: nothing.
 
 Tools may fork: a pool of processes, a daemon. A child that held the sockets of its service would keep the service's
-port taken and its connection to NATS half alive after the service itself was killed, and messages would go there.
+port taken and its connection to NATS half alive after the service itself was killed, and messages would go there. One
+that had its handlers would hand a SIGTERM of its own to the service, and not end.
 """
 
 import os
+import signal
 import socket
 import stat
 
 _DESCRIPTORS = "/dev/fd"
 
+_LOOPS = {f"anon_inode:[{kind}]" for kind in ("eventpoll", "io_uring")}
+"""Where an event loop waits, as Linux names it. Parent and child would share it: a child cannot go on with the loop."""
 
-def close_network_in_children() -> None:
-    """Has every child that is forked from now on let go of the network sockets that this process has open.
+
+def cut_off_children() -> None:
+    """Has every child that is forked from now on let go of the network sockets and event loops that this process has
+    open, and take signals as any process does.
 
     Pipes and socket pairs stay, by which a pool talks to its processes.
     """
@@ -20,9 +26,12 @@ def close_network_in_children() -> None:
 
 
 def _let_go() -> None:
+    if signal.set_wakeup_fd(-1) >= 0:  # where the loop hears of signals
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for descriptor in map(int, os.listdir(_DESCRIPTORS)):
-        if _is_network(descriptor):
+        if _is_network(descriptor) or _is_loop(descriptor):
             # Not closed: an object of the parent's, once freed here, would close whatever has the number by then.
             os.dup2(nothing, descriptor, inheritable=False)
     os.close(nothing)
@@ -37,3 +46,10 @@ def _is_network(descriptor: int) -> bool:
         return False  # closed meanwhile: that of the listing itself
     with found:
         return found.family in (socket.AF_INET, socket.AF_INET6)
+
+
+def _is_loop(descriptor: int) -> bool:
+    try:
+        return os.readlink(f"{_DESCRIPTORS}/{descriptor}") in _LOOPS
+    except OSError:
+        return False  # closed meanwhile, or a system where these are no links

@@ -35,7 +35,7 @@ from cadre.ports import Journal
 from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
 from cadre.protocol.topology import Topology
 from cadre.service.bounded_http import bounded_protocol
-from cadre.service.forked_children import close_network_in_children
+from cadre.service.forked_children import cut_off_children
 from cadre.service.hang_watch import watch_for_hang
 from cadre.service.health import AsgiApp, send_problem, with_health
 from cadre.service.metrics import Measuring
@@ -143,7 +143,7 @@ def run(name: str, settings: Settings, start: Start) -> int:
     configure_logging(name, settings.instance_name(), settings.log_level, settings.log_format)
     try:
         metrics, bounds = read_metrics_settings(), read_http_bounds()
-        close_network_in_children()
+        cut_off_children()
         listener = _listen(settings)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_serve(_State(name, settings, metrics), settings, start, listener, bounds))
