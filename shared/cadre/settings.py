@@ -321,11 +321,19 @@ def child_environment(**variables: str) -> dict[str, str]:
     return {**os.environ, **variables}
 
 
-def without_secrets(environment: dict[str, str]) -> dict[str, str]:
-    """The environment without Cadre's keys and secrets, for code that must not have them; its own connection's stay."""
+def without_secrets(environment: dict[str, str], *others: str) -> dict[str, str]:
+    """The environment without Cadre's keys and secrets, for code that must not have them; its own connection's stay.
+
+    `others` are names of variables that hold keys as well.
+    """
+    others += (environment.get("CADRE_MEMORY_EMBEDDINGS_KEY", ""),)
     return {
         name: value
         for name, value in environment.items()
-        if not (name.startswith("CADRE_SECRET_") or (name.startswith("CADRE_") and name.endswith("_KEY")))
-        or name == "CADRE_NATS_TLS_KEY"
+        if name == "CADRE_NATS_TLS_KEY"
+        or not (
+            name in others
+            or name.startswith("CADRE_SECRET_")
+            or (name.startswith("CADRE_") and name.endswith("_KEY"))
+        )
     }

@@ -26,7 +26,13 @@ JOURNAL = T.journal(TREE, RUN)
 BOSS = "cadre.in.0.boss.{}.t1.t1"
 """Inboxes of the agent `boss`, by who writes there."""
 
-ROLES = team_roles(["boss", "digger"], [("desk", ("look_up",)), ("yard", ("dig",))], ["default"], memory=True)
+ROLES = team_roles(
+    ["boss", "digger"],
+    [("desk", ("look_up",)), ("yard", ("dig",))],
+    ["default"],
+    memory=True,
+    calls={"boss": ("look_up",)},
+)
 
 
 class Secured:

@@ -109,6 +109,7 @@ PUBLISHES = [
     ("agent-boss", "sends as another agent", T.inbox("digger", "digger", TREE, RUN), b"{}"),
     ("agent-boss", "asks an executor", T.executor("look_up", "here"), b"t1_1_0"),
     ("agent-boss", "approves its own call", BOSS.format("gateway"), b"{}"),
+    ("agent-boss", "calls a tool that its file does not name", T.call("dig", "boss", TREE, CALL), b"{}"),
     ("agent-boss", "calls a tool as another", T.call("dig", "digger", TREE, CALL), b"{}"),
     ("agent-boss", "erases a tree", T.fate(TREE), b"{}"),
     ("agent-boss", "purges the journals", "$JS.API.STREAM.PURGE.CADRE-0", b"{}"),

@@ -9,6 +9,7 @@ import pytest
 from cadre.delivery.sender_check import impersonation, wrong_subject
 from cadre.deploy.nats_server_file import server_file
 from cadre.deploy.nats_users import Permissions, asks_leader, consumers, permissions, provisions, team_roles
+from cadre.local import nats_files
 from cadre.protocol.messages import (
     CodeFinished,
     Decision,
@@ -28,7 +29,11 @@ TREE, RUN = "T", "T_1_0"
 ROLES = {
     role.user: role
     for role in team_roles(
-        ["boss", "digger"], [("desk", ("look_up", "file_away"))], ["default", "big"], memory=True
+        ["boss", "digger"],
+        [("desk", ("look_up", "file_away"))],
+        ["default", "big"],
+        memory=True,
+        calls={"boss": ("look_up",)},
     )
 }
 
@@ -68,6 +73,7 @@ INBOX = TOPOLOGY.inbox("boss", "{}", TREE, RUN)
         ("gateway", "$JS.API.STREAM.PURGE.CADRE-AUTOMATION"),
         ("agent-boss", TOPOLOGY.inbox("digger", "boss", TREE, RUN)),
         ("agent-boss", TOPOLOGY.call("look_up", "boss", TREE, "c")),
+        ("agent-digger", TOPOLOGY.call("file_away", "digger", TREE, "c")),
         ("agent-boss", TOPOLOGY.journal(TREE, RUN)),
         ("agent-boss", TOPOLOGY.timer(TREE, RUN, "deadline")),
         ("agent-boss", TOPOLOGY.code("default", TREE, RUN)),
@@ -95,6 +101,7 @@ def test_a_service_may_do_its_work(user: str, subject: str) -> None:
     [
         ("agent-boss", INBOX.format("digger")),
         ("agent-boss", TOPOLOGY.call("look_up", "digger", TREE, "c")),
+        ("agent-boss", TOPOLOGY.call("file_away", "boss", TREE, "c")),
         ("agent-boss", TOPOLOGY.fate(TREE)),
         ("agent-boss", TOPOLOGY.definition("schedule", "daily")),
         ("agent-boss", TOPOLOGY.due("daily")),
@@ -215,3 +222,15 @@ def test_a_message_is_about_what_its_subject_says(message: Any, subject: str, wr
 def test_the_documentation_names_every_role() -> None:
     table = re.findall(r"^\| `([a-z]+)(?:-<[a-z]+>)?` \|", DOCS.read_text(), re.MULTILINE)
     assert sorted(table) == sorted({role.kind for role in ROLES.values()})
+
+
+def test_an_agent_may_go_on_calling_a_tool_that_left_its_file(tmp_path: Path) -> None:
+    def update(**calls: tuple[str, ...]) -> tuple[str, ...] | None:
+        roles = team_roles(["boss"], [], [], memory=False, calls=calls)
+        nats_files.update_users(tmp_path, roles, TOPOLOGY)
+        [boss] = [role for role in nats_files.known_roles(tmp_path) if role.user == "agent-boss"]
+        return boss.calls
+
+    assert update(boss=("look_up", "dig")) == ("look_up", "dig")
+    assert update(boss=("file_away",)) == ("look_up", "dig", "file_away")
+    assert update() is None, "any tool, where its file is not known"

@@ -3,7 +3,8 @@
 Pure. A permission is about subjects alone: its limits, and what is done about them, are in docs/security.md.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -32,6 +33,8 @@ class Role(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the agent, of the tools' module, or of the pool."""
     tools: tuple[str, ...] = ()
     """Names of the tools that a service of kind `tools` answers for."""
+    calls: tuple[str, ...] | None = None
+    """Names of the tools that an agent may call; None: any, as its file is not known."""
 
     @property
     def user(self) -> str:
@@ -71,12 +74,16 @@ def team_roles(
     pools: Iterable[str],
     *,
     memory: bool,
+    calls: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
 ) -> list[Role]:
-    """The roles of a whole deployment, from its agents, its tool modules with their tools, and its pools."""
+    """The roles of a whole deployment, from its agents, its tool modules with their tools, and its pools.
+
+    `calls` has the tools that an agent may call, by its name; an agent that it has not may call any.
+    """
     return [
         Role(kind="operator"),
         Role(kind="gateway"),
-        *(Role(kind="agent", name=name) for name in agents),
+        *(Role(kind="agent", name=name, calls=calls.get(name)) for name in agents),
         *(Role(kind="tools", name=name, tools=names) for name, names in tools),
         *(Role(kind="sandbox", name=pool) for pool in pools),
         *([Role(kind="memory")] if memory else []),
@@ -156,7 +163,7 @@ def permissions(role: Role, topology: Topology) -> Permissions:
     never: list[str] = []
     match role.kind:
         case "agent":
-            publish += [*bus.journal_reads(), *bus.blobs(), *bus.quarantine(), *bus.as_agent(role.name)]
+            publish += [*bus.journal_reads(), *bus.blobs(), *bus.quarantine(), *bus.as_agent(role)]
             subscribe += [topology.interrupts]
             never += [topology.below(Subject.FATE)]
         case "tools":
@@ -269,13 +276,18 @@ class _Bus:
         """
         return [f"{inbox_of(role.user)}.>"]
 
-    def as_agent(self, name: str) -> list[str]:
+    def as_agent(self, role: Role) -> list[str]:
         """Subjects that only agents publish to: journals, members' inboxes, calls, timers."""
-        topology = self._topology
+        topology, name = self._topology, role.name
+        calls = (
+            [topology.below(Subject.CALL, sender=name)]
+            if role.calls is None
+            else [topology.below(Subject.CALL, tool=tool, sender=name) for tool in role.calls]
+        )
         return [
             topology.below(Subject.JOURNAL, shard="*"),
             topology.below(Subject.INBOX, sender=name),
-            topology.below(Subject.CALL, sender=name),
+            *calls,
             topology.subject(Subject.CODE),
             topology.below(Subject.TIMER, run="*"),
             topology.subject(Subject.EFFECT),

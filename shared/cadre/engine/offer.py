@@ -68,6 +68,12 @@ def offer_of(spec: AgentSpec, presences: Iterable[Presence]) -> Offer:
     return msgspec.structs.replace(offer, with_files=with_files)
 
 
+def callable_tools(spec: AgentSpec) -> list[str]:
+    """Names of all tools that the agent may ever call, also of those that its model is not shown."""
+    checks = [check for check in spec.checks if not is_expression(check)]
+    return [*dict.fromkeys([*spec.tools, *checks, *_of_memory(spec), QUERY_RESOURCES])]
+
+
 def _of_memory(spec: AgentSpec) -> list[str]:
     """Tools that the agent calls of itself."""
     used = {RECALL: spec.memory.recall > 0, REMEMBER: spec.memory.remember != "nothing"}

@@ -76,7 +76,9 @@ def update_users(
     Keys can be read by their owner alone. Raises CommandFailed.
     """
     known = known_roles(folder, apart=apart)
-    wanted = {role.user: role for role in [*known, *roles]}
+    wanted: dict[str, Role] = {}
+    for role in [*known, *roles]:
+        wanted[role.user] = _with_earlier_calls(role, wanted.get(role.user))
     unknown = {*rotate, *remove} - {*wanted}
     if unknown:
         raise CommandFailed(
@@ -103,6 +105,13 @@ def update_users(
     except SettingError as error:
         raise CommandFailed(f"{error}; or make a new one with --rotate") from error
     return UserChanges([user for user in wanted if user not in new], new, removed)
+
+
+def _with_earlier_calls(role: Role, before: Role | None) -> Role:
+    """The role with the tools that it might call before as well: runs that began then go on with them."""
+    if before is None or before.calls is None or role.calls is None:
+        return role
+    return msgspec.structs.replace(role, calls=tuple(dict.fromkeys([*before.calls, *role.calls])))
 
 
 def _keys(

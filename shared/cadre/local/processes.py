@@ -302,7 +302,7 @@ class Stack:
             name = self._unused(name, services)
             sources = partial(source_files, entry, Path.cwd())
             service = self._python(name, "cadre_tools", [entry], f"tools-{role}")
-            environment = without_secrets(service.environment)
+            environment = without_secrets(service.environment, *self.team.key_variables)
             services.append(replace(service, environment=environment, files=sources))
         for pool in self.team.pools:
             name = self._unused("sandbox" if pool == "default" else f"sandbox-{pool}", services)

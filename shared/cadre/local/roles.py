@@ -5,19 +5,23 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from cadre.deploy.nats_users import Role, team_roles
+from cadre.engine.offer import callable_tools
 from cadre.local.team_file import TeamSpec
+from cadre.spec.agent_file import read_agent
 from cadre.tools.loading import load_tools
 
 
 def roles_of(team: TeamSpec, *, memory: bool | None = None) -> list[Role]:
     """The roles of all services of the team; `memory` overrides whether the memory service is one.
 
-    Raises SetupError when a module of tools cannot be loaded."""
+    Raises SetupError when a module of tools cannot be loaded, or an agent's file cannot be read."""
     tools = [
         (name, tuple(tool.name for tool in load_tools(entry)))
         for entry, name in zip(team.tools, tool_service_names(team.tools), strict=True)
     ]
-    return team_roles(team.agents, tools, team.pools, memory=team.needs_memory if memory is None else memory)
+    calls = {name: tuple(callable_tools(read_agent(file))) for name, file in team.agents.items()}
+    memory = team.needs_memory if memory is None else memory
+    return team_roles(team.agents, tools, team.pools, memory=memory, calls=calls)
 
 
 def tool_service_names(entries: Iterable[str]) -> list[str]:

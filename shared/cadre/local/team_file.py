@@ -14,6 +14,7 @@ from cadre.protocol.memory import MEMORY_TOOLS
 from cadre.spec.agent import AgentSpec, MemorySpec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.kinds import declaration_of
+from cadre.spec.model import ModelSpec
 from cadre.spec.names import TEAM_FILE
 from cadre.spec.team_defaults import defaults_for
 from cadre.spec.yaml_file import known_keys, read_yaml, refused_key
@@ -57,6 +58,8 @@ class _TeamDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 _KEYS = known_keys(_TeamDocument)
 
+_INDEX_KEY = "QDRANT_API_KEY"
+
 
 class TeamSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A checked team: all files exist, agent names are unique, and the demo's agent is one of them."""
@@ -74,6 +77,8 @@ class TeamSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the agents that can do nothing where no code can be run."""
     needs_memory: bool = False
     """Some agent keeps something beyond its runs, which needs the memory service."""
+    key_variables: list[str] = []
+    """Names of the variables that hold keys of its agents' models, and of the memory service's index."""
     automations: list[Path] = []
     """Files of its schedules, triggers, notices and budgets."""
     script: Path | None = None
@@ -113,7 +118,10 @@ def read_team(path: Path) -> TeamSpec:
         tools=[_tool(file, f"spec.tools[{i}]", entry) for i, entry in enumerate(body.tools)],
         pools=sorted({pool for one in needed.values() for pool in one.pools}),
         isolated=[name for name, one in needed.items() if one.isolation],
-        needs_memory=any(one.memory for one in needed.values()),
+        needs_memory=(memory := any(one.memory for one in needed.values())),
+        key_variables=sorted(
+            {key for spec in specs for key in _keys(spec.model)} | ({_INDEX_KEY} if memory else set())
+        ),
         automations=_automations(file, body.automations),
         script=None if body.script is None else _existing(file, "spec.script", body.script),
         demo=demo,
@@ -224,6 +232,11 @@ def _existing(file: Path, key: str, entry: str) -> Path:
     if not path.is_file():
         raise SpecError(f"{file}: {key}: there is no file {path}")
     return path
+
+
+def _keys(model: ModelSpec) -> set[str]:
+    """Names of the variables that hold the keys of the model and of those that stand in for it."""
+    return {model.key_env}.union(*map(_keys, model.fallbacks))
 
 
 class _Needs(NamedTuple):
