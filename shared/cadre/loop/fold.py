@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from cadre.engine.answers.items import native_calls
+from cadre.engine.answers.truncation import is_cut_off
 from cadre.engine.calls.fold_calls import (
     close_call,
     decide_call,
@@ -254,6 +255,7 @@ def _finish_step(run: Run, event: ev.StepFinished, n: int, at: float) -> None:
     run.proposal = None
     if run.current is not None:
         run.current.error = event.error
+        run.truncated = run.truncated or is_cut_off(event.error)
         run.current.ended_at, run.current.entry = at, n
         run.steps.append(run.current)
         run.current = None

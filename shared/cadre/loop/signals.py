@@ -24,10 +24,12 @@ def on_signal(run: Run, signal: Signal) -> list[ev.AnyEvent]:
 
 def end_signalled_waits(run: Run, events: list[ev.AnyEvent], arrival: Arrival) -> list[ev.AnyEvent]:
     """The events, and the ends of the waits whose signal is there, with what the agent's kind makes of them."""
-    if not any(
-        isinstance(event, ev.SignalReceived) or (isinstance(event, ev.WaitBegun) and event.signal is not None)
-        for event in events
-    ):
+    for event in events:
+        if isinstance(event, ev.SignalReceived) or (
+            isinstance(event, ev.WaitBegun) and event.signal is not None
+        ):
+            break
+    else:
         return events
     after = run_after(run, events, arrival.at)
     while after.phase is not Phase.DONE and (over := _first_over(after)) is not None:

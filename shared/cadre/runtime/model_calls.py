@@ -53,6 +53,8 @@ class ModelCalls:
 
     def __init__(self, model: Model, bus: Bus, clock: Clock, agent: str, prices: Prices) -> None:
         self._model = model
+        # Asked once: a check against a protocol costs more than all else that is done here for a call.
+        self._in_turn = model if isinstance(model, TurnTakingModel) else None
         self._bus = bus
         self._clock = clock
         self._agent = agent
@@ -110,8 +112,8 @@ class ModelCalls:
             await self._bus.tell(run.tree, delta)
 
         try:
-            if isinstance(self._model, TurnTakingModel):
-                reply = await self._model.complete_in_turn(request, on_text, confirm)
+            if self._in_turn is not None:
+                reply = await self._in_turn.complete_in_turn(request, on_text, confirm)
             else:
                 await confirm()
                 reply = await self._model.complete(request, on_text)

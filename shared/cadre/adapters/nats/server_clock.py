@@ -40,7 +40,7 @@ class ServerClock:
         self._told = 0.0
 
     def now(self) -> float:
-        return time.time() if self._offset is None else _elapsed() + self._offset
+        return time.time() if self._offset is None else time.clock_gettime(_CLOCK) + self._offset
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

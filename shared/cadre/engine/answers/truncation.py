@@ -2,8 +2,6 @@
 
 from cadre.engine.kind import Kind
 from cadre.journal.arrivals import ModelReplied
-from cadre.journal.run import Run
-from cadre.journal.steps import ActionStep
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import AgentSpec
 
@@ -20,13 +18,10 @@ def cut_off(spec: AgentSpec, kind: Kind, reply: ModelReplied) -> ErrorInfo | Non
     return ErrorInfo("AgentParsingError", _CUT)
 
 
-def was_cut_off(run: Run) -> bool:
-    """Whether one of its steps came to nothing because its answer was cut.
+def is_cut_off(error: ErrorInfo | None) -> bool:
+    """Whether a step ended with this error because its answer was cut.
 
     With some chat templates an answer that must be a call never ends: such a run leaves its model the choice from
-    then on.
+    then on (`Run.truncated`).
     """
-    return any(
-        isinstance(step, ActionStep) and step.error is not None and step.error.message == _CUT
-        for step in run.steps
-    )
+    return error is not None and error.message == _CUT

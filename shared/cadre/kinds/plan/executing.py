@@ -3,7 +3,7 @@
 from typing import Any
 
 from cadre.engine.kind import Kind, find_kind
-from cadre.kinds.plan.section import KIND, plan_of
+from cadre.kinds.plan.section import KIND, PlanSpec
 
 _VERSION = 1
 """A later version of the kind `plan` is taken over by later versions of the kinds that ask here."""
@@ -11,5 +11,5 @@ _VERSION = 1
 
 def decider_of(spec: Any, own: Kind) -> Kind:
     """The kind that decides an agent's runs: that of plans, or its own for those that carry a step out."""
-    section = plan_of(spec)
+    section: PlanSpec = spec.plan
     return find_kind(KIND, _VERSION) if section.execute and not section.direct else own

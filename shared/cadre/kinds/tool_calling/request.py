@@ -6,7 +6,6 @@ What was answered in text is read again as that text, and its outcomes as messag
 
 from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.answers.stop_sequences import STOP_SEQUENCES
-from cadre.engine.answers.truncation import was_cut_off
 from cadre.engine.calls.call_schema import call_schema
 from cadre.engine.chat import as_text
 from cadre.engine.kind import Chat
@@ -27,7 +26,7 @@ def ask_for_calls(run: Run, chat: Chat) -> ModelRequest:
     model, messages, functions = asked_model(run), chat.messages(run), chat.functions()
     if model.calls == "native":
         asked = ModelRequest(messages=messages, tools=functions, stop=STOP_SEQUENCES)
-        asked.tool_choice = "auto" if was_cut_off(run) else None
+        asked.tool_choice = "auto" if run.truncated else None
         return asked
     messages = as_text(messages)
     if model.calls == "text":
