@@ -8,13 +8,15 @@ import logging
 
 from cadre.delivery.codec import unpack_record
 from cadre.delivery.retry import retry
-from cadre.delivery.sender_check import Misaddressed, check_sender
+from cadre.delivery.sender_check import TIMER_SENDER, Misaddressed, check_sender
 from cadre.delivery.worker import Job, Poison, Worker
-from cadre.deploy.nats_users import GATEWAY_SENDER
+from cadre.deploy.nats_users import SANDBOX_SENDER
 from cadre.errors import NewerSchema, TerminalError
 from cadre.journal.arrivals import Poisoned
+from cadre.journal.run import Phase, Run
 from cadre.loop.fold import fold
 from cadre.ports import Blobs, Delivery, QuarantineStore
+from cadre.protocol.memory import RECALL
 from cadre.protocol.messages import ErrorInfo, Record, Report, Task
 from cadre.protocol.topology import Address, parent_of, report_id
 from cadre.runtime.runner import Runner, World
@@ -52,17 +54,17 @@ class Inbox:
         log.error("dead letter %s: %s", job.delivery.subject, error)
         if isinstance(error, Poison):
             await retry(lambda: self._end_run(job, str(error)), self._world.clock.sleep)
-        elif not isinstance(error, Misaddressed):
+        else:
             await retry(lambda: self._fail_whoever_waits(job, error), self._world.clock.sleep)
 
     async def _fail_whoever_waits(self, job: Job[Record], error: TerminalError) -> None:
         """Ends the run that would wait for ever for an answer which nobody can read, or tells the manager of a task."""
         tree, run, sender = job.address.tree, job.address.leaf, job.address.sender
         entries = [stored.entry for stored in await self._world.journal.read(tree, run)]
-        if not entries:
+        if entries and _awaits(fold(entries, run, tree), sender):
+            await self._end_run(job, f"what {sender!r} answered cannot be taken: {error}")
+        elif not entries and not isinstance(error, Misaddressed):
             await self._report_unreadable(job.address, str(error))
-        elif sender != GATEWAY_SENDER and fold(entries, run, tree).result is None:
-            await self._end_run(job, f"what {sender!r} answered cannot be read: {error}")
 
     async def _end_run(self, job: Job[Record], why: str) -> None:
         """Ends the run that the poison was for."""
@@ -104,3 +106,13 @@ class Inbox:
             error=ErrorInfo("Poisoned", f"the task could not be read: {why}"),
         )
         await self._world.bus.send(report, self._agent, to=address.sender)
+
+
+def _awaits(run: Run, sender: str) -> bool:
+    """Whether the run may wait for ever without what the sender sent; people are told at once, and can send again."""
+    if run.phase is Phase.DONE:
+        return False
+    if sender in (SANDBOX_SENDER, TIMER_SENDER):
+        return True
+    awaited = {call.name for call in run.open_calls() if call.hold is None}
+    return sender in awaited or (run.recalling is not None and sender == RECALL)
