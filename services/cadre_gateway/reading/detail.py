@@ -7,6 +7,7 @@ from msgspec import UNSET
 
 from cadre.api.runs import RunDetail, RunResult, RunSummary
 from cadre.protocol.cards import Presence
+from cadre.telemetry.tracing.ids import trace_id
 from cadre_gateway.reading.lookup import RunLookup, checked_tree_of
 from cadre_gateway.reading.tree_state import TreeState
 from cadre_gateway.reading.waiting import LiveNames, missing_service
@@ -53,6 +54,7 @@ def _detail_of(summary: RunSummary, tree: TreeState, full: bool, live: LiveNames
         fields["waiting_for"] = missing_service(summary.agent, state, live)
     return RunDetail(
         **fields,
+        trace=trace_id(summary.tree),
         output=state.result.output if state and state.result else None,
         deadline=state.deadline if state else None,
         budget=state.budget if state else None,

@@ -18,6 +18,7 @@ from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
 
 _PROBES = ("/healthz", "/readyz", "/metrics")
+_READING = ("GET", "HEAD", "OPTIONS")
 _HARMLESS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
 """The page shows what others wrote, and has no use for anything but its own style."""
 
@@ -46,6 +47,9 @@ def router(lookup: RunLookup, clock: Clock, *, content: bool) -> APIRouter:
 
 
 def is_untraced(scope: Scope) -> bool:
-    """Probes, and streams that last as long as a run: a span of these would tell nothing."""
+    """Probes, streams that last as long as a run, and reading that is no part of a trace of the caller's: a span of
+    these would tell nothing."""
     path: str = scope.get("path", "")
-    return path in _PROBES or path.endswith("/events")
+    if path in _PROBES or path.endswith("/events"):
+        return True
+    return scope.get("method") in _READING and not any(name == b"traceparent" for name, _ in scope["headers"])

@@ -46,6 +46,8 @@ class RunSummary(msgspec.Struct, kw_only=True):
 class RunDetail(RunSummary, kw_only=True):
     """A run and all runs below it."""
 
+    trace: str
+    """The id of the trace that the whole tree of runs makes: 32 hexadecimal digits."""
     output: Any = None
     deadline: float | None = None
     """Unix seconds at which the run ends, whatever it has found."""

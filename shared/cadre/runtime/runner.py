@@ -31,6 +31,7 @@ from cadre.runtime.model_calls import ModelCalls, Needless, is_in_flight, model_
 from cadre.runtime.payments import Payments
 from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.run_cache import Held, RunCache, read_run
+from cadre.runtime.run_log import log_course
 from cadre.spec.agent import AgentSpec
 from cadre.spec.prices import Prices
 from cadre.telemetry.metrics.journal_metrics import measurements_of
@@ -219,6 +220,7 @@ class Runner:
         at_work = ends and is_at_work(run)
         in_flight = run.model
         commands = await self._write(held, entry, what, record_id)
+        log_course(entry)
         if measurements:
             self.meters.record_all(measurements)
         if run.phase is Phase.DONE:

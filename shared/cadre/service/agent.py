@@ -87,6 +87,12 @@ def tight_context(spec: AgentSpec, prompts: Prompts) -> str | None:
     return f"its prompts alone take some {fixed} of the {most} tokens that model.context leaves for a request{hint}"
 
 
+def _with_model_name(spec: AgentSpec, settings: ModelSettings) -> AgentSpec:
+    """The spec as its runs keep it: a journal tells which model was asked, also of calls that nobody answered."""
+    model = msgspec.structs.replace(spec.model, name=spec.model.name or settings.name)
+    return msgspec.structs.replace(spec, model=model)
+
+
 class AgentHost:
     """An agent as the part of a service process (`cadre.service.frame.Part`)."""
 
@@ -110,7 +116,9 @@ class AgentHost:
         self._own_model = ModelChain(spec.model, endpoint, platform.blobs)
         world = World(platform.journal, platform.bus, model or self._own_model, platform.clock)
         prices = Prices.read(platform.settings.prices)
-        self._runner = Runner(spec, self._prompts, world, self._current_offer, prices)
+        self._runner = Runner(
+            _with_model_name(spec, endpoint()), self._prompts, world, self._current_offer, prices
+        )
         self._runner.meters = platform.meters
         self._runner.revision = revision_of(spec, prompts)
         topology = platform.topology

@@ -19,6 +19,7 @@ from cadre.loop.fold import fold
 from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.messages import Cancel, Decision, Edit, MessageMode, Signal, UserMessage
 from cadre.protocol.topology import is_within, tree_of
+from cadre.telemetry.tracing.ids import trace_id
 
 if TYPE_CHECKING:
     from cadre.testing.team import Team
@@ -179,6 +180,7 @@ class TeamRun:
         return RunDetail(
             id=run.id,
             tree=run.tree,
+            trace=trace_id(run.tree),
             parent=run.parent,
             agent=run.agent,
             task=run.task.task if run.task is not None else "",

@@ -68,6 +68,8 @@ def summary(
         yield f"parent   {run['parent']}"
     if run.get("session"):
         yield f"session  {run['session']}"
+    if run.get("trace"):
+        yield f"trace    {run['trace']}"
     yield f"task     {brief(run.get('task') or '', 200)}"
     yield from edited
     for call in waiting:

@@ -112,7 +112,7 @@ def _environment(component: Component, values: Values, workload: Workload) -> li
             QDRANT_API_KEY=values.qdrant.secret and f"{values.qdrant.secret}/QDRANT_API_KEY"
         )
     if values.telemetry.url and component.role not in ("sandbox", "provision"):
-        plain |= {"OTEL_EXPORTER_OTLP_ENDPOINT": values.telemetry.url, "OTEL_SERVICE_NAME": component.id}
+        plain |= {"OTEL_EXPORTER_OTLP_ENDPOINT": values.telemetry.url}
     plain |= workload.env
     secrets |= workload.secrets
     return [

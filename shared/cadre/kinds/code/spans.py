@@ -73,7 +73,7 @@ class BlockSpans:
             **about_messaging(template, f"{event.block}:{event.exchange}"),
             names.PROCESS_EXECUTABLE: PYTHON,
             names.SANDBOX_EXCHANGE: event.exchange,
-            names.KIND: "TOOL",
+            names.KIND: "CHAIN",
         }
         if event.tier:
             work.attributes[names.SANDBOX_TIER] = event.tier

@@ -6,11 +6,15 @@ from typing import Any
 import msgspec
 
 from cadre.engine.model_request import ChatMessage
+from cadre.journal.events import ModelAnswered
+from cadre.protocol.topology import call_id
 
 MAX_PART_CHARS = 4_096
 """Characters of the longest text within a message, as JSON."""
 
 _MAX_MESSAGE_CHARS = 6_144
+_FINISH_REASONS = {"tool_calls": "tool_call", "function_call": "tool_call"}
+"""What the conventions call what endpoints say; other reasons have one name."""
 _NOTE_CHARS = 128
 """Reserved for the note that says what was left out."""
 
@@ -39,16 +43,49 @@ def history(messages: list[ChatMessage], most: int) -> str:
     return f"[{','.join([first, *note, *reversed(latest)])}]"
 
 
+def answer(event: ModelAnswered, run: str, most: int) -> str:
+    """What a model answered: what its endpoint gave beside the answer, the text and the calls, under the ids that the
+    run gives them; as many of these as fit into `most` characters."""
+    parts = [_without_encrypted(item) for item in event.items if item["type"] != "function_call"]
+    parts += [_text(event.content)] if event.content else []
+    parts += [
+        {"type": "tool_call", "id": call_id(run, event.step, place), **_call(call.name, call.arguments)}
+        for place, call in enumerate(event.calls)
+    ]
+    reason = _FINISH_REASONS.get(event.finish_reason, event.finish_reason)
+    reason = reason or ("tool_call" if event.calls else "stop")
+    fitting = _fitting_parts(parts, most - 2 * _NOTE_CHARS)
+    return _json([{"role": "assistant", "parts": fitting, "finish_reason": reason}])
+
+
+def definitions(functions: list[dict[str, Any]], most: int) -> str:
+    """The tools that a model is offered; those that do not fit into `most` characters whole have only their names."""
+    found = [{"type": "function", **one["function"]} for one in functions]
+    room = most - sum(len(_json(_bare(one))) + 1 for one in found)
+    shown = []
+    for one in found:
+        room -= len(_json(one)) - len(_json(_bare(one)))
+        shown.append(one if room >= 0 else _bare(one))
+    return _json(shown)
+
+
+def _bare(definition: dict[str, Any]) -> dict[str, Any]:
+    return {key: definition[key] for key in ("type", "name")}
+
+
 def _message(message: ChatMessage) -> str:
-    parts = list(_parts(message))
-    room, kept = _MAX_MESSAGE_CHARS, 0
+    parts = _fitting_parts(list(_parts(message)), _MAX_MESSAGE_CHARS)
+    return _json({"role": message["role"], "parts": parts})
+
+
+def _fitting_parts(parts: list[dict[str, Any]], room: int) -> list[dict[str, Any]]:
+    kept = 0
     for part in parts:
-        room -= len(_json(part))
+        room -= len(_json(part)) + 1
         if room < 0:
             break
         kept += 1
-    missing = [_note(len(parts) - kept, "part")] if kept < len(parts) else []
-    return _json({"role": message["role"], "parts": [*parts[:kept], *missing]})
+    return [*parts[:kept], *([_note(len(parts) - kept, "part")] if kept < len(parts) else [])]
 
 
 def _parts(message: ChatMessage) -> Iterator[dict[str, Any]]:
@@ -62,9 +99,21 @@ def _parts(message: ChatMessage) -> Iterator[dict[str, Any]]:
         yield _text(content)
     for call in message.get("tool_calls", ()):
         function = call["function"]
-        text = function["arguments"]
-        arguments = msgspec.json.decode(text) if len(text) <= MAX_PART_CHARS else _fitting(text)
-        yield {"type": "tool_call", "id": call["id"], "name": function["name"], "arguments": arguments}
+        yield {"type": "tool_call", "id": call["id"], **_call(function["name"], function["arguments"])}
+
+
+def _call(name: str, arguments: str | dict[str, Any]) -> dict[str, Any]:
+    """A call with its arguments as JSON, or as the beginning of a text where they are none, or too long."""
+    text = arguments if isinstance(arguments, str) else _json(arguments)
+    try:
+        found = msgspec.json.decode(text) if len(text) <= MAX_PART_CHARS else _fitting(text)
+    except msgspec.DecodeError:
+        found = _fitting(text)
+    return {"name": name, "arguments": found}
+
+
+def _without_encrypted(item: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in item.items() if key != "encrypted_content"}
 
 
 def _text(text: str, most: int = MAX_PART_CHARS) -> dict[str, Any]:

@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.model_request import ChatMessage
-from cadre.journal.events import RequestedCall
+from cadre.engine.model_request import ModelRequest
+from cadre.journal.events import ModelAnswered
 from cadre.telemetry.tracing import names
-from cadre.telemetry.tracing.chat_messages import history, instructions
+from cadre.telemetry.tracing.chat_messages import answer, definitions, history, instructions
 from cadre.telemetry.tracing.spans import Value
 
 MAX_CHARS = 16_384
@@ -26,31 +26,24 @@ class Content:
             return {}
         return {getattr(names, name): _text(value) for name, value in values.items() if value is not None}
 
-    def input_messages(self, messages: list[ChatMessage]) -> dict[str, Value]:
-        """The messages that a model read, in the form of the conventions. The system prompt has an attribute of its
-        own, because it is long and the same in every call."""
+    def model_input(self, request: ModelRequest) -> dict[str, Value]:
+        """The messages that a model read and the tools that it was offered, in the form of the conventions. The system
+        prompt has an attribute of its own, because it is long and the same in every call."""
         found: dict[str, Value] = {}
+        if request.tools:
+            found[names.TOOL_DEFINITIONS] = definitions(request.tools, MAX_CHARS)
+        messages = request.messages
         if messages and messages[0]["role"] == "system":
             found[names.SYSTEM_INSTRUCTIONS] = instructions(messages[0], MAX_CHARS)
             messages = messages[1:]
         return found | ({names.INPUT_MESSAGES: history(messages, MAX_CHARS)} if messages else {})
 
-    def output_messages(
-        self, content: str, calls: list[RequestedCall], items: list[dict[str, Any]]
-    ) -> dict[str, Value]:
-        """The text and the calls that a model answered, in the form of the conventions, behind what its endpoint gave
-        beside them."""
+    def output_messages(self, event: ModelAnswered, run: str) -> dict[str, Value]:
+        """What a model answered, in the form of the conventions."""
         if not self.on:
             return {}
-        parts = [_without_encrypted(item) for item in items if item["type"] != "function_call"]
-        parts += [{"type": "text", "content": content}] if content else []
-        parts += [{"type": "tool_call", "name": call.name, "arguments": call.arguments} for call in calls]
-        answer = _text([{"role": "assistant", "parts": parts}])
-        return {names.OUTPUT_MESSAGES: answer, names.OUTPUT_VALUE: _text(content or [c.name for c in calls])}
-
-
-def _without_encrypted(item: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in item.items() if key != "encrypted_content"}
+        shown = _text(event.content or [call.name for call in event.calls])
+        return {names.OUTPUT_MESSAGES: answer(event, run, MAX_CHARS), names.OUTPUT_VALUE: shown}
 
 
 def _text(value: Any) -> str:

@@ -1,10 +1,10 @@
-"""The messages that a model read in each call, rendered once more from the journal."""
+"""What a model read in each call, rendered once more from the journal."""
 
 import copy
 import functools
 
 from cadre.engine.chat import Transcript
-from cadre.engine.model_request import ChatMessage
+from cadre.engine.model_request import ModelRequest
 from cadre.journal.entry import Entry
 from cadre.journal.events import AnyEvent
 from cadre.journal.run import Run
@@ -33,22 +33,22 @@ class ModelInput:
         if self._run is not None:
             apply(self._run, event, entry.n, entry.at)
 
-    def messages(self, purpose: str) -> list[ChatMessage]:
-        """The messages of the model call that has just begun, with references for blobs; empty when unknown.
+    def request(self, purpose: str) -> ModelRequest | None:
+        """The request of the model call that has just begun, with references for blobs; None when it is unknown.
 
-        They are unknown for an agent with a prompt file of its own, which lies on that agent's machine alone, and
+        It is unknown for an agent with a prompt file of its own, which lies on that agent's machine alone, and
         for a run that began with what another version of Cadre shipped.
         """
         run = self._run
         shipped = shipped_for(run.spec) if run is not None and run.spec is not None else None
         if run is None or run.spec is None or shipped is None:
-            return []
+            return None
         if self._transcript is None:
             prompts = _shipped(shipped, kind_for(run.spec))
             if run.prompts not in ("", prompts.ref):
-                return []
+                return None
             self._transcript = Transcript(prompts)
-        return self._transcript.request(run, purpose).messages
+        return self._transcript.request(run, purpose)
 
 
 @functools.cache

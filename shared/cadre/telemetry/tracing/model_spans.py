@@ -3,7 +3,7 @@
 from collections import Counter
 
 from cadre.engine.model_choice import model_at
-from cadre.engine.model_request import ChatMessage
+from cadre.engine.model_request import ModelRequest
 from cadre.journal import events as ev
 from cadre.protocol.topology import tree_of
 from cadre.spec.model import ModelSpec
@@ -36,9 +36,10 @@ class ModelSpans:
         """Whether a message has made the call in flight needless."""
 
     def called(
-        self, event: ev.ModelCalled, agent: str, parent: str, now: int, read: list[ChatMessage]
+        self, event: ev.ModelCalled, agent: str, parent: str, now: int, read: ModelRequest | None
     ) -> None:
-        """Begins the span of an attempt; `read` are the messages that the model reads, if content is on."""
+        """Begins the span of an attempt; `read` is what the model reads, where that is known and
+        content is on."""
         self._spans.end(_WAIT, now)
         # An attempt that is still open has lost its worker, or its model: this one has taken over.
         lost = Fault(names.MODEL_GIVEN_UP, event.reason) if event.reason else Fault(names.WORKER_LOST)
@@ -54,7 +55,8 @@ class ModelSpans:
         chat = OpenSpan(span, parent, _name(model), now, agent, "CLIENT")
         chat.attributes = {**self._request_attributes(asked), names.AGENT: agent}
         chat.attributes |= {names.PURPOSE: event.purpose, names.ATTEMPT: event.attempt, names.KIND: "LLM"}
-        chat.attributes |= self._content.input_messages(read)
+        if read is not None:
+            chat.attributes |= self._content.model_input(read)
         if event.attempt > 1 and self._before is not None:
             chat.links.append(Link(trace_id(tree_of(self._run)), self._before))
         self._before = span
@@ -125,7 +127,7 @@ class ModelSpans:
             names.LLM_PROMPT_TOKENS: usage.input_tokens,
             names.LLM_COMPLETION_TOKENS: usage.output_tokens,
             names.LLM_TOTAL_TOKENS: usage.tokens,
-            **self._content.output_messages(event.content, event.calls, event.items),
+            **self._content.output_messages(event, self._run),
         }
         if model:
             found[names.REQUEST_MODEL] = found[names.LLM_MODEL] = model

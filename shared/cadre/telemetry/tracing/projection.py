@@ -68,7 +68,7 @@ class Projection:
             case ev.ModelCalled():
                 if event.purpose == "act":
                     self._begin_step(event.step)
-                read = self._input.messages(event.purpose) if self._input is not None else []
+                read = self._input.request(event.purpose) if self._input is not None else None
                 self._models.called(event, self._agent, self._parent(), now, read)
             case ev.ModelAnswered():
                 self._models.answered(event, now)
