@@ -123,6 +123,10 @@ def test_a_team_at_work_is_one_trace(
     assert (http.parent, http.service) == (CALLER[36:52], "gateway")
     assert http.links == [(trace_id(run), root_span(run))]
     assert root.links == [(http.trace, http.span)]
+    # Whoever polls fills no backend: reading has a span where its caller has one.
+    gateway.request("GET", f"/v1/runs/{run}", headers={"traceparent": CALLER})
+    receiver.until(lambda: any(span.name.startswith("GET ") for span in receiver.spans), "the caller's look")
+    assert {span.trace for span in receiver.spans if span.name.startswith("GET ")} == {CALLER[3:35]}
 
 
 def test_spans_of_a_tool_hang_below_its_call(
