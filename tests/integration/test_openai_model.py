@@ -285,10 +285,17 @@ def test_an_idle_model_does_not_load_the_client() -> None:
 def test_a_model_that_is_loaded_need_not_import_anything_for_its_first_request() -> None:
     code = (
         "import asyncio, sys; from cadre.adapters.models.openai_model import OpenAIModel\n"
+        "from cadre.engine.model_request import ModelRequest; from cadre.errors import ModelUnavailable\n"
         "from cadre.settings import ModelSettings; from cadre.spec.model import ModelSpec\n"
-        "model = OpenAIModel(ModelSpec(), ModelSettings(url='http://127.0.0.1:1/v1', name='m'), None)\n"
-        "asyncio.run(model.load())\n"
-        "print([name for name in ('openai', 'openai.resources.chat.completions') if name not in sys.modules])"
+        "async def ask():\n"
+        "    model = OpenAIModel(ModelSpec(), ModelSettings(url='http://127.0.0.1:1/v1', name='m'), None)\n"
+        "    await model.load()\n"
+        "    loaded = set(sys.modules)\n"
+        "    try:\n"
+        "        await model.complete(ModelRequest(messages=[{'role': 'user', 'content': 'hi'}]), None)\n"
+        "    except ModelUnavailable:\n"
+        "        print('openai' in loaded, sorted(set(sys.modules) - loaded))\n"
+        "asyncio.run(ask())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.strip() == "True []"

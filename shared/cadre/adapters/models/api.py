@@ -2,8 +2,9 @@
 up to here."""
 
 import time
-from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from cadre.adapters.models.answer import ModelAnswer
 from cadre.adapters.models.responses_answer import ResponsesAnswer
@@ -14,13 +15,6 @@ from cadre.spec.model import ModelSpec
 Answer = ModelAnswer | ResponsesAnswer
 
 
-def resource_of(spec: ModelSpec) -> Callable[[Any], object]:
-    """The part of the client that requests to the model use."""
-    if spec.api == "responses":
-        return lambda client: client.responses
-    return lambda client: client.chat.completions
-
-
 def answer_of(spec: ModelSpec, stop: list[str], on_text: OnText) -> Answer:
     """Collects what the model's API sends for one request."""
     kind = ResponsesAnswer if spec.api == "responses" else ModelAnswer
@@ -28,8 +22,20 @@ def answer_of(spec: ModelSpec, stop: list[str], on_text: OnText) -> Answer:
 
 
 async def create(client: Any, spec: ModelSpec, body: dict[str, Any]) -> Any:
-    """Sends a chat completion request through the model's API; returns the answer, or the stream of its pieces."""
-    more = spec.extra_body or None
-    if spec.api == "responses":
-        return await client.responses.create(**responses_body(body), extra_body=more)
-    return await client.chat.completions.create(**body, extra_body=more)
+    """Sends a chat completion request through the model's API; returns the answer, or the stream of its pieces, as
+    plain JSON.
+
+    The client's own methods walk a request field by field and make an object of each piece of an answer: of a long
+    conversation that was most of an agent's work, and their classes half of its memory.
+    """
+    import openai
+
+    is_responses = spec.api == "responses"
+    path, body = ("/responses", responses_body(body)) if is_responses else ("/chat/completions", body)
+    return await client.post(
+        path,
+        cast_to=object,
+        content=msgspec.json.encode({**body, **spec.extra_body}),
+        stream=bool(body.get("stream")),
+        stream_cls=openai.AsyncStream[object],
+    )

@@ -49,7 +49,7 @@ class OpenAIClient:
         key_env: the variable that holds the key.
         seconds: how long the endpoint may send nothing.
         connect: seconds for a connection.
-        part: the part of the client that is used.
+        part: the part of the client that is used, to be loaded with it; None where requests are posted as they are.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class OpenAIClient:
         key_env: str,
         seconds: float,
         connect: float,
-        part: Callable[[openai.AsyncOpenAI], object],
+        part: Callable[[openai.AsyncOpenAI], object] | None = None,
     ) -> None:
         self._url = url
         self._key_env = key_env
@@ -119,8 +119,8 @@ class OpenAIClient:
             # The client would take these from variables of its own and tell them to any endpoint.
             default_headers={"OpenAI-Organization": openai.omit, "OpenAI-Project": openai.omit},  # type: ignore[dict-item]
         )
-        # Loads what the first request needs.
-        self._part(client)
+        if self._part is not None:
+            self._part(client)
         return client
 
     def _key(self) -> str:

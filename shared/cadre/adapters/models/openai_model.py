@@ -11,7 +11,7 @@ from typing import Any, get_args
 import msgspec
 
 from cadre.adapters.models.answer import FILTERED, MalformedAnswer
-from cadre.adapters.models.api import Answer, answer_of, create, resource_of
+from cadre.adapters.models.api import Answer, answer_of, create
 from cadre.adapters.models.context_size import context_of, is_unnamed
 from cadre.adapters.models.failure import (
     Refusal,
@@ -99,7 +99,6 @@ class OpenAIModel:
             spec.key_env,
             spec.timeout,
             min(CONNECT_SECONDS, spec.timeout),
-            resource_of(spec),
         )
         self._encrypted = True
 

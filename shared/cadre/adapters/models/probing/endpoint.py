@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from cadre.adapters.models.answer import MalformedAnswer
-from cadre.adapters.models.api import answer_of, create, resource_of
+from cadre.adapters.models.api import answer_of, create
 from cadre.adapters.models.failure import failed_answer, failed_connection, failed_status
 from cadre.adapters.models.openai_client import EndpointLost, EndpointRefused, OpenAIClient
 from cadre.adapters.models.responses_answer import ResponseFailed
@@ -67,7 +67,7 @@ class ProbedEndpoint:
         self.token_limit: str = spec.token_limit
         """The parameter that bounds an answer."""
         connect = min(_CONNECT_SECONDS, seconds)
-        self._client = OpenAIClient(spec.url, spec.key_env, seconds, connect, resource_of(spec))
+        self._client = OpenAIClient(spec.url, spec.key_env, seconds, connect)
 
     async def ask(
         self, content: str | list[dict[str, Any]], tokens: int, *, stream: bool = True, **fields: Any
@@ -188,15 +188,15 @@ def _failed(error: ModelError, *, refused: bool = False, sent: str = "") -> Prob
 
 def _has_text(piece: Any) -> bool:
     """Whether it is a chunk of a chat completion, or an event of a response that brings some of its text."""
-    return hasattr(piece, "choices") or str(getattr(piece, "type", "")).endswith(".delta")
+    return "choices" in piece or str(piece.get("type")).endswith(".delta")
 
 
 def _has_reasoning(piece: Any) -> bool:
-    if not hasattr(piece, "choices"):
-        return "reasoning" in str(getattr(piece, "type", ""))
-    for choice in piece.choices or []:
-        message = getattr(choice, "delta", None) or getattr(choice, "message", None)
-        if any(getattr(message, name, None) for name in ("reasoning_content", "reasoning")):
+    if "choices" not in piece:
+        return "reasoning" in str(piece.get("type"))
+    for choice in piece["choices"] or []:
+        message = choice.get("delta") or choice.get("message") or {}
+        if any(message.get(name) for name in ("reasoning_content", "reasoning")):
             return True
-    details = getattr(piece.usage, "completion_tokens_details", None)
-    return bool(getattr(details, "reasoning_tokens", None))
+    details = (piece.get("usage") or {}).get("completion_tokens_details") or {}
+    return bool(details.get("reasoning_tokens"))
