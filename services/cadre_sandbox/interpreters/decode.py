@@ -126,7 +126,7 @@ def _value(packed: object, blobs: list[bytes]) -> Any:
         value = unpack(packed, blobs)
     except (ValueError, RecursionError) as error:
         raise BrokenFrame(f"no value: {error}") from None
-    if nesting(value) > MAX_LEVELS:
+    if nesting(packed) > MAX_LEVELS:
         raise BrokenFrame(f"a value of more than {MAX_LEVELS} levels")
     return value
 

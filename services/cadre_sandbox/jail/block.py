@@ -22,7 +22,15 @@ from cadre_sandbox.jail.state import InterpreterState
 from cadre_sandbox.jail.stopwatch import Stopped
 from cadre_sandbox.jail.values import NotAValue, from_value, to_value
 from cadre_sandbox.wire.frames import Frame
-from cadre_sandbox.wire.values import MAX_BINARY_BYTES, MAX_JSON_SIZE, json_size, pack, unpack
+from cadre_sandbox.wire.values import (
+    MAX_BINARY_BYTES,
+    MAX_JSON_SIZE,
+    BinaryValue,
+    dump,
+    json_size,
+    pack,
+    unpack,
+)
 
 _SPARE_BYTES = 16 << 20
 """Bytes that must be free for a next block."""
@@ -162,14 +170,21 @@ class Block:
 
     def _finished(self, value: Any, is_final: bool) -> tuple[dict[str, Any], list[bytes]]:
         """Header and blobs of an end. What objects do when asked for their text is done here, on the code's time."""
-        blobs: list[bytes] = []
         text = "" if value is None else cut(str(value), self._limits["output_chars"])
         try:
-            output = to_value(value)
+            output = to_value(value, "the answer")
+            if json_size(output) > MAX_JSON_SIZE:
+                output = BinaryValue("json", dump(output))
+            blobs: list[bytes] = []
+            packed = pack(output, blobs)
+            if (size := sum(map(len, blobs))) > MAX_BINARY_BYTES:
+                raise NotAValue(
+                    f"the answer is {size / 1e6:.0f} MB, at most {MAX_BINARY_BYTES / 1e6:.0f} may be"
+                )
         except NotAValue:
-            output = text
-        packed = pack(output if json_size(output) <= MAX_JSON_SIZE else text, blobs)
-        if sum(map(len, blobs)) > MAX_BINARY_BYTES:
+            if is_final:
+                raise
+            # Nothing but its text is read of what a block that goes on comes to.
             packed, blobs = text, []
         return {"kind": "finished", "output": packed, "text": text, "final": is_final}, blobs
 

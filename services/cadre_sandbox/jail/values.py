@@ -1,5 +1,7 @@
-"""Python objects of the code to values that travel, and back: images, tables and arrays as bytes of a known form."""
+"""Python objects of the code to values that travel, and back; docs/code-agents.md#values has what becomes of which."""
 
+import array
+import collections
 import csv
 import dataclasses
 import datetime
@@ -7,24 +9,38 @@ import decimal
 import enum
 import importlib
 import io
-import math
 import sys
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Hashable, ItemsView, KeysView, Mapping, ValuesView
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
+from cadre_sandbox.jail import images, tables, tagged
 from cadre_sandbox.wire.values import (
+    BINARY_MARKER,
     BLOB_REF,
     UNKNOWN_MEDIA_TYPE,
     BinaryForm,
     BinaryValue,
     FileValue,
+    TaggedValue,
     Value,
+    dump,
     encodable,
+    load,
 )
 
 _MAX_DEPTH = 100
+
+_TAGGED_DEPTH = 4
+"""Levels of JSON that a dict of pairs takes."""
+
+_LISTS = (list, tuple, set, frozenset, range, collections.deque, KeysView, ValuesView, ItemsView, array.array)
+"""What arrives as a list."""
+
+_TEXT_KEYS = (str, int, float, bool, datetime.date)
+"""What arrives as a text where it is a key."""
 
 
 class RawImage(bytes):
@@ -91,33 +107,53 @@ def to_value(item: Any, place: str = "it", depth: int = 0) -> Value:
         return encodable(str(item))
     if item is None or isinstance(item, bool):
         return item
-    if isinstance(item, int):
-        return int(item)
-    if isinstance(item, float):
-        return _finite(float(item), place)
+    try:
+        return _number(item) if isinstance(item, int | float) else _composite(item, place, depth)
+    except ValueError as error:
+        raise NotAValue(f"{place} {error}") from None
+
+
+def _number(item: int | float) -> Value:
+    return tagged.integer(int(item)) if isinstance(item, int) else tagged.real(float(item))
+
+
+def _composite(item: Any, place: str, depth: int) -> Value:
     if depth >= _MAX_DEPTH:
         raise NotAValue(f"{place} is nested more than {_MAX_DEPTH} deep")
     if isinstance(item, Mapping):
-        if (file := _written_file(item)) is not None:
-            return file
-        return {
-            _key(key, place): to_value(part, f"{place}[{key!r}]", depth + 1) for key, part in item.items()
-        }
-    if isinstance(item, list | tuple | set | frozenset | range):
+        file = _written_file(item)
+        return _mapping(item, place, depth) if file is None else file
+    if isinstance(item, _LISTS):
         return [to_value(part, f"{place}[{index}]", depth + 1) for index, part in enumerate(item)]
     return _special(item, place, depth)
 
 
-def _finite(number: float, place: str) -> float:
-    if not math.isfinite(number):
-        raise NotAValue(f"{place} is {number}, which JSON does not have; replace it by None or a number")
-    return number
+def _mapping(item: Mapping[Any, Any], place: str, depth: int) -> Value:
+    """An object where the texts of the keys tell them apart, else the pairs."""
+    if all(key is None or isinstance(key, _TEXT_KEYS) for key in item):
+        keys = {encodable(str(key)): key for key in item}
+        if len(keys) == len(item):
+            return {text: to_value(item[key], f"{place}[{key!r}]", depth + 1) for text, key in keys.items()}
+    pairs: list[list[Value]] = []
+    for key, part in item.items():
+        where = f"{place}[{key!r}]"
+        pairs.append([_key(key, where, depth), to_value(part, where, depth + _TAGGED_DEPTH)])
+    if len({repr(pair[0]) for pair in pairs}) < len(item):
+        raise NotAValue(f"different keys of {place} would become one; use texts, numbers or tuples as keys")
+    return TaggedValue("dict", pairs)
 
 
-def _key(key: object, place: str) -> str:
-    if key is None or isinstance(key, str | int | float | bool | datetime.date):
-        return encodable(str(key))
-    raise NotAValue(f"a key of {place} is a {type(key).__name__}; keys are texts or numbers")
+def _key(key: Hashable, place: str, depth: int) -> Value:
+    """The key so that it is one again: a tuple does not become a list."""
+    if isinstance(key, tuple | frozenset):
+        if depth >= _MAX_DEPTH:
+            raise NotAValue(f"{place} is nested more than {_MAX_DEPTH} deep")
+        parts: list[Value] = [_key(part, place, depth + 2) for part in key]
+        return TaggedValue("tuple" if isinstance(key, tuple) else "frozenset", parts)
+    value = to_value(key, place, depth + _TAGGED_DEPTH)
+    if isinstance(value, list | dict | FileValue):
+        raise NotAValue(f"the key of {place} is a {type(key).__name__}; use texts, numbers or tuples as keys")
+    return value
 
 
 def _special(item: Any, place: str, depth: int) -> Value:
@@ -127,24 +163,48 @@ def _special(item: Any, place: str, depth: int) -> Value:
         return BinaryValue("image", bytes(item))
     if isinstance(item, bytes | bytearray | memoryview):
         return BinaryValue("bytes", bytes(item))
+    if (number := tagged.scalar(item)) is not None:
+        return number
+    if (pandas := _loaded("pandas")) and (item is pandas.NaT or item is pandas.NA):
+        return None
     if isinstance(item, datetime.date | datetime.time):
         return item.isoformat()
-    if isinstance(item, decimal.Decimal | PurePath):
+    if isinstance(item, decimal.Decimal | PurePath | uuid.UUID):
         return str(item)
     if dataclasses.is_dataclass(item) and not isinstance(item, type):
         fields = dataclasses.fields(item)
         return {f.name: to_value(getattr(item, f.name), f"{place}.{f.name}", depth + 1) for f in fields}
     if (image := _loaded("PIL.Image")) and isinstance(item, image.Image):
-        file = io.BytesIO()
-        item.save(file, format="PNG")
-        return BinaryValue("image", file.getvalue())
-    if (pandas := _loaded("pandas")) and isinstance(item, pandas.DataFrame):
-        return BinaryValue("table", item.to_csv(index=False).encode())
-    if (pandas := _loaded("pandas")) and isinstance(item, pandas.Series | pandas.Index):
+        return BinaryValue("image", *images.to_files(item))
+    if pandas and isinstance(item, pandas.DataFrame | pandas.Series):
+        return _table(item, pandas, place, depth)
+    if pandas and isinstance(item, pandas.Index):
         return to_value(item.tolist(), place, depth + 1)
     if (numpy := _loaded("numpy")) and isinstance(item, numpy.ndarray | numpy.generic):
+        if item.dtype.kind in "mM":
+            item = numpy.datetime_as_string(item) if item.dtype.kind == "M" else _durations(item)
         return to_value(item.tolist(), place, depth + 1)
     raise NotAValue(f"{place} is a {type(item).__name__}; pass texts, numbers, lists, dicts or None")
+
+
+def _durations(item: Any) -> Any:
+    whole = item.astype("m8[us]")
+    if not ((whole == item) | (item != item)).all():
+        raise ValueError("has durations below a microsecond; pass them as numbers")
+    return whole
+
+
+def _table(table: Any, pandas: Any, place: str, depth: int) -> Value:
+    if isinstance(table, pandas.Series) and tables.has_plain_index(table, pandas):
+        return to_value(table.tolist(), place, depth + 1)
+    data = tables.to_csv(table, pandas)
+    if tables.is_all_in_csv(table, data, pandas):
+        return BinaryValue("table", data)
+
+    def encode(item: Any, where: str) -> Value:
+        return _key(item, where, depth + _TAGGED_DEPTH) if isinstance(item, tuple) else to_value(item, where)
+
+    return BinaryValue("table", data, dump(tables.to_parts(table, pandas, encode, place)))
 
 
 def _written_file(item: Mapping[Any, Any]) -> FileValue | None:
@@ -169,7 +229,13 @@ def _loaded(module: str) -> Any:
 def from_value(value: Value) -> Any:
     """The object that the code sees for the value."""
     if isinstance(value, BinaryValue):
-        return _READERS[value.form](value.data)
+        return _READERS[value.form](value)
+    if isinstance(value, TaggedValue):
+        try:
+            return tagged.read(value, from_value)
+        except (ValueError, TypeError, OverflowError):
+            # No code has written it.
+            return {BINARY_MARKER: [value.form, from_value(value.content)]}
     if isinstance(value, FileValue):
         return File(value)
     if isinstance(value, Mapping):
@@ -187,7 +253,8 @@ def _installed(module: str) -> Any:
         return None
 
 
-def _image(data: bytes) -> Any:
+def _image(value: BinaryValue) -> Any:
+    data = value.data if value.exact is None else value.exact
     pillow = _installed("PIL.Image")
     if pillow is None:
         return RawImage(data)
@@ -201,22 +268,34 @@ def _image(data: bytes) -> Any:
     return image
 
 
-def _table(data: bytes) -> Any:
+def _read_table(value: BinaryValue) -> Any:
     pandas = _installed("pandas")
     if pandas is None:
-        return list(csv.DictReader(io.StringIO(data.decode())))
-    # One without columns is a line without a name.
-    return pandas.read_csv(io.BytesIO(data)) if data.strip() else pandas.DataFrame()
+        return list(csv.DictReader(io.StringIO(value.data.decode())))
+    if value.exact is not None:
+        try:
+            return tables.of_parts(from_value(load(value.exact)), pandas, _installed("numpy"))
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
+            pass  # no code has written it
+    return tables.read_csv(value.data, pandas)
 
 
-def _array(data: bytes) -> Any:
+def _array(value: BinaryValue) -> Any:
     numpy = _installed("numpy")
-    return numpy.load(io.BytesIO(data), allow_pickle=False) if numpy else data
+    return numpy.load(io.BytesIO(value.data), allow_pickle=False) if numpy else value.data
 
 
-_READERS: dict[BinaryForm, Callable[[bytes], Any]] = {
-    "bytes": bytes,
+def _large(value: BinaryValue) -> Any:
+    try:
+        return from_value(load(value.data))
+    except (ValueError, RecursionError):
+        return value.data  # no code has written it
+
+
+_READERS: dict[BinaryForm, Callable[[BinaryValue], Any]] = {
+    "bytes": lambda value: value.data,
     "image": _image,
-    "table": _table,
+    "table": _read_table,
     "array": _array,
+    "json": _large,
 }

@@ -1,4 +1,5 @@
-"""Values of the code on the bus: bytes, images, tables and arrays go to the blob store, their references travel."""
+"""Values of the code on the bus: bytes, images, tables, arrays and what is large go to the blob store, their references
+travel."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,11 +14,13 @@ from cadre_sandbox.wire.values import (
     BLOB_REF,
     ESCAPE_MARKER,
     FILE_MARKER,
+    FORMS,
     MARKERS,
     MAX_BINARY_BYTES,
     BinaryForm,
     BinaryValue,
     FileValue,
+    TaggedValue,
     Value,
     pack,
 )
@@ -26,7 +29,8 @@ from cadre_sandbox.wire.values import (
 async def to_json(value: Value, blobs: Blobs) -> Any:
     """The value as JSON, with the bytes stored as blobs. Raises RetryableError.
 
-    What JSON does not have stands there as `{"$given": [form, "blob:…"]}`, a file as `{"$file": {"ref": "blob:…", …}}`.
+    What JSON does not have stands there as `{"$given": [form, "blob:…"]}` or `{"$given": [form, content]}`, a file as
+    `{"$file": {"ref": "blob:…", …}}`.
     A dict of the code's own that has such a key comes as `{"$dict": …}`.
     """
     data: list[bytes] = []
@@ -51,8 +55,10 @@ def _with_references(packed: Any, refs: list[str]) -> Any:
     if not isinstance(packed, dict):
         return packed
     if packed.keys() == {BINARY_MARKER}:
-        form, place = packed[BINARY_MARKER]
-        return {BINARY_MARKER: [form, refs[place]]}
+        form, *places = packed[BINARY_MARKER]
+        if form in FORMS:
+            return {BINARY_MARKER: [form, _with_references(places[0], refs)]}
+        return {BINARY_MARKER: [form, *(refs[place] for place in places)]}
     if packed.keys() == {FILE_MARKER}:
         ref, media_type, name, size, _ = packed[FILE_MARKER]
         return {
@@ -70,8 +76,11 @@ def _with_data(value: Any, data: Mapping[str, bytes]) -> Value:
         plain: Value = value
         return plain
     if (reference := _reference(value)) is not None:
-        form, ref = reference
-        return BinaryValue(form, data[ref])
+        form, *refs = reference
+        return BinaryValue(form, *(data[ref] for ref in refs))
+    if (tagged := _tagged(value)) is not None:
+        form_name, content = tagged
+        return TaggedValue(form_name, _with_data(content, data))
     if (info := _file(value)) is not None:
         return FileValue(info.ref, info.media_type, info.name, info.size, data.get(info.ref))
     inner = _escaped(value)
@@ -86,7 +95,7 @@ def _needed_references(value: Any, open_files: bool) -> Iterator[str]:
     elif not isinstance(value, dict):
         return
     elif (reference := _reference(value)) is not None:
-        yield reference[1]
+        yield from reference[1:]
     elif (info := _file(value)) is not None:
         if open_files and info.size <= MAX_BINARY_BYTES:
             yield info.ref
@@ -95,10 +104,19 @@ def _needed_references(value: Any, open_files: bool) -> Iterator[str]:
             yield from _needed_references(item, open_files)
 
 
-def _reference(value: dict[str, Any]) -> tuple[BinaryForm, str] | None:
+def _reference(value: dict[str, Any]) -> tuple[BinaryForm, *tuple[str, ...]] | None:
     match value:
-        case {"$given": [str(form), str(ref)]} if len(value) == 1 and BLOB_REF.fullmatch(ref):
-            return next(((known, ref) for known in BINARY_FORMS if known == form), None)
+        case {"$given": [str(form), str(ref), *more]} if len(value) == 1 and len(more) <= 1:
+            refs = (ref, *more)
+            if all(isinstance(one, str) and BLOB_REF.fullmatch(one) for one in refs):
+                return next(((known, *refs) for known in BINARY_FORMS if known == form), None)
+    return None
+
+
+def _tagged(value: dict[str, Any]) -> tuple[str, Any] | None:
+    match value:
+        case {"$given": [str(form), content]} if len(value) == 1 and form in FORMS and FORMS[form](content):
+            return form, content
     return None
 
 

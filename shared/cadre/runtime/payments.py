@@ -10,6 +10,7 @@ from cadre.engine.work_summary import work_of
 from cadre.ports import Bus, Journal
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Report, RunState
+from cadre.protocol.tagged import for_people
 from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.run_cache import read_run
 
@@ -68,7 +69,7 @@ class Payments:
 
 def _report_text(report: Report, prompts: Prompts) -> str:
     if report.state in ANSWERED:
-        return prompts.managed_report(report.agent, observation_of(report.output))
+        return prompts.managed_report(report.agent, observation_of(for_people(report.output)))
     return report.error.message if report.error else report.state
 
 

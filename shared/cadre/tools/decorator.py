@@ -12,6 +12,7 @@ import msgspec
 
 from cadre.errors import TerminalError, ToolDefinitionError
 from cadre.protocol.cards import ToolCard
+from cadre.protocol.tagged import for_tool
 from cadre.spec.names import NAME
 from cadre.spec.policy import check_policy, names_in
 from cadre.tools.context import ToolContext
@@ -117,6 +118,8 @@ class Tool(Generic[P, R]):
 
     def _checked(self, arguments: dict[str, Any], files: list[File]) -> dict[str, Any]:
         """Converts the arguments, and appends the files among them to `files`: their content is not fetched yet."""
+
+        arguments = for_tool(arguments)
 
         def of_json(hint: Any, value: Any) -> Any:
             if hint is not File:

@@ -28,7 +28,12 @@ _BEGINNINGS = (
     (b"OggS", "audio/ogg"),
     (b"fLaC", "audio/flac"),
 )
-_MEDIA_TYPES_BY_FORM = {"image": "image/png", "table": "text/csv", "array": "application/x-npy"}
+_MEDIA_TYPES_BY_FORM = {
+    "image": "image/png",
+    "table": "text/csv",
+    "array": "application/x-npy",
+    "json": "application/json",
+}
 """Media types by the form of values from agents' code: `{"$given": [form, "blob:…"]}`."""
 
 _EARLIER_FILE = 'A file of an earlier result: its whole value, {"$file": {…}}, as it stands there.'
@@ -74,7 +79,7 @@ class File:
                     file.info = msgspec.convert(about, FileInfo)
                 except msgspec.ValidationError as error:
                     raise ValueError(f"no file: {error}") from error
-            case {"$given": [str(form), str(ref)]} if len(value) == 1:
+            case {"$given": [str(form), str(ref), *_]} if len(value) == 1 and ref.startswith("blob:"):
                 file.info = FileInfo(ref=ref, media_type=_MEDIA_TYPES_BY_FORM.get(form, UNKNOWN_MEDIA_TYPE))
             case str() if value.startswith("blob:"):
                 file.info = FileInfo(ref=value)

@@ -8,8 +8,14 @@ from typing import Any
 import click
 
 from cadre.protocol.files import is_blob_ref
+from cadre.protocol.tagged import for_people
 
-_MEDIA_TYPES = {"image": "image/png", "table": "text/csv", "array": "application/x-npy"}
+_MEDIA_TYPES = {
+    "image": "image/png",
+    "table": "text/csv",
+    "array": "application/x-npy",
+    "json": "application/json",
+}
 
 
 def as_text(output: Any) -> str:
@@ -17,7 +23,7 @@ def as_text(output: Any) -> str:
 
     Files in it are named in words; commands that download them follow below.
     """
-    value, downloads = _describe_files(output)
+    value, downloads = _describe_files(for_people(output))
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
     return "\n".join([text, *downloads])
 
@@ -56,7 +62,7 @@ def _describe_files(value: Any) -> tuple[Any, list[str]]:
                 size = about.get("size")
                 of_size = f", {size_text(size)}" if isinstance(size, int) else ""
                 return f"{name or 'file'} ({about.get('media_type') or 'unknown type'}{of_size})"
-            case {"$given": [str(form), str(ref)]} if len(part) == 1 and is_blob_ref(ref):
+            case {"$given": [str(form), str(ref), *_]} if len(part) == 1 and is_blob_ref(ref):
                 commands.append(_download_command(ref, ""))
                 return f"{form} ({_MEDIA_TYPES.get(form, 'bytes')})"
         return {key: described(item) for key, item in part.items()}

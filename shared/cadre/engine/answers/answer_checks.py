@@ -13,6 +13,7 @@ from cadre.journal import events as ev
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, TaskStep
 from cadre.protocol.messages import ToolResult
+from cadre.protocol.tagged import for_schema
 from cadre.protocol.topology import call_id
 from cadre.spec.answer_schema import misfits
 from cadre.spec.policy import is_expression, why_untrue
@@ -25,7 +26,7 @@ def problem_with(run: Run, answer: Any) -> str | None:
     """Why the answer does not fit the output schema or an expression; None when it does."""
     spec = run.spec
     assert spec is not None
-    wrong = misfits(spec.output_schema, answer) if spec.output_schema is not None else []
+    wrong = misfits(spec.output_schema, for_schema(answer)) if spec.output_schema is not None else []
     if wrong:
         return f"The answer does not fit the output schema: {'; '.join(wrong)}"
     values = _values(run, answer)

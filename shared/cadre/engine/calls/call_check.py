@@ -7,6 +7,7 @@ from cadre.engine.kind import kind_of
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.run import Run
 from cadre.protocol.messages import ErrorInfo
+from cadre.protocol.tagged import for_schema
 from cadre.recent import Recent
 
 _MOST_VALIDATORS = 1024
@@ -75,7 +76,7 @@ def check_arguments(name: str, schema: dict[str, Any], arguments: dict[str, Any]
     except ValueError as error:
         reason = str(error).splitlines()[0]
         raise CallNotAllowed(f"{name!r} cannot be called: its input schema is wrong: {reason}") from error
-    problems = [_explain(error, schema) for error in validator.iter_errors(arguments)]
+    problems = [_explain(error, schema) for error in validator.iter_errors(for_schema(arguments))]
     if problems:
         raise CallNotAllowed(f"Wrong arguments for {name!r}: {'; '.join(problems)}")
 

@@ -97,5 +97,5 @@ def _images(value: Any) -> Iterator[str]:
         match item:
             case {"$file": {"ref": str(ref), "media_type": str(kind)}} if len(item) == 1:
                 yield from [ref] if kind in SHOWN and ref.startswith("blob:") else []
-            case {"$given": ["image", str(ref)]} if len(item) == 1:
+            case {"$given": ["image", str(ref), *_]} if len(item) == 1:
                 yield ref

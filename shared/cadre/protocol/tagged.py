@@ -1,0 +1,65 @@
+"""Tagged values of agents' code, `{"$given": [form, content]}`, for those that are no code: tools, schemas, people."""
+
+from collections.abc import Callable
+from typing import Any
+
+_TEXTS = ("int", "complex", "fraction", "timedelta")
+"""Forms whose content is a text that says it: digits, `1+2j`, `1/3`, an ISO 8601 duration."""
+
+_NAMED = ("nan", "inf", "-inf")
+
+
+def for_tool(value: Any) -> Any:
+    """The value as a Python function gets it: NaN and infinities are floats, an integer is one, dicts have their keys;
+    other numbers and durations are texts, which a parameter's hint may convert."""
+    return _plain(value, float, int, dict)
+
+
+def for_schema(value: Any) -> Any:
+    """The value as a JSON Schema is asked of it: what is a number is one."""
+    return _plain(value, lambda name: 0.0, lambda digits: 2**63, _as_object)
+
+
+def for_people(value: Any) -> Any:
+    """The value as JSON that reads well: numbers and durations are texts, keys are texts."""
+    return _plain(value, str, str, _as_object)
+
+
+def _plain(
+    value: Any,
+    number: Callable[[str], Any],
+    integer: Callable[[str], Any],
+    pairs: Callable[[list[tuple[Any, Any]]], Any],
+) -> Any:
+    def plain(part: Any) -> Any:
+        if isinstance(part, list):
+            return [plain(item) for item in part]
+        if not isinstance(part, dict):
+            return part
+        match part:
+            case {"$dict": dict(own)} if len(part) == 1 and own.keys() & {"$given", "$file", "$dict"}:
+                return {key: plain(item) for key, item in own.items()}
+            case {"$given": ["float", str(name)]} if len(part) == 1 and name in _NAMED:
+                return number(name)
+            case {"$given": ["int", str(digits)]} if len(part) == 1 and digits.removeprefix("-").isdecimal():
+                return integer(digits)
+            case {"$given": [str(form), str(text)]} if len(part) == 1 and form in _TEXTS:
+                return text
+            case {"$given": ["tuple" | "frozenset", list(items)]} if len(part) == 1:
+                return tuple(plain(item) for item in items)
+            case {"$given": ["dict", list(found)]} if len(part) == 1 and all(
+                isinstance(pair, list) and len(pair) == 2 for pair in found
+            ):
+                try:
+                    return pairs([(plain(key), plain(item)) for key, item in found])
+                except TypeError:  # a key that cannot be one; no code has written it
+                    return part
+        return {key: plain(item) for key, item in part.items()}
+
+    return plain(value)
+
+
+def _as_object(pairs: list[tuple[Any, Any]]) -> Any:
+    """An object where the texts of the keys tell them apart, else the pairs."""
+    named = {str(key): item for key, item in pairs}
+    return named if len(named) == len(pairs) else [list(pair) for pair in pairs]
