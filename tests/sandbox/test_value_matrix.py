@@ -125,18 +125,16 @@ async def test_what_cannot_travel_is_an_error_that_says_so(bench: Bench) -> None
 
 
 async def test_a_large_answer_is_whole(bench: Bench) -> None:
-    code = "final_answer({'rows': [{'n': n, 'raw': b'x', (n,): n / 7} for n in range(20_000)]})"
+    code = "final_answer({'rows': [[n / 7, {(n,): 'text'}] for n in range(30_000)], 'raw': b'x'})"
     done = await bench.finished(block(code))
     form, ref = done.output["$given"]
     assert form == "json"
-    assert len(msgspec.json.decode(await bench.blobs.get(ref))["rows"]) == 20_000
-    check = "[len(it['rows']), it['rows'][-1]]"
-    read = await bench.finished(
-        block(check + "\nfinal_answer(it['rows'][-1])", run="s", variables={"it": done.output})
-    )
+    assert len(msgspec.json.decode(await bench.blobs.get(ref))["rows"]) == 30_000
+    check = "final_answer([len(it['rows']), it['rows'][-1], it['raw']])"
+    read = await bench.finished(block(check, run="s", variables={"it": done.output}))
+    pairs = [[{"$given": ["tuple", [29_999]]}, "text"]]
     raw = {"$given": ["bytes", await bench.blobs.put(b"x")]}
-    pairs = [["n", 19_999], ["raw", raw], [{"$given": ["tuple", [19_999]]}, 19_999 / 7]]
-    assert read.output == {"$given": ["dict", pairs]}
+    assert read.output == [30_000, [29_999 / 7, {"$given": ["dict", pairs]}], raw]
 
 
 # --- nested values of any form
