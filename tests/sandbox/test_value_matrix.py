@@ -125,16 +125,16 @@ async def test_what_cannot_travel_is_an_error_that_says_so(bench: Bench) -> None
 
 
 async def test_a_large_answer_is_whole(bench: Bench) -> None:
-    code = "final_answer({'rows': [[n / 7, {(n,): 'text'}] for n in range(30_000)], 'raw': b'x'})"
+    code = "final_answer({'rows': [[n / 7, {(n,): 'text'}] for n in range(50_000)], 'raw': b'x'})"
     done = await bench.finished(block(code))
     form, ref = done.output["$given"]
     assert form == "json"
-    assert len(msgspec.json.decode(await bench.blobs.get(ref))["rows"]) == 30_000
+    assert len(msgspec.json.decode(await bench.blobs.get(ref))["rows"]) == 50_000
     check = "final_answer([len(it['rows']), it['rows'][-1], it['raw']])"
     read = await bench.finished(block(check, run="s", variables={"it": done.output}))
-    pairs = [[{"$given": ["tuple", [29_999]]}, "text"]]
+    pairs = [[{"$given": ["tuple", [49_999]]}, "text"]]
     raw = {"$given": ["bytes", await bench.blobs.put(b"x")]}
-    assert read.output == [30_000, [29_999 / 7, {"$given": ["dict", pairs]}], raw]
+    assert read.output == [50_000, [49_999 / 7, {"$given": ["dict", pairs]}], raw]
 
 
 # --- nested values of any form
