@@ -12,8 +12,9 @@ from typing import Any, Self
 
 from cadre_sandbox.interpreters.contract import BlockLimits, Tier
 from cadre_sandbox.interpreters.scratch import MEASURING_THREAD, Scratch
+from cadre_sandbox.interpreters.untrusted import read_frame
 from cadre_sandbox.interpreters.zygote import SpawnedJail, ZygoteProcess
-from cadre_sandbox.wire.frames import PREFIX, BrokenFrame, Frame, decode, encode, frame_sizes
+from cadre_sandbox.wire.frames import PREFIX, BrokenFrame, Frame, encode, frame_sizes
 from cadre_sandbox.wire.jail_order import OWN_TASKS, JailOrder
 from cadre_sandbox.wire.values import MAX_BINARY_BYTES
 
@@ -138,7 +139,7 @@ class InterpreterProcess:
     async def receive(self) -> Frame:
         """The next frame of the interpreter. Raises InterpreterGone, BrokenFrame."""
         text, body = frame_sizes(await self._read(PREFIX.size), _MAX_HEADER_BYTES, self._max_blobs)
-        return decode(await self._read(text), await self._read(body) if body else b"")
+        return await read_frame(await self._read(text), await self._read(body) if body else b"")
 
     async def _read(self, size: int) -> bytes:
         data = bytearray()

@@ -10,6 +10,7 @@ from cadre_sandbox.interpreters.contract import (
     BlockRequest,
     CallResult,
     Failed,
+    Finished,
     InterpreterLost,
     Outcome,
     SandboxError,
@@ -19,6 +20,7 @@ from cadre_sandbox.interpreters.contract import (
 from cadre_sandbox.interpreters.decode import SavedVariables, logs_of, not_saved, outcome_of, saved_variables
 from cadre_sandbox.interpreters.encode import block_order, results_order
 from cadre_sandbox.interpreters.process import InterpreterGone, InterpreterProcess
+from cadre_sandbox.interpreters.untrusted import check_values, off_loop
 from cadre_sandbox.wire.frames import BrokenFrame, Frame
 from cadre_sandbox.wire.jail_order import NO_MEMORY, NO_TIME
 
@@ -190,7 +192,13 @@ class Session:
 
     async def _outcome(self, frame: Frame, saved: SavedVariables | None) -> Outcome:
         """The outcome that the frame tells of. Raises BrokenFrame for what the code forged badly."""
-        outcome = outcome_of(frame, saved, self._process.tier, self._used_now(), self._limits)
+        used = self._used_now()
+
+        def read() -> Yielded | Finished | Failed:
+            check_values(frame)
+            return outcome_of(frame, saved, self._process.tier, used, self._limits)
+
+        outcome = await off_loop(frame.size, read)
         if isinstance(outcome, Yielded):
             if not self._offered.issuperset(call.name for call in outcome.calls):
                 raise BrokenFrame("a call of a function that was not offered")

@@ -1,6 +1,7 @@
 """Values of the code on the bus: bytes, images, tables, arrays and what is large go to the blob store, their references
 travel."""
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -34,8 +35,12 @@ async def to_json(value: Value, blobs: Blobs) -> Any:
     A dict of the code's own that has such a key comes as `{"$dict": …}`.
     """
     data: list[bytes] = []
-    packed = pack(value, data)
-    return _with_references(packed, [await blobs.put(one) for one in data])
+    if not isinstance(value, list | dict):
+        return _with_references(pack(value, data), [await blobs.put(one) for one in data])
+    # There may be a million items: other runs go on meanwhile.
+    packed = await asyncio.to_thread(pack, value, data)
+    refs = [await blobs.put(one) for one in data]
+    return await asyncio.to_thread(_with_references, packed, refs)
 
 
 async def from_json(value: Any, blobs: Blobs, *, open_files: bool = True) -> Value:

@@ -20,6 +20,8 @@ class Frame:
 
     header: dict[str, Any]
     blobs: list[bytes]
+    size: int = 0
+    """Bytes of the header as it came."""
 
 
 def encode(header: dict[str, Any], blobs: Sequence[bytes] = ()) -> bytes:
@@ -54,4 +56,4 @@ def decode(text: bytes, body: bytes) -> Frame:
     for size in sizes:
         blobs.append(body[at : at + size])
         at += size
-    return Frame(header, blobs)
+    return Frame(header, blobs, len(text))
