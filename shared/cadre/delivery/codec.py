@@ -34,7 +34,13 @@ version is in the body as well.)"""
 
 
 _encoder = msgspec.json.Encoder()
-_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {
+    kind: msgspec.json.Decoder(kind)
+    for kind in (Entry, Entry | Spilled, AnyRecord, AnyRecord | Spilled, ToolCall, CodeCall)
+}
+"""Made before there is a second thread: msgspec reads a class at its first use, and a thread that meets one whose
+fields another has read by half ends the process (SIGSEGV)."""
 
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -78,7 +84,7 @@ def decode_entry(data: bytes, last: Mapping[str, int]) -> Entry:
     if len(data) > SPILL_BYTES:
         try:
             fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-            head = msgspec.json.decode(data, type=_Place)
+            head = _place_decoder.decode(data)
         except UNREADABLE as error:
             raise UnreadableMessage(f"not an entry: {error}") from error
         if "snapshot" in fields and last.get(head.run) == head.n - 1:
@@ -93,6 +99,9 @@ class _Place(msgspec.Struct):
 
     run: str = ""
     n: int = 0
+
+
+_place_decoder = msgspec.json.Decoder(_Place)
 
 
 def newer_schema(data: bytes) -> NewerSchema | None:
