@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
+
 from cadre.engine.chat import base_tokens
 from cadre.engine.commands import CallModel, Command, Revoke, Send
 from cadre.engine.timers import ended
@@ -371,7 +373,8 @@ class Runner:
             bought = isinstance(outcome, ModelReplied) and outcome.usage.tokens
             if outcome is not None and bought and record_id in held.run.seen and call not in held.run.seen:
                 late = True  # the run accounts for it, and nothing follows from it
-                return Advance(outcome, call)
+                # 0 is no attempt: the run may be at the next step by now, in an attempt of this very number.
+                return Advance(msgspec.structs.replace(outcome, attempt=0), call)
             return self._moved_on(held.run, command, record_id)
 
         commands = await self._advance(record_id, tree, run_id, decide)

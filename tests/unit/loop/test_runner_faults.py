@@ -46,6 +46,25 @@ async def test_an_answer_that_two_workers_bought_counts_twice_in_usage_and_budge
     each_cause_once(world)
 
 
+async def test_a_late_answer_is_none_to_the_next_step() -> None:
+    """Its attempt has the number of the one that is in flight there."""
+    world, usage = MemoryWorld(), Usage(input_tokens=50, output_tokens=5)
+    _, zombie, late = await stuck(world, usage=usage)
+    assert await worker(world, ScriptedModel(says(call("look", at="x")))).handle(task(), deliveries=2)
+    soon = asyncio.Event()
+    model = ScriptedModel(says(ANSWER, content="of step 2"), gate=soon)
+    second = asyncio.create_task(worker(world, model).handle(result("r1_1_0", "seen")))
+    await model.asked.wait()
+    late.set()
+    await zombie
+    soon.set()
+    assert await second is True
+    contents = [event.content for event in world.events("r1") if isinstance(event, ev.ModelAnswered)]
+    assert contents == ["", "of step 2"]
+    assert only(world.events("r1"), ev.RecordIgnored).usage == Usage(50, 5, model_calls=1)
+    each_cause_once(world)
+
+
 async def test_an_answer_bought_twice_after_the_end_leaves_what_the_end_told() -> None:
     world = MemoryWorld()
     _, handling, gate = await stuck(world, usage=Usage(input_tokens=50, output_tokens=5))
