@@ -9,7 +9,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-memory up test lint check bench waiting chaos simulate mutate compat observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local
+.PHONY: help run run-memory up test test-browser lint check bench waiting chaos simulate mutate compat observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -26,6 +26,9 @@ up: .venv/.ready ## Start NATS and the shipped team's services, until Ctrl-C; op
 
 test: .venv/.ready-dev ## Run all tests; options for pytest go into ARGS
 	@$(BIN)/pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-browser: .venv/.ready-browser ## Run the browser's tests in a real Chromium (Debian: chromium and chromium-driver); options for pytest go into ARGS
+	@$(BIN)/pytest tests/browser $(ARGS)
 
 lint: .venv/.ready-dev ## Run the static checks: format, lint, types, imports, generated documents
 	$(BIN)/ruff format --check
@@ -115,6 +118,7 @@ lock: ## Write the requirement files anew from pyproject.toml (needs uv); UPGRAD
 	$(COMPILE) --extra all -o requirements.lock
 	$(COMPILE:pyproject.toml=) --group build -o requirements-build.lock
 	$(COMPILE:pyproject.toml=) --group image -o requirements-image.lock
+	$(COMPILE) --extra all --extra browser -c requirements.lock -o requirements-browser.lock
 	$(COMPILE) --extra all --group build --group dev -c requirements.lock -c requirements-build.lock \
 		-o requirements-dev.lock
 
@@ -151,6 +155,12 @@ INSTALL = install() { \
 
 .venv/.ready-dev: requirements-dev.lock .venv/.ready
 	@set -e; $(INSTALL); install --require-hashes -r requirements-dev.lock
+	@touch $@
+
+# The pages of MiniWoB++ are read; none of its code is run, so what that needs is left out.
+.venv/.ready-browser: requirements-browser.lock tests/browser/requirements.txt .venv/.ready-dev
+	@set -e; $(INSTALL); install --require-hashes -r requirements-browser.lock; \
+	install --require-hashes --no-deps -r tests/browser/requirements.txt
 	@touch $@
 
 $(COMPAT)/.ready: tests/compat/requirements.txt

@@ -1,0 +1,41 @@
+"""A real browser as tools: `cadre tools cadre_browser` serves one Chromium for each run that uses it."""
+
+from cadre_browser.tools import (
+    answer_dialog,
+    choose_option,
+    click,
+    click_at,
+    close_popups,
+    close_tab,
+    go_back,
+    go_to,
+    look,
+    press_key,
+    read_page,
+    scroll_down,
+    scroll_up,
+    search_item_ctrl_f,
+    switch_tab,
+    text_exists,
+    write,
+)
+
+__all__ = [
+    "answer_dialog",
+    "choose_option",
+    "click",
+    "click_at",
+    "close_popups",
+    "close_tab",
+    "go_back",
+    "go_to",
+    "look",
+    "press_key",
+    "read_page",
+    "scroll_down",
+    "scroll_up",
+    "search_item_ctrl_f",
+    "switch_tab",
+    "text_exists",
+    "write",
+]
