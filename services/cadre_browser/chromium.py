@@ -48,7 +48,7 @@ class BrowserUnavailable(Exception):
 
 
 class Chromium:
-    """A running Chromium with an empty profile. It is started and used in one thread, and ends with it at the latest."""
+    """A running Chromium with an empty profile: started and used in one thread, and ended with it at the latest."""
 
     def __init__(self, settings: BrowserSettings, proxy_port: int) -> None:
         """Raises BrowserUnavailable."""

@@ -47,8 +47,8 @@ def carry_out(run: Run, arrival: Arrival, moves: Moves, spent: Usage = NO_USAGE)
                 events += begin_model_call(run, arrival, purpose, step, attempt=attempt)
             case Ask(_, step):
                 events += _last_word(run, arrival, step - 1)
-            case Call(requests, approved):
-                opened, stuck = open_calls(run, arrival, requests, spent, approved=approved)
+            case Call():
+                opened, stuck = open_calls(run, arrival, move, spent)
                 if stuck is not None:
                     return [*events, finished(run, "error", output=partial_result_of(run), error=stuck)]
                 events += opened

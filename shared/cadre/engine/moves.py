@@ -33,6 +33,8 @@ class Call(NamedTuple):
     requests: Sequence[RequestedCall | RunPart]
     approved: bool = False
     """A person has agreed to them already: no policy holds them."""
+    may_repeat: bool = False
+    """They are the kind's own, and may come to the same result as often as they do."""
 
 
 class Drop(NamedTuple):

@@ -1,6 +1,5 @@
 """Calls that a model, or its code, asks for: each made, held back for a person, or refused on its own."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from cadre.engine.answers.json_text import ReadingError, read_arguments
@@ -10,7 +9,7 @@ from cadre.engine.calls.call_check import CallNotAllowed, check_call, check_dele
 from cadre.engine.calls.call_events import made, shared_out
 from cadre.engine.calls.repeats import LOOP, is_stuck, refusal_of, refused_alike
 from cadre.engine.kind import kind_of
-from cadre.engine.moves import RunPart
+from cadre.engine.moves import Call, RunPart
 from cadre.engine.steps import step_in_work
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
@@ -27,18 +26,17 @@ ALONE = (
 def open_calls(
     run: Run,
     arrival: Arrival,
-    calls: Sequence[ev.RequestedCall | RunPart],
+    move: Call,
     spent: Usage,
-    *,
-    approved: bool = False,
 ) -> tuple[list[ev.AnyEvent], ErrorInfo | None]:
     """An event for each call, and why the run must end when its calls lead nowhere.
 
-    `spent` is what the arrival in hand adds to the run's usage; calls that a person has `approved` are not held.
+    `spent` is what the arrival in hand adds to the run's usage.
     """
+    calls = move.requests
     step, first = step_in_work(run), len(run.current.calls) if run.current is not None else 0
     opened = [
-        _open(run, arrival, call, call_id(run.id, step, index), approved)
+        _open(run, arrival, call, call_id(run.id, step, index), move)
         for index, call in enumerate(calls, first)
     ]
     repeated = sum(isinstance(event, ev.CallRefused) and event.error.type == LOOP for event in opened)
@@ -57,7 +55,7 @@ def _afforded(run: Run, call: ev.RequestedCall | RunPart, event: ev.AnyEvent) ->
 
 
 def _open(
-    run: Run, arrival: Arrival, call: ev.RequestedCall | RunPart, call_id: str, approved: bool
+    run: Run, arrival: Arrival, call: ev.RequestedCall | RunPart, call_id: str, move: Call
 ) -> ev.AnyEvent:
     if isinstance(call, RunPart):
         return _open_part(run, call, call_id)
@@ -71,10 +69,11 @@ def _open(
     if call.name not in run.tools and call.name not in run.members:
         alone = ErrorInfo("AgentToolCallError", ALONE)
         return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=alone)
-    repeated = refusal_of(run, call.name, arguments) if kind_of(run).stops_repeats else None
+    counts = kind_of(run).stops_repeats and not move.may_repeat
+    repeated = refusal_of(run, call.name, arguments) if counts else None
     if repeated is not None:
         return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=repeated)
-    held = None if approved else hold(run, arrival, call_id, call.name, arguments)
+    held = None if move.approved else hold(run, arrival, call_id, call.name, arguments)
     return held if held is not None else made(run, call_id, call.name, arguments)
 
 

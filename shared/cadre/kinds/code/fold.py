@@ -14,8 +14,12 @@ from cadre.kinds.code.records import (
     CodeState,
     CodeStep,
 )
+from cadre.kinds.code.section import code_of
 from cadre.protocol.code import CodeExchange, CodeReply
 from cadre.protocol.files import holds_binary
+from cadre.protocol.topology import call_id
+
+_OUTCOMES = ev.ToolAnswered | ev.CallRefused | ev.CallTimedOut | ev.CallDropped
 
 _KEPT = 200
 """Characters of a finished call's observation: its model has read what the code made of it."""
@@ -49,6 +53,8 @@ def fold_code(run: Run, event: JournalEvent, n: int, at: float) -> None:
             work = _state(run).work
             if work is not None:
                 _take_call(run, work, event, n, at)
+            else:
+                _observe(run, event)
 
 
 def _state(run: Run) -> CodeState:
@@ -80,6 +86,18 @@ def _take_call(run: Run, work: CodeInWork, event: JournalEvent, n: int, at: floa
                 _reply(work, event.call, CodeReply(error=wrong.message), n, at)
         case _:
             pass
+
+
+def _observe(run: Run, event: JournalEvent) -> None:
+    """What the call behind a block came to is part of the block's observation."""
+    own = run.current.own if run.current is not None else None
+    if not isinstance(own, CodeStep) or own.observer is None or not isinstance(event, _OUTCOMES):
+        return
+    call = _call(run, own.observer)
+    if event.call != own.observer or call is None:
+        return
+    seen = call.error.message if call.error is not None else call.observation or ""
+    own.observation = "\n".join([*([own.observation] if own.observation else []), f"{call.name}: {seen}"])
 
 
 def _call(run: Run, call: str) -> CallState | None:
@@ -115,6 +133,9 @@ def _end(run: Run, event: BlockFinished) -> None:
         seen.append(f"Last output from code snippet:\n{event.text or None}")
     limit = run.spec.limits.observation_chars if run.spec else None
     run.current.own.observation = clip("\n".join(seen), limit)
+    if run.spec is not None and code_of(run.spec).observe and (event.error or not event.is_final_answer):
+        run.current.own.observer = call_id(run.id, run.current.number, len(run.current.calls))
+        run.current.own.error = event.error
     for call in run.current.calls:
         if call.observation is not None:
             call.observation = clip(call.observation, _KEPT)

@@ -1,6 +1,7 @@
 """The kind `code`: the model writes Python, a sandbox runs it, and its calls of tools and members go the way of all
 calls; `final_answer` in the code ends the run."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from cadre.engine.answers.json_text import UNREADABLE, ReadingError
@@ -13,7 +14,7 @@ from cadre.engine.context.tokens import tokens_of
 from cadre.engine.kind import Chat, Deed, Execution, Kind
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.moves import Answer, Call, Moves, Note, Signalled
-from cadre.engine.steps import step_in_work
+from cadre.engine.steps import step_in_work, still_open
 from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.events import RequestedCall
 from cadre.journal.parts import JournalEvent, KindStep
@@ -82,7 +83,18 @@ class CodeKind(StepwiseKind):
 
     def settled(self, run: Run, call: CallState | None, arrival: Arrival) -> Moves:
         """A block goes on after its calls; it ends the step itself."""
-        return [] if state_of(run).work is not None else super().settled(run, call, arrival)
+        if state_of(run).work is not None:
+            return []
+        own = run.current.own if run.current is not None else None
+        if isinstance(own, CodeStep) and own.observer is not None:
+            return [] if still_open(run, arrival) else self.went(run, arrival, own.error)
+        return super().settled(run, call, arrival)
+
+    def refused(self, run: Run, calls: Sequence[JournalEvent], arrival: Arrival) -> Moves:
+        """The call that observes a block's end is refused with that end itself."""
+        if isinstance(arrival.what, CodeFinished):
+            return self.went(run, arrival, arrival.what.error)
+        return super().refused(run, calls, arrival)
 
     def _ended(self, run: Run, ended: CodeFinished, arrival: Arrival) -> Moves:
         event = BlockFinished(
@@ -101,6 +113,8 @@ class CodeKind(StepwiseKind):
         )
         if ended.is_final_answer and ended.error is None:
             return [Note(event), Answer(ended.output)]
+        if run.spec is not None and (observe := code_of(run.spec).observe):
+            return [Note(event), Call([RequestedCall(observe, {})], approved=True, may_repeat=True)]
         return [Note(event), *self.went(run, arrival, ended.error)]
 
     def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:

@@ -86,6 +86,10 @@ class CodeStep(KindStep, kw_only=True, tag=section.KIND, omit_defaults=True):
     """What the block printed and gave."""
     snapshot: str | None = None
     """`blob:` reference of the variables after it."""
+    observer: str | None = None
+    """Id of the call that observes what the block has changed (`code.observe`); None: there is none."""
+    error: ErrorInfo | None = None
+    """Why the block failed, until that call ends the step with it."""
 
 
 _OFFERED = "tools managed_agents"

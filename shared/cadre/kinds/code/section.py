@@ -22,6 +22,8 @@ class CodeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What stands before and behind a block of code."""
     structured: bool = False
     """The model answers JSON `{thought, code}` under a schema instead of text with a block."""
+    observe: str = ""
+    """A tool without needed arguments that is called after each block: its result is part of the observation."""
     limits: CodeLimits = CodeLimits()
     pool: str = "default"
     """Which sandboxes run it (`cadre sandbox --pool`)."""
@@ -71,6 +73,8 @@ def check(spec: Any) -> None:
     if len(code.tags) != 2 or not all(tag.strip() for tag in code.tags):
         raise SpecError(f"agent {spec.name}: code.tags must be two texts, as in ['<code>', '</code>']")
     check_name("sandbox pool", code.pool)
+    if code.observe and code.observe not in spec.tools:
+        raise SpecError(f"agent {spec.name}: code.observe is {code.observe}, which spec.tools does not name")
     reserved = {"final_answer", "print"} & {*spec.tools, *(str(member) for member in spec.team)}
     if spec.kind == KIND and reserved:
         raise SpecError(f"agent {spec.name}: {min(reserved)} is a function of its code already")
