@@ -36,7 +36,7 @@ def terms(code: CodeSpec) -> dict[str, Any]:
 
 TERMS = terms(CodeSpec())
 
-KINDS = list(DECLARATION.prompt_files)
+KINDS = [name for name in DECLARATION.prompt_files if name != "browser_code"]
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -200,3 +200,16 @@ def test_what_code_needs_must_be_shown(
 def test_terms_of_an_agent() -> None:
     assert TERMS["authorized_imports"] == BASE_IMPORTS
     assert terms(CodeSpec(imports=["*"]))["authorized_imports"] == [*BASE_IMPORTS, "*"]
+
+
+def test_an_agent_that_looks_at_a_browser_is_told_how_to_work_there() -> None:
+    code = CodeSpec(observe="look", tags=("```py", "```"))
+    watching = AgentSpec(name="a", description="A.", kind="code", tools=["look"], **sections(code))
+    prompts = prompts_for(watching)
+    assert prompts.kind == "browser_code"
+    text = prompts.system([SEARCH], [ANALYST], "You buy lamps.", prompt_terms(watching), '{"type": "object"}')
+    assert "Never log in" in text
+    assert all(
+        part in text for part in ("def web_search(", "def analyst(", "You buy lamps.", "```py", '{"type"')
+    )
+    assert prompts.final_pre() == Prompts.load("code").final_pre()

@@ -110,6 +110,16 @@ DECLARATION = KindDeclaration(
             lists=("authorized_imports", *PLAN_LISTS),
             shares="plan",
         ),
+        "browser_code": PromptFile(
+            must=f"custom_instructions {_OFFERED} authorized_imports {_TAGS}",
+            may="output_schema",
+            names_in_code=True,
+            templates=PLAN_TEMPLATES,
+            lists=("authorized_imports", *PLAN_LISTS),
+            like="code",
+            shares="plan",
+            has_short=False,
+        ),
         # What stands around the code is the schema's affair there.
         "structured_code": PromptFile(
             must=f"custom_instructions {_OFFERED} authorized_imports",

@@ -12,6 +12,9 @@ from cadre.spec.names import check_bounds, check_name
 KIND = "code"
 """The name of the kind, and of its section."""
 
+BROWSER_VIEW = "look"
+"""The browser's tool that shows the page: an agent that observes by it works in a browser."""
+
 
 class CodeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How an agent of kind `code` writes and runs code."""
@@ -41,8 +44,11 @@ def needs(spec: Any) -> Needs:
 
 
 def prompt_file(spec: Any) -> str:
-    """The prompts for answers in JSON, or for blocks in text."""
-    return "structured_code" if code_of(spec).structured else "code"
+    """The prompts for answers in JSON, for work in a browser, or for blocks in text."""
+    code = code_of(spec)
+    if code.structured:
+        return "structured_code"
+    return "browser_code" if code.observe == BROWSER_VIEW else "code"
 
 
 def prompt_terms(spec: Any) -> dict[str, Any]:
