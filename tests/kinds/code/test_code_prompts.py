@@ -207,7 +207,7 @@ def test_an_agent_that_looks_at_a_browser_is_told_how_to_work_there() -> None:
     watching = AgentSpec(name="a", description="A.", kind="code", tools=["look"], **sections(code))
     prompts = prompts_for(watching)
     assert prompts.kind == "browser_code"
-    text = prompts.system([SEARCH], [ANALYST], "You buy lamps.", prompt_terms(watching), '{"type": "object"}')
+    text = prompts.system([SEARCH], [ANALYST], "You buy lamps.", prompt_terms(watching), {"type": "object"})
     assert "Never log in" in text
     assert all(
         part in text for part in ("def web_search(", "def analyst(", "You buy lamps.", "```py", '{"type"')
