@@ -128,3 +128,21 @@ async def test_what_waits_for_a_turn_is_given_back_at_once(bench: Bench) -> None
     for seq in others:
         bench.ends[seq].set()
     await bench.in_hand(0)
+
+
+async def test_a_stream_that_is_gone_is_asked_for_ever_more_rarely(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    await bench.start(FairLimiter(4))
+    for shard in range(bench.topology.shards):
+        await jetstream.api(bench.nc, f"STREAM.DELETE.{bench.topology.stream(shard)}")
+
+    def pauses() -> list[str]:
+        said = [one.getMessage() for one in caplog.records if "not found; trying again" in one.getMessage()]
+        return [text.rpartition(" in ")[2] for text in said if bench.topology.stream(0) in text]
+
+    async def twice() -> bool:
+        return len(pauses()) > 2
+
+    await until(twice)
+    assert pauses()[:3] == ["1 s", "2 s", "4 s"]

@@ -25,6 +25,9 @@ log = logging.getLogger("cadre.queue")
 _TICK_SECONDS = 1.0
 """Between two signs of life of what is at work, and two looks after the pulls."""
 
+_MEND_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
+"""Seconds between two tries to find a consumer whose stream is gone: until somebody does something about it."""
+
 _SHORT_PULL_SECONDS = 0.05
 _PULL_SECONDS = 30.0
 _HEARTBEAT_SECONDS = 2.0
@@ -67,6 +70,8 @@ class Queue:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._is_doubtful = False
         """Something went wrong with a pull: the consumer itself may be gone."""
+        self._mend_tries = 0
+        self._mend_at = 0.0
         self._reconnects = 0
         self._is_stopping = False
 
@@ -223,8 +228,9 @@ class Queue:
         before, self._reconnects = self._reconnects, self._nc.stats["reconnects"]
         if before != self._reconnects:
             self._is_doubtful = True
+            self._mend_tries, self._mend_at = 0, 0.0
             await self._listen()
-        if self._is_doubtful and self._is_idle("mend"):
+        if self._is_doubtful and self._is_idle("mend") and time.monotonic() >= self._mend_at:
             # Beside the signs of life, which must go on however long this takes.
             self._tasks["mend"] = asyncio.create_task(self._mend(), name=f"consumer {self._consumer}")
         await self._pull()
@@ -232,9 +238,13 @@ class Queue:
     async def _mend(self) -> None:
         try:
             await self._ensure_consumer()
-            self._is_doubtful = False
-        except (RetryableError, SetupError) as error:
+            self._is_doubtful, self._mend_tries = False, 0
+        except RetryableError as error:
             log.warning("queue %s: %s", self._consumer, error)
+        except SetupError as error:
+            pause = _MEND_PAUSES[min(self._mend_tries, len(_MEND_PAUSES) - 1)]
+            self._mend_tries, self._mend_at = self._mend_tries + 1, time.monotonic() + pause
+            log.warning("queue %s: %s; trying again in %g s", self._consumer, error, pause)
 
     def _is_idle(self, task: str) -> bool:
         return task not in self._tasks or self._tasks[task].done()
