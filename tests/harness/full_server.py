@@ -44,6 +44,6 @@ async def fill(nc: Client, topology: Topology) -> None:
             tree = uuid4().hex
             subject = f"{topology.prefix}.code.{topology.shard(tree)}.nobody.{tree}.{tree}"
             try:
-                await jetstream.append(nc, subject, b"x" * size)
+                await jetstream.append(nc, subject, b"o" * size)
             except BusFull:
                 break

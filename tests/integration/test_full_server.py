@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cadre.adapters.nats.storage import NatsStorage, StorageUsage, _of_account
+from cadre.adapters.nats.storage import NatsStorage, StorageUsage, account_usages
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import check
 from cadre.errors import BusFull, BusUnavailable
@@ -14,6 +14,8 @@ from cadre.settings import Settings
 from harness.full_server import FullServer, fill
 from harness.patience import until
 from integration.executor_bench import Bench
+from integration.gateway_world import GatewayProcess, new_run, with_boss
+from integration.remains import full_tree, gone
 
 MB = 1024 * 1024
 
@@ -84,6 +86,38 @@ async def test_a_stream_that_makes_room_by_itself_is_warned_of(bench: Bench) -> 
     assert f"stream {name} has max_bytes={MB}: when it is full it loses the oldest runs" in warning
 
 
+async def test_runs_are_removed_from_a_full_server_and_make_room(server: FullServer, tmp_path: Path) -> None:
+    gateway = GatewayProcess(server.url, tmp_path)
+    try:
+        async with with_boss(gateway) as world:
+            large, small = new_run(), new_run()
+            blobs = await full_tree(world, large)
+            await world.listed(large, state="success")
+            await world.ended_run(small)
+            await fill(world.nc, world.topology)
+
+            async def told() -> bool:
+                answer = await world.http.get("/readyz")
+                assert answer.status_code == 200, "who could remove runs else"
+                return "store is full" in answer.json().get("store", "")
+
+            await until(told)
+            metrics = (await world.http.get("/metrics")).text
+            assert 'cadre_store_trouble{cadre_store_state="full"} 1.0' in metrics
+            assert 'cadre_store_trouble{cadre_store_state="lost"} 0.0' in metrics
+            task = {"agent": "boss", "task": "Begin."}
+            assert (await world.http.post("/v1/runs", json=task)).status_code == 429
+            refused = await world.http.delete(f"/v1/runs/{small}")
+            assert refused.status_code == 503
+            assert "remove another one that has ended" in refused.json()["detail"]
+            answer = await world.http.delete(f"/v1/runs/{large}")
+            assert answer.status_code == 200, answer.text
+            await gone(world, large, *blobs)
+            assert (await world.http.delete(f"/v1/runs/{small}")).status_code == 200, "there is room again"
+    finally:
+        gateway.kill()
+
+
 async def test_where_there_is_least_room(bench: Bench) -> None:
     tree = "t"
     room = await NatsStorage(bench.nc, bench.topology, 0).fullest(tree)
@@ -99,7 +133,7 @@ async def test_where_there_is_least_room(bench: Bench) -> None:
 
 def test_an_account_with_a_limit_for_each_number_of_copies() -> None:
     unlimited, tiers = {"max_storage": -1}, {"R1": {"storage": 5, "limits": {"max_storage": 10}}}
-    assert _of_account({"storage": 5, "limits": unlimited}) == []
-    assert _of_account(
+    assert account_usages({"storage": 5, "limits": unlimited}) == []
+    assert account_usages(
         {"limits": unlimited, "tiers": tiers | {"R3": {"storage": 5, "limits": unlimited}}}
     ) == [StorageUsage("the NATS account (R1)", 5, 10)]

@@ -16,9 +16,11 @@ import httpx2
 import pytest
 
 from cadre.adapters.nats.connection.connect import NatsClient, connect
+from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream, store_watch
-from cadre.adapters.nats.streams.provision import provision
+from cadre.adapters.nats.streams.provision import check, provision
 from cadre.adapters.nats.streams.store_watch import StoreWatch, refusal
+from cadre.errors import BusFull
 from cadre.local.nats_server import free_port
 from cadre.settings import Settings, child_environment
 from harness.full_server import FullServer, fill
@@ -144,15 +146,48 @@ async def test_a_store_at_its_limit_goes_on_without_a_restart(tmp_path: Path) ->
             (await watch.start()).cancel()
             await fill(nc, topology)
             await watch.check()
-            text = watch.trouble() or ""
+            assert watch.trouble() is None, "it can be read, and runs can be removed"
+            text = watch.full() or ""
             assert text.startswith(store_watch.FULL)
+            assert watch.states() == {"lost": False, "refuses": False, "full": True}
             assert "no restart is needed" in text
             assert not text.startswith(store_watch.REFUSES), "for that `cadre up` restarts its server"
             server.raise_limit(16 * 1024 * 1024)
             async with asyncio.timeout(patience()):
-                while watch.trouble() is not None:
+                while watch.full() is not None:
                     await asyncio.sleep(0.1)
                     await watch.check()
+
+
+async def test_a_bucket_that_reached_its_own_limit_is_full(server: NatsServer) -> None:
+    settings = Settings(nats_url=server.url, shards=1)
+    async with connected(server.url) as nc:
+        topology = await provision(nc, settings)
+        watch = StoreWatch(nc, topology)
+        (await watch.start()).cancel()
+        name = f"OBJ_{topology.blob_bucket}"
+        config = (await jetstream.api(nc, f"STREAM.INFO.{name}"))["config"]
+        await jetstream.api(nc, f"STREAM.UPDATE.{name}", config | {"max_bytes": 200_000})
+        await watch.check()
+        assert watch.full() is None
+        blobs = NatsBlobs(nc, topology)
+        refs = [await blobs.put(bytes([n]) * 45_000) for n in range(4)]
+        await watch.check()
+        assert watch.trouble() is None, "it can be read, and runs can be removed"
+        assert f"{store_watch.FULL}: {name}: it holds" in (watch.full() or "")
+        assert [name in text for text in await store_watch.refusals(nc, settings)] == [True]
+        with pytest.raises(BusFull):
+            await blobs.put(b"x" * 45_000)
+        assert await blobs.remove(refs[0])
+        await watch.check()
+        assert watch.full() is None
+
+
+async def test_doctor_says_what_to_do_about_a_store_that_was_lost(server: NatsServer) -> None:
+    async with connected(server.url) as nc:
+        (text,) = await check(nc, Settings(nats_url=server.url))
+    assert "start any service of a new deployment to create it" in text
+    assert "Bring the old store back" in text
 
 
 async def until_readyz(port: int, word: str) -> None:

@@ -102,6 +102,9 @@ class Streams:
     async def belongings(self, tree: str, before: int) -> Belongings:
         return Belongings(self.names.get(tree, set()), set(), {1} if tree in self.names else set())
 
+    async def make_room(self, tree: str) -> bool:
+        return False
+
     async def has_task(self, tree: str) -> bool:
         return tree in self.tasks
 

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from cadre.adapters.nats.erasure import FATE_SECONDS, Belongings
 from cadre.adapters.nats.objects.blobs import YOUNG_SECONDS
-from cadre.errors import CadreError, Fenced
+from cadre.errors import BusFull, CadreError, Fenced
 from cadre.ports import Clock
 from cadre.protocol.fates import Erased, Fate
 from cadre_gateway.index.run_index import RunIndex
@@ -27,6 +27,7 @@ class Erasure(Protocol):
     async def record(self, fate: Fate, fence: int) -> int: ...
     async def leave_session(self, agent: str, session: str, run: str) -> None: ...
     async def belongings(self, tree: str, before: int) -> Belongings: ...
+    async def make_room(self, tree: str) -> bool: ...
     async def has_task(self, tree: str) -> bool: ...
     async def awaited(self, besides: str) -> set[str]: ...
     async def drop_letters(self, tree: str, messages: set[int]) -> None: ...
@@ -117,15 +118,24 @@ class Janitor:
         """Removes a tree that has ended: its blobs, its messages, and its place in lists and sessions.
 
         If it has `expired`, blobs that were put within the last hour go later. Raises RetryableError: once the
-        record is written the removal goes on by itself.
+        record is written the removal goes on by itself. In a full store the tree itself makes the room for the record.
         """
+        while True:
+            try:
+                await self._begin(tree, expired)
+                break
+            except BusFull:
+                if not await self._erasure.make_room(tree):
+                    raise
+        erasure = self._trees.pending_erasures.get(tree)
+        if erasure is not None:
+            await self._finish(erasure)
+
+    async def _begin(self, tree: str, expired: bool) -> None:
         root = self._index.get(tree, tree)
         if root is not None and root.session is not None:
             await self._erasure.leave_session(root.agent, root.session, tree)
         self.note_erasure(*await self._record(tree, expired))
-        erasure = self._trees.pending_erasures.get(tree)
-        if erasure is not None:
-            await self._finish(erasure)
 
     def note_erasure(self, seq: int, fate: Erased) -> None:
         """Takes in that a tree was erased, here or elsewhere, with the record at `seq`."""

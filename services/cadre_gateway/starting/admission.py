@@ -2,6 +2,7 @@
 
 import secrets
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -65,9 +66,11 @@ class Admission:
 
         Raises a 404, 410, 422 or 429 problem, BusUnavailable.
         """
-        if needs_agent:
-            self._check_agent(agent)
         run = new_run_id() if key is None else run_id_of(agent, key.key)
+        if needs_agent and agent not in (live := live_agents(self.registry.presences())):
+            # In a full store nobody can say that they are alive.
+            await self.capacity.admit(run)
+            raise _unknown_agent(agent, live)
         known = await self._started_by(key, run) if key is not None else None
         if known is None:
             if self.trees.is_erased(run):
@@ -96,16 +99,14 @@ class Admission:
             return None
         return self.index.get(run, run) or (summary_of_task(task) if task is not None else None)
 
-    def _check_agent(self, agent: str) -> None:
-        """Raises a 404 problem that names the live agents when it is none of them."""
-        live = live_agents(self.registry.presences())
-        if agent in live:
-            return
-        if live:
-            others = f"; live agents: {', '.join(sorted(live))}"
-        else:
-            others = ", nor is any other alive: start one with `cadre agent FILE`"
-        raise Problem(404, "unknown-agent", f"no live agent is named {agent!r}{others}")
+
+def _unknown_agent(agent: str, live: Iterable[str]) -> Problem:
+    """The 404 problem that names the live agents."""
+    if names := sorted(live):
+        others = f"; live agents: {', '.join(names)}"
+    else:
+        others = ", nor is any other alive: start one with `cadre agent FILE`"
+    return Problem(404, "unknown-agent", f"no live agent is named {agent!r}{others}")
 
 
 def new_run_id() -> str:

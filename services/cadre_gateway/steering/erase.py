@@ -9,6 +9,7 @@ import msgspec
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.tail import Tail
 from cadre.api.runs import RunSummary
+from cadre.errors import BusFull
 from cadre.protocol.topology import tree_of
 from cadre_gateway.reading.directory import live_agents
 from cadre_gateway.reading.lookup import RunLookup
@@ -21,6 +22,10 @@ END_SECONDS = 60.0
 
 REMOVE_SECONDS = 60.0
 
+_FULL = (
+    "this run cannot be removed before there is room for the record of that; remove another one that has ended, or"
+    " raise the limit"
+)
 _REASON = "erased"
 _RECHECK_SECONDS = 1.0
 
@@ -55,17 +60,21 @@ class Eraser:
         runs = await self.lookup.runs_of_tree(tree)
         if _active(runs):
             runs = await self.lookup.runs_of_tree(tree, from_journals=True)
-        if active := _active(runs):
-            if not force:
-                raise Problem(
-                    409,
-                    "run-not-ended",
-                    f"{_names(active)}: wait for the end, cancel it, or erase with force=true"
-                    " (`cadre runs rm --force`), which cancels it first",
-                )
-            await self._end(tree, active)
-        async with asyncio.timeout(REMOVE_SECONDS):
-            await self.janitor.erase(tree)
+        active = _active(runs)
+        if active and not force:
+            raise Problem(
+                409,
+                "run-not-ended",
+                f"{_names(active)}: wait for the end, cancel it, or erase with force=true"
+                " (`cadre runs rm --force`), which cancels it first",
+            )
+        try:
+            if active:
+                await self._end(tree, active)
+            async with asyncio.timeout(REMOVE_SECONDS):
+                await self.janitor.erase(tree)
+        except BusFull as error:
+            raise Problem(503, "bus-unavailable", f"{error}: {_FULL}") from error
         return Gone(tree, len(runs))
 
     async def _end(self, tree: str, active: list[RunSummary]) -> None:

@@ -42,7 +42,7 @@ from cadre.service.metrics import Measuring
 from cadre.settings import HttpBounds, MetricsSettings, Settings, read_http_bounds, read_metrics_settings
 from cadre.telemetry.logs import configure_logging
 from cadre.telemetry.metrics.meters import Meters, Sample
-from cadre.telemetry.metrics.names import CLOCK_SKEW
+from cadre.telemetry.metrics.names import CLOCK_SKEW, STORE_STATE, STORE_TROUBLE
 
 log = logging.getLogger("cadre.service")
 
@@ -254,13 +254,20 @@ class _State:
         return self.part.unready() if self.part is not None else "starting"
 
     def about(self) -> dict[str, str]:
-        return self.part.about() if isinstance(self.part, Telling) else {}
+        full = self.store.full() if self.store is not None else None
+        own: dict[str, str] = self.part.about() if isinstance(self.part, Telling) else {}
+        return own if full is None else own | {"store": full}
 
     async def samples(self) -> list[Sample]:
         if self.platform is None:
             return []
-        own: list[Sample] = await self.part.samples() if isinstance(self.part, Measured) else []
-        return [*own, Sample(CLOCK_SKEW, self.platform.clock.skew)]
+        found = [Sample(CLOCK_SKEW, self.platform.clock.skew)]
+        if self.store is not None:
+            states = self.store.states().items()
+            found += [Sample(STORE_TROUBLE, float(there), {STORE_STATE: state}) for state, there in states]
+        if isinstance(self.part, Measured) and (self.store is None or self.store.lost() is None):
+            found += await self.part.samples()
+        return found
 
     async def dispatch(self, scope: Any, receive: Any, send: Any) -> None:
         if self.part is None:

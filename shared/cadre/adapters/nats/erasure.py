@@ -29,6 +29,9 @@ log = logging.getLogger("cadre.erasure")
 FATE_SECONDS = 7 * 24 * 3600
 """Seconds for which the fate of a tree is on record."""
 
+_ROOM_BYTES = 8 * 1024
+"""Freed at a time for the records that an erasure writes."""
+
 
 class Belongings(NamedTuple):
     """Whatever a tree has besides its messages."""
@@ -104,6 +107,18 @@ class NatsErasure:
                     found.named.update(await self._named_in(ref))
         found.named.difference_update(found.spilled)
         return found
+
+    async def make_room(self, tree: str) -> bool:
+        """Removes some of what was sent to the runs of an ended tree, for its journals have all of it; returns False
+        when nothing such is left. What names blobs stays, so that they are found."""
+        stream, freed = self._topology.stream_of(tree), 0
+        async for held in listing.messages(self._nc, stream, self._topology.inbox_of_run(tree, "*")):
+            if not refs_in(held.data) and _spilled(held.data) is None:
+                await jetstream.delete(self._nc, stream, held.seq)
+                freed += len(held.data)
+                if freed >= _ROOM_BYTES:
+                    break
+        return freed > 0
 
     async def remove_blob(self, ref: str, unless_put_since: float | None) -> bool:
         """See NatsBlobs.remove."""

@@ -42,7 +42,7 @@ class NatsStorage:
 
     async def fullest(self, tree: str) -> StorageUsage | None:
         """Returns the fullest place that the tree needs; None when nothing is limited. Raises BusUnavailable."""
-        rooms = _of_account(await self._ask("INFO"))
+        rooms = account_usages(await self._ask("INFO"))
         if self._max_bytes:
             stream = self._topology.stream_of(tree)
             used = (await self._ask(f"STREAM.INFO.{stream}"))["state"]["bytes"]
@@ -58,7 +58,7 @@ class NatsStorage:
         return answer
 
 
-def _of_account(info: dict[str, Any]) -> list[StorageUsage]:
+def account_usages(info: dict[str, Any]) -> list[StorageUsage]:
     """An account has one limit, or one for each number of copies; what is not positive is no limit."""
     tiers = info.get("tiers") or {"": info}
     return [

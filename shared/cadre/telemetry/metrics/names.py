@@ -28,6 +28,7 @@ SHARD = "cadre.shard"
 SESSION_STATE = "cadre.sandbox.state"
 HOW = "cadre.sandbox.how"
 OUTCOME = "cadre.outcome"
+STORE_STATE = "cadre.store.state"
 
 
 class Metric(NamedTuple):
@@ -168,6 +169,14 @@ CLOCK_SKEW = Metric(
     "observable gauge",
     "s",
     "How far the clock of this process's machine is ahead of that of the NATS server.",
+)
+
+STORE_TROUBLE = Metric(
+    "cadre.store.trouble",
+    "observable gauge",
+    "1",
+    "1 while the NATS store, as this process sees it, was `lost`, `refuses` writes or is `full`; else 0.",
+    (STORE_STATE,),
 )
 
 # --- of gateways: each tells the same about the whole deployment

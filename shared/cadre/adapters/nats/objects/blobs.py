@@ -15,7 +15,7 @@ from cadre.adapters.nats.objects.store import NatsObjects, ObjectEntry
 from cadre.adapters.nats.objects.sweep import sweep
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.system_clock import SystemClock
-from cadre.errors import BlobMissing, Fenced
+from cadre.errors import BlobMissing, BusFull, Fenced
 from cadre.ports import Clock
 from cadre.protocol.topology import Topology
 
@@ -86,13 +86,22 @@ class NatsBlobs:
                 return False
             try:
                 # From here on nobody reads it, and whoever puts it again stores it anew.
-                seq = await self._objects.replace(name, found.seq, found.fields | {"deleted": True})
+                seq = await self._mark_deleted(name, found)
             except Fenced:
                 return False
         stream = self._objects.stream
         await jetstream.purge(self._nc, stream, self._objects.chunks(found.nuid))
         await jetstream.purge(self._nc, stream, self._objects.entry(name), seq + 1)
         return True
+
+    async def _mark_deleted(self, name: str, found: ObjectEntry) -> int:
+        fields = found.fields | {"deleted": True}
+        try:
+            return await self._objects.replace(name, found.seq, fields)
+        except BusFull:
+            # Its own content makes the room. A blob without content is put anew as well.
+            await jetstream.purge(self._nc, self._objects.stream, self._objects.chunks(found.nuid))
+            return await self._objects.replace(name, found.seq, fields)
 
     async def sweep(self) -> int:
         """Removes the chunks in the bucket that no entry names and that are not young; returns of how many objects.

@@ -284,14 +284,13 @@ async def ask(nc: Client, doing: str, subject: str, body: dict[str, Any] | None 
     return answer
 
 
-async def created(nc: Client, stream: str) -> str | None:
-    """Returns when the stream was made, by the server's clock, as the server writes it; None when there is no such
-    stream. Raises BusUnavailable."""
+async def stream_info(nc: Client, stream: str) -> dict[str, Any] | None:
+    """Returns `config`, `state` and `created` of the stream in the JSON of the JetStream API; None when there is
+    none of this name. Raises BusUnavailable."""
     answer = await api(nc, f"STREAM.INFO.{stream}")
     error = answer.get("error")
     if error is None:
-        moment: str = answer["created"]
-        return moment
+        return answer
     if error.get("code") == 404:
         return None
     raise BusUnavailable(f"asking for stream {stream}", error.get("description"))

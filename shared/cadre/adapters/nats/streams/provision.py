@@ -29,6 +29,12 @@ _CONTRACT = (
 )
 """What this version relies on. The rest (replicas, sizes) is the operator's to tune."""
 
+STORE_REMEDY = (
+    "Bring the old store back and all goes on; or begin without its runs: make the streams (`cadre provision`, or start"
+    " any service) and restart every service"
+)
+"""What to do about a store that was lost."""
+
 _FOR_EVER = 0
 """As an age: a run may wait for months. What has ended is removed tree by tree, and nothing else is."""
 
@@ -148,17 +154,22 @@ async def check(nc: Client, settings: Settings) -> list[str]:
     """Returns what is wrong with the deployment's streams, a line each; [] when nothing is."""
     topology = await existing(nc, settings)
     if topology is None:
-        return [
-            f"stream {Topology(1, settings.prefix).stream(0)} does not exist yet: start any service to create it"
-        ]
+        return [_missing(Topology(1, settings.prefix).stream(0))]
     problems: list[str] = []
     for config in _configs(topology, settings.replicas):
         found = await _info(nc, config["name"])
         if found is None:
-            problems.append(f"stream {config['name']} does not exist: start any service to create it")
+            problems.append(_missing(config["name"]))
         else:
             problems += _drift(config, found) + _forgets(topology, found)
     return problems
+
+
+def _missing(name: str) -> str:
+    return (
+        f"stream {name} does not exist: start any service of a new deployment to create it. Where there were runs NATS"
+        f" has lost its store, or was started with another one. {STORE_REMEDY}"
+    )
 
 
 def _forgets(topology: Topology, found: dict[str, Any]) -> list[str]:

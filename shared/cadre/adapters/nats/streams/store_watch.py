@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Iterable
+from typing import Any, Literal
 
 from nats.aio.client import Client
 
 from cadre.adapters.nats.connection.keys import may_write_probes
+from cadre.adapters.nats.storage import account_usages
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.provision import existing, stream_names
+from cadre.adapters.nats.streams.provision import STORE_REMEDY, existing, stream_names
 from cadre.errors import BusFull, BusUnavailable, CadreError
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
@@ -25,10 +27,11 @@ FULL = "the NATS store is full"
 
 _LOOK_SECONDS = 0.5
 _PROBE_TTL = "1s"
-_RESTART_ALL = (
-    "Bring the old store back and all goes on; or begin without its runs: make the streams (`cadre provision`, or start"
-    " any service) and restart every service"
-)
+_NO_RESTART = "Raise the limit, or remove runs (`cadre runs rm`): no restart is needed"
+_OBJECT_CHUNK_BYTES = 128 * 1024
+
+Trouble = Literal["lost", "refuses", "full"]
+"""What can be wrong with a store."""
 
 
 class StoreWatch:
@@ -41,14 +44,15 @@ class StoreWatch:
         self._reconnects = nc.stats["reconnects"]
         self._lost: str | None = None
         self._refuses: str | None = None
+        self._full: str | None = None
         self._shards = itertools.cycle(range(topology.shards))
         self._shard = next(self._shards)
 
     async def start(self) -> asyncio.Task[None]:
         """Remembers the streams as they are now, then watches until the task is cancelled. Raises BusUnavailable."""
         for name in stream_names(self._topology):
-            if (created := await jetstream.created(self._nc, name)) is not None:
-                self._created[name] = created
+            if (info := await jetstream.stream_info(self._nc, name)) is not None:
+                self._created[name] = info["created"]
         return asyncio.create_task(self._watch(), name="store")
 
     def lost(self) -> str | None:
@@ -56,21 +60,37 @@ class StoreWatch:
         return self._lost
 
     def trouble(self) -> str | None:
-        """What keeps the store from being used, and what to do; None when nothing does."""
+        """What keeps the store from being used, and what to do; None when nothing does. A full store can be used: it
+        is read from, and runs are removed from it."""
         if self._nc.stats["reconnects"] != self._reconnects:
             return "the connection to NATS is back: its store is being checked"
         return self._lost or self._refuses
+
+    def full(self) -> str | None:
+        """Says which limit the store has reached, and what to do; None when there is room."""
+        return self._full
+
+    def states(self) -> dict[Trouble, bool]:
+        """Whether each of the troubles is there."""
+        return {
+            "lost": self._lost is not None,
+            "refuses": self._refuses is not None,
+            "full": self._full is not None,
+        }
 
     async def check(self) -> None:
         """Looks once at every stream, then writes to one shard; the next check writes to the next one, or to the same
         one as long as that refuses."""
         reconnects = self._nc.stats["reconnects"]
-        self._lost = await self._difference()
+        self._lost, full = await self._look()
         self._reconnects = reconnects
         if self._lost is None and may_write_probes(self._nc):
-            self._refuses = await refusal(self._nc, self._topology, [self._shard])
-            if self._refuses is None:
+            text = await refusal(self._nc, self._topology, [self._shard])
+            self._refuses = text if text is not None and text.startswith(REFUSES) else None
+            full = text if text is not None and text.startswith(FULL) else full
+            if text is None:
                 self._shard = next(self._shards)
+        self._full = full
 
     async def _watch(self) -> None:
         while True:
@@ -82,18 +102,48 @@ class StoreWatch:
                 if self._nc.is_connected and self._nc.stats["reconnects"] != self._reconnects:
                     break
 
-    async def _difference(self) -> str | None:
+    async def _look(self) -> tuple[str | None, str | None]:
+        """Looks at every stream; returns why this is not the store of the start, and which stream is full."""
         shards = {self._topology.stream(shard) for shard in range(self._topology.shards)}
+        full: str | None = None
         for name, before in self._created.items():
-            now = await jetstream.created(self._nc, name)
-            if now is None:
-                return f"the NATS store was lost or is another one: it has no stream {name}. {_RESTART_ALL}"
-            if now != before and name in shards:
-                return (
+            info = await jetstream.stream_info(self._nc, name)
+            if info is None:
+                text = f"the NATS store was lost or is another one: it has no stream {name}. {STORE_REMEDY}"
+                return text, None
+            if (now := info["created"]) != before and name in shards:
+                text = (
                     f"the NATS store is another one than at the start: its stream {name} was made {now}, not"
-                    f" {before}. {_RESTART_ALL}"
+                    f" {before}. {STORE_REMEDY}"
                 )
+                return text, None
+            full = full or _full_stream(info)
+        return None, await _full_account(self._nc) or full
+
+
+async def _full_account(nc: Client) -> str | None:
+    """Says that the account has next to no room left: what still fits, the probe for example, goes by its size."""
+    info = await jetstream.ask(nc, "asking how much room there is", "INFO")
+    for one in account_usages(info):
+        if one.limit - one.used < one.limit // 100:
+            return f"{FULL}: {one.where}: it holds {one.used:,} of {one.limit:,} bytes. {_NO_RESTART}"
+    return None
+
+
+def _full_stream(info: dict[str, Any]) -> str | None:
+    """Says that a stream has reached a limit of its own, where that means that it refuses what is new."""
+    config, state = info["config"], info["state"]
+    name, most_bytes, most = config["name"], config.get("max_bytes", -1), config.get("max_msgs", -1)
+    if config["discard"] != "new":
         return None
+    chunk = _OBJECT_CHUNK_BYTES if name.startswith("OBJ_") else 0
+    if most_bytes > 0 and most_bytes - state["bytes"] < max(min(chunk, most_bytes // 10), most_bytes // 100):
+        holds = f"it holds {state['bytes']:,} bytes of its max_bytes={most_bytes:,}"
+    elif 0 < most <= state["messages"]:
+        holds = f"it holds {state['messages']:,} messages of its max_msgs={most:,}"
+    else:
+        return None
+    return f"{FULL}: {name}: {holds}. {_NO_RESTART}"
 
 
 async def refusal(nc: Client, topology: Topology, shards: Iterable[int]) -> str | None:
@@ -103,7 +153,7 @@ async def refusal(nc: Client, topology: Topology, shards: Iterable[int]) -> str 
         try:
             await jetstream.append(nc, topology.store_probe(shard), b"", headers=headers)
         except BusFull as error:
-            return f"{FULL}: {topology.stream(shard)}: {error}. Raise the limit: no restart is needed"
+            return f"{FULL}: {topology.stream(shard)}: {error}. {_NO_RESTART}"
         except CadreError as error:
             if not nc.is_connected:
                 return None
@@ -117,7 +167,11 @@ async def refusal(nc: Client, topology: Topology, shards: Iterable[int]) -> str 
 async def refusals(nc: Client, settings: Settings) -> list[str]:
     """Returns `refusal` of the deployment as a list, as `provision.check` returns what is wrong with its streams."""
     topology = await existing(nc, settings)
-    if topology is None or not may_write_probes(nc):
+    if topology is None:
         return []
-    text = await refusal(nc, topology, range(topology.shards))
-    return [] if text is None else [text]
+    found = [await _full_account(nc)]
+    infos = [await jetstream.stream_info(nc, name) for name in stream_names(topology)]
+    found += [_full_stream(info) for info in infos if info is not None]
+    if may_write_probes(nc):
+        found.append(await refusal(nc, topology, range(topology.shards)))
+    return [text for text in found if text is not None]
