@@ -4,9 +4,8 @@ up to here."""
 import time
 from typing import Any
 
-import msgspec
-
 from cadre.adapters.models.answer import ModelAnswer
+from cadre.adapters.models.openai_client import post
 from cadre.adapters.models.responses_answer import ResponsesAnswer
 from cadre.adapters.models.responses_request import responses_body
 from cadre.ports import OnText
@@ -23,19 +22,7 @@ def answer_of(spec: ModelSpec, stop: list[str], on_text: OnText) -> Answer:
 
 async def create(client: Any, spec: ModelSpec, body: dict[str, Any]) -> Any:
     """Sends a chat completion request through the model's API; returns the answer, or the stream of its pieces, as
-    plain JSON.
-
-    The client's own methods walk a request field by field and make an object of each piece of an answer: of a long
-    conversation that was most of an agent's work, and their classes half of its memory.
-    """
-    import openai
-
+    plain JSON."""
     is_responses = spec.api == "responses"
     path, body = ("/responses", responses_body(body)) if is_responses else ("/chat/completions", body)
-    return await client.post(
-        path,
-        cast_to=object,
-        content=msgspec.json.encode({**body, **spec.extra_body}),
-        stream=bool(body.get("stream")),
-        stream_cls=openai.AsyncStream[object],
-    )
+    return await post(client, path, {**body, **spec.extra_body})

@@ -8,7 +8,9 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from cadre.adapters.models.failure import Refusal, retry_after, root_cause
 from cadre.errors import ModelRefused
@@ -153,6 +155,23 @@ class OpenAIClient:
         if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout):
             return EndpointLost(text, "unreachable")
         return EndpointLost(text, "silent" if isinstance(cause, httpx2.TimeoutException) else "cut")
+
+
+async def post(client: openai.AsyncOpenAI, path: str, body: dict[str, Any]) -> Any:
+    """Posts a request as it is; returns what comes back as plain JSON, or a stream of such.
+
+    The client's own methods walk a request field by field and make an object of each piece of an answer: of a long
+    conversation that was most of an agent's work.
+    """
+    import openai
+
+    return await client.post(
+        path,
+        cast_to=object,
+        content=msgspec.json.encode(body),
+        stream=bool(body.get("stream")),
+        stream_cls=openai.AsyncStream[object],
+    )
 
 
 def _status_of(code: str) -> int:
