@@ -20,7 +20,7 @@ from cadre_sandbox.interpreters.contract import (
 )
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.settings import read_sandbox_settings
-from cadre_sandbox.wire.values import BinaryValue
+from cadre_sandbox.wire.values import BinaryValue, TaggedValue
 from sandbox.worlds import World, failed, finished, run, worlds, yielded
 
 FREE = {"authorized_imports": ["numpy", "pandas", "PIL", "random"]}
@@ -163,3 +163,87 @@ async def test_what_is_no_image_or_has_no_columns(lab: Sandbox) -> None:
     done = await finished(session, "print(photo)\n[len(photo), len(none)]", variables=variables, **FREE)
     assert done.output == [8, 0]
     assert "Pillow cannot open it" in done.logs
+
+
+TABLES = """
+pd.Series([3, 1, 3, 2]).value_counts()
+pd.DataFrame({'k': list('aab'), 'v': [1, 2, 3]}).groupby('k').sum()
+pd.DataFrame({'k': list('aab'), 'j': [1, 2, 1], 'v': [1, 2, 3]}).groupby(['k', 'j']).v.mean()
+pd.DataFrame({'d': pd.to_datetime(['2026-01-02', None]), 's': ['NA', None], 'o': ['', 'x']})
+pd.DataFrame({'d': pd.date_range('2026', periods=2, tz='Asia/Tokyo'), 'c': pd.Categorical(['a', None])}, index=[5, 3])
+pd.DataFrame({'i': pd.array([1, None], 'Int64'), 'b': pd.array([True, None], 'boolean')})
+pd.DataFrame({'x': [1.5, float('nan'), 0.1]}, index=pd.date_range('2026', periods=3, name='d'))
+pd.DataFrame([[1, 2]], columns=pd.MultiIndex.from_tuples([('a', 1), ('b', 2)]))
+pd.DataFrame({'t': pd.to_timedelta([1, None], unit='s')})
+pd.DataFrame({'a': [1, 2]}, index=['x', 'y']).T
+pd.DataFrame({'a': [3, 1, 2]}).sort_values('a')
+pd.DataFrame({'v': []})
+pd.DataFrame()
+pd.DataFrame({'v': [0.1, 1e300, -0.0]})
+""".strip().splitlines()
+
+IMAGES = [
+    ("CMYK", "(1, 2, 3, 4)"),
+    ("F", "0.5"),
+    ("I", "70000"),
+    ("I;16", "7"),
+    ("LA", "(7, 8)"),
+    ("1", "255"),
+    ("RGBA", "(1, 2, 3, 4)"),
+]
+
+ARRAYS = [
+    ("np.array([1.5, float('nan')])", [1.5, TaggedValue("float", "nan")]),
+    ("np.array([1+2j])", [TaggedValue("complex", "1+2j")]),
+    ("np.array(['2026-01-02'], 'M8[ns]')", ["2026-01-02T00:00:00.000000000"]),
+    ("np.array([1500], 'm8[ms]')", [TaggedValue("timedelta", "P0DT1.500000S")]),
+    ("[pd.NaT, pd.NA, pd.Timestamp('2026-01-02')]", [None, None, "2026-01-02T00:00:00"]),
+    ("pd.Series([1, 2]) * 2", [2, 4]),
+]
+
+HEAD = "import numpy as np, pandas as pd\nfrom PIL import Image\n"
+
+
+async def test_tables_and_images_are_in_other_code_what_they_were(lab: Sandbox) -> None:
+    pictures = [f"Image.new({mode!r}, (1, 1), {color})" for mode, color in IMAGES]
+    values = HEAD + f"tables = [{', '.join(TABLES)}]\nimages = [{', '.join(pictures)}]\n"
+    left = await finished(await lab.open(), values + "final_answer([tables, images])", **FREE)
+    assert isinstance(left.output, list)
+    check = values + (
+        "lost = [n for n, (old, new) in enumerate(zip(tables, given[0])) if type(old) is not type(new)"
+        " or not old.equals(new) or list(old.index.names) != list(new.index.names) or str(old) != str(new)]\n"
+        "lost += [old.mode for old, new in zip(images, given[1])"
+        " if (old.mode, old.getpixel((0, 0))) != (new.mode, new.getpixel((0, 0)))]\nlost"
+    )
+    taken = await finished(await lab.open(), check, variables={"given": left.output}, **FREE)
+    assert taken.output == []
+
+
+async def test_an_index_is_in_the_csv_that_others_read(lab: Sandbox) -> None:
+    code = HEAD + "final_answer(pd.DataFrame({'k': list('aab'), 'v': [1, 2, 3]}).groupby('k').sum())"
+    done = await finished(await lab.open(), code, **FREE)
+    assert isinstance(done.output, BinaryValue)
+    assert done.output.data == b"k,v\na,3\nb,3\n"
+    asked = await yielded(await lab.open(), code.replace("final_answer(", "search(query="), **FREE)
+    assert asked.calls[0].arguments == {"query": done.output}, "an argument is the same"
+
+
+async def test_arrays_and_missing_values(lab: Sandbox) -> None:
+    code = HEAD + f"final_answer([{', '.join(expression for expression, _ in ARRAYS)}])"
+    assert (await finished(await lab.open(), code, **FREE)).output == [value for _, value in ARRAYS]
+
+
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [
+        ("pd.DataFrame({'p': pd.period_range('2026', periods=2)})", "convert them first, with .astype(str)"),
+        ("Image.new('HSV', (1, 1))", "convert it: image.convert('RGB')"),
+        ("np.array([5], 'm8[ns]')", "below a microsecond"),
+        ("pd.Timedelta(5, 'ns')", "below a microsecond"),
+    ],
+)
+async def test_what_cannot_travel_says_how_it_can(lab: Sandbox, expression: str, why: str) -> None:
+    error = await failed(await lab.open(), f"{HEAD}final_answer({{'it': {expression}}})", **FREE)
+    assert error.error == "NotAValue"
+    assert "the answer['it']" in error.message
+    assert why in error.message
