@@ -173,14 +173,12 @@ class Block:
         text = "" if value is None else cut(str(value), self._limits["output_chars"])
         try:
             output = to_value(value, "the answer")
-            if json_size(output) > MAX_JSON_SIZE:
+            if (size := json_size(output)) > MAX_JSON_SIZE:
+                _check_size(size)
                 output = BinaryValue("json", dump(output))
             blobs: list[bytes] = []
             packed = pack(output, blobs)
-            if (size := sum(map(len, blobs))) > MAX_BINARY_BYTES:
-                raise NotAValue(
-                    f"the answer is {size / 1e6:.0f} MB, at most {MAX_BINARY_BYTES / 1e6:.0f} may be"
-                )
+            _check_size(sum(map(len, blobs)))
         except NotAValue:
             if is_final:
                 raise
@@ -240,6 +238,13 @@ class Block:
         else:
             state.last_digest = digest
             self._send({"kind": "snapshot", "notes": notes, "fit": fit}, [data])
+
+
+def _check_size(size: int) -> None:
+    """Raise NotAValue for an answer of more bytes than may leave the interpreter."""
+    if size > MAX_BINARY_BYTES:
+        most = f"at most {MAX_BINARY_BYTES / 1e6:.0f} may be: answer with less"
+        raise NotAValue(f"the answer is {size / 1e6:.0f} MB, {most}")
 
 
 def _future_flags(tree: ast.Module) -> int:
