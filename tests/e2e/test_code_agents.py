@@ -65,6 +65,17 @@ def test_what_a_member_returns_is_what_code_has_and_returns(gateway: Gateway) ->
     assert ref in str(gateway.run(other, full="true")["memory"]), "the model reads of it by reference"
 
 
+def test_what_json_lacks_and_what_is_large_come_back_as_they_were(gateway: Gateway) -> None:
+    odd = "{(1, 'a'): [float('nan'), 2j]}"
+    output = gateway.answer("coder", steps("Odd.", f"final_answer([{odd}, list(range(300_000))])"))
+    form, ref = output["$given"]
+    assert form == "json"
+    code = f"final_answer([repr(again[0]) == repr({odd}), len(again[1])])"
+    other = gateway.submit("coder", steps("Again.", code), additional_args={"again": output})
+    assert gateway.finished(other)["output"] == [True, 300_000]
+    assert ref in str(gateway.run(other, full="true")["memory"])
+
+
 def test_a_large_result_is_what_the_tool_returned(gateway: Gateway) -> None:
     code = "got = rows(count=5000)\nfinal_answer([len(got), got[-1]['square']])"
     assert gateway.answer("coder", steps("Count.", code)) == [5000, 4999 * 4999]

@@ -28,8 +28,11 @@ def test_a_file_is_told_in_words_with_what_downloads_it() -> None:
     shown = as_text({"plots": [{"$file": FILE}, {"$file": FILE}], "n": 1})
     assert shown.count("my plot.png (image/png, 10.2 kB)") == 2
     assert shown.endswith(f"}}\n{download}")
-    of_code = {"$given": ["table", "blob:" + "b" * 64]}
+    of_code: dict[str, list[str]] = {"$given": ["table", "blob:" + "b" * 64]}
     assert as_text([of_code]) == f'[\n  "table (text/csv)"\n]\ncadre files blob:{"b" * 64} -o FILE'
+    of_code["$given"].append("blob:" + "c" * 64)
+    assert as_text([of_code]) == f'[\n  "table (text/csv)"\n]\ncadre files blob:{"b" * 64} -o FILE'
+    assert as_text({"mean": {"$given": ["float", "nan"]}}) == '{\n  "mean": "nan"\n}'
 
 
 @pytest.mark.parametrize(

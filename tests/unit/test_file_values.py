@@ -69,7 +69,8 @@ async def test_arguments_are_fetched_by_path_value_or_reference() -> None:
     arguments: dict[str, Any] = {"file": "docs/a.txt", "others": [value]}
     assert await measure.call(arguments, context) == {"a.txt": 4, "p.png": len(PNG)}
     assert await measure.call({"file": ref}, context) == {"": len(PNG)}
-    assert await measure.call({"file": {"$given": ["image", ref]}}, context) == {"": len(PNG)}
+    for refs in ([ref], [ref, "blob:" + "0" * 64]):
+        assert await measure.call({"file": {"$given": ["image", *refs]}}, context) == {"": len(PNG)}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from cadre.protocol.cards import ToolCard
 from cadre.protocol.code import BASE_IMPORTS, INTERPRETER_TOOL
 from cadre.protocol.files import dicts_in
 from cadre.protocol.messages import ErrorInfo, ToolCall
+from cadre.protocol.tagged import for_people
 from cadre.protocol.topology import Address
 from cadre_sandbox.interpreters.contract import BlockRequest, Failed, Finished, InterpreterLost, SandboxError
 from cadre_sandbox.serving.answer import explain
@@ -121,6 +122,6 @@ class InterpreterTool:
         if (whole := oversized(text, call.output_chars)) is not None:
             blob = await retry(lambda: self._blobs.put(whole), self._clock.sleep)
             text = cut_to_read(whole, blob, call.output_chars)
-        if any(not MARKERS.isdisjoint(one) for one in dicts_in(value)):
+        if any(not MARKERS.isdisjoint(one) for one in dicts_in(for_people(value))):
             return {"output": {"text": text, "output": value}}
         return {"output": text, "blob": blob}
