@@ -30,7 +30,7 @@ class BlockLimits:
     memory_mb: int = 512
     """Memory beyond what the bare interpreter needs; less than 64 is of little use."""
     threads: int = 32
-    """Threads are counted in tier ns only; in the other the memory bounds them."""
+    """Where the jail has users of its own the kernel refuses more; else they are counted a few times a second."""
     file_mb: int = 64
     """One file, and all files together."""
     output_chars: int = 20_000
@@ -153,7 +153,7 @@ class Failed(BlockEnd):
     """The block raised, was refused, or was stopped; for the model to read and repair."""
 
     error: str
-    """The exception's type, or one of: NotAllowed, TimeLimit, CpuLimit, FileLimit, Crashed, ReplayDiverged,
+    """The exception's type, or one of: NotAllowed, TimeLimit, CpuLimit, FileLimit, ThreadLimit, Crashed, ReplayDiverged,
     SnapshotUnreadable."""
     message: str
     line: int | None = None

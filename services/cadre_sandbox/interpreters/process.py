@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from cadre_sandbox.interpreters.contract import BlockLimits, Tier
@@ -175,6 +176,16 @@ class InterpreterProcess:
             return time.clock_gettime((~self.pid << 3) | 2)
         except OSError:
             return 0.0
+
+    def has_too_many_threads(self, limits: BlockLimits) -> bool:
+        """Whether it has more threads than it may. Where it has users of its own the kernel itself refuses them."""
+        if self._own_users:
+            return False
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_bytes()
+        except OSError:
+            return False
+        return int(status.partition(b"Threads:")[2].split(maxsplit=1)[0]) > limits.threads + OWN_TASKS
 
     async def full(self, limits: BlockLimits) -> bool:
         """Whether its files are more than they may be. In tier ns the file system itself refuses them."""

@@ -175,6 +175,7 @@ class Session:
                 saved = await self._saved()
         finally:
             self._used += self._now() - since
+        self._check_threads()
         if await self._process.full(self._limits):
             raise BlockStopped(
                 "FileLimit", f"The files were more than {self._limits.file_mb} MB, or too many."
@@ -243,9 +244,15 @@ class Session:
             raise BlockStopped(
                 "CpuLimit", f"The code was stopped after {cpu:g} s of computing in all its threads."
             )
+        self._check_threads()
         if await self._process.full(limits):
             text = f"The code was stopped: its files are more than {limits.file_mb} MB, or too many."
             raise BlockStopped("FileLimit", text)
+
+    def _check_threads(self) -> None:
+        if self._process.has_too_many_threads(self._limits):
+            text = f"The code was stopped: it has more than {self._limits.threads} threads."
+            raise BlockStopped("ThreadLimit", text)
 
     def _used_now(self) -> Used:
         return Used(seconds=self._used, cpu_seconds=max(0.0, self._process.cpu_seconds() - self._cpu_before))

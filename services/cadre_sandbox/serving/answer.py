@@ -8,7 +8,15 @@ from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, ErrorIn
 from cadre_sandbox.interpreters.contract import Failed, Finished, Tier, Used, Yielded
 from cadre_sandbox.serving.blob_values import to_json
 
-_STOPPED = {"TimeLimit", "CpuLimit", "FileLimit", "Crashed", "ReplayDiverged", "SnapshotUnreadable"}
+_STOPPED = {
+    "TimeLimit",
+    "CpuLimit",
+    "FileLimit",
+    "ThreadLimit",
+    "Crashed",
+    "ReplayDiverged",
+    "SnapshotUnreadable",
+}
 """Errors that are no exceptions of the code; their messages are whole sentences."""
 
 
@@ -20,8 +28,10 @@ class AnswerBuilder:
         self._sandbox = sandbox
         self._tier = tier
 
-    async def yielded(self, call: CodeCall, outcome: Yielded, at: float) -> CodeYielded:
-        """The record of a block that waits for calls. Raises RetryableError."""
+    async def yielded(
+        self, call: CodeCall, outcome: Yielded, at: float, references: list[str]
+    ) -> CodeYielded:
+        """The record of a block that waits for calls; `references` as the record has them. Raises RetryableError."""
         return CodeYielded(
             id=f"{call.block}:{call.done}:yielded",
             tree=call.tree,
@@ -40,10 +50,16 @@ class AnswerBuilder:
             logs=outcome.logs,
             sandbox=self._sandbox,
             tier=outcome.tier,
+            references=references,
         )
 
     async def finished(
-        self, call: CodeCall, outcome: Finished | Failed, snapshot: str | None, at: float
+        self,
+        call: CodeCall,
+        outcome: Finished | Failed,
+        snapshot: str | None,
+        at: float,
+        references: list[str],
     ) -> CodeFinished:
         """The record of a block that has ended; `snapshot` refers to its variables. Raises RetryableError."""
         fields: dict[str, Any] = {
@@ -51,6 +67,7 @@ class AnswerBuilder:
             "notes": list(outcome.notes),
             "snapshot": snapshot,
             "seconds": outcome.used.seconds,
+            "references": references,
         }
         if isinstance(outcome, Failed):
             fields["error"] = ErrorInfo("AgentExecutionError", explain(outcome))

@@ -23,7 +23,7 @@ from cadre_sandbox.interpreters.contract import (
 )
 from cadre_sandbox.serving.blob_values import from_json
 from cadre_sandbox.wire.signatures import parse
-from cadre_sandbox.wire.values import Value
+from cadre_sandbox.wire.values import BLOB_REF, Value
 
 
 def check_call(call: CodeCall, subject: str, pool: str) -> None:
@@ -72,6 +72,20 @@ async def call_results(replies: Sequence[CodeReply], blobs: Blobs) -> list[CallR
     """The replies as the code gets them: what was cut for the journal is fetched whole. Raises BlobMissing,
     RetryableError."""
     return [await _result(reply, blobs) for reply in replies]
+
+
+async def references_in(call: CodeCall, blobs: Blobs) -> list[str]:
+    """The references within the latest results that were cut for the journal: it does not know that the code has them.
+    Raises RetryableError."""
+    found: dict[str, None] = {}
+    for reply in call.exchanges[-1].replies if call.exchanges else ():
+        if reply.blob is not None and reply.error is None:
+            try:
+                data = await blobs.get(reply.blob)
+            except BlobMissing:
+                continue
+            found |= dict.fromkeys(BLOB_REF.findall(data.decode(errors="replace")))
+    return list(found)
 
 
 async def _result(reply: CodeReply, blobs: Blobs) -> CallResult:

@@ -19,7 +19,7 @@ from cadre_sandbox.interpreters.contract import (
 )
 from cadre_sandbox.serving.answer import AnswerBuilder
 from cadre_sandbox.serving.position import Answer, Position, Served
-from cadre_sandbox.serving.request import block_request, call_results
+from cadre_sandbox.serving.request import block_request, call_results, references_in
 from cadre_sandbox.serving.warm_pool import RunInterpreter, WarmPool
 
 log = logging.getLogger("cadre.sandbox")
@@ -154,10 +154,12 @@ class CodeRunner:
         return BlockTurn(await session.execute(request), tuple(notes), snapshot)
 
     async def _answer(self, call: CodeCall, outcome: Yielded | Finished | Failed, turn: BlockTurn) -> Answer:
+        references = await retry(lambda: references_in(call, self.blobs), self.clock.sleep)
         if isinstance(outcome, Yielded):
             yielded = outcome
             return await retry(
-                lambda: self.answer_builder.yielded(call, yielded, self.clock.now()), self.clock.sleep
+                lambda: self.answer_builder.yielded(call, yielded, self.clock.now(), references),
+                self.clock.sleep,
             )
         ended = replace(outcome, notes=(*turn.notes, *outcome.notes))
         if isinstance(ended, Failed) and ended.error == "SnapshotUnreadable":
@@ -165,7 +167,8 @@ class CodeRunner:
             ended = replace(ended, snapshot=None, notes=(*ended.notes, VARIABLES_GONE))
         snapshot = await self._stored(call, ended.snapshot, turn.before)
         return await retry(
-            lambda: self.answer_builder.finished(call, ended, snapshot, self.clock.now()), self.clock.sleep
+            lambda: self.answer_builder.finished(call, ended, snapshot, self.clock.now(), references),
+            self.clock.sleep,
         )
 
     async def _stored(self, call: CodeCall, snapshot: bytes | None, before: bytes | None) -> str | None:

@@ -26,6 +26,12 @@ class RunPart(NamedTuple):
     additional_args: dict[str, Any]
 
 
+class RefusedCall(RequestedCall, frozen=True):
+    """A call that the kind itself refuses, for a reason that its model or its code reads."""
+
+    error: ErrorInfo
+
+
 class Call(NamedTuple):
     """Make calls in the step in work, parts of the run's own work among them: each is checked, and made, held for
     approval or refused on its own."""

@@ -322,6 +322,8 @@ class CodeYielded(Message, frozen=True, tag="code_yielded"):
     logs: str = ""
     sandbox: str = ""
     tier: str = ""
+    references: list[str] = []
+    """Blobs that are named in the latest results where only the code was given these whole."""
 
 
 class CodeFinished(Message, frozen=True, tag="code_finished"):
@@ -343,6 +345,8 @@ class CodeFinished(Message, frozen=True, tag="code_finished"):
     tier: str = ""
     seconds: float = 0.0
     """The time that the block itself computed."""
+    references: list[str] = []
+    """As in CodeYielded."""
 
 
 class TimerFired(Message, frozen=True, tag="timer"):

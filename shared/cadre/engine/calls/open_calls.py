@@ -9,7 +9,7 @@ from cadre.engine.calls.call_check import CallNotAllowed, check_call, check_dele
 from cadre.engine.calls.call_events import made, shared_out
 from cadre.engine.calls.repeats import LOOP, is_stuck, refusal_of, refused_alike
 from cadre.engine.kind import kind_of
-from cadre.engine.moves import Call, RunPart
+from cadre.engine.moves import Call, RefusedCall, RunPart
 from cadre.engine.steps import step_in_work
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
@@ -69,6 +69,8 @@ def _open(
     if call.name not in run.tools and call.name not in run.members:
         alone = ErrorInfo("AgentToolCallError", ALONE)
         return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=alone)
+    if isinstance(call, RefusedCall):
+        return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=call.error)
     counts = kind_of(run).stops_repeats and not move.may_repeat
     repeated = refusal_of(run, call.name, arguments) if counts else None
     if repeated is not None:

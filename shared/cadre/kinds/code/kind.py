@@ -4,6 +4,8 @@ calls; `final_answer` in the code ends the run."""
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from cadre.engine.answers.json_text import UNREADABLE, ReadingError
 from cadre.engine.answers.stop_sequences import STOP_SEQUENCES
 from cadre.engine.commands import Command
@@ -13,7 +15,7 @@ from cadre.engine.context.observation import clip
 from cadre.engine.context.tokens import tokens_of
 from cadre.engine.kind import Chat, Deed, Execution, Kind
 from cadre.engine.model_request import ModelRequest
-from cadre.engine.moves import Answer, Call, Moves, Note, Signalled
+from cadre.engine.moves import Answer, Call, Moves, Note, RefusedCall, Signalled
 from cadre.engine.steps import step_in_work, still_open
 from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.events import RequestedCall
@@ -30,11 +32,12 @@ from cadre.kinds.code.records import (
     BlockYielded,
     CodeStep,
 )
+from cadre.kinds.code.references import not_given
 from cadre.kinds.code.section import code_of
 from cadre.kinds.plan.executing import decider_of
 from cadre.kinds.stepwise import StepwiseKind
 from cadre.prompting.code_signature import named_in_code
-from cadre.protocol.messages import CodeFinished, CodeYielded, Message
+from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo, Message
 from cadre.protocol.topology import block_id
 from cadre.spec.agent import AgentSpec
 
@@ -59,6 +62,8 @@ class CodeKind(StepwiseKind):
     counts_answers = True
     reads_whole = True
     runs_literals = False
+    checks_references = True
+    """Whether its code may name those blobs only that its run was given, or has made."""
 
     def deciding(self, spec: AgentSpec) -> Kind:
         return decider_of(spec, self)
@@ -75,7 +80,7 @@ class CodeKind(StepwiseKind):
     def arrived(self, run: Run, what: Message | Signalled, arrival: Arrival) -> Moves | None:
         match what:
             case CodeYielded() if _is_awaited(run, what) and what.calls:
-                return _calls(run, what)
+                return self._calls(run, what)
             case CodeFinished() if _is_awaited(run, what):
                 return self._ended(run, what, arrival)
             case _:
@@ -96,7 +101,42 @@ class CodeKind(StepwiseKind):
             return self.went(run, arrival, arrival.what.error)
         return super().refused(run, calls, arrival)
 
+    def _unknown(self, run: Run, value: Any, references: list[str]) -> ErrorInfo | None:
+        """Why the code may not pass on the value; None when it may."""
+        ref = not_given(state_of(run), value, references) if self.checks_references else None
+        if ref is None:
+            return None
+        return ErrorInfo(
+            "AgentExecutionError", f"{ref} was not given to this run: pass on what you have got as it is."
+        )
+
+    def _calls(self, run: Run, yielded: CodeYielded) -> Moves:
+        """The calls of the block go the way of all calls: policy, budget, journal."""
+        event = BlockYielded(
+            block=yielded.block,
+            exchange=yielded.exchange,
+            calls=yielded.calls,
+            clock=yielded.clock,
+            logs=yielded.logs,
+            sandbox=yielded.sandbox,
+            tier=yielded.tier,
+            references=yielded.references,
+        )
+        cards = named_in_code([*run.tools.values(), *run.members.values()])
+        calls = []
+        for call in yielded.calls:
+            name = cards[call.name].name if call.name in cards else call.name
+            error = self._unknown(run, call.arguments, yielded.references)
+            calls.append(
+                RequestedCall(name, call.arguments)
+                if error is None
+                else RefusedCall(name, call.arguments, error)
+            )
+        return [Note(event), Call(calls)]
+
     def _ended(self, run: Run, ended: CodeFinished, arrival: Arrival) -> Moves:
+        if (unknown := self._unknown(run, ended.output, ended.references)) is not None:
+            ended = replace(ended, output=None, is_final_answer=False, error=ended.error or unknown)
         event = BlockFinished(
             block=ended.block,
             exchange=ended.exchange,
@@ -110,6 +150,7 @@ class CodeKind(StepwiseKind):
             sandbox=ended.sandbox,
             tier=ended.tier,
             seconds=ended.seconds,
+            references=ended.references,
         )
         if ended.is_final_answer and ended.error is None:
             return [Note(event), Answer(ended.output)]
@@ -193,26 +234,13 @@ def _is_awaited(run: Run, answer: CodeYielded | CodeFinished) -> bool:
     )
 
 
-def _calls(run: Run, yielded: CodeYielded) -> Moves:
-    """The calls of the block go the way of all calls: policy, budget, journal."""
-    event = BlockYielded(
-        block=yielded.block,
-        exchange=yielded.exchange,
-        calls=yielded.calls,
-        clock=yielded.clock,
-        logs=yielded.logs,
-        sandbox=yielded.sandbox,
-        tier=yielded.tier,
-    )
-    cards = named_in_code([*run.tools.values(), *run.members.values()])
-    calls = [
-        RequestedCall(cards[call.name].name if call.name in cards else call.name, call.arguments)
-        for call in yielded.calls
-    ]
-    return [Note(event), Call(calls)]
+class CodeKind4(CodeKind):
+    """Version 4: code may name any blob whose hash it knows."""
+
+    version, checks_references = 4, False
 
 
-class CodeKind3(CodeKind):
+class CodeKind3(CodeKind4):
     """Version 3: calls of one block that come to the same count each, so that code which polls goes in circles."""
 
     version, counts_answers = 3, False
@@ -230,5 +258,5 @@ class CodeKind1(CodeKind2):
     version, stops_circles = 1, False
 
 
-CodeKind.earlier = {1: CodeKind1(), 2: CodeKind2(), 3: CodeKind3()}
+CodeKind.earlier = {1: CodeKind1(), 2: CodeKind2(), 3: CodeKind3(), 4: CodeKind4()}
 CODE = CodeKind()

@@ -30,6 +30,8 @@ class BlockYielded(JournalEvent, frozen=True, tag="code.yielded"):
     logs: str = ""
     sandbox: str = ""
     tier: str = ""
+    references: list[str] = []
+    """Blobs that results name which the journal has cut; the code was given them whole."""
 
 
 class BlockFinished(JournalEvent, frozen=True, tag="code.finished"):
@@ -47,6 +49,8 @@ class BlockFinished(JournalEvent, frozen=True, tag="code.finished"):
     sandbox: str = ""
     tier: str = ""
     seconds: float = 0.0
+    references: list[str] = []
+    """As in BlockYielded."""
 
 
 class CodeInWork(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -75,6 +79,11 @@ class CodeState(KindState, kw_only=True, tag=section.KIND, omit_defaults=True):
     """`blob:` reference of the variables that the code has left."""
     inherited: str | None = None
     """What `snapshot` was when the run began: that of the run which it goes on from."""
+    given: list[str] | None = None
+    """`blob:` references that the run was given, or has made; only these may the code pass on. None: unknown, where the
+    run goes on from one which did not note them."""
+    noted: int = 0
+    """How many of them are in finished steps."""
 
 
 class CodeStep(KindStep, kw_only=True, tag=section.KIND, omit_defaults=True):
@@ -90,6 +99,8 @@ class CodeStep(KindStep, kw_only=True, tag=section.KIND, omit_defaults=True):
     """Id of the call that observes what the block has changed (`code.observe`); None: there is none."""
     error: ErrorInfo | None = None
     """Why the block failed, until that call ends the step with it."""
+    given: list[str] | None = None
+    """What the step has added to `CodeState.given`."""
 
 
 _OFFERED = "tools managed_agents"
@@ -97,7 +108,7 @@ _TAGS = "code_block_opening_tag code_block_closing_tag"
 
 DECLARATION = KindDeclaration(
     name=section.KIND,
-    version=4,
+    version=5,
     behavior="cadre.kinds.code.kind:CODE",
     purposes=STEPWISE,
     doing={"code.started": "running code", "code.finished": ""},
