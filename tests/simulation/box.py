@@ -91,6 +91,9 @@ class SimBox:
     def cpu_seconds(self) -> float:
         return 0.0
 
+    def has_too_many_threads(self, limits: BlockLimits) -> bool:
+        return False
+
     async def full(self, limits: BlockLimits) -> bool:
         return False
 

@@ -153,8 +153,8 @@ class Failed(BlockEnd):
     """The block raised, was refused, or was stopped; for the model to read and repair."""
 
     error: str
-    """The exception's type, or one of: NotAllowed, TimeLimit, CpuLimit, FileLimit, ThreadLimit, Crashed, ReplayDiverged,
-    SnapshotUnreadable."""
+    """The exception's type, or one of: NotAllowed, TimeLimit, CpuLimit, FileLimit, ThreadLimit, Crashed,
+    ReplayDiverged, SnapshotUnreadable."""
     message: str
     line: int | None = None
     source: str | None = None

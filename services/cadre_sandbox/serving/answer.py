@@ -20,6 +20,20 @@ _STOPPED = {
 """Errors that are no exceptions of the code; their messages are whole sentences."""
 
 
+class CountedBlobs:
+    """A blob store that counts the bytes which are stored in it."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+        self.get = blobs.get
+        self.stored = 0
+
+    async def put(self, data: bytes) -> str:
+        """Store the bytes. Raises RetryableError."""
+        self.stored += len(data)
+        return await self._blobs.put(data)
+
+
 class AnswerBuilder:
     """Makes the records by which one sandbox process answers runs."""
 
@@ -32,6 +46,7 @@ class AnswerBuilder:
         self, call: CodeCall, outcome: Yielded, at: float, references: list[str]
     ) -> CodeYielded:
         """The record of a block that waits for calls; `references` as the record has them. Raises RetryableError."""
+        blobs = CountedBlobs(self._blobs)
         return CodeYielded(
             id=f"{call.block}:{call.done}:yielded",
             tree=call.tree,
@@ -42,7 +57,7 @@ class AnswerBuilder:
             calls=[
                 CodeRequest(
                     one.name,
-                    {name: await to_json(value, self._blobs) for name, value in one.arguments.items()},
+                    {name: await to_json(value, blobs) for name, value in one.arguments.items()},
                 )
                 for one in outcome.calls
             ],
@@ -51,6 +66,8 @@ class AnswerBuilder:
             sandbox=self._sandbox,
             tier=outcome.tier,
             references=references,
+            # Evaluated behind the calls.
+            stored=blobs.stored,
         )
 
     async def finished(
@@ -68,11 +85,14 @@ class AnswerBuilder:
             "snapshot": snapshot,
             "seconds": outcome.used.seconds,
             "references": references,
+            "stored": 0 if snapshot in (None, call.snapshot) else len(outcome.snapshot or b""),
         }
         if isinstance(outcome, Failed):
             fields["error"] = ErrorInfo("AgentExecutionError", explain(outcome))
         else:
-            fields["output"] = await to_json(outcome.output, self._blobs)
+            blobs = CountedBlobs(self._blobs)
+            fields["output"] = await to_json(outcome.output, blobs)
+            fields["stored"] += blobs.stored
             fields["text"] = outcome.text
             fields["is_final_answer"] = outcome.is_final_answer
         return self._finished(call, at, **fields)

@@ -324,6 +324,8 @@ class CodeYielded(Message, frozen=True, tag="code_yielded"):
     tier: str = ""
     references: list[str] = []
     """Blobs that are named in the latest results where only the code was given these whole."""
+    stored: int = 0
+    """Bytes that the sandbox has stored for this answer."""
 
 
 class CodeFinished(Message, frozen=True, tag="code_finished"):
@@ -347,6 +349,7 @@ class CodeFinished(Message, frozen=True, tag="code_finished"):
     """The time that the block itself computed."""
     references: list[str] = []
     """As in CodeYielded."""
+    stored: int = 0
 
 
 class TimerFired(Message, frozen=True, tag="timer"):

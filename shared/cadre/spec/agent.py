@@ -43,6 +43,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     repeats: int = 5
     """How often the same call may give the same result before it is refused; 0 is no bound. After as many refusals
     the run ends."""
+    calls: int = 20_000
+    """Calls that the code of one run may make, in all its blocks."""
+    stored_mb: int = 4_096
+    """Megabytes that the code of one run may have stored: variables, arguments and outputs."""
     seconds: float | None = None
     """Seconds that a run may take, waits included."""
     budget: Budget | None = None
@@ -125,6 +129,8 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             ("limits.images", self.limits.images, 0),
             ("limits.parallel", self.limits.parallel, 1),
             ("limits.repeats", self.limits.repeats, 0),
+            ("limits.calls", self.limits.calls, 1),
+            ("limits.stored_mb", self.limits.stored_mb, 1),
             ("limits.seconds", self.limits.seconds, 0.001),
             ("memory.recall", self.memory.recall, 0),
             ("memory.seconds", self.memory.seconds, 0.001),

@@ -14,7 +14,6 @@ from cadre.kinds.code.records import (
     CodeState,
     CodeStep,
 )
-from cadre.kinds.code.references import note_references
 from cadre.kinds.code.section import code_of
 from cadre.protocol.code import CodeExchange, CodeReply
 from cadre.protocol.files import holds_binary
@@ -36,7 +35,7 @@ def fold_code(run: Run, event: JournalEvent, n: int, at: float) -> None:
     match event:
         case ev.RunAccepted():
             left = _variables_left(run)
-            run.own = CodeState(snapshot=left, inherited=left, given=[])
+            run.own = CodeState(snapshot=left, inherited=left)
         case BlockStarted():
             _state(run).work = CodeInWork(block=event.block, code=event.code, since=n, at=at)
             if run.current is not None:
@@ -56,8 +55,6 @@ def fold_code(run: Run, event: JournalEvent, n: int, at: float) -> None:
                 _take_call(run, work, event, n, at)
             else:
                 _observe(run, event)
-    if isinstance(run.own, CodeState):
-        note_references(run, run.own, event)
 
 
 def _state(run: Run) -> CodeState:

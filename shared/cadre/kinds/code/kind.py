@@ -15,7 +15,17 @@ from cadre.engine.context.observation import clip
 from cadre.engine.context.tokens import tokens_of
 from cadre.engine.kind import Chat, Deed, Execution, Kind
 from cadre.engine.model_request import ModelRequest
-from cadre.engine.moves import Answer, Call, Moves, Note, RefusedCall, Signalled
+from cadre.engine.moves import (
+    PARTIAL_RESULT,
+    Answer,
+    Call,
+    EndStep,
+    Moves,
+    Note,
+    RefusedCall,
+    Signalled,
+    Stop,
+)
 from cadre.engine.steps import step_in_work, still_open
 from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.events import RequestedCall
@@ -32,7 +42,7 @@ from cadre.kinds.code.records import (
     BlockYielded,
     CodeStep,
 )
-from cadre.kinds.code.references import not_given
+from cadre.kinds.code.references import not_given, note_use
 from cadre.kinds.code.section import code_of
 from cadre.kinds.plan.executing import decider_of
 from cadre.kinds.stepwise import StepwiseKind
@@ -62,8 +72,9 @@ class CodeKind(StepwiseKind):
     counts_answers = True
     reads_whole = True
     runs_literals = False
-    checks_references = True
-    """Whether its code may name those blobs only that its run was given, or has made."""
+    is_bounded = True
+    """Whether `limits.calls` and `limits.stored_mb` bound its code, which may name those blobs only that its run was
+    given, or has made."""
 
     def deciding(self, spec: AgentSpec) -> Kind:
         return decider_of(spec, self)
@@ -103,12 +114,28 @@ class CodeKind(StepwiseKind):
 
     def _unknown(self, run: Run, value: Any, references: list[str]) -> ErrorInfo | None:
         """Why the code may not pass on the value; None when it may."""
-        ref = not_given(state_of(run), value, references) if self.checks_references else None
+        ref = not_given(state_of(run), value, references) if self.is_bounded else None
         if ref is None:
             return None
         return ErrorInfo(
             "AgentExecutionError", f"{ref} was not given to this run: pass on what you have got as it is."
         )
+
+    def _used_up(self, run: Run, calls: int, stored: int) -> ErrorInfo | None:
+        """Why the run ends with so many more calls, and bytes stored; None when it goes on."""
+        assert run.spec is not None
+        state, limits = state_of(run), run.spec.limits
+        if not self.is_bounded:
+            return None
+        if state.calls + calls > limits.calls:
+            return ErrorInfo(
+                "BudgetExceeded", f"The run's code has made {limits.calls} calls, and no more may be."
+            )
+        if state.stored + stored > limits.stored_mb << 20:
+            return ErrorInfo(
+                "BudgetExceeded", f"The run's code has had more than {limits.stored_mb} MB stored."
+            )
+        return None
 
     def _calls(self, run: Run, yielded: CodeYielded) -> Moves:
         """The calls of the block go the way of all calls: policy, budget, journal."""
@@ -121,7 +148,10 @@ class CodeKind(StepwiseKind):
             sandbox=yielded.sandbox,
             tier=yielded.tier,
             references=yielded.references,
+            stored=yielded.stored,
         )
+        if (used_up := self._used_up(run, len(yielded.calls), yielded.stored)) is not None:
+            return [Note(event), Stop("error", PARTIAL_RESULT, used_up)]
         cards = named_in_code([*run.tools.values(), *run.members.values()])
         calls = []
         for call in yielded.calls:
@@ -151,15 +181,21 @@ class CodeKind(StepwiseKind):
             tier=ended.tier,
             seconds=ended.seconds,
             references=ended.references,
+            stored=ended.stored,
         )
         if ended.is_final_answer and ended.error is None:
             return [Note(event), Answer(ended.output)]
+        if (used_up := self._used_up(run, 0, ended.stored)) is not None:
+            return [Note(event), EndStep(ended.error), Stop("error", PARTIAL_RESULT, used_up)]
         if run.spec is not None and (observe := code_of(run.spec).observe):
             return [Note(event), Call([RequestedCall(observe, {})], approved=True, may_repeat=True)]
         return [Note(event), *self.went(run, arrival, ended.error)]
 
     def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
         fold_code(run, event, n, at)
+        # Snapshots of earlier versions stay as they were.
+        if self.is_bounded:
+            note_use(run, state_of(run), event)
 
     def owes(self, run: Run, since: int) -> list[Command]:
         return owed_code(run, since)
@@ -235,9 +271,9 @@ def _is_awaited(run: Run, answer: CodeYielded | CodeFinished) -> bool:
 
 
 class CodeKind4(CodeKind):
-    """Version 4: code may name any blob whose hash it knows."""
+    """Version 4: code may name any blob whose hash it knows, and make calls without end."""
 
-    version, checks_references = 4, False
+    version, is_bounded = 4, False
 
 
 class CodeKind3(CodeKind4):

@@ -32,6 +32,8 @@ class BlockYielded(JournalEvent, frozen=True, tag="code.yielded"):
     tier: str = ""
     references: list[str] = []
     """Blobs that results name which the journal has cut; the code was given them whole."""
+    stored: int = 0
+    """Bytes that were stored for it."""
 
 
 class BlockFinished(JournalEvent, frozen=True, tag="code.finished"):
@@ -51,6 +53,7 @@ class BlockFinished(JournalEvent, frozen=True, tag="code.finished"):
     seconds: float = 0.0
     references: list[str] = []
     """As in BlockYielded."""
+    stored: int = 0
 
 
 class CodeInWork(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -84,6 +87,10 @@ class CodeState(KindState, kw_only=True, tag=section.KIND, omit_defaults=True):
     run goes on from one which did not note them."""
     noted: int = 0
     """How many of them are in finished steps."""
+    calls: int = 0
+    """That the code has made."""
+    stored: int = 0
+    """Bytes that were stored for the code."""
 
 
 class CodeStep(KindStep, kw_only=True, tag=section.KIND, omit_defaults=True):

@@ -1,4 +1,5 @@
-"""Which blobs a run's code may name: those that the run was given, and those that the code has made itself.
+"""Which blobs a run's code may name: those that the run was given, and those that the code has made itself; and
+how much its code has used.
 
 Whoever knows a blob's hash could have a tool read it for them otherwise, whosever it is.
 """
@@ -36,20 +37,24 @@ def not_given(state: CodeState, output: Any, references: list[str]) -> str | Non
     return next((ref for ref in found if ref not in known), None)
 
 
-def note_references(run: Run, state: CodeState, event: JournalEvent) -> None:
-    """Adds to the state what the event gives the run."""
+def note_use(run: Run, state: CodeState, event: JournalEvent) -> None:
+    """Adds to the state what the event gives the run, and what its code has used by it."""
     match event:
         case ev.RunAccepted():
             steps = [
                 one.own for one in run.steps if isinstance(one, ActionStep) and isinstance(one.own, CodeStep)
             ]
+            state.given = []
             if any(one.given is None and one.snapshot is not None for one in steps):
                 state.given = None
             _add(state, [ref for one in steps for ref in one.given or []])
             _add(state, references_in([event.task, event.history, event.prefix]))
         case BlockYielded():
+            state.calls += len(event.calls)
+            state.stored += event.stored
             _add(state, [*event.references, *_own([call.arguments for call in event.calls])])
         case BlockFinished():
+            state.stored += event.stored
             _add(state, [*event.references, *_own(event.output)])
             if run.current is not None and isinstance(run.current.own, CodeStep) and state.given is not None:
                 run.current.own.given = state.given[state.noted :]
