@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,15 +35,17 @@ class Outcome(NamedTuple):
     """Seconds from the end of the last fault to the end of the last run."""
 
 
-async def campaign(seed: int, seconds: float, folder: Path | None = None) -> Outcome:
+async def campaign(
+    seed: int, seconds: float, folder: Path | None = None, groups: Mapping[str, tuple[str, ...]] = GROUPS
+) -> Outcome:
     """Runs it; the folder (build/chaos/seed-N) has logs, the schedule, and what was found."""
     folder = folder or KEPT / f"seed-{seed}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    faults = schedule(seed, seconds, GROUPS)
+    faults = schedule(seed, seconds, groups)
     _write_faults(folder / "schedule.jsonl", faults)
     began = time.monotonic()
-    with Crew(folder) as crew:
+    with Crew(folder, groups) as crew:
         load, strikes = Load(crew.gateway_url, f"chaos-{seed}"), Strikes(crew)
         enough = asyncio.Event()
         submitting = asyncio.create_task(load.submit_until(enough))

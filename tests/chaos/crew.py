@@ -17,25 +17,30 @@ from harness.stack import Service, Stack
 
 TEAM = Path(__file__).parent / "team"
 
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "boss": ("boss-1", "boss-2"),
-    "lead": ("lead-1", "lead-2"),
-    "worker": ("worker-1", "worker-2"),
-    "coder": ("coder-1", "coder-2"),
-    "clerk": ("clerk-1", "clerk-2"),
-    "tools": ("tools-1", "tools-2"),
-    "sandbox": ("sandbox-1", "sandbox-2"),
-    "gateway": ("gateway",),
-    "model": ("model",),
-    "tracer": TRACERS,
-    "nats": ("nats",),
-}
+PLAIN = ("boss", "lead", "worker", "coder", "clerk")
+OTHERS = ("seeker", "queuer", "proposer", "planner")
+"""Agents of the other kinds, to whom the odd runs go."""
+
+AGENTS = (*PLAIN, *OTHERS)
+
+
+def groups(others: int) -> dict[str, tuple[str, ...]]:
+    """The names of the replicas of each service, with so many of each of OTHERS."""
+    pairs = {name: (f"{name}-1", f"{name}-2") for name in (*AGENTS, "tools", "sandbox")}
+    fewer = {name: pairs[name][:others] for name in OTHERS if others}
+    plain = {name: pair for name, pair in pairs.items() if name not in OTHERS}
+    single = {name: (name,) for name in ("gateway", "model", "nats")}
+    return {**plain, **fewer, **single, "tracer": TRACERS}
+
+
+GROUPS: Mapping[str, tuple[str, ...]] = groups(2)
 
 
 class Crew:
     """All processes by name. Use it as a context manager: none of them outlives it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, groups: Mapping[str, tuple[str, ...]] = GROUPS) -> None:
+        self.groups = groups
         self.effects = folder / "effects.txt"
         self.stack = Stack(folder)
         self.receiver = OtlpReceiver()
@@ -63,14 +68,14 @@ class Crew:
 
     def _add_all(self) -> None:
         self.stack.model(TEAM / "script.yaml")
-        for agent in ("boss", "lead", "worker", "coder", "clerk"):
-            for name in GROUPS[agent]:
+        for agent in AGENTS:
+            for name in self.groups.get(agent, ()):
                 self.stack.agent(TEAM / f"{agent}.yaml", name=name, start=False)
-        for name in GROUPS["tools"]:
+        for name in self.groups["tools"]:
             self.stack.add(
                 name, "cadre_tools", TEAM / "tools.py", start=False, CHAOS_EFFECTS=str(self.effects)
             )
-        for name in GROUPS["sandbox"]:
+        for name in self.groups["sandbox"]:
             self.stack.add(name, "cadre_sandbox", start=False)
         add_tracers(self.stack, self.receiver)
         self.stack.gateway(start=False)
@@ -81,7 +86,7 @@ class Crew:
 
     @property
     def names(self) -> list[str]:
-        return [name for names in GROUPS.values() for name in names]
+        return [name for names in self.groups.values() for name in names]
 
     @property
     def gateway_url(self) -> str:

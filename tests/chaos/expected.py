@@ -4,6 +4,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from cadre.protocol.topology import call_id
+from chaos.expected_kinds import is_mixed, mixed_answer, mixed_calls, mixed_of, mixed_runs
 
 PARTS = (0, 1)
 
@@ -77,9 +78,12 @@ def filed_of(root: str, number: int) -> Filed:
 
 def part_of(root: str, number: int, index: int) -> Part:
     lead = call_id(root, 1, 1 + index)
-    worker = call_id(lead, 1, 1)
+    return _part(lead, call_id(lead, 1, 1), f"{number}.{index}")
+
+
+def _part(lead: str, worker: str, job: str) -> Part:
     return Part(
-        job=f"{number}.{index}",
+        job=job,
         lead=lead,
         lead_post=call_id(lead, 1, 0),
         worker=worker,
@@ -90,7 +94,15 @@ def part_of(root: str, number: int, index: int) -> Part:
     )
 
 
+def sought_of(root: str, number: int) -> Part:
+    """The job that an odd root run's seeker hands to a worker."""
+    mixed = mixed_of(root, number)
+    return _part(mixed.runs["seeker"], mixed.worker, f"{number}.g")
+
+
 def runs_of(root: str, number: int) -> set[str]:
+    if is_mixed(number):
+        return {root, *mixed_runs(mixed_of(root, number))}
     parts = [part_of(root, number, index) for index in PARTS]
     filed = filed_of(root, number)
     return {
@@ -103,15 +115,11 @@ def runs_of(root: str, number: int) -> set[str]:
 def calls_of(root: str, number: int) -> dict[str, str]:
     """The tool of each call id."""
     calls = {call_id(root, 1, 0): "look"}
+    if is_mixed(number):
+        return calls | mixed_calls(mixed_of(root, number)) | _worker_calls(sought_of(root, number))
     for index in PARTS:
         part = part_of(root, number, index)
-        calls |= {
-            part.lead_post: "post",
-            part.spend: "spend",
-            part.post: "post",
-            part.look: "look",
-            part.grind: "grind",
-        }
+        calls |= {part.lead_post: "post"} | _worker_calls(part)
     coded = coded_of(root, number)
     for tool, call in (*coded.loop, *coded.after):
         calls[call] = tool
@@ -121,8 +129,15 @@ def calls_of(root: str, number: int) -> dict[str, str]:
     return calls
 
 
+def _worker_calls(part: Part) -> dict[str, str]:
+    return {part.spend: "spend", part.post: "post", part.look: "look", part.grind: "grind"}
+
+
 def answer_of(root: str, number: int, interrupted: Collection[str]) -> str:
     """What the boss answers, word for word."""
+    if is_mixed(number):
+        worker = _worker_answer(sought_of(root, number), interrupted)
+        return f"ok:look:{number} {mixed_answer(mixed_of(root, number), worker, interrupted)}"
     parts = [_part_answer(part_of(root, number, index), interrupted) for index in PARTS]
     coded = coded_answer(coded_of(root, number), interrupted)
     return " ".join([f"ok:look:{number}", *parts, coded, filed_answer(filed_of(root, number), interrupted)])
@@ -143,15 +158,13 @@ def coded_answer(coded: Coded, interrupted: Collection[str]) -> str:
 
 
 def _part_answer(part: Part, interrupted: Collection[str]) -> str:
-    def word(tool: str, call: str) -> str:
-        return "outcome unknown" if call in interrupted else f"ok:{tool}:{part.job}"
+    return f"[lead {_word(part, 'post', part.lead_post, interrupted)} {_worker_answer(part, interrupted)}]"
 
-    worker = " ".join(
-        [
-            word("spend", part.spend),
-            word("post", part.post),
-            word("look", part.look),
-            word("grind", part.grind),
-        ]
-    )
-    return f"[lead {word('post', part.lead_post)} [worker {worker}]]"
+
+def _worker_answer(part: Part, interrupted: Collection[str]) -> str:
+    words = [_word(part, tool, call, interrupted) for call, tool in _worker_calls(part).items()]
+    return f"[worker {' '.join(words)}]"
+
+
+def _word(part: Part, tool: str, call: str, interrupted: Collection[str]) -> str:
+    return "outcome unknown" if call in interrupted else f"ok:{tool}:{part.job}"

@@ -78,8 +78,14 @@ def _calls(run: str, journal: list[Stored]) -> Iterator[str]:
     for call in opened | closed:
         if (opened[call], closed[call]) != (1, 1):
             yield f"call {call} was made {opened[call]} times and answered {closed[call]} times"
+    asked = Counter(e.call for e in events if isinstance(e, ev.ApprovalRequested))
+    decided = Counter(e.call for e in events if isinstance(e, ev.ApprovalDecided))
+    for call in asked | decided:
+        if (asked[call], decided[call]) != (1, 1):
+            yield f"call {call} was held {asked[call]} times and decided on {decided[call]} times"
     for event in events:
-        if isinstance(event, ev.CallRefused):
+        # A plan whose step cannot be done for the moment is made anew, as it is where that step fails.
+        if isinstance(event, ev.CallRefused) and event.name != "balk":
             yield f"call {event.call} of {event.name} was refused: {event.error.message}"
 
 

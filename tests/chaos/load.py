@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import httpx2
 import msgspec
 
+from chaos.expected_kinds import CORRECTED
+
 PACE = 0.4
 """Seconds between two submissions."""
 
@@ -17,6 +19,8 @@ MOST_OPEN = 32
 _PAUSE = 0.1
 _TIMEOUT = httpx2.Timeout(15.0, read=30.0)
 _GONE_FOR_NOW = {502, 503, 504}
+_GOES_ON_WAITING = "the call goes on waiting"
+"""What the gateway answers to a correction that needs a tool which has just gone."""
 
 
 class Refusal(NamedTuple):
@@ -58,7 +62,9 @@ class Unacceptable(Exception):
 class Load:
     """`orders` has every run that was begun; `troubles` what the gateway must not answer."""
 
-    def __init__(self, url: str, key: str) -> None:
+    def __init__(self, url: str, key: str, *, mixed: bool = True) -> None:
+        """`mixed`: every other run goes to agents of the kinds goals, task_queue, solution and plan."""
+        self._step = 1 if mixed else 2
         self._url = url
         self._key = key
         self.orders: list[Order] = []
@@ -71,7 +77,7 @@ class Load:
         """Begins a run every PACE seconds, while fewer than MOST_OPEN are open."""
         while not enough.is_set():
             if len(self._open) < MOST_OPEN:
-                order = Order(len(self.orders))
+                order = Order(len(self.orders) * self._step)
                 self.orders.append(order)
                 task = asyncio.create_task(self._see_through(order))
                 self._open.add(task)
@@ -164,14 +170,26 @@ class Load:
                     name = value
                 elif key == "id":
                     order.seen.append(int(value))
+                elif key == "data" and name == "approval.requested":
+                    await self._correct(client, order, json.loads(value)["event"]["call"])
                 elif key == "data" and name == "end":
                     return bool(json.loads(value)["state"])
         return False
 
+    async def _correct(self, client: httpx2.AsyncClient, order: Order, call: str) -> None:
+        """A person agrees to a solution, but for the job of its first call."""
+        edit = {"call": 1, "arguments": {"job": f"{order.number}.s{CORRECTED}"}}
+        body = {"decision": "approve", "edits": [edit], "by": "somebody"}
+        await self._insist(client, "POST", f"/v1/approvals/{call}", json=body)
+
 
 def _check_refusal(answer: httpx2.Response) -> None:
-    """Raises Unacceptable unless the gateway said to come back, or knows no agent so soon after its start."""
+    """Raises Unacceptable unless the gateway said to come back, or knows no agent so soon after its start.
+
+    A correction whose tool is not there for the moment is made again too."""
     if answer.status_code in _GONE_FOR_NOW:
+        return
+    if answer.status_code == 422 and _GOES_ON_WAITING in answer.text:
         return
     if answer.status_code == 404 and '"unknown-agent"' in answer.text:
         return

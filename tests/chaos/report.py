@@ -27,6 +27,7 @@ def summary(outcome: Outcome) -> str:
             f"seed {outcome.seed}: {outcome.seconds:g} s of chaos, {outcome.took:.0f} s in all",
             *_strikes(evidence),
             *_runs(outcome),
+            _kinds(evidence),
             *_work(evidence, events),
             *_code(events),
             *traces.summary(evidence),
@@ -54,6 +55,19 @@ def _runs(outcome: Outcome) -> Iterator[str]:
         f" median {middle:.1f} s, longest {longest:.1f} s, last end {outcome.settling:.1f} s after the chaos;"
         f" longest not accepted {refused:.1f} s"
     )
+
+
+def _kinds(evidence: Evidence) -> str:
+    """Runs by the kind of their agent, and how many a strike on a replica of that agent fell into."""
+    runs: Counter[str] = Counter()
+    struck: Counter[str] = Counter()
+    for journal in evidence.journals.values():
+        first, last = journal[0].entry, journal[-1].entry
+        hits = (strike for strike in evidence.strikes if strike.victim.rpartition("-")[0] == first.agent)
+        runs[first.kind] += 1
+        struck[first.kind] += any(hit.began <= last.at and first.at <= hit.ended for hit in hits)
+    each = ", ".join(f"{kind} {times} ({struck[kind]})" for kind, times in sorted(runs.items()))
+    return f"  kinds     {len(runs):4}   {each}: runs (and those whose agent was struck meanwhile)"
 
 
 def _work(evidence: Evidence, events: list[ev.AnyEvent]) -> Iterator[str]:

@@ -1,25 +1,30 @@
 """Evidence of a chaos in which all went well, made by the pure loop itself: what the verdict's tests doctor."""
 
+import copy
+import functools
 from collections import deque
-from typing import Any
 
 import msgspec
 
+from cadre.engine.chat import Transcript
 from cadre.engine.commands import CallModel, Send, SetTimer
 from cadre.journal.arrivals import Arrival, ModelReplied, Offer
 from cadre.journal.entry import Entry
-from cadre.journal.events import RequestedCall
+from cadre.journal.events import ApprovalRequested, RequestedCall
 from cadre.journal.run import Run
 from cadre.loop.fold import apply_entry
 from cadre.loop.owed import owed
 from cadre.loop.transition import transition
 from cadre.ports import Stored
+from cadre.prompting.prompts import prompts_for
+from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.cards import AgentCard
 from cadre.protocol.code import CodeRequest
 from cadre.protocol.messages import (
     CodeCall,
     CodeFinished,
     CodeYielded,
+    Decision,
     ErrorInfo,
     Record,
     Report,
@@ -30,10 +35,14 @@ from cadre.protocol.messages import (
 from cadre.protocol.topology import result_id, task_id
 from cadre.spec.agent_file import read_agent
 from cadre.tools.loading import load_tools
-from chaos.crew import GROUPS, TEAM
+from cadre_scripted_model.request import read_request
+from cadre_scripted_model.script import Reply, Script, read_script
+from cadre_scripted_model.script_player import render_reply
+from chaos.crew import AGENTS, GROUPS, TEAM
 from chaos.evidence import Consumer, Delivered, EffectMessage, Evidence
 from chaos.executions import Line
 from chaos.expected import AFTER, LOOP, answer_of, coded_answer, coded_of, part_of
+from chaos.expected_kinds import CORRECTED
 from chaos.load import Order
 from chaos.strikes import Strike
 
@@ -45,9 +54,9 @@ class _World:
 
     def __init__(self, unknown: frozenset[str]) -> None:
         self._unknown = unknown
-        self._specs = {
-            name: read_agent(TEAM / f"{name}.yaml") for name in ("boss", "lead", "worker", "coder", "clerk")
-        }
+        self._specs = {name: read_agent(TEAM / f"{name}.yaml") for name in AGENTS}
+        rules = [rule for rule in read_script(TEAM / "script.yaml").rules if rule.match.times is None]
+        self._script = Script(rules)
         self._tools = {tool.name: tool.card for tool in load_tools(str(TEAM / "tools.py"))}
         self._runs: dict[str, Run] = {}
         self._waiting: deque[Record] = deque()
@@ -88,6 +97,7 @@ class _World:
             tree=record.tree,
             run=record.run,
             agent=agent,
+            kind=spec.kind,
             n=run.entries + 1,
             cause=cause,
             at=arrival.at,
@@ -106,35 +116,26 @@ class _World:
                     # Its list is the run's own, and grows.
                     self.evidence.code.append(msgspec.structs.replace(code, exchanges=[*code.exchanges]))
                     self._waiting.append(self._code(code))
-                case Send(message=Task() | Report() as message):
-                    self._waiting.append(message)
+                case Send(message=Report() as report):
+                    self._waiting.append(msgspec.structs.replace(report, text=str(report.output)))
+                case Send(message=Task() as task):
+                    self._waiting.append(task)
                 case SetTimer(timer=timer):
                     self._waiting.append(timer)
+        requests = [event for event in entry.events if isinstance(event, ApprovalRequested)]
+        self._waiting.extend(_decision(request, record) for request in requests)
 
     def _answer(self, run: Run, command: CallModel, record: Record) -> None:
-        calls = [RequestedCall(name, arguments) for name, arguments in self._script(run, command.step)]
-        content = f"<code>\n# block {command.step}\n</code>" if run.agent == "coder" else ""
-        reply = ModelReplied(attempt=command.attempt, content=content, calls=calls)
-        self._arrive(reply, record, f"{run.id}:model:{command.purpose}:{command.step}:{command.attempt}")
-
-    def _script(self, run: Run, step: int) -> list[tuple[str, dict[str, Any]]]:
-        assert run.task is not None
-        job = run.task.task.partition("<")[2].partition(">")[0]
-        match run.agent, step:
-            case "boss", 1:
-                parts = [("lead", {"task": f"part <{job}.{index}>"}) for index in (0, 1)]
-                others = [("coder", {"task": f"code <{job}>"}), ("clerk", {"task": f"file <{job}>"})]
-                return [("look", {"job": job}), *parts, *others]
-            case "lead", 1:
-                return [("post", {"job": job}), ("worker", {"task": f"job <{job}>"})]
-            case "worker", 1:
-                return [(tool, {"job": job}) for tool in ("spend", "post", "look")]
-            case "worker", 2:
-                return [("grind", {"job": job})]
-            case "coder", _:
-                return []
-        whole = answer_of(run.tree, int(job.partition(".")[0]), self._unknown)
-        return [("final_answer", {"answer": whole if run.agent == "boss" else f"of {job}"})]
+        """The very script plays that the chaos itself plays."""
+        assert run.spec is not None
+        asked = Transcript(prompts_for(run.spec)).request(run, command.purpose)
+        view = read_request({"messages": asked.messages, "tools": asked.tools})
+        rule, reply = self._script.choose(view) or ("", Reply())
+        said = render_reply(reply, view)
+        assert said.error is None, rule
+        calls = [RequestedCall(call.name, call.arguments) for call in said.tool_calls]
+        replied = ModelReplied(attempt=command.attempt, content=said.content or "", calls=calls)
+        self._arrive(replied, record, f"{run.id}:model:{command.purpose}:{command.step}:{command.attempt}")
 
     def _code(self, call: CodeCall) -> CodeYielded | CodeFinished:
         """What a sandbox answers: a loop of calls in the first block, some at once in the second."""
@@ -161,8 +162,11 @@ class _World:
     def _execute(self, call: ToolCall) -> None:
         job, evidence = call.arguments["job"], self.evidence
         error = ErrorInfo("Interrupted", "outcome unknown") if call.id in self._unknown else None
-        evidence.executions.append(Line(call.tool, call.id, job, 7))
-        if call.tool != "look":
+        if call.tool == "balk":
+            error = ErrorInfo("AgentToolExecutionError", f"ValueError: {job} is not to be had")
+        else:
+            evidence.executions.append(Line(call.tool, call.id, job, 7))
+        if call.tool not in ("look", "balk"):
             at = float(self._seq)
             evidence.effects[call.id] = [
                 EffectMessage("effect_claim", EXECUTOR, at, at, None),
@@ -181,11 +185,31 @@ class _World:
         self._waiting.append(result)
 
 
+def _decision(request: ApprovalRequested, record: Record) -> Decision:
+    """What the person says who decides on a solution."""
+    [first, *_] = request.arguments["calls"]
+    return Decision(
+        id=f"{request.call}:decision",
+        tree=record.tree,
+        run=record.run,
+        at=2.0,
+        call=request.call,
+        verdict="corrected",
+        edits=[CallEdit(call=1, arguments={"job": first["arguments"]["job"] + CORRECTED})],
+        sender="somebody",
+    )
+
+
 def sound_evidence() -> Evidence:
-    """Two roots with all their runs; the second one's first `grind` was interrupted, its executor being killed."""
-    unknown = part_of("root1", 1, 0).grind
+    """Three roots with all their runs; the last one's first `grind` was interrupted, its executor being killed."""
+    return copy.deepcopy(_played())
+
+
+@functools.cache
+def _played() -> Evidence:
+    unknown = part_of("root2", 2, 0).grind
     world = _World(frozenset({unknown}))
-    for number in (0, 1):
+    for number in (0, 1, 2):
         world.play(number)
     evidence = world.evidence
     evidence.consumers = [Consumer("CADRE-0", f"agent-{name}", 0, 0) for name in GROUPS]

@@ -14,8 +14,9 @@ def test_a_good_end() -> None:
     text = summary(outcome(sound_evidence()))
     assert "seed 7: 60 s of chaos" in text
     assert "SIGKILL      1   tools 1" in text
-    assert "runs         2   with 18 journals" in text
-    assert "effects     16   of 16 calls of unsafe tools" in text
+    assert "runs         3   with 27 journals" in text
+    assert "kinds        7   code 2 (0), goals 1 (0), plan 4 (0), solution 1 (0), task_queue 1 (0)" in text
+    assert "effects     22   of 22 calls of unsafe tools" in text
     assert "code         4   blocks; 8 waits for calls; 0 went on in another sandbox" in text
     assert "unknown      1   calls interrupted: 1 had taken effect, 0 had not" in text
     assert "Every invariant held" in text

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from cadre.journal.entry import Entry
-from cadre.journal.events import DelegateFinished, RunFinished, ToolAnswered
+from cadre.journal.events import ApprovalDecided, DelegateFinished, RunFinished, ToolAnswered
 from cadre.kinds.code.records import BlockFinished, BlockYielded
 from cadre.ports import Stored
 from cadre.protocol.code import CodeReply
@@ -15,13 +15,15 @@ from cadre.protocol.messages import ErrorInfo
 from chaos.evidence import Delivered, Evidence
 from chaos.executions import Line
 from chaos.expected import coded_of, part_of, runs_of
+from chaos.expected_kinds import CORRECTED, mixed_of
 from chaos.sound import sound_evidence
 from chaos.verdict import violations
 
 ROOT = "root0"
 PART = part_of(ROOT, 0, 0)
 CODED = coded_of(ROOT, 0)
-UNKNOWN = part_of("root1", 1, 0).grind
+MIXED = mixed_of("root1", 1)
+UNKNOWN = part_of("root2", 2, 0).grind
 
 
 def test_sound_evidence_passes() -> None:
@@ -30,9 +32,9 @@ def test_sound_evidence_passes() -> None:
 
 def test_sound_evidence_has_something_to_look_at() -> None:
     evidence = sound_evidence()
-    assert set(evidence.journals) == runs_of(ROOT, 0) | runs_of("root1", 1)
+    assert set(evidence.journals) == runs_of(ROOT, 0) | runs_of("root1", 1) | runs_of("root2", 2)
     assert {line.tool for line in evidence.executions} == {"spend", "post", "look", "grind"}
-    assert len(evidence.executions) == 38
+    assert len(evidence.executions) == 54
     assert len(evidence.code) == 12
 
 
@@ -212,6 +214,19 @@ def other_order(evidence: Evidence) -> None:
         ),
         (other_replies, "has other replies in exchange 1 than the journal"),
         (other_order, "has other calls in exchange 0 than the journal"),
+        (
+            lambda e: drop_events(e, MIXED.runs["proposer"], ApprovalDecided),
+            "was held 1 times and decided on 0 times",
+        ),
+        (
+            lambda e: execute_again(e, MIXED.spends["queuer"]),
+            f"spend took effect 2 times for call {MIXED.spends['queuer']}",
+        ),
+        (lambda e: e.journals.pop(MIXED.parts[2]), f"run {MIXED.parts[2]} was lost"),
+        (
+            lambda e: change_order(e, 1, output=e.orders[1].output.replace(CORRECTED, "")),
+            "ended as success with",
+        ),
         (lambda e: e.troubles.append("boss-1 ended by itself, with status 1"), "ended by itself"),
     ],
 )

@@ -55,6 +55,16 @@ def look(job: str, context: ToolContext) -> str:
     return f"ok:look:{job}"
 
 
+@tool(read_only=True)
+def balk(job: str) -> str:
+    """Look at something that is never there.
+
+    Args:
+        job: What to look at.
+    """
+    raise ValueError(f"{job} is not to be had")
+
+
 def _leave_a_line(name: str, job: str, context: ToolContext) -> None:
     # One write to a file opened for appending: lines of several processes do not mix.
     line = f"{name} {context.call_id} {job} {os.getpid()}\n"
