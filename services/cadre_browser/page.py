@@ -159,8 +159,11 @@ class Page:
     # --- what is done there
 
     def click(self, text: str, kind: Kind, nth: int) -> None:
-        """Clicks what has a text. Raises LookupError."""
+        """Clicks what has a text; with an empty one any of its kind. Raises LookupError."""
         helium = self._helium
+        if kind == "any" and nth == 1 and text:
+            helium.click(text)
+            return
         classes = {
             "link": helium.Link,
             "button": helium.Button,
@@ -169,17 +172,18 @@ class Page:
             "radio": helium.RadioButton,
             "image": helium.Image,
         }
-        if kind == "any" and nth == 1:
-            helium.click(text)
-            return
-        wanted = classes.get(kind, helium.Text)(text)
-        if nth == 1:
-            helium.click(wanted)
-            return
-        found = helium.find_all(wanted)
+        wanted = classes.get(kind, helium.Text)(text or None)
+        until = time.monotonic() + WAIT_SECONDS
+        while len(found := self._matches(wanted, text)) < nth and time.monotonic() < until:
+            time.sleep(0.1)
         if not 1 <= nth <= len(found):
-            raise LookupError(f"{text!r} is there {len(found)} times")
+            raise LookupError(f"{text!r} as {kind} is there {len(found)} times")
         helium.click(found[nth - 1])
+
+    def _matches(self, wanted: Any, text: str) -> list[Any]:
+        """What is found from the top; of what has exactly the text that alone, though helium takes longer ones too."""
+        found = self._helium.find_all(wanted)
+        return [one for one in found if text and one.web_element.text.strip() == text] or found
 
     def click_at(self, x: int, y: int) -> None:
         """Clicks a place of the screenshot."""

@@ -54,7 +54,8 @@ async def click(text: str, context: ToolContext, kind: Kind = "any", nth: int = 
     """Clicks what has a text on the page. Something above it, such as a popup, takes the click without an error.
 
     Args:
-        text: The text of a link or button, the label of a field or box, the alternative text of an image.
+        text: The text of a link or button, the label of a field or box, the alternative text of an image; empty: any of
+            its kind.
         kind: What it must be; `link` for a link only.
         nth: Which one, from the top, where there are several.
 
