@@ -10,6 +10,10 @@ import pytest
 import yaml
 
 from cadre.adapters.nats.connection.keys import read_key
+from cadre.deploy.nats_users import team_roles
+from cadre.local.nats_files import key_file, update_users
+from cadre.local.users import StackUsers
+from cadre.protocol.topology import Topology
 from harness.command import Commands, only_line
 from harness.nats_server import NatsServer, nats_binary
 from harness.patience import patience
@@ -149,6 +153,25 @@ def test_the_whole_team_works_with_a_user_for_each_service(cadre: Commands, tmp_
     assert "demo.check passed" in out + err
     log = (data / "logs" / "nats.log").read_text()
     assert "Violation" not in log
-    assert 'include "auth/auth.conf"' in (data / "nats.conf").read_text()
-    for user in ("gateway", "agent-manager", "tools-tables"):
-        assert (data / "auth" / f"{user}.nk").is_file()
+    assert 'include "auth/up.conf"' in (data / "nats.conf").read_text()
+    assert [*data.rglob("*.nk")] == [], "a file with a key is one that tools can read"
+    assert "# agent-manager" in (data / "auth" / "up.conf").read_text()
+
+
+def test_a_start_makes_new_keys_and_keeps_those_of_users_that_were_added(tmp_path: Path) -> None:
+    folder = tmp_path / "auth"
+    update_users(folder, team_roles(["poet"], [], [], memory=False), Topology(4))
+    poet = read_key(key_file(folder, "agent-poet")).public
+    (operator,) = {read_key(key_file(folder, "operator")).public}
+    users = StackUsers(tmp_path)
+    users.create_keys(None)
+    text = users.server_file.read_text()
+    assert poet in text
+    assert operator not in text
+    assert [file.name for file in folder.glob("*.nk")] == ["agent-poet.nk"]
+    first = read_key(Path(users.key("operator").path)).public
+    assert first in text
+    users.create_keys(None)
+    text = users.server_file.read_text()
+    assert poet in text
+    assert first not in text

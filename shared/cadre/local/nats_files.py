@@ -5,7 +5,7 @@ With `apart` each of them lies in a folder below it, so that every service can b
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,10 +75,7 @@ def update_users(
 
     Keys can be read by their owner alone. Raises CommandFailed.
     """
-    known = known_roles(folder, apart=apart)
-    wanted: dict[str, Role] = {}
-    for role in [*known, *roles]:
-        wanted[role.user] = _with_earlier_calls(role, wanted.get(role.user))
+    wanted = {role.user: role for role in merged([*known_roles(folder, apart=apart), *roles])}
     unknown = {*rotate, *remove} - {*wanted}
     if unknown:
         raise CommandFailed(
@@ -91,11 +88,7 @@ def update_users(
         keys, new = _keys(folder, wanted, {*rotate}, apart=apart)
         public = server_folder(folder, apart=apart)
         _enter(public, 0o755 if apart else 0o700)
-        _write(public / ROLES_FILE, msgspec.json.format(msgspec.json.encode([*wanted.values()])).decode())
-        text = server_file(
-            SERVER_FILE, wanted.values(), {user: key.public for user, key in keys.items()}, topology
-        )
-        _write(public / SERVER_FILE, text)
+        write_public(public / SERVER_FILE, wanted.values(), keys, topology)
         for user in removed:
             key_file(folder, user, apart=apart).unlink(missing_ok=True)
     except OSError as error:
@@ -105,6 +98,23 @@ def update_users(
     except SettingError as error:
         raise CommandFailed(f"{error}; or make a new one with --rotate") from error
     return UserChanges([user for user in wanted if user not in new], new, removed)
+
+
+def merged(roles: Iterable[Role]) -> list[Role]:
+    """The roles, each user once: as it was named last."""
+    found: dict[str, Role] = {}
+    for role in roles:
+        found[role.user] = _with_earlier_calls(role, found.get(role.user))
+    return [*found.values()]
+
+
+def write_public(file: Path, roles: Iterable[Role], keys: Mapping[str, Key], topology: Topology) -> None:
+    """Writes the server's file of the users that have a key, and ROLES_FILE with all of them beside it. Raises
+    OSError."""
+    roles = [*roles]
+    _write(file.with_name(ROLES_FILE), msgspec.json.format(msgspec.json.encode(roles)).decode())
+    public = {user: key.public for user, key in keys.items()}
+    _write(file, server_file(file.name, [role for role in roles if role.user in keys], public, topology))
 
 
 def _with_earlier_calls(role: Role, before: Role | None) -> Role:

@@ -15,6 +15,7 @@ import msgspec
 from cadre.adapters.nats.streams.store_watch import REFUSES
 from cadre.local import local_stack, nats_server
 from cadre.local.extras import check_extras
+from cadre.local.other_processes import can_close_other_processes
 from cadre.local.roles import tool_service_names, unused_name
 from cadre.local.service_check import is_alive, isolation_tier, lack_of
 from cadre.local.source_files import source_files
@@ -104,6 +105,10 @@ class Stack:
         await self._launch(self._tracer(), self.services())
         self._started = True
         self._write_state()
+        if self.users is not None and not self._closes_processes():
+            self.notes.append(
+                "tools can look into the other services and find their keys: this kernel has no Landlock"
+            )
 
     async def _leave_out_isolated(self) -> None:
         """Leaves out the agents that can do nothing on a machine without isolation, if any others are left then."""
@@ -301,7 +306,8 @@ class Stack:
             name = Path(entry.partition(":")[0]).stem if "/" in entry else entry
             name = self._unused(name, services)
             sources = partial(source_files, entry, Path.cwd())
-            service = self._python(name, "cadre_tools", [entry], f"tools-{role}")
+            alone = ["--alone"] if self._closes_processes() else []
+            service = self._python(name, "cadre_tools", [entry, *alone], f"tools-{role}")
             environment = without_secrets(service.environment, *self.team.key_variables)
             services.append(replace(service, environment=environment, files=sources))
         for pool in self.team.pools:
@@ -317,6 +323,10 @@ class Stack:
             sources = partial(files_of_agent, file)
             services.append(replace(self._python(name, "cadre_agent", [str(file)], user), files=sources))
         return services
+
+    def _closes_processes(self) -> bool:
+        """Whether tools are kept from looking into the other processes."""
+        return self.users is not None and can_close_other_processes()
 
     @staticmethod
     def _unused(name: str, services: Sequence[ProcessSpec]) -> str:
@@ -336,15 +346,17 @@ class Stack:
         """A service of Cadre, run by this Python; `user` is its NATS user, if any; `more` goes to its environment."""
         port = port or nats_server.free_port(0, name, "nothing")
         environment = {"CADRE_PORT": str(port), "PYTHONUNBUFFERED": "1", **more}
-        if self.users is not None and user:
-            environment |= self.users.environment(user)
-        return self._service(
+        key = self.users.key(user) if self.users is not None and user else None
+        if key is not None:
+            environment["CADRE_NATS_CREDENTIALS"] = key.path
+        service = self._service(
             name,
             [sys.executable, "-m", module, *argv],
             environment,
             partial(lack_of, port),
             partial(is_alive, port),
         )
+        return service if key is None else replace(service, descriptors=key.descriptors)
 
     def _service(
         self,

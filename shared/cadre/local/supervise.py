@@ -47,6 +47,8 @@ class ProcessSpec:
     log: Path
     files: Callable[[], Sequence[Path]] = tuple
     """Returns the files of its user that it is started from. Raises SetupError for one that is wrong."""
+    descriptors: Sequence[int] = ()
+    """Open files of this process that it inherits, under the same numbers."""
     alive: Callable[[], Awaitable[bool]] | None = None
     """Whether it answers at all; None: nobody asks, and it ends by itself or not at all."""
 
@@ -107,6 +109,7 @@ class ManagedProcess:
                 *(sys.executable, "-I", str(die_with_parent.__file__), str(os.getpid())),
                 *self.service.argv,
                 env=self.service.environment,
+                pass_fds=tuple(self.service.descriptors),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=its_out,
                 stderr=asyncio.subprocess.STDOUT,
