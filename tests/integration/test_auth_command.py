@@ -158,7 +158,9 @@ def test_the_whole_team_works_with_a_user_for_each_service(cadre: Commands, tmp_
     assert "# agent-manager" in (data / "auth" / "up.conf").read_text()
 
 
-def test_a_start_makes_new_keys_and_keeps_those_of_users_that_were_added(tmp_path: Path) -> None:
+def test_a_start_makes_new_keys_and_keeps_those_of_users_that_were_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "auth"
     update_users(folder, team_roles(["poet"], [], [], memory=False), Topology(4))
     poet = read_key(key_file(folder, "agent-poet")).public
@@ -171,7 +173,11 @@ def test_a_start_makes_new_keys_and_keeps_those_of_users_that_were_added(tmp_pat
     assert [file.name for file in folder.glob("*.nk")] == ["agent-poet.nk"]
     first = read_key(Path(users.key("operator").path)).public
     assert first in text
+    update_users(tmp_path / "mine", team_roles([], [], [], memory=False), Topology(4))
+    mine = key_file(tmp_path / "mine", "operator")
+    monkeypatch.setenv("CADRE_NATS_CREDENTIALS", str(mine))
     users.create_keys(None)
     text = users.server_file.read_text()
     assert poet in text
     assert first not in text
+    assert read_key(mine).public in text

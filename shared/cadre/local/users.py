@@ -44,6 +44,9 @@ class StackUsers:
         """Creates a key for each service of the team. Raises SetupError, CommandFailed."""
         roles = team_roles([], [], [], memory=False) if team is None else roles_of(team)
         keys = {role.user: new_key(role.user) for role in roles}
+        if (given := read_settings().nats_credentials) and (own := read_key(Path(given))).user == OPERATOR:
+            # Somebody wants to be the operator beside the stack.
+            keys[OPERATOR] = own
         wanted = nats_files.merged([*nats_files.known_roles(self._folder), *roles])
         settings = read_settings()
         topology = Topology(settings.shards, settings.prefix)
@@ -62,8 +65,9 @@ class StackUsers:
 
     def _hand_over(self, key: Key) -> HandedKey:
         file = nats_files.key_file(self._folder, key.user)
-        # What an earlier start, or `cadre auth init`, has left there is nobody's key any more.
-        file.unlink(missing_ok=True)
+        if file.exists() and read_key(file) != key:
+            # An earlier start, or `cadre auth init`, has left it: it is nobody's key any more.
+            file.unlink()
         if not hasattr(os, "memfd_create"):
             file.touch(mode=0o600)
             file.write_text(text_of(key))
