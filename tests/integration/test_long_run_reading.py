@@ -14,8 +14,8 @@ from cadre.loop.fold import apply_entry
 from cadre.protocol.messages import Usage
 from cadre.protocol.topology import call_id
 from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.reading import audit, traces
 from cadre_gateway.reading import lookup as lookup_module
-from cadre_gateway.reading import traces
 from cadre_gateway.reading.detail import run_detail
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.problems import Problem
@@ -82,6 +82,7 @@ async def test_a_long_run_is_shown_in_little_memory_while_others_are_answered(
         world.http.get(f"/v1/runs/{run}"),
         world.http.get(f"/v1/runs/{run}", params={"full": "true"}),
         world.http.get(f"/v1/runs/{run}/trace"),
+        world.http.post(f"/v1/runs/{run}/fork", json={"at": STEPS - 1, "max_steps": STEPS}),
     )
 
     async def one_more() -> bool:
@@ -91,7 +92,8 @@ async def test_a_long_run_is_shown_in_little_memory_while_others_are_answered(
         return reading.done()
 
     await until(one_more)
-    shown, full, trace = reading.result()
+    shown, full, trace, forked = reading.result()
+    assert forked.status_code == 202, forked.text
     assert [one.status_code for one in (shown, full, trace)] == [200, 200, 200], shown.text[:300]
     assert shown.json()["own_usage"]["steps"] == STEPS
     assert (shown.json()["output"], shown.json().get("memory")) == ({"answer": 42}, None)
@@ -100,6 +102,18 @@ async def test_a_long_run_is_shown_in_little_memory_while_others_are_answered(
     # Each page of it lets others be answered, and no snapshot is taken apart.
     assert answered >= 5
     assert gateway.peak_bytes() - before < long_run.snapshot_bytes / 2
+
+
+async def test_a_run_of_too_many_bytes_is_not_replayed_here_and_the_answer_says_where(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = await world.ended_run()
+    lookup = RunLookup(RunIndex(), TreeRecords(), world.history)
+    assert (await audit.replay(lookup, run, run_only=False)).entries == 2
+    monkeypatch.setattr(audit, "MAX_REPLAYED_BYTES", 100)
+    with pytest.raises(Problem, match="cadre replay --file FILE") as refused:
+        await audit.replay(lookup, run, run_only=False)
+    assert refused.value.status == 413
 
 
 async def test_a_trace_of_too_many_spans_is_refused_with_its_reason(

@@ -7,13 +7,17 @@ import msgspec
 
 from cadre.adapters.nats.archive import NatsArchive
 from cadre.delivery.hash_chain import Broken, RunLinks, check_chain
+from cadre.errors import TooLarge
 from cadre.loop.redecide import Divergence, Journaled, Undecided, redecide
 from cadre.protocol.messages import SCHEMA_VERSION
 from cadre.protocol.topology import is_within
 from cadre_gateway.reading.lookup import RunLookup
-from cadre_gateway.requests.problems import answer_deadline
+from cadre_gateway.requests.problems import Problem, answer_deadline
 
 _MAX_LISTED = 500
+
+MAX_REPLAYED_BYTES = 64 * 1024 * 1024
+"""Bytes of journals that a gateway decides anew: all of them are in its memory then."""
 
 T = TypeVar("T")
 
@@ -67,12 +71,19 @@ class ReplayAnswer(msgspec.Struct, kw_only=True):
 
 
 async def replay(lookup: RunLookup, run: str, run_only: bool) -> ReplayAnswer:
-    """Decides the run and all runs below it anew, or the run alone. Raises a 404 problem, BusUnavailable."""
+    """Decides the run and all runs below it anew, or the run alone. Raises a 404 problem, a 413 problem for journals
+    of more than MAX_REPLAYED_BYTES, a 503 problem, BusUnavailable."""
     async with answer_deadline():
         tree = (await lookup.find(run)).tree
-    stored = await lookup.entries_of_tree(tree)
-    entries = [(one.entry.run, Journaled(one.seq, one.entry)) for one in stored]
-    found = await asyncio.to_thread(redecide, _journals(entries, run, run_only))
+    entries: list[tuple[str, Journaled]] = []
+    try:
+        async with lookup.pages_of_tree(tree, MAX_REPLAYED_BYTES) as pages:
+            async for page in pages:
+                entries += [(one.entry.run, Journaled(one.seq, one.entry)) for one in page]
+            found = await asyncio.to_thread(redecide, _journals(entries, run, run_only))
+    except TooLarge as error:
+        advice = f"`cadre runs export {tree} -o FILE` and `cadre replay --file FILE` do it on your machine"
+        raise Problem(413, "too-large", f"{error}: {advice}") from error
     return ReplayAnswer(
         id=run,
         schema=SCHEMA_VERSION,

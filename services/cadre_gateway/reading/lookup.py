@@ -62,32 +62,28 @@ class RunLookup:
         task = await self.history.task(tree, tree)
         return [summary_of_task(task)] if task is not None else []
 
-    async def entries_of_tree(self, tree: str) -> list[Stored]:
-        """All entries, at least those that the list accounts for: a replica of the stream may lag behind it.
-
-        Raises BusUnavailable.
-        """
-        if tree in self.trees.pending_erasures:
-            return []
-        after, at_least = self._extent(tree)
-        return await self.history.read_tree(tree, after, at_least=at_least)
-
     @asynccontextmanager
-    async def pages_of_tree(self, tree: str) -> AsyncIterator[AsyncIterator[list[Stored]]]:
-        """Opens the same entries page by page, without large snapshots: see History.lean_pages.
+    async def pages_of_tree(
+        self, tree: str, whole_up_to: int | None = None
+    ) -> AsyncIterator[AsyncIterator[list[Stored]]]:
+        """Opens all entries page by page, without large snapshots unless `whole_up_to` is given: see
+        History.lean_pages. They are at least those that the list accounts for: a replica of the stream may lag behind
+        it.
 
         A few long trees are read at a time: what the block makes of the pages is in memory until it is left. Raises
-        BusUnavailable, a 503 problem when no turn comes.
+        BusUnavailable, TooLarge, a 503 problem when no turn comes.
         """
-        async with AsyncExitStack() as turn, aclosing(self._pages(tree, turn)) as pages:
+        async with AsyncExitStack() as turn, aclosing(self._pages(tree, turn, whole_up_to)) as pages:
             yield pages
 
-    async def _pages(self, tree: str, turn: AsyncExitStack) -> AsyncGenerator[list[Stored]]:
+    async def _pages(
+        self, tree: str, turn: AsyncExitStack, whole_up_to: int | None
+    ) -> AsyncGenerator[list[Stored]]:
         if tree in self.trees.pending_erasures:
             return
         after, at_least = self._extent(tree)
         count = 0
-        async for page in self.history.lean_pages(tree, after, at_least=at_least):
+        async for page in self.history.lean_pages(tree, after, at_least=at_least, whole_up_to=whole_up_to):
             note_progress()
             yield page
             note_progress()

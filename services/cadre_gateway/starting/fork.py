@@ -1,5 +1,7 @@
 """Starts a new run from a step of another one."""
 
+import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,7 +11,7 @@ from cadre.adapters.nats.bus import NatsBus
 from cadre.api.runs import RunSummary
 from cadre.journal.events import AnyEvent
 from cadre.journal.run import Run
-from cadre.loop.fold import fold
+from cadre.loop.fold import apply_entry
 from cadre.loop.fork import ForkError, next_step, prefix_of
 from cadre.ports import Clock, Stored
 from cadre.protocol.messages import Fork, Origin, Task
@@ -60,8 +62,18 @@ class Forked(NamedTuple):
 
 class _Past(NamedTuple):
     run: Run
-    entries: list[Stored]
-    """The entries of its journal; none when that is gone."""
+    steps: list[tuple[int, int]]
+    """Of each entry of its journal the sequence, and the last step that it is about; none when the journal is gone."""
+
+    def with_page(self, page: Iterable[Stored]) -> "_Past":
+        """What it is after those of the entries that are the run's."""
+        state = self.run
+        for seq, entry, _ in page:
+            if entry.run == state.id:
+                state = entry.snapshot or state
+                apply_entry(state, entry)
+                self.steps.append((seq, max(map(_step_of, entry.events), default=0)))
+        return self._replace(run=state)
 
 
 @dataclass(frozen=True)
@@ -116,8 +128,12 @@ class Forker:
 
     async def _past(self, run: str) -> _Past:
         tree = tree_of(run)
-        entries = [one for one in await self.lookup.entries_of_tree(tree) if one.entry.run == run]
-        return _Past(fold((one.entry for one in entries), run, tree), entries)
+        past = _Past(Run(id=run, tree=tree), [])
+        async with self.lookup.pages_of_tree(tree) as pages:
+            async for page in pages:
+                # Beside the loop: a long run takes seconds.
+                past = await asyncio.to_thread(past.with_page, page)
+        return past
 
     async def _files_at(self, past: _Past, step: int) -> WorkspaceSource:
         """The workspace that the run had when it began the step, or has when it has not begun it."""
@@ -125,11 +141,9 @@ class Forker:
         is_own = origin is None or step >= origin.at
         if origin is not None and not is_own:
             older = await self._past(origin.run)
-            if older.entries:
+            if older.steps:
                 return await self._files_at(older, step)
-        began = (
-            one.seq for one in past.entries if any(_step_of(event) >= step for event in one.entry.events)
-        )
+        began = (seq for seq, last in past.steps if last >= step)
         return WorkspaceSource(past.run.tree, next(began, None), is_own)
 
 

@@ -12,7 +12,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.adapters.nats.streams.replica_tries import ReplicaTries
 from cadre.delivery.codec import decode, decode_entry, unpack_entry, unpack_record
-from cadre.errors import BlobMissing, UnreadableMessage
+from cadre.errors import BlobMissing, TooLarge, UnreadableMessage
 from cadre.ports import Blobs, Stored
 from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import Head, Spilled, Task
@@ -49,17 +49,24 @@ class History:
             yield [stored for one in held if (stored := await self._read(one)) is not None]
 
     async def lean_pages(
-        self, tree: str, after: int = 0, *, at_least: int = 0, entries: int = _PAGE
+        self,
+        tree: str,
+        after: int = 0,
+        *,
+        at_least: int = 0,
+        entries: int = _PAGE,
+        whole_up_to: int | None = None,
     ) -> AsyncIterator[list[Stored]]:
         """Yields what `pages` does, decoded beside the event loop, in pages of few bytes and of so many entries at
         most, for readers of a long tree.
 
         A large snapshot is left out (None) where the entry before it was yielded: the fold of that one and of those
-        before it says the same.
+        before it says the same. With `whole_up_to` none is left out, and TooLarge is raised when the entries have more
+        bytes than that.
         """
-        last: dict[str, int] = {}
+        last: dict[str, int] | None = {} if whole_up_to is None else None
         page: list[tuple[StoredMessage, bytes]] = []
-        size = 0
+        size = total = 0
         async for held_page in self.raw_pages(tree, after, at_least=at_least, entries=entries):
             for held in held_page:
                 try:
@@ -69,6 +76,9 @@ class History:
                     continue
                 page.append((held, data))
                 size += len(data)
+                total += len(data)
+                if whole_up_to is not None and total > whole_up_to:
+                    raise TooLarge(f"run {tree} with all below it", total, whole_up_to)
                 if size >= entries * _LEAN_BYTES_PER_ENTRY:
                     yield await asyncio.to_thread(_lean, page, last)
                     size = 0
@@ -159,18 +169,20 @@ def _leave_out(held: StoredMessage, error: Exception) -> None:
     log.error("entry %d on %s left out: %s", held.seq, held.subject, error)
 
 
-def _lean(page: list[tuple[StoredMessage, bytes]], last: dict[str, int]) -> list[Stored]:
-    """Decodes a page, which is empty then; `last` has the number of each run's last entry, and is kept up."""
+def _lean(page: list[tuple[StoredMessage, bytes]], last: dict[str, int] | None) -> list[Stored]:
+    """Decodes a page, which is empty then; `last` has the number of each run's last entry, and is kept up; None: no
+    snapshot is left out."""
     found = []
     page.reverse()
     while page:
         held, data = page.pop()
         try:
-            entry = decode_entry(data, last)
+            entry = decode_entry(data, last or {})
         except UnreadableMessage as error:
             _leave_out(held, error)
             continue
-        last[entry.run] = entry.n
+        if last is not None:
+            last[entry.run] = entry.n
         found.append(Stored(held.seq, entry, len(held.data)))
     return found
 
