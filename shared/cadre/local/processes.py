@@ -81,6 +81,7 @@ class Stack:
         self.nats = f"nats://127.0.0.1:{self.ports.nats}"
         self.drain = read_settings().drain_seconds
         self.sync = read_nats_sync()
+        self.closes_processes = self.users is not None and can_close_other_processes()
         self.model = read_model_settings().url
         self.is_scripted = not self.model and self.team is not None and self.team.script is not None
 
@@ -105,10 +106,8 @@ class Stack:
         await self._launch(self._tracer(), self.services())
         self._started = True
         self._write_state()
-        if self.users is not None and not self._closes_processes():
-            self.notes.append(
-                "tools can look into the other services and find their keys: this kernel has no Landlock"
-            )
+        if self.users is not None and not self.closes_processes:
+            self.notes.append("without Landlock in this kernel tools can find the keys of other services")
 
     async def _leave_out_isolated(self) -> None:
         """Leaves out the agents that can do nothing on a machine without isolation, if any others are left then."""
@@ -306,7 +305,7 @@ class Stack:
             name = Path(entry.partition(":")[0]).stem if "/" in entry else entry
             name = self._unused(name, services)
             sources = partial(source_files, entry, Path.cwd())
-            alone = ["--alone"] if self._closes_processes() else []
+            alone = ["--alone"] if self.closes_processes else []
             service = self._python(name, "cadre_tools", [entry, *alone], f"tools-{role}")
             environment = without_secrets(service.environment, *self.team.key_variables)
             services.append(replace(service, environment=environment, files=sources))
@@ -323,10 +322,6 @@ class Stack:
             sources = partial(files_of_agent, file)
             services.append(replace(self._python(name, "cadre_agent", [str(file)], user), files=sources))
         return services
-
-    def _closes_processes(self) -> bool:
-        """Whether tools are kept from looking into the other processes."""
-        return self.users is not None and can_close_other_processes()
 
     @staticmethod
     def _unused(name: str, services: Sequence[ProcessSpec]) -> str:
