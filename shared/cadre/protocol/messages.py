@@ -323,9 +323,7 @@ class CodeYielded(Message, frozen=True, tag="code_yielded"):
     sandbox: str = ""
     tier: str = ""
     references: list[str] = []
-    """Blobs that are named in the latest results where only the code was given these whole."""
     stored: int = 0
-    """Bytes that the sandbox has stored for this answer."""
 
 
 class CodeFinished(Message, frozen=True, tag="code_finished"):
@@ -346,9 +344,7 @@ class CodeFinished(Message, frozen=True, tag="code_finished"):
     sandbox: str = ""
     tier: str = ""
     seconds: float = 0.0
-    """The time that the block itself computed."""
     references: list[str] = []
-    """As in CodeYielded."""
     stored: int = 0
 
 
