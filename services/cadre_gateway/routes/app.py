@@ -12,7 +12,7 @@ from cadre.errors import BusUnavailable
 from cadre_gateway.requests import problems
 from cadre_gateway.requests.headers import own_origin
 from cadre_gateway.requests.parameters import known_parameters
-from cadre_gateway.routes import openapi, tracing
+from cadre_gateway.routes import console, openapi, tracing
 from cadre_gateway.streaming.live_feeds import LiveFeeds
 
 if TYPE_CHECKING:
@@ -51,5 +51,7 @@ def build(
         app.include_router(
             router, dependencies=[Depends(own_origin), Depends(check_serving), Depends(known_parameters)]
         )
+    # Needs no NATS: the page itself says what the gateway answers meanwhile.
+    app.include_router(console.router(), dependencies=[Depends(own_origin), Depends(known_parameters)])
     openapi.describe(app)
     return app

@@ -1,0 +1,53 @@
+// The gateway's HTTP API.
+
+/** What the gateway refused: `code` is stable, the message says what to do. `status` 0: it was not reached. */
+export class ApiError extends Error {
+  constructor(status, code, detail) {
+    super(detail);
+    this.status = status;
+    this.code = code;
+  }
+}
+
+/** The answer to a request as data; null where it is empty. Raises ApiError. */
+export async function request(method, path, body, signal) {
+  const options = { method, signal, headers: { Accept: "application/json" } };
+  if (body !== undefined) {
+    options.headers["Content-Type"] = "application/json";
+    options.body = JSON.stringify(body);
+  }
+  let answer;
+  try {
+    answer = await fetch(path, options);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, "unreachable", "the gateway does not answer");
+  }
+  const text = await answer.text();
+  let data = null;
+  try {
+    data = text ? JSON.parse(text) : null;
+  } catch {
+    if (answer.ok) throw new ApiError(answer.status, "unreadable", "the answer is no JSON");
+  }
+  if (!answer.ok) throw new ApiError(answer.status, data?.code ?? "error", data?.detail ?? `status ${answer.status}`);
+  return data;
+}
+
+export const get = (path, signal) => request("GET", path, undefined, signal);
+export const post = (path, body, signal) => request("POST", path, body ?? {}, signal);
+
+/** `path` with the parameters that have a value. */
+export function withQuery(path, parameters) {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) if (value !== undefined && value !== null && value !== "") query.set(name, value);
+  return query.size ? `${path}?${query}` : path;
+}
+
+export const runPath = (id) => `/v1/runs/${encodeURIComponent(id)}`;
+export const callPath = (id) => `/v1/approvals/${encodeURIComponent(id)}`;
+
+/** Where the bytes of `blob:<sha256>` are. */
+export function blobPath(ref, name = "", type = "") {
+  return withQuery(`/v1/blobs/${ref.replace(/^blob:/, "")}`, { name, type });
+}

@@ -1,0 +1,118 @@
+// The list of runs, newest first, with filters that stay in the address, and a task for the team.
+
+import { get, post, withQuery } from "../http/api.js";
+import { poll } from "../http/poll.js";
+import { runMark } from "../state/rows.js";
+import { alert, badge, dialog, empty, field, fill, h, table } from "../view/element.js";
+import { brief, clock, cost, count, duration } from "../view/format.js";
+
+const STATES = ["running", "waiting", "success", "max_steps_error", "error", "cancelled"];
+const PAGE_RUNS = 50;
+
+/** Shows the page; returns what ends it. */
+export function runsPage(main, { query, setQuery }) {
+  const filters = { agent: query.get("agent") ?? "", state: query.get("state") ?? "", session: query.get("session") ?? "" };
+  let before = query.get("before") ?? "";
+  const problem = h("div", null);
+  const list = h("div", { class: "runs", "aria-busy": "true" });
+  const paging = h("div", { class: "actions" });
+  const agents = h("datalist", { id: "agents" });
+
+  const change = (name) => (event) => {
+    filters[name] = event.target.value.trim();
+    before = "";
+    setQuery({ ...filters, before });
+    refresh.now();
+  };
+  const bar = h("form", { class: "bar", role: "search", onsubmit: (event) => event.preventDefault() },
+    field("Agent", h("input", { type: "search", value: filters.agent, list: "agents", onchange: change("agent") })),
+    field("State", h("select", { onchange: change("state") },
+      h("option", { value: "" }, "any"),
+      STATES.map((one) => h("option", { value: one, selected: one === filters.state }, one)))),
+    field("Session", h("input", { type: "search", value: filters.session, onchange: change("session") })),
+    h("button", { type: "button", class: "primary", onclick: () => newRun() }, "New run"));
+  fill(main, h("h1", null, "Runs"), bar, agents, problem, list, paging);
+
+  const refresh = poll(3, async (signal) => {
+    const page = await get(withQuery("/v1/runs", { ...filters, before, limit: PAGE_RUNS }), signal);
+    draw(page);
+  }, (error) => fill(problem, error && alert(error.message)));
+  get("/v1/agents").then(({ agents: live }) => fill(agents, live.map((one) => h("option", { value: one.name })))).catch(() => {});
+
+  function draw({ runs, next }) {
+    list.removeAttribute("aria-busy");
+    if (list.contains(document.activeElement) && document.activeElement.matches("a")) {
+      const href = document.activeElement.getAttribute("href");
+      queueMicrotask(() => list.querySelector(`a[href="${CSS.escape(href)}"]`)?.focus());
+    }
+    if (!runs.length) fill(list, empty(before || Object.values(filters).some(Boolean) ? "No run fits these filters." : "No runs yet: give the team its first task by “New run”."));
+    else fill(list, table(["State", "Task", "Agent", "Step", "Tokens", "Cost", "Took", "Began"], runs.map(cells)));
+    fill(paging,
+      before && h("button", { type: "button", onclick: () => turn("") }, "Newest"),
+      next && h("button", { type: "button", onclick: () => turn(next) }, "Older"));
+  }
+
+  function turn(to) {
+    before = to;
+    setQuery({ before });
+    refresh.now();
+  }
+
+  function filterBy(name, value) {
+    filters[name] = value;
+    before = "";
+    setQuery({ ...filters, before });
+    const control = bar.querySelector(name === "agent" ? "input" : "select");
+    control.value = value;
+    refresh.now();
+  }
+
+  function cells(run) {
+    const tokens = run.usage.input_tokens + run.usage.output_tokens;
+    const now = Date.now() / 1000;
+    const waits = run.waiting_for && run.waiting_for !== "approval" ? ` for ${run.waiting_for}` : "";
+    return [
+      h("span", null, badge(runMark(run.state, run.approvals), run.state.replaceAll("_", " ") + waits),
+        run.approvals > 0 && h("a", { class: "badge held", href: `#/approvals?tree=${encodeURIComponent(run.id)}` }, `${run.approvals} to approve`)),
+      h("a", { href: `#/run/${encodeURIComponent(run.id)}`, title: run.task }, brief(run.task, 120) || run.id),
+      h("button", { type: "button", class: "quiet", title: `Only runs of ${run.agent}`, onclick: () => filterBy("agent", run.agent) }, run.agent),
+      run.step || "",
+      count(tokens),
+      cost(run.usage.cost),
+      duration((run.ended_at ?? now) - run.started_at),
+      h("span", { class: "nowrap" }, clock(run.started_at)),
+    ];
+  }
+
+  async function newRun() {
+    await startRun({ agent: filters.agent });
+  }
+
+  return refresh;
+}
+
+/** Asks for a task in a dialog, starts its run and goes there. */
+export async function startRun({ agent = "", task = "" } = {}) {
+  const { agents } = await get("/v1/agents").catch(() => ({ agents: [] }));
+  // Who is in nobody's team is likely whom people ask.
+  const members = new Set(agents.flatMap((one) => one.team));
+  const chosen = agent || agents.find((one) => !members.has(one.name) && one.team.length)?.name || agents[0]?.name || "";
+  dialog("New run", [
+    !agents.length && alert("No live agent: start one with `cadre up` or `cadre agent FILE`."),
+    field("Agent", h("select", { name: "agent", required: true }, agents.map((one) => h("option", { value: one.name, selected: one.name === chosen }, one.name)))),
+    field("Task", h("textarea", { name: "task", rows: 5, required: true, value: task })),
+    h("details", null, h("summary", null, "More"),
+      field("Steps at most", h("input", { name: "max_steps", type: "number", min: 1 })),
+      field("Session", h("input", { name: "session" })),
+      field("User", h("input", { name: "user" })),
+      field("Arguments", h("textarea", { name: "additional_args", rows: 3, class: "code", spellcheck: false }), "a JSON object, named values beside the task")),
+  ], "Start", async (data) => {
+    const body = { agent: data.get("agent"), task: data.get("task") };
+    if (data.get("max_steps")) body.max_steps = Number(data.get("max_steps"));
+    for (const name of ["session", "user"]) if (data.get(name)) body[name] = data.get(name);
+    if (data.get("additional_args").trim()) body.additional_args = JSON.parse(data.get("additional_args"));
+    const started = await post("/v1/runs", body);
+    location.hash = `#/run/${encodeURIComponent(started.id)}`;
+  });
+}
+

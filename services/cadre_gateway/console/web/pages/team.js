@@ -1,0 +1,63 @@
+// Who is there: agents, tools, sandboxes, with the processes that serve them.
+
+import { get } from "../http/api.js";
+import { poll } from "../http/poll.js";
+import { alert, badge, button, empty, fill, h, table } from "../view/element.js";
+import { clock, count, relative } from "../view/format.js";
+import { showValue } from "../view/value.js";
+import { startRun } from "./runs.js";
+
+/** Shows the page; returns what ends it. */
+export function teamPage(main) {
+  const problem = h("div", null);
+  const agents = h("div", { class: "cards" });
+  const tools = h("div", null);
+  const sandboxes = h("div", null);
+  fill(main, h("h1", null, "Team"), problem,
+    h("h2", null, "Agents"), agents, h("h2", null, "Tools"), tools, h("h2", null, "Sandboxes"), sandboxes);
+  let shown = "";
+
+  return poll(5, async (signal) => {
+    const [one, two, three] = await Promise.all(["agents", "tools", "sandboxes"].map((name) => get(`/v1/${name}`, signal)));
+    const signature = JSON.stringify([one, two, three]);
+    if (signature === shown) return;
+    shown = signature;
+    const members = new Set(one.agents.flatMap((agent) => agent.team));
+    fill(agents, one.agents.length ? [...one.agents].sort((a, b) => members.has(a.name) - members.has(b.name)).map(agentCard) : empty("No live agent: start one with `cadre agent FILE`."));
+    fill(tools, two.tools.length ? table(["Tool", "Does", "Approval", "Replicas", "Arguments"], two.tools.map(toolCells)) : empty("No live tools."));
+    fill(sandboxes, three.sandboxes.length ? table(["Pool", "Tier", "Python", "Sessions", "Replicas"], three.sandboxes.map((pool) => [
+      pool.pool, pool.tier, pool.python, pool.sessions, replicas(pool.replicas)])) : empty("No live sandboxes."));
+  }, (error) => fill(problem, error && alert(error.message)));
+}
+
+function agentCard(agent) {
+  return h("article", { class: "card" },
+    h("h3", null, agent.name, " ", h("span", { class: "kind" }, agent.kind)),
+    h("p", null, agent.description),
+    agent.missing.length > 0 && alert(`missing: ${agent.missing.join(", ")}`),
+    agent.problems.map((one) => alert(Object.values(one).filter((part) => typeof part === "string").join(": "))),
+    agent.differing.length > 0 && alert(`its replicas differ in spec or prompts: ${agent.differing.join(", ")}`),
+    h("dl", { class: "facts" }, [
+      ["Team", agent.team.join(", ")], ["Tools", agent.tools.join(", ")], ["Version", agent.version],
+      ["First request", agent.prompt_tokens ? `${count(agent.prompt_tokens)} tokens at least` : ""],
+      ["Labels", Object.entries(agent.labels).map((pair) => pair.join("=")).join(", ")],
+    ].filter(([, value]) => value).flatMap(([name, value]) => [h("dt", null, name), h("dd", null, value)])),
+    replicas(agent.replicas),
+    h("div", { class: "actions" },
+      button("Try it", () => startRun({ agent: agent.name })),
+      h("a", { href: `#/runs?agent=${encodeURIComponent(agent.name)}` }, "its runs")));
+}
+
+function replicas(list) {
+  return h("details", null, h("summary", null, badge("ok", `${list.length} ${list.length === 1 ? "replica" : "replicas"}`)),
+    table(["Instance", "Host", "Process", "Health at", "Since", "Clock"], list.map((one) => [
+      one.instance, one.host, one.pid, one.health, h("span", { title: clock(one.started_at) }, relative(one.started_at)),
+      Math.abs(one.skew) >= 1 ? `${one.skew.toFixed(1)} s off` : ""])));
+}
+
+function toolCells(tool) {
+  return [
+    h("strong", null, tool.name), tool.description, tool.approval || (tool.read_only ? "reads only" : ""), replicas(tool.replicas),
+    h("details", null, h("summary", null, Object.keys(tool.input_schema.properties ?? {}).join(", ") || "none"), showValue(tool.input_schema)),
+  ];
+}

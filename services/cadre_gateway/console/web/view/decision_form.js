@@ -1,0 +1,73 @@
+// A held call, and what a person makes of it: approve, correct, reject, or answer a question.
+
+import { callPath, get, post } from "../http/api.js";
+import { argumentForm } from "./argument_form.js";
+import { alert, field, fill, h, toast } from "./element.js";
+import { clock, relative } from "./format.js";
+import { showValue } from "./value.js";
+
+/** The form of one call; `known` is what its list tells of it. `onDecided` is called when it is decided. */
+export function decisionForm(call, known, onDecided) {
+  const box = h("section", { class: "decision", "aria-label": `Decide on ${known?.name ?? "the call"}` }, h("p", null, "Loading …"));
+  load();
+  return box;
+
+  async function load() {
+    try {
+      draw(known && !known.cut && known.schema !== undefined && known.state === "pending" ? known : await get(callPath(call)));
+    } catch (error) {
+      fill(box, alert(error.message));
+    }
+  }
+
+  function draw(approval) {
+    if (approval.state !== "pending") {
+      const { decision } = approval;
+      fill(box, h("p", null, decision ? `${decision.verdict} by ${decision.by}${decision.at ? `, ${clock(decision.at)}` : ""}` : "given up: its run ended first"));
+      return;
+    }
+    const question = approval.kind === "question";
+    const form = argumentForm(approval.arguments, approval.schema);
+    const feedback = h("textarea", { rows: 2, name: "feedback" });
+    const problem = h("div", null);
+    const decide = async (decision) => {
+      const body = { decision };
+      if (feedback.value.trim()) body.feedback = feedback.value.trim();
+      try {
+        if (decision === "approve" && !question && form.changed()) Object.assign(body, { decision: "correct", arguments: form.read(), replace: true });
+        lock(true);
+        const answer = await post(callPath(call), body);
+        toast(`${approval.name || "Question"}: ${answer.verdict}${answer.at ? "" : ", kept until its agent is back"}`);
+        fill(box, h("p", null, `${answer.verdict} by ${answer.by}`));
+        onDecided?.(answer);
+      } catch (error) {
+        fill(problem, alert(error.message));
+        if (["already-decided", "approval-expired", "approval-dropped", "run-ended"].includes(error.code)) onDecided?.(null);
+      } finally {
+        lock(false);
+      }
+    };
+    const buttons = [
+      h("button", { type: "button", class: "primary", onclick: () => decide("approve") }, question ? "Yes" : "Approve"),
+      h("button", { type: "button", class: "danger", onclick: () => decide("reject") }, question ? "No" : "Reject"),
+    ];
+    const lock = (locked) => buttons.forEach((one) => { one.disabled = locked; });
+    const watchChange = () => {
+      if (question) return;
+      let changed = true;
+      try {
+        changed = form.changed();
+      } catch {
+        // Not JSON yet.
+      }
+      buttons[0].textContent = changed ? "Approve with changes" : "Approve";
+    };
+    box.addEventListener("input", watchChange);
+    fill(box,
+      approval.reason && h("p", { class: "reason" }, approval.reason),
+      approval.expires && h("p", { class: "expires" }, `Counts as rejected ${relative(approval.expires)} (${clock(approval.expires)})`),
+      question ? Object.keys(approval.arguments).length > 0 && showValue(approval.arguments) : form.element,
+      field(question ? "Answer or remark" : "Feedback for the model", feedback),
+      problem, h("div", { class: "actions" }, buttons));
+  }
+}

@@ -1,0 +1,105 @@
+// Elements of the page. Content goes in as text and never as markup.
+
+/**
+ * A new element. `props`: `class`, `on…` listeners, `dataset`; properties that the element has; else attributes.
+ * Children: elements, texts and numbers, lists of these; null, undefined and false are left out.
+ */
+export function h(tag, props, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(props ?? {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name === "class") element.className = value;
+    else if (name === "dataset") Object.assign(element.dataset, value);
+    else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name in element && name !== "list" && name !== "role") element[name] = value;
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  append(element, children);
+  return element;
+}
+
+function append(element, children) {
+  for (const child of children) {
+    if (Array.isArray(child)) append(element, child);
+    else if (child !== null && child !== undefined && child !== false) element.append(child);
+  }
+}
+
+/** Puts these children in the place of all that the element has. */
+export function fill(element, ...children) {
+  element.replaceChildren();
+  append(element, children);
+  return element;
+}
+
+/** A table; `rows` are lists of cells. */
+export function table(heads, rows, caption) {
+  return h("div", { class: "scroll" },
+    h("table", null,
+      caption && h("caption", null, caption),
+      h("thead", null, h("tr", null, heads.map((head) => h("th", { scope: "col" }, head)))),
+      h("tbody", null, rows.map((cells) => h("tr", null, cells.map((cell) => h("td", null, cell)))))));
+}
+
+/** What there is to say where a list is empty. */
+export const empty = (...words) => h("p", { class: "empty" }, ...words);
+
+/** What went wrong, for people and screen readers. */
+export const alert = (words) => h("p", { class: "alert", role: "alert" }, words);
+
+/** A state as a coloured mark with its word. */
+export const badge = (mark, words) => h("span", { class: `badge ${mark}` }, words);
+
+/** Tells something for a moment. */
+export function toast(words, bad = false) {
+  const note = h("p", { class: bad ? "toast bad" : "toast" }, words);
+  document.getElementById("toasts").append(note);
+  setTimeout(() => note.remove(), bad ? 10_000 : 4_000);
+}
+
+/** A button that is locked while its work goes on, and tells what went wrong. */
+export function button(words, work, props = {}) {
+  const element = h("button", { type: "button", ...props }, words);
+  element.addEventListener("click", async () => {
+    element.disabled = true;
+    try {
+      await work();
+    } catch (error) {
+      toast(error.message, true);
+    } finally {
+      element.disabled = false;
+    }
+  });
+  return element;
+}
+
+/** A modal dialog with a form. `submit` gets the form's data; its errors are shown in the dialog. */
+export function dialog(title, fields, action, submit) {
+  const problem = h("div", null);
+  const close = () => box.close();
+  const go = h("button", { type: "submit", class: "primary" }, action);
+  const form = h("form", { method: "dialog" },
+    h("h2", null, title), fields, problem,
+    h("div", { class: "actions" }, go, h("button", { type: "button", onclick: close }, "Close")));
+  const box = h("dialog", { "aria-label": title, onclose: () => box.remove() }, form);
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    go.disabled = true;
+    try {
+      await submit(new FormData(form));
+      close();
+    } catch (error) {
+      fill(problem, alert(error.message));
+    } finally {
+      go.disabled = false;
+    }
+  });
+  document.body.append(box);
+  box.showModal();
+  return box;
+}
+
+/** A labelled field of a form. */
+export function field(label, control, hint) {
+  return h("label", { class: "field" }, h("span", null, label), control, hint && h("small", null, hint));
+}
