@@ -10,6 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .PHONY: help run run-memory up test test-browser lint check bench waiting chaos simulate mutate compat observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local
+.PHONY: help run run-memory up test lint check bench waiting chaos simulate mutate compat observe observe-test test-console manifests compose-test docs protocol wheel lock clean run-local bench-local
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -67,6 +68,11 @@ observe: $(PHOENIX)/.ready ## Look at traces in Phoenix on this machine (in an e
 
 observe-test: .venv/.ready-dev $(PHOENIX)/.ready ## Trace the shipped team's demo into Phoenix and find it there with Chromium
 	@$(BIN)/pytest tests/observe $(ARGS)
+
+CONSOLE := build/console-packages
+
+test-console: .venv/.ready-dev $(CONSOLE)/.ready ## Drive the console with the Chromium of this machine; pictures into build/console
+	@PYTHONPATH=$(CONSOLE) $(BIN)/pytest tests/browser_console $(ARGS)
 
 LOCAL := build/local-model-venv
 SIZE ?= 0.5B
@@ -177,4 +183,9 @@ $(PHOENIX)/.ready: deploy/phoenix/requirements.txt
 	if command -v uv >/dev/null; then uv venv --quiet --clear --python "$$python" $(PHOENIX); \
 		uv pip install --quiet --python $(PHOENIX)/bin/python -r $<; \
 	else "$$python" -m venv --clear $(PHOENIX); $(PHOENIX)/bin/python -m pip install --quiet -r $<; fi
+	@touch $@
+
+$(CONSOLE)/.ready: tests/browser_console/requirements.txt .venv/.ready-dev
+	@set -e; $(INSTALL); rm -rf $(CONSOLE); \
+	echo "make: setting up $(CONSOLE) (160 MB)" >&2; install --target $(CONSOLE) -r $<
 	@touch $@

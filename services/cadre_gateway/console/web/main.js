@@ -4,8 +4,13 @@ import { get } from "./http/api.js";
 import { poll } from "./http/poll.js";
 import { alert, fill, h } from "./view/element.js";
 import { approvalsPage } from "./pages/approvals.js";
+import { deadLettersPage } from "./pages/dead_letters.js";
+import { memoryPage } from "./pages/memory.js";
 import { runPage } from "./pages/run.js";
 import { runsPage } from "./pages/runs.js";
+import { schedulesPage } from "./pages/schedules.js";
+import { statisticsPage } from "./pages/statistics.js";
+import { systemPage } from "./pages/system.js";
 import { teamPage } from "./pages/team.js";
 
 const PAGES = [
@@ -13,6 +18,11 @@ const PAGES = [
   { path: "run", open: runPage, within: "runs" },
   { path: "approvals", name: "Approvals", open: approvalsPage },
   { path: "team", name: "Team", open: teamPage },
+  { path: "statistics", name: "Statistics", open: statisticsPage },
+  { path: "schedules", name: "Schedules", open: schedulesPage },
+  { path: "memory", name: "Memory", open: memoryPage },
+  { path: "dead-letters", name: "Dead letters", open: deadLettersPage },
+  { path: "system", name: "System", open: systemPage },
 ];
 const COUNTED = 100; // approvals, at most
 

@@ -101,5 +101,5 @@ export function dialog(title, fields, action, submit) {
 
 /** A labelled field of a form. */
 export function field(label, control, hint) {
-  return h("label", { class: "field" }, h("span", null, label), control, hint && h("small", null, hint));
+  return h("div", { class: "field" }, h("label", null, h("span", null, label), control), hint && h("small", null, hint));
 }

@@ -1,0 +1,44 @@
+// What agents have used, and what is left of standing budgets.
+
+import { get, withQuery } from "../http/api.js";
+import { poll } from "../http/poll.js";
+import { alert, empty, field, fill, h, table } from "../view/element.js";
+import { clock, cost, count } from "../view/format.js";
+
+const BY = ["agent", "model", "day", "team", "user", "session", "tool"];
+const SINCE = [["1h", "1 hour"], ["24h", "24 hours"], ["7d", "7 days"], ["30d", "30 days"]];
+
+/** Shows the page; returns what ends it. */
+export function statisticsPage(main, { query, setQuery }) {
+  const asked = { by: query.get("by") ?? "agent", from: query.get("from") ?? "7d" };
+  const problem = h("div", null);
+  const sums = h("div", null);
+  const budgets = h("div", null);
+  const change = (name) => (event) => {
+    asked[name] = event.target.value;
+    setQuery(asked);
+    refresh.now();
+  };
+  const choice = (name, options) => h("select", { onchange: change(name) },
+    options.map(([value, words]) => h("option", { value, selected: value === asked[name] }, words)));
+  fill(main, h("h1", null, "Statistics"),
+    h("form", { class: "bar" }, field("By", choice("by", BY.map((one) => [one, one]))), field("Of the last", choice("from", SINCE))),
+    problem, sums, h("h2", null, "Standing budgets"), budgets);
+
+  const refresh = poll(15, async (signal) => {
+    const [used, standing] = await Promise.all([get(withQuery("/v1/stats", asked), signal), get("/v1/budgets", signal)]);
+    const rows = [...used.rows].sort((a, b) => (used.by[0] === "day" ? (a.day < b.day ? 1 : -1) : b.cost - a.cost || tokens(b) - tokens(a)));
+    const heads = [...used.by.map((one) => one[0].toUpperCase() + one.slice(1)), "Runs", "Failed", "Model calls", "Tool calls", "Tokens in", "Tokens out", "Cost"];
+    fill(sums, rows.length ? table(heads, [...rows.map((row) => cells(row, used.by.map((one) => row[one] || "–"))),
+      cells(used.total, used.by.map((_, index) => (index ? "" : h("strong", null, "All"))))]) : empty("Nothing was used in this time."));
+    fill(budgets, standing.budgets.length ? table(["Name", "Used", "Until", "Rules"], standing.budgets.map((one) => [
+      one.name, h("span", null, h("meter", { min: 0, max: 1, high: 0.9, optimum: 0, value: Math.min(one.share, 1), "aria-label": `${one.name} used` }), ` ${Math.round(one.share * 100)} %`),
+      clock(one.until), h("code", null, JSON.stringify(one.spec))])) : empty("There are none: docs/budgets.md tells how to set one."));
+  }, (error) => fill(problem, error && alert(error.message)));
+  return refresh;
+}
+
+const tokens = (row) => row.input_tokens + row.output_tokens;
+
+const cells = (row, names) => [...names, count(row.runs), row.failed || "", count(row.model_calls), `${count(row.tool_calls)}${row.tool_failures ? ` (${row.tool_failures} failed)` : ""}`,
+  count(row.input_tokens), count(row.output_tokens), cost(row.cost) + (row.unpriced_calls ? ` (${row.unpriced_calls} calls unpriced)` : "")];

@@ -1,0 +1,213 @@
+"""The console in a real browser: a team is watched, corrected and cancelled, and the page outlives its gateway."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+
+from harness.patience import patience
+from harness.stack import Gateway, Stack
+
+ROOT = Path(__file__).parents[2]
+TEAM = ROOT / "tests" / "e2e" / "held"
+PICTURES = ROOT / "build" / "console"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip(f"no browser: none of {', '.join(BROWSERS)} is on PATH; the console is NOT tested")
+    expect.set_options(timeout=1000 * patience(20))
+    with sync_playwright() as playwright:
+        yield playwright.chromium.launch(executable_path=found, args=["--disable-quic"])
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with Stack(tmp_path_factory.mktemp("stack")) as stack:
+        stack.model(Path(__file__).parent / "script.yaml")
+        stack.agent(TEAM / "chief.yaml", start=False)
+        stack.agent(TEAM / "clerk.yaml", start=False)
+        stack.tools(TEAM / "tools.py", start=False)
+        stack.gateway(start=False)
+        stack.start_all()
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def gateway(stack: Stack) -> Gateway:
+    gateway = Gateway(stack.services["gateway"])
+    gateway.wait_offered(2)
+    return gateway
+
+
+class Errors(list[str]):
+    """What the browser's console and the page's own code complained of."""
+
+    def watch(self, page: Page) -> None:
+        page.on("console", self._on_message)
+        page.on("pageerror", lambda error: self.append(str(error)))
+
+    def _on_message(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.append(message.text)
+
+
+@pytest.fixture
+def errors() -> Errors:
+    return Errors()
+
+
+@pytest.fixture
+def page(browser: Browser, gateway: Gateway, errors: Errors) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1280, "height": 820}, color_scheme="light")
+    page = context.new_page()
+    errors.watch(page)
+    page.goto(f"{gateway.service.url}/")
+    yield page
+    context.close()
+    assert errors == []
+
+
+def start(page: Page, task: str) -> None:
+    """Starts a run of the chief by the dialog; the page of the run follows."""
+    page.get_by_role("button", name="New run").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Agent").select_option("chief")
+    dialog.get_by_label("Task").fill(task)
+    dialog.get_by_role("button", name="Start").click()
+    expect(page.get_by_role("treeitem").filter(has_text="chief").first).to_be_visible()
+
+
+def picture(page: Page, name: str) -> None:
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        page.screenshot(path=PICTURES / f"{name}-{scheme}.png")
+
+
+def test_a_team_is_watched_two_levels_deep_and_a_call_below_is_corrected(
+    page: Page, stack: Stack, gateway: Gateway, errors: Errors, tmp_path: Path
+) -> None:
+    books = tmp_path / "books"
+    start(page, f"have clerk: refund {books} 500")
+    tree = page.get_by_role("tree")
+
+    # The model's answer grows before it is whole; its beginning may have been written before anybody looked.
+    thinking = tree.get_by_role("treeitem").filter(has_text="thinking").first
+    thinking.click()
+    growing = page.locator(".detail pre.live")
+    expect(growing).to_contain_text("orders and will look after")
+    expect(tree.get_by_role("treeitem").filter(has_text="I hand the task").first).to_be_visible()
+    picture(page, "run-live")
+
+    expect(tree.get_by_role("treeitem").filter(has_text="clerk").first).to_be_visible()
+    held = tree.get_by_role("treeitem").filter(has_text="refund").filter(has_text="waits for approval")
+    expect(held).to_be_visible()
+    expect(page.locator("#nav .count")).to_have_text("1")
+
+    held.click()
+    page.reload()
+    expect(held).to_have_attribute("aria-selected", "true")
+    expect(page.get_by_label("amount")).to_have_value("500")
+    picture(page, "run-held")
+
+    # The gateway dies: the page says so, keeps what it shows, and goes on when it is back.
+    page.get_by_label("amount").fill("90")
+    service = stack.services["gateway"]
+    service.kill()
+    expect(page.locator(".meta .bad")).to_contain_text("connection lost")
+    expect(held).to_be_visible()
+    service.start()
+    expect(page.locator(".meta .live")).to_have_text("live")
+    errors[:] = [
+        error for error in errors if "ERR_CONNECTION_REFUSED" not in error and "net::ERR" not in error
+    ]
+
+    # What was typed meanwhile is still there; what the schema forbids is named.
+    amount = page.get_by_label("amount")
+    expect(amount).to_have_value("90")
+    amount.fill('"much"')
+    page.get_by_role("button", name="Approve with changes").click()
+    expect(page.locator(".decision .alert")).to_contain_text("amount")
+    errors[:] = [error for error in errors if "422" not in error]
+    amount.fill("90")
+    page.get_by_role("button", name="Approve with changes").click()
+    expect(page.locator(".run-head .badge")).to_have_text("success")
+    assert "refund 90" in books.read_text()
+    expect(tree.get_by_role("treeitem").filter(has_text="waits for approval")).to_have_count(0)
+    picture(page, "run-done")
+
+    # The same page of a run that is over: folded anew from its journal, it shows the same.
+    rows = tree.get_by_role("treeitem").all_inner_texts()
+    page.reload()
+    expect(page.locator(".run-head .badge")).to_have_text("success")
+    expect(tree.get_by_role("treeitem")).to_have_count(len(rows))
+    assert tree.get_by_role("treeitem").all_inner_texts() == rows
+
+
+def test_the_tree_is_walked_with_keys(page: Page, gateway: Gateway, tmp_path: Path) -> None:
+    run = gateway.submit("chief", f"have clerk: refund {tmp_path / 'books'} 50")
+    gateway.finished(run)
+    page.goto(f"{gateway.service.url}/#/run/{run}")
+    tree = page.get_by_role("tree")
+    first = tree.get_by_role("treeitem").first
+    expect(first).to_have_attribute("aria-expanded", "true")
+    tree.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(first).to_have_attribute("aria-expanded", "false")
+    expect(tree.get_by_role("treeitem")).to_have_count(1)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    expect(tree.get_by_role("treeitem").nth(1)).to_have_attribute("aria-selected", "true")
+    expect(page.locator(".detail h2")).to_have_text("Step 1")
+
+
+def test_a_run_is_rejected_in_the_inbox_and_another_cancelled(page: Page, tmp_path: Path) -> None:
+    start(page, f"have clerk: refund {tmp_path / 'books'} 700")
+    page.get_by_role("link", name="Approvals").click()
+    card = page.get_by_role("article").filter(has_text="700")
+    expect(card.get_by_label("amount")).to_have_value("700")
+    picture(page, "approvals")
+    card.get_by_label("Feedback for the model").fill("He was paid last week.")
+    card.get_by_role("button", name="Reject").click()
+    expect(card).to_have_count(0)
+
+    page.get_by_role("link", name="Runs").click()
+    start(page, f"have clerk: refund {tmp_path / 'books'} 800")
+    expect(page.get_by_role("button", name="1 to approve")).to_be_visible()
+    page.get_by_role("button", name="Cancel").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel the run").click()
+    expect(page.locator(".run-head .badge")).to_have_text("cancelled")
+    expect(page.get_by_role("button", name="to approve")).to_have_count(0)
+
+    page.get_by_role("link", name="Runs").click()
+    page.get_by_label("State").select_option("cancelled")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    assert "state=cancelled" in page.url
+    picture(page, "runs")
+    page.get_by_role("link", name="Team").click()
+    expect(page.get_by_role("article").filter(has_text="chief").first).to_be_visible()
+    picture(page, "team")
+
+
+def test_a_phone_shows_it_without_scrolling_sideways(
+    browser: Browser, gateway: Gateway, errors: Errors
+) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 800}, has_touch=True)
+    page = context.new_page()
+    errors.watch(page)
+    for path in ("runs", "approvals", "team"):
+        page.goto(f"{gateway.service.url}/#/{path}")
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        page.screenshot(path=PICTURES / f"phone-{path}.png")
+    context.close()
+    assert errors == []
