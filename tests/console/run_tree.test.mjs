@@ -82,6 +82,16 @@ test("a held call waits, keeps what it was before a correction, and goes on", ()
   assert.equal(items(tree, "a1", 1)[1].state, "dropped");
 });
 
+test("with a run ends what is below it, also when that is told too late or never", () => {
+  const held = event("a1_1_0", 5, "approval.requested", { call: "a1_1_0_1_0", name: "pay", kind: "tool", arguments: {}, reason: "" });
+  let tree = after(accepted("a1", 1), asked("a1", 1, 1), answered("a1", 2, 1), event("a1", 2, "delegate.started", { call: "a1_1_0", member: "helper", task: "" }),
+    accepted("a1_1_0", 3), held, event("a1", 6, "run.finished", { state: "cancelled" }));
+  assert.equal(totals(tree, "a1").held, 0);
+  assert.deepEqual([tree.runs.get("a1_1_0").state, tree.runs.get("a1_1_0").endedAt], ["cancelled", 6]);
+  tree = applyEvents(tree, [event("a1_1_0", 7, "run.finished", { state: "error" })]);
+  assert.deepEqual([tree.runs.get("a1_1_0").state, tree.runs.get("a1_1_0").endedAt], ["error", 7]);
+});
+
 test("a rejected call has failed; two held calls are two", () => {
   const ask = (index) => event("a1", 5, "approval.requested", { call: `a1_1_${index}`, name: "pay", kind: "tool", arguments: {}, reason: "" });
   const tree = after(accepted("a1", 1), asked("a1", 1, 1), answered("a1", 4, 1), ask(0), ask(1),

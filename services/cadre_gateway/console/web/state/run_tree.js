@@ -165,6 +165,14 @@ class Draft {
     this.settle(run);
   }
 
+  /** Ends the run: nothing in it is open any more. */
+  end(run, how, at) {
+    Object.assign(run, { doing: "", awaits: null, held: 0, endedAt: at, ...how });
+    for (const { number, items } of run.steps) {
+      if (items.some(isPending)) endPending(this.step(run, number, at), at);
+    }
+  }
+
   /** The state of a run follows from its calls, as long as it goes on. */
   settle(run) {
     if (run.endedAt !== null) return;
@@ -363,12 +371,10 @@ const HANDLERS = {
     run.usage.cost += event.usage?.cost ?? 0;
   },
   "run.finished"(draft, run, event, at) {
-    Object.assign(run, {
-      state: event.state ?? "error", doing: "", awaits: null, held: 0, endedAt: at, output: event.output,
-      error: event.error ?? null,
-    });
-    for (const { number, items } of run.steps) {
-      if (items.some(isPending)) endPending(draft.step(run, number, at), at);
+    draft.end(run, { state: event.state ?? "error", output: event.output, error: event.error ?? null }, at);
+    // The stream ends with its run: what is below was told to end too, and may tell so too late.
+    for (const below of [...draft.tree.runs.values()]) {
+      if (below.endedAt === null && below.id.startsWith(`${run.id}_`)) draft.end(draft.run({ run: below.id }), { state: "cancelled" }, at);
     }
   },
   "message.received": (draft, run, event, at) =>

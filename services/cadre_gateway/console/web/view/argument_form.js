@@ -74,7 +74,7 @@ function control(name, value, schema, present) {
   }
   if (type === "string" && (value === undefined || typeof value === "string")) {
     const long = (value ?? "").length > 60 || (value ?? "").includes("\n");
-    const element = h(long ? "textarea" : "input", long ? { rows: 4 } : { type: "text" });
+    const element = h(long ? "textarea" : "input", long ? { rows: 3 } : { type: "text" });
     element.value = value ?? "";
     return { element, read: () => (given(element.value) ? element.value : undefined), write: (one) => { element.value = one ?? ""; } };
   }
