@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { rowState, rowTimes, visibleRows } from "../../services/cadre_gateway/console/web/state/rows.js";
-import { applyEvents, emptyTree, totals } from "../../services/cadre_gateway/console/web/state/run_tree.js";
+import { applyEvents, emptyTree, errorText, totals } from "../../services/cadre_gateway/console/web/state/run_tree.js";
 import { accepted, answered, asked, delta, event } from "./story.mjs";
 
 const after = (...events) => applyEvents(emptyTree(), events);
@@ -139,6 +139,14 @@ test("a tree of 1,000 runs and 15,000 events is folded and laid out quickly", ()
   const rows = visibleRows(tree, new Map());
   const milliseconds = performance.now() - begin;
   assert.equal(tree.runs.size, 1001);
-  assert.ok(rows.length > 1000);
+  assert.equal(rows.length, 2 + 1 + 1000, "members begin closed");
   assert.ok(milliseconds < 5000, `${milliseconds} ms`);
+});
+
+test("an error of a call is told without the call", () => {
+  const text = (message) => errorText({ type: "AgentToolExecutionError", message });
+  assert.equal(text('Error executing tool \'t\' with arguments {"a": {"b": "}\\" {"}}: ValueError: no column'), "ValueError: no column");
+  assert.equal(text("Error executing tool 't' with arguments {\"a\": …"), "Error executing tool 't' with arguments {\"a\": …");
+  assert.equal(errorText({ type: "AgentError", message: "no" }), "AgentError: no");
+  assert.equal(errorText(null), "");
 });

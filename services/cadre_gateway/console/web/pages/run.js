@@ -51,7 +51,10 @@ export function runPage(main, { parts: [id], query, setQuery }) {
       link = state;
       schedule();
     },
-    onRefused: (error) => fill(problem, alert(error.code === "unknown-run" ? "There is no such run; it may have been erased." : error.message)),
+    onRefused: (error) => {
+      const words = error.code === "unknown-run" ? "There is no such run; it may have been erased." : error.message;
+      fill(main, h("h1", null, "Run ", h("code", null, id)), alert(words));
+    },
   });
   // What is under way grows although nothing happens.
   const ticking = setInterval(() => tree.root && !isOver(tree.runs.get(tree.root)) && schedule(), 1000);
@@ -101,8 +104,12 @@ export function runPage(main, { parts: [id], query, setQuery }) {
       head.dataset.signature = signature;
       fill(head, h("h1", { title: root.task }, h("span", { class: "agent" }, root.agent), " ", title), h("p", { class: "meta" }, facts.map((one) => h("span", null, one))));
     }
-    const lines = missingLines(root);
-    fill(problem, root.error && isOver(root) && alert(errorText(root.error)), lines.map((line) => alert(line)));
+    const lines = [root.error && isOver(root) ? errorText(root.error) : "", ...missingLines(root)].filter(Boolean);
+    // Only when they change: a screen reader reads an alert again each time that it is put in.
+    if (problem.dataset.lines !== JSON.stringify(lines)) {
+      problem.dataset.lines = JSON.stringify(lines);
+      fill(problem, lines.map((line) => alert(line)));
+    }
     drawActions(root);
   }
 
@@ -211,16 +218,16 @@ export function runPage(main, { parts: [id], query, setQuery }) {
       h("span", { class: `mark ${state}`, role: "img", "aria-label": state === "note" ? "" : state }),
       h("span", { class: `name ${row.type} ${row.item?.type ?? ""}` }, name), h("span", { class: "remark" }, remark));
     label.style.setProperty("padding-inline-start", `${Math.min(row.depth, 12) * 14}px`);
-    return [label, state === "note" ? h("span", { class: "lane" }) : lane(times, state)];
+    return [label, state === "note" ? h("span", { class: "lane" }) : lane(times, state, row.item?.askedAt ? "person" : "queue")];
   }
 
-  function lane({ start, work, end }, state) {
+  function lane({ start, work, end }, state, before) {
     const whole = span.end - span.begin;
     const at = (time) => `${Math.min(Math.max((time - span.begin) / whole, 0), 1) * 100}%`;
     const wide = (from, to) => `${(Math.max(to - from, 0) / whole) * 100}%`;
     const until = end ?? span.end;
     const begun = work ?? until;
-    const queue = h("span", { class: "bar queue" });
+    const queue = h("span", { class: `bar ${before}` });
     Object.assign(queue.style, { left: at(start), width: wide(start, begun) });
     const bar = h("span", { class: `bar ${state}` });
     Object.assign(bar.style, { left: at(begun), width: wide(begun, until) });

@@ -2,7 +2,7 @@
 
 import { isOver } from "./run_tree.js";
 
-const OPEN_RUNS = 60; // a tree of more runs begins with all but the first levels closed
+const OPEN_RUNS = 60; // a tree of more runs begins with all but the first closed
 
 /**
  * The visible rows, in order. `toggled` has by key what a person opened (true) or closed (false). A member's call and
@@ -26,7 +26,7 @@ export function visibleRows(tree, toggled) {
     const below = [];
     if (run && !step) {
       seen.add(run.id);
-      const expanded = push(`run:${run.id}`, depth, !many || depth < 3, run.steps.length > 0, { type: "run", run, call });
+      const expanded = push(`run:${run.id}`, depth, !many || depth === 0, run.steps.length > 0, { type: "run", run, call });
       if (expanded) for (const one of run.steps) below.push({ run, step: one, depth: depth + 1 });
     } else if (!item) {
       const key = `step:${run.id}:${step.number}`;

@@ -20,7 +20,27 @@ export function applyEvents(tree, events) {
 export function errorText(error) {
   if (!error) return "";
   const ofCall = error.type === "AgentToolExecutionError" || error.type === "AgentToolCallError";
-  return ofCall ? error.message : `${error.type}: ${error.message}`;
+  return ofCall ? withoutCall(error.message ?? "") : `${error.type}: ${error.message}`;
+}
+
+/** The message without the tool's name and arguments, which stand beside it anyway. */
+function withoutCall(message) {
+  const head = /^(Error executing tool|Invalid call of tool) \S+ with arguments \{/.exec(message);
+  if (!head) return message;
+  let depth = 1;
+  for (let at = head[0].length; at < message.length; at += 1) {
+    if (message[at] === '"') at = endOfString(message, at);
+    else if (message[at] === "{") depth += 1;
+    else if (message[at] === "}") depth -= 1;
+    if (depth === 0) return message.slice(at + 1).replace(/^: /, "");
+  }
+  return message; // long arguments are cut
+}
+
+function endOfString(text, from) {
+  let at = from + 1;
+  while (at < text.length && text[at] !== '"') at += text[at] === "\\" ? 2 : 1;
+  return at;
 }
 
 /** Whether the run has ended. */
