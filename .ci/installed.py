@@ -10,6 +10,7 @@ from pathlib import Path
 import cadre
 from cadre.local.team_file import read_team
 from cadre.prompting.prompts import Prompts
+from cadre_gateway.console.assets import load_assets
 
 HOME = Path(cadre.__file__).parent
 
@@ -33,5 +34,6 @@ teams = [read_team(file) for file in sorted((HOME / "teams").glob("*/team.yaml")
 assert services, "the wheel has no services"
 assert prompts, "the wheel has no prompts"
 assert teams, "the wheel has no teams"
+assert "index.html" in load_assets(), "the wheel has no console"
 print(f"{len(modules)} modules of {len(services)} services and the library, {len(prompts)} prompt files,")
 print(f"{len(teams)} teams: all from the wheel in {HOME.parent.name}")
