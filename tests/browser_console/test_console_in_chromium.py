@@ -103,7 +103,7 @@ def test_a_team_is_watched_two_levels_deep_and_a_call_below_is_corrected(
     tree.locator("[aria-level='3']").filter(has_text="thinking").first.click()
     growing = page.locator(".detail pre.live")
     expect(growing).to_contain_text("orders and will look after")
-    expect(tree.get_by_role("treeitem").filter(has_text="I hand the task").first).to_be_visible()
+    expect(tree.get_by_role("treeitem").filter(has_text="hand the task").first).to_be_visible()
     picture(page, "run-live")
 
     expect(tree.get_by_role("treeitem").filter(has_text="clerk").first).to_be_visible()

@@ -10,6 +10,7 @@ import { VirtualTree } from "../view/virtual_tree.js";
 import { RowDetail } from "./row_detail.js";
 
 const FOLLOWED_SECONDS = 5; // what is older is history: one reads it from its beginning
+const WRITING_CHARACTERS = 50; // of an answer that grows, its end
 const LINK_TEXT = { live: "live", lost: "connection lost, trying again", resting: "paused", ended: "" };
 
 /** Shows the page; returns what ends it. */
@@ -264,7 +265,7 @@ function rowText({ type, run, step, item, call }) {
     case "model": {
       const name = purposeText(item.purpose) + (item.attempt > 1 ? `, try ${item.attempt}` : "");
       if (item.error) return { name, remark: errorText(item.error) };
-      const text = item.state === "open" ? item.text.slice(-160) : item.text;
+      const text = item.state === "open" ? item.text.slice(-WRITING_CHARACTERS) : item.text;
       return { name, remark: brief(text || (item.calls ?? []).map((one) => one.name).join(", "), 200) };
     }
     case "code":
