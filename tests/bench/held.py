@@ -8,6 +8,7 @@ import msgspec
 from bench.instant import InstantModel, call
 from cadre.engine.model_request import ModelRequest
 from cadre.kinds.goals.records import GoalsSpec
+from cadre.kinds.plan.section import PlanSpec, PlanStep
 from cadre.kinds.task_queue.records import TaskQueueSpec
 from cadre.kinds.workflow.section import WorkflowSpec
 from cadre.ports import ModelReply
@@ -26,6 +27,7 @@ REFUND = ToolCard(
 _ARGUMENTS = {"amount": 500, "reason": "The order never came."}
 _ITERATION = json.dumps({"thoughts": {"text": "Pay."}, "tool": {"name": "refund", "args": _ARGUMENTS}})
 _SOLUTION = json.dumps({"solution": {"calls": [{"name": "refund", "arguments": _ARGUMENTS}], "output": None}})
+_CODE = "I pay.\n<code>\nrefund(amount=500, reason='The order never came.')\n</code>"
 
 
 class WaitingKind(NamedTuple):
@@ -46,6 +48,8 @@ WAITING: dict[str, WaitingKind] = {
     "goals": WaitingKind("goals", GoalsSpec(goals=["Pay."]), (_ITERATION,)),
     "task_queue": WaitingKind("task_queue", TaskQueueSpec(goals=["Pay."]), ('["pay", "write"]', _ITERATION)),
     "solution": WaitingKind("solution", None, (_SOLUTION,)),
+    "code": WaitingKind("code", None, (_CODE,)),
+    "plan": WaitingKind("plan", PlanSpec(steps=[PlanStep(action="refund", args=_ARGUMENTS)])),
     "workflow, a person": WaitingKind("workflow", _flow("ask", ask={"approve": "Pay?"})),
     "workflow, a signal": WaitingKind("workflow", _flow("wait", wait={"wait": {"signal": "paid"}})),
     "workflow, a far day": WaitingKind("workflow", _flow("wait", wait={"wait": "90d"})),

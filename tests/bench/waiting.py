@@ -75,16 +75,17 @@ async def begin(here: Deployment, count: int) -> str:
     return tasks[-1].run
 
 
-async def put_aside(here: Deployment) -> None:
-    """Until the agent has accounted for every task. Raises RuntimeError when that takes too long."""
-    consumer = here.platform.topology.agent_consumer(_AGENT)
+async def put_aside(here: Deployment, *before: str) -> None:
+    """Until the agent has accounted for every task, and the consumers `before` it for what leads there. Raises
+    RuntimeError when that takes too long."""
+    consumers = (*before, here.platform.topology.agent_consumer(_AGENT))
     deadline = time.monotonic() + _BEGUN_WITHIN
     left = 1
     while left:
         if time.monotonic() > deadline:
             raise RuntimeError(f"{left} tasks are not accounted for after {_BEGUN_WITHIN:g} s")
         await asyncio.sleep(_GLANCE)
-        left = await here.left(consumer)
+        left = sum([await here.left(consumer) for consumer in consumers])
 
 
 async def _held(here: Deployment, run: str) -> int:

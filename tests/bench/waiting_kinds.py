@@ -5,6 +5,7 @@ Arguments: beginnings of kinds' names (all), and a further number of runs, which
 import itertools
 import sys
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 
 import click
 import uvloop
@@ -12,6 +13,7 @@ import uvloop
 from bench.deployment import deployment
 from bench.held import REFUND, WAITING
 from bench.processes import Member, rss_mb
+from bench.steps import running_service
 from bench.waiting import begin, put_aside
 from cadre.protocol.cards import Presence
 
@@ -21,16 +23,22 @@ SIZES = (600, 2_000)
 
 async def measure(name: str, sizes: Sequence[int]) -> list[float]:
     """Resident MB of the agent's process: with no run, then with each number of them."""
-    async with deployment() as here:
+    async with AsyncExitStack() as stack:
+        here = await stack.enter_async_context(deployment())
         offer = Presence(instance="bench", host="bench", pid=0, started_at=0.0, tool=REFUND)
         await here.platform.registry.announce([offer])
+        before = []
+        if WAITING[name].kind == "code":
+            shards = str(here.platform.topology.shards)
+            await stack.enter_async_context(running_service(here, "cadre_sandbox", CADRE_SHARDS=shards))
+            before.append(here.platform.topology.code_consumer("default"))
         agent = await Member.start(here.nats.url, here.platform.topology.shards, "--waits", name)
         try:
             await here.offered("clerk")
             found = [rss_mb(agent.pid)]
-            for before, size in itertools.pairwise((0, *sizes)):
-                await begin(here, size - before)
-                await put_aside(here)
+            for begun, size in itertools.pairwise((0, *sizes)):
+                await begin(here, size - begun)
+                await put_aside(here, *before)
                 found.append(rss_mb(agent.pid))
             return found
         finally:
