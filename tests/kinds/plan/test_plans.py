@@ -294,6 +294,16 @@ def test_a_person_agrees_before_anything_is_done() -> None:
     sound(course)
 
 
+def test_a_person_agrees_to_the_plan_that_is_made_where_no_model_answers() -> None:
+    course = begun(approve_plan=True, tries=1)
+    course.fail(final=True)
+    assert course.run.open_calls()[0].kind == "question"
+    assert course.run.model is None
+    decide(course, "approved")
+    assert states(course) == {1: "running"}
+    sound(course)
+
+
 def test_a_call_that_a_person_must_approve_holds_its_step() -> None:
     course = begun(*SIDE_BY_SIDE, fields={"approvals": {"add": "always"}})
     decide(course, "rejected", "Too dear.")

@@ -7,7 +7,7 @@ import msgspec
 
 from cadre.journal import events as ev
 from cadre.journal.parts import JournalEvent
-from cadre.journal.run import Run
+from cadre.journal.run import Phase, Run
 from cadre.journal.steps import ActionStep, Step
 from cadre.kinds.plan.edits import edited_items
 from cadre.kinds.plan.records import (
@@ -43,6 +43,9 @@ def fold_plan(run: Run, event: JournalEvent) -> None:
     if isinstance(event, ev.RunAccepted):
         run.own = resumed(event.prefix)
         return
+    if isinstance(event, PlanRefused):
+        # Of a call that no model has answered nothing else says that it is over.
+        run.model, run.deferral, run.phase = None, None, Phase.ACTING
     state = run.own = after(state_of(run), event)
     if run.current is not None:
         run.current.own = PlanNote(stage=state.stage, items=state.items, version=state.version)
