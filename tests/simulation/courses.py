@@ -266,16 +266,15 @@ class _Course:
         stopped = end.state == "cancelled" or (error is not None and error.type in _CUT_SHORT)
         if self._undo and not stopped:
             raise Violation(MADE_UP, f"{run.id} ended, and nothing makes up for {self._undo}")
-        if self._undoing is not None and self._undo and not _is_cut(self._chronicle.events):
+        if self._undoing is not None and self._undo and not _is_cut(self._chronicle.events, error):
             raise Violation(MADE_UP, f"{run.id} ended while {self._undo} were left")
         self._world.trace.counts["undone"] += self._undoing is not None
 
 
-def _is_cut(events: Sequence[Any]) -> bool:
-    """Whether somebody cancelled a second time, or time or budget ended."""
+def _is_cut(events: Sequence[Any], error: ErrorInfo | None) -> bool:
+    """Whether somebody cancelled a second time, or time or budget ended: `error` is the run's."""
     cancels = sum(isinstance(event, ev.CancelRequested) for event in events)
-    last = events[-1]
-    return cancels > 1 or (last.error is not None and last.error.type in _CUT_SHORT)
+    return cancels > 1 or (error is not None and error.type in _CUT_SHORT)
 
 
 def _error_of(event: Any) -> ErrorInfo | None:
