@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from cadre.journal import events as ev
@@ -27,7 +28,7 @@ from kinds.plan.build import (
     tasks,
     text,
 )
-from unit.loop.build import Course, call, kinds, only, result, sound, task, timer
+from unit.loop.build import OFFER, Course, call, kinds, only, result, sound, task, timer
 
 SIDE_BY_SIDE: list[dict[str, Any]] = [
     {"step": 1, **ADD},
@@ -292,6 +293,18 @@ def test_a_person_agrees_before_anything_is_done() -> None:
     assert states(course) == {1: "running"}
     assert course.run.open_calls()[0].name == "look"
     sound(course)
+
+
+def test_a_plan_may_name_a_tool_that_is_not_there_at_the_moment() -> None:
+    course = Course(
+        planner(ADD, LOOK, replans=0), msgspec.structs.replace(OFFER, tools={}, missing=["add", "look"])
+    )
+    course.begin("Do it.")
+    events = [event for entry in course.journal() for event in entry.events]
+    made = only(events, PlanMade)
+    assert (made.origin, [step.action for step in made.steps]) == ("given", ["add", "look"])
+    refused = [event for event in events if isinstance(event, ev.CallRefused)]
+    assert "'add'" in refused[0].error.message
 
 
 def test_a_person_agrees_to_the_plan_that_is_made_where_no_model_answers() -> None:

@@ -32,7 +32,8 @@ def check_actions(run: Run, steps: Iterable[PlanStep]) -> None:
                 check_arguments(step.action, run.tools[step.action].input_schema, step.args)
             except CallNotAllowed as error:
                 raise PlanError(f"Step {step.step}: {error}") from error
-        if step.action not in run.tools and not step.task.strip():
+        # Of what is not there at the moment nobody knows whether it is a tool, which needs none.
+        if step.action not in {*run.tools, *run.missing} and not step.task.strip():
             raise PlanError(f"Step {step.step} says no task")
 
 
