@@ -92,7 +92,7 @@ class Guard:
         except _Refused as refused:
             writer.write(_refusal(refused))
         except OSError:
-            pass
+            pass  # one of the two has hung up: there is nobody to answer
         finally:
             writer.close()
             if upstream is not None:
