@@ -33,7 +33,6 @@ from generate.machine import explore
 from generate.schemas import MESSAGES, schema_of, tag_of
 from unit.loop.test_wire import values
 
-EXPLORED = explore()
 
 
 def refs(value: Any) -> Iterator[str]:
@@ -146,13 +145,13 @@ class TestSchemas:
             assert not tag_of(message) or not validator.is_valid({**written, "type": "something else"})
 
         if message is Entry:
-            for entry in EXPLORED.entries:
+            for entry in explore().entries:
                 check(entry)
         else:
             settings(max_examples=15, deadline=None)(given(values(message))(check))()
 
     def test_an_event_that_nobody_knows_does_not_fit(self) -> None:
-        entry = json.loads(encode(EXPLORED.entries[0]))
+        entry = json.loads(encode(explore().entries[0]))
         entry["events"][0]["type"] = "run.dreamt"
         assert not jsonschema_rs.validator_for(schema_of(Entry), offline=True).is_valid(entry)
 
@@ -164,7 +163,7 @@ class TestSchemas:
 
 class TestMachine:
     def test_it_reaches_every_phase(self) -> None:
-        assert {run.phase for run in EXPLORED.runs} == set(Phase)
+        assert {run.phase for run in explore().runs} == set(Phase)
 
     def test_it_sees_every_event_but_those_without_consequence_and_of_waits(self) -> None:
         """The explorer plays the two kinds of smolagents; others have their own stories in `tests/kinds`."""
@@ -172,15 +171,15 @@ class TestMachine:
         of_others = {CallDropped, EditApplied, GraceBegun, StepStarted, WaitBegun, WaitEnded}.union(
             *(kind.events for kind in others)
         )
-        seen = {type(event) for entry in EXPLORED.entries for event in entry.events}
+        seen = {type(event) for entry in explore().entries for event in entry.events}
         assert seen == set(EVENTS) - {RecordIgnored} - of_others
 
     def test_no_run_that_began_stands_still(self) -> None:
-        for run in EXPLORED.runs:
+        for run in explore().runs:
             if run.phase in (Phase.THINKING, Phase.WAITING, Phase.ACTING):
                 asked = any(call.hold is not None for call in run.open_calls())
                 # Code that waits for calls has asked for them; their answers go on with it.
                 assert owed(run) or asked, f"nothing is owed by {run}"
 
     def test_nothing_leads_out_of_the_end(self) -> None:
-        assert [edge for edge in EXPLORED.edges if edge.source is Phase.DONE] == []
+        assert [edge for edge in explore().edges if edge.source is Phase.DONE] == []
