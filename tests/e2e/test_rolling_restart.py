@@ -32,17 +32,23 @@ class Window(NamedTuple):
 
 
 async def roll(folder: Path) -> tuple[Evidence, dict[str, Window]]:
-    """What is left, and when each process was replaced."""
+    """Restarts the services, up to three at a time, the replicas of each one after the other: tells what is left, and
+    when each process was replaced."""
     replaced: dict[str, Window] = {}
     with Crew(folder, RESTARTED) as crew:
         load = Load(crew.gateway_url, "rolling", mixed=False)
         strikes, enough = Strikes(crew), asyncio.Event()
         submitting = asyncio.create_task(load.submit_until(enough))
-        for name in crew.names:
-            if name != "nats":
-                began = time.monotonic()
-                await strikes.restart((name,))
-                replaced[name] = Window(began, time.monotonic())
+        at_once = asyncio.Semaphore(3)
+
+        async def roll_one(names: tuple[str, ...]) -> None:
+            async with at_once:
+                for name in names:
+                    began = time.monotonic()
+                    await strikes.restart((name,))
+                    replaced[name] = Window(began, time.monotonic())
+
+        await asyncio.gather(*(roll_one(names) for names in RESTARTED.values() if names != ("nats",)))
         enough.set()
         await submitting
         await load.all_ended(patience(120))
