@@ -30,6 +30,10 @@ class ReplySource(Protocol):
         """Forgets which answers were given so far."""
         ...
 
+    def release(self) -> None:
+        """Has answers go out that are held."""
+        ...
+
 
 def build_app(source: ReplySource, log: RequestLog) -> Starlette:
     """Returns the server that answers from `source` and writes down in `log` what it was asked."""
@@ -74,6 +78,10 @@ def build_app(source: ReplySource, log: RequestLog) -> Starlette:
         log.clear()
         return _json({"status": "reset"})
 
+    async def release(request: Request) -> Response:
+        source.release()
+        return _json({"status": "released"})
+
     async def health(request: Request) -> Response:
         return _json({"status": "ok"})
 
@@ -85,6 +93,7 @@ def build_app(source: ReplySource, log: RequestLog) -> Starlette:
             Route("/v1/models", models),
             Route("/script/journal", lines),
             Route("/script/reset", reset, methods=["POST"]),
+            Route("/script/release", release, methods=["POST"]),
             Route("/healthz", health),
             Route("/readyz", health),
         ],
@@ -108,7 +117,7 @@ async def _unknown(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     paths = (
         "POST /v1/chat/completions, POST /v1/responses, POST /v1/embeddings, GET /v1/models,"
-        " GET /script/journal, POST /script/reset"
+        " GET /script/journal, POST /script/reset, POST /script/release"
     )
     return _error(
         ErrorReply(status=status, message=f"no {request.method} {request.url.path} here; there is {paths}")

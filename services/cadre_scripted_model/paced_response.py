@@ -30,6 +30,8 @@ class PacedResponse(Response):
         self.background = None
         self.init_headers({**headers, **NOT_AN_AI_HEADERS, "x-cadre-rule": _printable(line.rule)})
         self._pieces = pieces
+        self.release: asyncio.Event | None = None
+        """Nothing is sent before it is set."""
         self.on_end: Callable[[str], None] = lambda outcome: None
         """Is called once with the outcome, as LogLine knows it, when the response has been sent or broken off."""
         line.status = status
@@ -58,6 +60,8 @@ class PacedResponse(Response):
     async def _play(self, send: Send) -> str:
         head = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         started = False
+        if self.release is not None:
+            await self.release.wait()
         try:
             async with aclosing(self._pieces) as pieces:
                 async for piece in pieces:

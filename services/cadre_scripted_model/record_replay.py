@@ -68,6 +68,9 @@ class Recorder:
         """Begins with the first answer to each request again."""
         self._cassettes.reset()
 
+    def release(self) -> None:
+        """Does nothing: no answer is held."""
+
 
 class Replayer:
     """Answers from cassettes only: a request that was never recorded is an error, not a live call."""
@@ -95,6 +98,9 @@ class Replayer:
     def reset(self) -> None:
         """Begins with the first answer to each request again."""
         self._cassettes.reset()
+
+    def release(self) -> None:
+        """Does nothing: no answer is held."""
 
 
 async def _whole(body: bytes) -> AsyncGenerator[bytes, None]:

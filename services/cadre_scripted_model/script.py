@@ -44,6 +44,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     error: ErrorReply | None = None
     latency: float = 0.0
     """Seconds before the first byte."""
+    hold: bool = False
+    """Wait, before anything else, for `POST /script/release`."""
     delay: float = 0.0
     """Seconds after each streamed piece."""
     chunk: int = 12

@@ -32,6 +32,7 @@ class ScriptPlayer:
 
     def __init__(self, script: Script) -> None:
         self.script = script
+        self._release = asyncio.Event()
 
     async def respond(self, view: RequestView, body: dict[str, Any], line: LogLine) -> PacedResponse:
         """Returns the reply of the first rule that matches, or the automatic one."""
@@ -49,11 +50,18 @@ class ScriptPlayer:
             reply = Reply(error=ErrorReply(status=400, message=message, code="script_error"))
         if view.in_text and reply.tool_calls:
             reply = as_text(reply)
-        return respond_with(reply, view, line)
+        response = respond_with(reply, view, line)
+        response.release = self._release if reply.hold else None
+        return response
 
     def reset(self) -> None:
         """Begins the script anew."""
         self.script.reset()
+        self._release = asyncio.Event()
+
+    def release(self) -> None:
+        """Has the replies that are held go out, and those that would be from now on."""
+        self._release.set()
 
 
 def respond_with(reply: Reply, view: RequestView, line: LogLine) -> PacedResponse:

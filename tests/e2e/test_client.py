@@ -26,7 +26,7 @@ from cadre.client import (
     Unreachable,
 )
 from cadre.events import ApprovalRequested, Delta, ModelAnswered, RunFinished
-from harness.stack import Gateway
+from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "clients"
 
@@ -90,27 +90,40 @@ def assert_texts_are_whole(events: list[Event]) -> None:
     assert (answers, texts) == (1, {})
 
 
-async def read(run: RunHandle, begun: asyncio.Event | None = None) -> list[Event]:
-    events = []
-    async for event in run:
-        events.append(event)
-        if begun is not None and len([one for one in events if one.name == "delta"]) == 3:
-            begun.set()
-    return events
+class Reader:
+    """Reads all events of a run."""
+
+    def __init__(self, run: RunHandle) -> None:
+        self.sees_writer = asyncio.Event()
+        """The writer's model is known to be asked."""
+        self.sees_text = asyncio.Event()
+        """Three pieces of text have come."""
+        self.events = asyncio.ensure_future(self._read(run))
+
+    async def _read(self, run: RunHandle) -> list[Event]:
+        events: list[Event] = []
+        async for event in run:
+            events.append(event)
+            if event.name == "model.called" and event.agent == "writer":
+                self.sees_writer.set()
+            if len([one for one in events if one.name == "delta"]) == 3:
+                self.sees_text.set()
+        return events
 
 
 async def test_everybody_reads_the_whole_text_once_whenever_they_come(
-    cadre: Client, gateway: Gateway
+    cadre: Client, gateway: Gateway, stack: Stack
 ) -> None:
-    begun = asyncio.Event()
     run = await cadre.start("lead", "have a story written")
     async with asyncio.timeout(60), Proxy(gateway.service.port) as proxy, Client(proxy.url) as cut_off:
-        first = asyncio.ensure_future(read(run, begun))
-        cut = asyncio.ensure_future(read(cut_off.attach(run.id), begun))
-        await begun.wait()
+        first, cut = Reader(run), Reader(cut_off.attach(run.id))
+        await first.sees_writer.wait()
+        await cut.sees_writer.wait()
+        stack.release_model()
+        await cut.sees_text.wait()
         proxy.cut()
-        late = asyncio.ensure_future(read(cadre.attach(run.id)))
-        readers = [await first, await cut, await late, await read(run)]
+        late = Reader(cadre.attach(run.id))
+        readers = [await first.events, await cut.events, await late.events, await Reader(run).events]
     for events in readers:
         assert_texts_are_whole(events)
     journals = [[event for event in events if event.name != "delta"] for events in readers]
@@ -125,7 +138,7 @@ async def test_everybody_reads_the_whole_text_once_whenever_they_come(
 async def test_a_place_that_was_kept_is_gone_on_from(cadre: Client) -> None:
     run = await cadre.start("writer", "write")
     await run.wait(60)
-    events = [event for event in await read(run) if event.name != "delta"]
+    events = [event for event in await Reader(run).events if event.name != "delta"]
     seq = events[1].seq
     assert seq is not None
     rest = [event async for event in run.events(after=seq) if event.name != "delta"]
@@ -229,7 +242,7 @@ async def test_ends_without_an_answer_are_errors(cadre: Client) -> None:
     with pytest.raises(InvalidRequest, match="task is empty"):
         await cadre.start("clerk", " ")
     with pytest.raises(NotFound, match="f00"):
-        await read(cadre.attach("f00"))
+        await Reader(cadre.attach("f00")).events
     async with Client("http://127.0.0.1:1") as nowhere:
         with pytest.raises(Unreachable, match="no gateway answers"):
             await nowhere.run("clerk", "pay")

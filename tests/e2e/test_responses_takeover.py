@@ -21,7 +21,7 @@ rules:
   - name: search
     match: {turn: 0}
     reply:
-      - {content: Moss is a long word that never ends here., chunk: 1, delay: 20}
+      - {content: Moss is a long word that never ends here., chunk: 1, delay: 2}
       - items:
           - {type: reasoning, id: rs_1, summary: [{type: summary_text, text: Look it up.}], encrypted_content: opaque}
           - {type: web_search_call, id: ws_7, status: completed, action: {type: search, query: moss}}
@@ -31,7 +31,7 @@ rules:
   - name: answer
     match: {turn: 1}
     reply:
-      - {content: So moss is something that takes long to say., chunk: 1, delay: 20}
+      - {content: So moss is something that takes long to say., chunk: 1, delay: 2}
       - tool_calls:
           - name: final_answer
             arguments:

@@ -176,6 +176,10 @@ class Stack:
         lines: list[dict[str, Any]] = answer.json()
         return lines
 
+    def release_model(self) -> None:
+        """Has the model send the replies that it holds."""
+        httpx2.post(f"{self.services['model'].url}/script/release", timeout=patience()).raise_for_status()
+
     def logs(self) -> str:
         return "\n".join(f"--- {name}\n{s.log.read_text()[-4000:]}" for name, s in self.services.items())
 

@@ -17,7 +17,7 @@ from integration.model_calls import ADD, NO_ENDPOINT, MemoryBlobs, ask, saying, 
 
 SCRIPT = """
 rules:
-  - {name: slow, match: {user: ^slow}, reply: {content: "one two three four five six", chunk: 4, delay: 20}}
+  - {name: slow, match: {user: ^slow}, reply: {content: "one two three four five six", chunk: 4, delay: 4}}
   - {name: late, match: {user: ^late}, reply: {content: never seen, latency: 60}}
   - {name: cut, match: {user: ^cut}, reply: {content: "this breaks off in the middle of it", drop_after: 1}}
   - name: limited

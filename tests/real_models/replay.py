@@ -83,6 +83,9 @@ class InOrder:
                 yield f"{chunk.strip()}\n\n".encode()
                 await asyncio.sleep(self._pause)
 
+    def release(self) -> None:
+        """Does nothing: no answer is held."""
+
     def reset(self) -> None:
         self._given = 0
 
