@@ -184,10 +184,17 @@ def _lost(subscriber: Subscriber) -> None:
 
 def play(seed: int, parts: Parts | None = None) -> tuple[Outcome, World]:
     """Plays a seed and judges it. The same seed takes the same steps, in whatever process."""
-    before = run_cache.SNAPSHOT_ENTRIES, run_cache.MOST_RUNS, code_history.PIECE_EXCHANGES
+    before = (
+        run_cache.SNAPSHOT_ENTRIES,
+        run_cache.POINTER_BYTES,
+        run_cache.MOST_RUNS,
+        code_history.PIECE_EXCHANGES,
+    )
     world = World(seed, parts or Parts())
-    run_cache.SNAPSHOT_ENTRIES, run_cache.MOST_RUNS = (
+    # As if pointers were dear: the few entries of a simulated run have several snapshots.
+    run_cache.SNAPSHOT_ENTRIES, run_cache.POINTER_BYTES, run_cache.MOST_RUNS = (
         world.scenario.snapshot_entries,
+        1_000_000,
         world.scenario.most_runs,
     )
     code_history.PIECE_EXCHANGES = world.scenario.piece_exchanges
@@ -207,7 +214,12 @@ def play(seed: int, parts: Parts | None = None) -> tuple[Outcome, World]:
         failure, promise = f"no handler fails: {type(error).__name__}: {error}", "no handler fails"
         world.trace.note("error", repr(error))
     finally:
-        run_cache.SNAPSHOT_ENTRIES, run_cache.MOST_RUNS, code_history.PIECE_EXCHANGES = before
+        (
+            run_cache.SNAPSHOT_ENTRIES,
+            run_cache.POINTER_BYTES,
+            run_cache.MOST_RUNS,
+            code_history.PIECE_EXCHANGES,
+        ) = before
         counts = dict(world.trace.counts)
         world.faults.left = 0
         world.loop.bury(*world.workers)

@@ -34,7 +34,6 @@ from generate.schemas import MESSAGES, schema_of, tag_of
 from unit.loop.test_wire import values
 
 
-
 def refs(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         if isinstance(value.get("$ref"), str):

@@ -15,8 +15,15 @@ from cadre.recent import Recent
 from cadre.runtime.pinned_prompts import PinnedPrompts
 
 SNAPSHOT_ENTRIES = 64
+"""Fewer entries have no snapshot behind them unless they are large."""
 SNAPSHOT_BYTES = 256 * 1024
-"""After so many entries or bytes the next entry carries a snapshot, and the fold begins there."""
+"""So many bytes of entries are large."""
+SNAPSHOT_GROWTH = 2
+"""A snapshot follows large entries only when they are so many times as many as those before the last snapshot."""
+POINTER_BYTES = 8
+"""What a back-pointer takes in an entry."""
+
+MAX_BACK_POINTERS = 1024
 
 MOST_RUNS = 512
 
@@ -40,6 +47,8 @@ class Held:
         """When the journal was last asked, by this process's clock: it had no further entry then."""
         self._chain: list[int] = []
         self._bytes = 0
+        self._covered = 0
+        """Entries before those of the chain: the last snapshot stands for them."""
 
     @classmethod
     def folded(cls, run: Run, stored: list[Stored], prompts: Prompts) -> Held:
@@ -48,11 +57,23 @@ class Held:
         if stored:
             held.seq, held.hash = stored[-1].seq, stored[-1].entry.hash
             held._chain = [one.seq for one in stored]
+            held._covered = stored[0].entry.n - 1
             held._bytes = sum(one.size for one in stored[1:])
         return held
 
     def is_snapshot_due(self) -> bool:
-        return len(self._chain) >= SNAPSHOT_ENTRIES or self._bytes >= SNAPSHOT_BYTES
+        """Whether the next entry carries a snapshot, and the fold begins there.
+
+        A snapshot is about as large as all entries before it, and each entry points back to all since the last one. So
+        it is due when the pointers have cost as much as it will, at the latest when reading would take too long.
+        """
+        since = len(self._chain)
+        if self._bytes >= SNAPSHOT_BYTES and since >= SNAPSHOT_GROWTH * self._covered:
+            return True
+        if since < SNAPSHOT_ENTRIES:
+            return False
+        pointers = POINTER_BYTES * since * since // 2
+        return since >= MAX_BACK_POINTERS or pointers >= self._covered * self._bytes // since
 
     def back_pointers(self) -> list[int]:
         return [] if self.is_snapshot_due() else list(self._chain)
@@ -61,7 +82,7 @@ class Held:
         """The entry is the run's last one now; it was sent at `at`."""
         self.seq, self.hash, self.as_of = appended.seq, appended.hash, at
         if snapshot:
-            self._chain, self._bytes = [appended.seq], 0
+            self._chain, self._bytes, self._covered = [appended.seq], 0, self.run.entries - 1
         else:
             self._chain.append(appended.seq)
             self._bytes += appended.size

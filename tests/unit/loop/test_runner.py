@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 import cadre.runtime.run_cache
+from cadre.delivery.codec import encode
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Offer, Poisoned
@@ -118,19 +119,30 @@ async def test_the_end_of_a_run_takes_its_timer_along() -> None:
 
 async def test_a_long_journal_is_read_from_its_last_snapshot() -> None:
     world = MemoryWorld()
-    long = spec(limits=Limits(max_steps=200, repeats=0))
+    long = spec(limits=Limits(max_steps=400, repeats=0))
     runner = worker(world, ScriptedModel(says(content="no call")), long)
     await runner.handle(task())
     entries = world.journal.entries("r1")
-    assert len(entries) == 202
-    assert [entry.n for entry in entries if entry.snapshot] == [65, 129, 193]
-    assert max(len(entry.prev) for entry in entries) < SNAPSHOT_ENTRIES
+    assert len(entries) == 402
+    begins, *later = [entry.n for entry in entries if entry.snapshot]
+    assert begins == SNAPSHOT_ENTRIES + 1
     read = [stored.entry for stored in await world.journal.read("r1", "r1")]
-    assert [entry.n for entry in read] == list(range(193, 203))
+    assert [entry.n for entry in read] == list(range(later[-1], 403))
     whole = fold((msgspec.structs.replace(entry, snapshot=None) for entry in entries), "r1", "r1")
     assert fold(read, "r1", "r1") == whole
     assert await worker(world, ScriptedModel(says(ANSWER)), long).handle(cancel())
-    assert world.journal.entries("r1")[-1].n == 203
+    assert world.journal.entries("r1")[-1].n == 403
+
+
+async def test_a_journal_takes_not_much_more_than_what_is_in_it() -> None:
+    world = MemoryWorld()
+    long = spec(limits=Limits(max_steps=800, repeats=0))
+    await worker(world, ScriptedModel(says(content="no call, " * 100)), long).handle(task())
+    entries = world.journal.entries("r1")
+    pointers = sum(len(encode(entry.prev)) for entry in entries)
+    snapshots = sum(len(encode(entry.snapshot)) for entry in entries if entry.snapshot)
+    assert 0.2 < pointers / snapshots < 2
+    assert pointers + snapshots < 2 * sum(len(encode(entry.events)) for entry in entries)
 
 
 async def test_a_heavy_journal_gets_a_snapshot_before_its_64th_entry() -> None:
@@ -139,7 +151,7 @@ async def test_a_heavy_journal_gets_a_snapshot_before_its_64th_entry() -> None:
         world, ScriptedModel(says(content="x" * 100_000)), spec(limits=Limits(max_steps=8, repeats=0))
     )
     await runner.handle(task())
-    assert [entry.n for entry in world.journal.entries("r1") if entry.snapshot] == [5, 9]
+    assert [entry.n for entry in world.journal.entries("r1") if entry.snapshot] == [5]
 
 
 async def test_runs_pushed_out_of_the_cache_are_folded_again(monkeypatch: pytest.MonkeyPatch) -> None:
