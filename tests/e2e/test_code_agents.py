@@ -111,7 +111,7 @@ def test_an_answer_without_code_gets_help(gateway: Gateway) -> None:
 def test_an_endless_loop_is_stopped(gateway: Gateway) -> None:
     run = gateway.submit("coder", steps("Loop.", "while True:\n    pass", "final_answer('out')"))
     assert gateway.finished(run)["output"] == "out"
-    assert "2 s" in observed(gateway.run(run, full="true"))
+    assert "6 s" in observed(gateway.run(run, full="true"))
 
 
 def test_structured_answers(gateway: Gateway) -> None:
