@@ -1,4 +1,4 @@
-"""The command `cadre agent FILE`."""
+"""The command `cadre agent FILE…`."""
 
 import sys
 from pathlib import Path
@@ -10,12 +10,12 @@ from cadre.settings import read_settings
 
 
 @click.command("agent")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--host", help="Address of the health endpoints.")
 @click.option("--port", type=int, help="Port of the health endpoints; 0 takes a free one.")
 @click.option("--nats-url", help="The NATS server (CADRE_NATS_URL).")
-def command(file: Path, host: str | None, port: int | None, nats_url: str | None) -> None:
-    """Serve the agent that the YAML FILE describes, until told to stop."""
+def command(files: tuple[Path, ...], host: str | None, port: int | None, nats_url: str | None) -> None:
+    """Serve the agent that a YAML FILE describes, until told to stop; of several files all agents in one process."""
     from cadre.service.agent import serve  # the weight of a service is not the command line's
 
     try:
@@ -23,4 +23,4 @@ def command(file: Path, host: str | None, port: int | None, nats_url: str | None
     except SetupError as error:
         click.echo(f"cadre: {error}", err=True)
         sys.exit(2)
-    serve(file, settings)
+    serve(*files, settings=settings)

@@ -15,7 +15,7 @@ from cadre.journal.events import AnyEvent, RunFinished
 from cadre.ports import Appended, Journal, Model, Stored
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Task
-from cadre.service.agent import AgentHost
+from cadre.service.agent import AgentHost, AgentHosts
 from cadre.service.frame import Platform, calm_collector, open_platform
 from cadre.settings import Settings
 from cadre.spec.agent import AgentSpec
@@ -56,10 +56,10 @@ class Deployment:
         self.nats = nats
         self.platform = platform
         self.journal = journal
-        self._hosts: list[AgentHost] = []
+        self._hosts: list[AgentHosts] = []
 
     async def serve(self, spec: AgentSpec, model: Model) -> None:
-        host = AgentHost(spec, Prompts.load(spec.kind), self.platform, model)
+        host = AgentHosts(self.platform, [AgentHost(spec, Prompts.load(spec.kind), self.platform, model)])
         await host.start()
         calm_collector()
         self._hosts.append(host)

@@ -13,7 +13,7 @@ from bench.instant import InstantModel, answer, call
 from cadre.engine.model_request import ModelRequest
 from cadre.ports import Model, ModelReply, OnText
 from cadre.prompting.prompts import Prompts, kind_for
-from cadre.service.agent import AgentHost
+from cadre.service.agent import AgentHost, AgentHosts
 from cadre.service.frame import calm_collector, open_platform
 from cadre.settings import read_settings
 from cadre.spec.agent import AgentSpec
@@ -50,7 +50,7 @@ async def main(*options: str) -> None:
         spec = HELD
     relay = Relay(platform, WORKER)
     await relay.start()
-    host = AgentHost(spec, Prompts.load(kind_for(spec)), platform, model)
+    host = AgentHosts(platform, [AgentHost(spec, Prompts.load(kind_for(spec)), platform, model)])
     await host.start()
     calm_collector()
     print("ready", flush=True)

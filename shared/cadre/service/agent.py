@@ -1,9 +1,9 @@
-"""An agent as a process: its inbox consumers, its runner, its card in the registry."""
+"""Agents as a process: their inbox consumers, their runners, their cards in the registry."""
 
 import asyncio
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +28,7 @@ from cadre.local.local_stack import find_nats, model_settings
 from cadre.local.tested_models import with_tested_calls
 from cadre.ports import Model
 from cadre.prompting.prompts import Prompts, prompts_for
+from cadre.protocol.cards import Presence
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.runner import Runner, World
@@ -47,12 +48,12 @@ log = logging.getLogger("cadre.agent")
 
 
 def serve(
-    spec: AgentSpec | Path | str, settings: Settings | None = None, *, model: Model | None = None
+    *specs: AgentSpec | Path | str, settings: Settings | None = None, model: Model | None = None
 ) -> None:
-    """Serves an agent until the process is told to stop; without `settings` with those of the environment and,
-    where that names no NATS server, at the one of the `cadre up` of the current folder.
+    """Serves one agent or several until the process is told to stop; without `settings` with those of the environment
+    and, where that names no NATS server, at the one of the `cadre up` of the current folder.
 
-    `model` replaces the OpenAI-compatible endpoint of the spec. Raises SystemExit with the documented exit
+    `model` replaces the OpenAI-compatible endpoints of the specs. Raises SystemExit with the documented exit
     code, behind one line on stderr, when it cannot start: a script that calls it ends as `cadre agent` does.
     """
     try:
@@ -60,21 +61,36 @@ def serve(
             find_nats()
             settings = read_settings()
         endpoint = model_settings()  # says now what is wrong with it
-        agent = spec if isinstance(spec, AgentSpec) else read_agent(Path(spec))
-        agent = with_tested_calls(agent, endpoint)
-        prompts = prompts_for(agent)
+        agents = [
+            with_tested_calls(spec if isinstance(spec, AgentSpec) else read_agent(Path(spec)), endpoint)
+            for spec in specs
+        ]
+        _check_names(agents)
+        prompts = [prompts_for(agent) for agent in agents]
     except (SetupError, CommandFailed) as error:
         print(f"cadre: {error}", file=sys.stderr)
         raise SystemExit(2) from error
 
-    async def start(platform: Platform) -> AgentHost:
-        host = AgentHost(agent, prompts, platform, model, model_settings)
-        await host.start()
-        return host
+    async def start(platform: Platform) -> AgentHosts:
+        made = zip(agents, prompts, strict=True)
+        hosts = AgentHosts(
+            platform, [AgentHost(agent, own, platform, model, model_settings) for agent, own in made]
+        )
+        await hosts.start()
+        return hosts
 
-    status = run(f"agent {agent.name}", settings, start)
+    noun = "agent" if len(agents) == 1 else "agents"
+    status = run(f"{noun} {', '.join(agent.name for agent in agents)}", settings, start)
     if status:
         raise SystemExit(status)
+
+
+def _check_names(agents: Sequence[AgentSpec]) -> None:
+    names = [agent.name for agent in agents]
+    if not names:
+        raise SetupError("no agent to serve: name at least one")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise SetupError(f"agent {twice[0]} is named twice: a second replica is a second process")
 
 
 def tight_context(spec: AgentSpec, prompts: Prompts) -> str | None:
@@ -94,9 +110,7 @@ def _with_model_name(spec: AgentSpec, settings: ModelSettings) -> AgentSpec:
 
 
 class AgentHost:
-    """An agent as the part of a service process (`cadre.service.frame.Part`)."""
-
-    app: AsgiApp | None = None
+    """One agent of a service process."""
 
     def __init__(
         self,
@@ -107,6 +121,7 @@ class AgentHost:
         endpoint: Callable[[], ModelSettings] = ModelSettings,
     ) -> None:
         self._spec = spec
+        self._card = card_of(spec, prompt_tokens(spec, prompts))
         self._prompts = PinnedPrompts(prompts, platform.blobs)
         self._platform = platform
         self._registry = platform.registry
@@ -137,8 +152,8 @@ class AgentHost:
             for shard in range(topology.shards)
         ]
 
-    async def start(self) -> None:
-        """Announces the agent, waits a moment for its team, and begins to take messages."""
+    async def prepare(self) -> Presence:
+        """Makes all ready but for what others must see first; returns what they are to see."""
         await hear_interrupts(self._platform.nc, self._platform.topology, self._runner.interrupt)
         if self._asks_endpoint and (lack := self._own_model.missing()) is not None:
             log.warning("%s: every run will fail: %s", self._spec.name, lack)
@@ -147,20 +162,22 @@ class AgentHost:
         if self._asks_endpoint:
             # Its import takes the better part of a second of the processor: not the first run's.
             await self._own_model.load()
-        card, revision = (
-            card_of(self._spec, prompt_tokens(self._spec, self._prompts.own)),
-            self._runner.revision,
+        return self._platform.presence(
+            agent=self._card,
+            revision=self._runner.revision,
+            prompts=self._prompts.own.ref,
+            spec=blob_ref(msgspec.json.encode(self._spec)),
         )
-        spec = msgspec.json.encode(self._spec)
-        own = self._platform.presence(
-            agent=card, revision=revision, prompts=self._prompts.own.ref, spec=blob_ref(spec)
-        )
-        await self._registry.announce([own])
+
+    async def begin(self) -> None:
+        """Waits a moment for the team, and begins to take messages."""
         # Behind the announcement: what a live service names is not removed.
         await retry(self._prompts.store, pauses=EVERY_SECOND, log=log)
+        spec = msgspec.json.encode(self._spec)
         await retry(partial(self._platform.blobs.put, spec), pauses=EVERY_SECOND, log=log)
         await self._await_team()
-        for other in differing_replicas(card, revision, self._registry.presences()):
+        revision = self._runner.revision
+        for other in differing_replicas(self._card, revision, self._registry.presences()):
             log.warning(
                 "replica %s of %s has revision %s, and this one %s: they differ in spec or prompts, and either takes"
                 " runs; start both from the same files, or give one another metadata.version",
@@ -182,10 +199,6 @@ class AgentHost:
             missing = ", ".join(self._current_offer().missing)
             log.warning("%s begins without %s, which no live service offers", self._spec.name, missing)
 
-    def unready(self) -> str | None:
-        """Nothing is ever missing: an agent without a model says so in each run."""
-        return None
-
     async def samples(self) -> list[Sample]:
         """The figures of its queues, and of the calls that wait for their model."""
         waiting = Sample(names.MODEL_WAITING, self._own_model.waiting, {names.AGENT: self._spec.name})
@@ -201,3 +214,30 @@ class AgentHost:
             self._offer_version = self._registry.version
             self._offer = offer_of(self._spec, self._registry.presences())
         return self._offer
+
+
+class AgentHosts:
+    """The agents of a service process, as its part (`cadre.service.frame.Part`)."""
+
+    app: AsgiApp | None = None
+
+    def __init__(self, platform: Platform, hosts: Sequence[AgentHost]) -> None:
+        self._registry = platform.registry
+        self._hosts = hosts
+
+    async def start(self) -> None:
+        """Announces the agents, waits a moment for their teams, and begins to take messages."""
+        await self._registry.announce([await host.prepare() for host in self._hosts])
+        await asyncio.gather(*(host.begin() for host in self._hosts))
+
+    def unready(self) -> str | None:
+        """Nothing is ever missing: an agent without a model says so in each run."""
+        return None
+
+    async def samples(self) -> list[Sample]:
+        """The figures of all agents."""
+        return [sample for host in self._hosts for sample in await host.samples()]
+
+    async def drain(self, grace: float) -> None:
+        """Finishes or hands back the messages in hand within `grace` seconds."""
+        await asyncio.gather(*(host.drain(grace) for host in self._hosts))
