@@ -77,7 +77,7 @@ class GatewayService:
 
     async def samples(self) -> list[Sample]:
         """Metrics of the whole deployment. Raises BusUnavailable."""
-        return await metrics.samples(self.platform, self.index)
+        return await metrics.samples(self.platform, self.index, self.ledger.totals)
 
     async def drain(self, grace: float) -> None:
         """Ends the event streams and what is in hand, saves the list of runs and stops reading."""

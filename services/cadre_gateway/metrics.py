@@ -1,4 +1,4 @@
-"""A gateway's metrics of the whole deployment: active runs, calls that wait for people, queues, dead letters."""
+"""A gateway's metrics of the whole deployment: its runs, the calls that wait for people, queues, dead letters."""
 
 import asyncio
 from collections import Counter
@@ -8,13 +8,15 @@ from cadre.service.frame import Platform
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
 from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.totals import Totals
 
 
-async def samples(platform: Platform, index: RunIndex) -> list[Sample]:
+async def samples(platform: Platform, index: RunIndex, totals: Totals) -> list[Sample]:
     """All samples of a gateway as they are now. Raises BusUnavailable."""
+    agents = {one.agent.name for one in platform.registry.presences() if one.agent is not None}
     nc, topology = platform.nc, platform.topology
     lags, dead = await asyncio.gather(lag_samples(nc, topology), dead_letter_samples(nc, topology))
-    return [*of_runs(index, platform.clock.now()), *lags, *dead]
+    return [*of_runs(index, platform.clock.now()), *totals.samples(agents), *lags, *dead]
 
 
 def of_runs(index: RunIndex, now: float) -> list[Sample]:

@@ -17,7 +17,7 @@ from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.messages import Origin, ToolCall
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
-from cadre.telemetry.metrics.names import METRICS, RUNS_FINISHED, STEPS
+from cadre.telemetry.metrics.names import AGENT_DURATION, METRICS, STEPS
 from cadre.telemetry.tracing.ids import trace_id
 from harness.exposition import Series, series_of, total
 from harness.nats_server import free_port
@@ -71,7 +71,7 @@ def scraped(service: Service) -> Series:
 def test_a_teams_work_in_figures(stack: Stack, gateway: Gateway, tmp_path: Path) -> None:
     """And none of it tells what was worked at."""
     marks = tmp_path / CANARY
-    before = scraped(stack.services["worker"])
+    before, begun = scraped(stack.services["worker"]), scraped(gateway.service)
     run = gateway.submit("boss", f"delegate: use refund {marks} 0.2")
     (held,) = waiting(gateway, run)
 
@@ -86,7 +86,8 @@ def test_a_teams_work_in_figures(stack: Stack, gateway: Gateway, tmp_path: Path)
     assert gateway.finished(run)["state"] == "success", stack.logs()
 
     boss, worker = (scraped(stack.services[name]) for name in ("boss", "worker"))
-    assert total(worker, "cadre_runs_finished_total", cadre_run_state="success") == 1
+    finished = total(scraped(gateway.service), "cadre_runs_finished_total", cadre_run_state="success")
+    assert finished - total(begun, "cadre_runs_finished_total") == 3
     assert total(worker, "gen_ai_invoke_agent_duration_seconds_count") == 1
     assert total(worker, "cadre_steps_total") == 2
     calls = total(worker, "gen_ai_client_operation_duration_seconds_count", gen_ai_operation_name="chat")
@@ -122,7 +123,7 @@ def test_a_teams_work_in_figures(stack: Stack, gateway: Gateway, tmp_path: Path)
 
 
 def test_a_record_that_comes_again_counts_once(stack: Stack, gateway: Gateway) -> None:
-    before = scraped(stack.services["boss"])
+    before = scraped(gateway.service)
     run = gateway.submit("boss", "delegate: think 3")
     gateway.wait_for(run, "model.called", agent="worker")
     stack.services["worker"].kill()
@@ -130,12 +131,16 @@ def test_a_record_that_comes_again_counts_once(stack: Stack, gateway: Gateway) -
     stack.services["worker"].start()
     assert gateway.finished(run)["state"] == "success"
     worker = scraped(stack.services["worker"])
-    assert total(worker, "cadre_model_attempts_lost_total") == 1
     assert total(worker, "cadre_records_redelivered_total", cadre_queue_kind="agent") >= 1
-    assert total(worker, "cadre_runs_finished_total") == 1
+    assert total(worker, "gen_ai_invoke_agent_duration_seconds_count") == 1
     assert total(worker, "gen_ai_client_operation_duration_seconds_count") == 1
-    boss = scraped(stack.services["boss"])
-    assert total(boss, "cadre_runs_finished_total") - total(before, "cadre_runs_finished_total") == 1
+    now = scraped(gateway.service)
+    assert total(now, "cadre_runs_finished_total") - total(before, "cadre_runs_finished_total") == 3
+    assert total(before, "cadre_model_attempts_lost_total", gen_ai_agent_name="worker") == 0
+    assert total(now, "cadre_model_attempts_lost_total", gen_ai_agent_name="worker") == 1
+    gateway.service.kill()
+    gateway.service.start()
+    assert total(scraped(gateway.service), "cadre_model_attempts_lost_total") == 1
 
 
 def test_a_message_that_nobody_can_read_is_seen(stack: Stack, gateway: Gateway) -> None:
@@ -229,7 +234,7 @@ def test_the_same_by_otlp(stack: Stack, gateway: Gateway, receiver: OtlpReceiver
     gateway.finished(gateway.submit("helper", f"say {CANARY}"))
     assert stack.services["helper"].terminate() == 0
     receiver.until(
-        lambda: any(p.service == "helper" and p.name == RUNS_FINISHED.name for p in receiver.points),
+        lambda: any(p.service == "helper" and p.name == AGENT_DURATION.name for p in receiver.points),
         "the helper's metrics",
     )
     points = [point for point in receiver.points if point.service == "helper"]

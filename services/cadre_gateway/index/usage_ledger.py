@@ -14,6 +14,7 @@ from cadre.errors import SpecError
 from cadre.journal import events as ev
 from cadre.journal.entry import AnyEvent, Entry
 from cadre.recent import Recent
+from cadre_gateway.index.totals import TotalKey, Totals
 
 HOUR_SECONDS = 3600
 DAY_SECONDS = 86_400
@@ -81,6 +82,7 @@ class SavedLedger(msgspec.Struct, kw_only=True):
     sums: list[tuple[LedgerKey, Figures]] = []
     details: dict[int, int] = {}
     open_tools: dict[str, str] = {}
+    totals: list[tuple[TotalKey, float]] = []
 
 
 class UsageLedger:
@@ -94,6 +96,7 @@ class UsageLedger:
         self._details = {day: Detail(detail) for day, detail in saved.details.items()}
         self._open_tools = Recent[str, str](_MAX_OPEN_TOOLS)
         self._open_tools.update(saved.open_tools)
+        self.totals = Totals(saved.totals)
         self._size = 0
         self._max_cells = max_cells
         self._newest = 0
@@ -110,6 +113,7 @@ class UsageLedger:
             sums=[cell for day in self._days.values() for cell in day.items()],
             details={day: int(detail) for day, detail in self._details.items()},
             open_tools=dict(self._open_tools),
+            totals=self.totals.to_saved(),
         )
 
     def add(self, shard: int, seq: int, at: float, entry: Entry, root: RunSummary | None) -> None:
@@ -117,6 +121,7 @@ class UsageLedger:
         if seq <= self.positions[shard]:
             return
         self.positions[shard] = seq
+        self.totals.add(entry)
         for event in entry.events:
             if (found := self._counted(entry, event)) is not None:
                 sums, model, tool = found

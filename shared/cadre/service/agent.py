@@ -42,7 +42,7 @@ from cadre.spec.agent_file import read_agent
 from cadre.spec.kinds import declaration_of
 from cadre.spec.prices import Prices
 from cadre.telemetry.metrics import names
-from cadre.telemetry.metrics.meters import Sample
+from cadre.telemetry.metrics.meters import Meters, Sample
 
 log = logging.getLogger("cadre.agent")
 
@@ -109,6 +109,12 @@ def _with_model_name(spec: AgentSpec, settings: ModelSettings) -> AgentSpec:
     return msgspec.structs.replace(spec, model=model)
 
 
+def _begin_counters(meters: Meters, agent: str) -> None:
+    """A counter that begins with its first increase is read as one that never grew."""
+    for metric in (names.STEPS, names.ANSWERS_LATE, names.FENCE_LOSSES):
+        meters.record(metric, 0, {names.AGENT: agent})
+
+
 class AgentHost:
     """One agent of a service process."""
 
@@ -135,6 +141,7 @@ class AgentHost:
             _with_model_name(spec, endpoint()), self._prompts, world, self._current_offer, prices
         )
         self._runner.meters = platform.meters
+        _begin_counters(platform.meters, spec.name)
         self._runner.revision = revision_of(spec, prompts)
         topology = platform.topology
         quarantine = NatsQuarantine(platform.nc, topology)

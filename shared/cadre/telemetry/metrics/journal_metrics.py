@@ -9,7 +9,7 @@ from typing import Any
 from cadre.engine.kind import kind_of
 from cadre.engine.model_choice import asked_model
 from cadre.journal import events as ev
-from cadre.journal.arrivals import ModelFailed, ModelLost
+from cadre.journal.arrivals import ModelFailed
 from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, PlanningStep
@@ -37,8 +37,6 @@ def measurements_of(run: Run, entry: Entry, what: object) -> list[Measurements]:
             found += add(run, entry, event)
         elif run.spec is not None and (done := kind_of(run).executed(event)) is not None:
             found.append((_tool, (entry.agent, done.tool, done.error), (done.seconds,)))
-    if isinstance(what, ModelLost):
-        found.append((_lost, (entry.agent,), (1,)))
     if isinstance(what, ModelFailed) and run.model is not None:
         fault = str(what.status or ("rate_limited" if what.rate_limited else "unavailable"))
         labels = (entry.agent, _model_of(run), run.model.purpose, fault)
@@ -52,20 +50,14 @@ def measurements_of(run: Run, entry: Entry, what: object) -> list[Measurements]:
 def _answered(run: Run, entry: Entry, event: ev.ModelAnswered) -> list[Measurements]:
     agent, model, usage = entry.agent, _model_of(run) or event.model, event.usage
     values = (event.seconds, usage.input_tokens, usage.output_tokens)
-    found: list[Measurements] = [(_call, (agent, model, event.purpose), values)]
-    if usage.cost:
-        found.append((_cost, (agent, model), (usage.cost,)))
-    return found
+    return [(_call, (agent, model, event.purpose), values)]
 
 
 def _answered_late(run: Run, entry: Entry, event: ev.RecordIgnored) -> list[Measurements]:
     agent, model, usage = entry.agent, _model_of(run) or event.model, event.usage
     if not usage.model_calls:
         return []
-    found: list[Measurements] = [(_late, (agent, model), (1, usage.input_tokens, usage.output_tokens))]
-    if usage.cost:
-        found.append((_cost, (agent, model), (usage.cost,)))
-    return found
+    return [(_late, (agent, model), (1, usage.input_tokens, usage.output_tokens))]
 
 
 def _tool_answered(run: Run, entry: Entry, event: ev.ToolAnswered) -> list[Measurements]:
@@ -92,7 +84,7 @@ def _stepped(run: Run, entry: Entry, event: ev.StepFinished) -> list[Measurement
 def _finished(run: Run, entry: Entry, event: ev.RunFinished) -> list[Measurements]:
     asked, answered = _calls(run, entry.events)
     took = max(0.0, entry.at - (run.started_at or entry.at))
-    return [(_run, (entry.agent, event.state), (1, took, answered, asked))]
+    return [(_run, (entry.agent, event.state), (took, answered, asked))]
 
 
 _MEASURES: dict[type, Callable[[Run, Entry, Any], list[Measurements]]] = {
@@ -157,14 +149,6 @@ def _asked(agent: str, model: str) -> dict[str, str]:
     }
 
 
-def _cost(agent: str, model: str) -> list[SeriesKey]:
-    return [(names.COST, {names.AGENT: agent, names.MODEL: model})]
-
-
-def _lost(agent: str) -> list[SeriesKey]:
-    return [(names.ATTEMPTS_LOST, {names.AGENT: agent})]
-
-
 def _tool(agent: str, tool: str, fault: str) -> list[SeriesKey]:
     about = {names.OPERATION: EXECUTE_TOOL, names.TOOL: tool, names.AGENT: agent}
     if fault:
@@ -184,7 +168,6 @@ def _run(agent: str, state: str) -> list[SeriesKey]:
     about = {names.OPERATION: INVOKE_AGENT, names.AGENT: agent}
     failed = {} if state == "success" else {names.ERROR_TYPE: state}
     return [
-        (names.RUNS_FINISHED, {names.AGENT: agent, names.STATE: state}),
         (names.AGENT_DURATION, about | failed),
         (names.INFERENCE_CALLS, about),
         (names.TOOL_CALLS, about),

@@ -103,20 +103,7 @@ TOOL_CALLS = Metric(
 
 # --- Cadre's own, of agents
 
-RUNS_FINISHED = Metric(
-    "cadre.runs.finished", "counter", "{run}", "Runs that have ended, by how.", (AGENT, STATE)
-)
 STEPS = Metric("cadre.steps", "counter", "{step}", "Finished steps.", (AGENT,))
-COST = Metric(
-    "cadre.cost", "counter", "{unit}", "Price of model calls, in the price table's currency.", (AGENT, MODEL)
-)
-ATTEMPTS_LOST = Metric(
-    "cadre.model.attempts_lost",
-    "counter",
-    "{call}",
-    "Model calls whose worker died and which another worker has taken over.",
-    (AGENT,),
-)
 ANSWERS_LATE = Metric(
     "cadre.model.answers_late",
     "counter",
@@ -198,6 +185,27 @@ RUNS = Metric(
 APPROVALS = Metric("cadre.approvals.waiting", "observable gauge", "{call}", "Calls that wait for a person.")
 APPROVALS_OLDEST = Metric(
     "cadre.approvals.oldest.age", "observable gauge", "s", "How long the oldest of them has waited."
+)
+RUNS_FINISHED = Metric(
+    "cadre.runs.finished",
+    "observable counter",
+    "{run}",
+    "Runs that have ended, by how.",
+    (AGENT, STATE),
+)
+COST = Metric(
+    "cadre.cost",
+    "observable counter",
+    "{unit}",
+    "Price of model calls, in the price table's currency.",
+    (AGENT, MODEL),
+)
+ATTEMPTS_LOST = Metric(
+    "cadre.model.attempts_lost",
+    "observable counter",
+    "{call}",
+    "Model calls whose worker died and which another worker has taken over.",
+    (AGENT,),
 )
 DEAD_LETTERS = Metric("cadre.dead_letters", "observable gauge", "{message}", "Messages that were given up.")
 

@@ -1,0 +1,41 @@
+"""Counts over all journals: they grow with each entry, survive their process, and begin with 0."""
+
+from typing import Any
+
+from cadre.journal.entry import ArrivalRecord, Entry
+from cadre.journal.events import ModelAnswered, RunFinished
+from cadre.protocol.messages import Usage
+from cadre.telemetry.metrics import names
+from cadre_gateway.index.totals import Totals
+
+
+def entry(*events: Any, **fields: Any) -> Entry:
+    return Entry(tree="t", run="t", agent="boss", n=1, cause="c", at=1.0, events=list(events), **fields)
+
+
+def values(totals: Totals, metric: names.Metric, *agents: str) -> dict[tuple[str, ...], float]:
+    found = [sample for sample in totals.samples(agents) if sample.metric is metric]
+    return {tuple(sample.attributes.values()): sample.value for sample in found}
+
+
+def test_a_live_agent_begins_with_nothing() -> None:
+    totals = Totals([])
+    assert totals.samples([]) == []
+    assert values(totals, names.ATTEMPTS_LOST, "boss") == {("boss",): 0}
+    assert values(totals, names.RUNS_FINISHED, "boss")["boss", "error"] == 0
+
+
+def test_what_was_saved_goes_on() -> None:
+    totals = Totals([])
+    lost = entry(arrived=ArrivalRecord("ModelLost"))
+    answered = ModelAnswered(
+        purpose="act", step=1, attempt=2, content="", usage=Usage(1, 1, cost=0.5), model="m"
+    )
+    for one in (lost, lost, entry(answered), entry(RunFinished(state="error", usage=Usage(), steps=1))):
+        totals.add(one)
+    totals = Totals(totals.to_saved())
+    totals.add(entry(answered))
+    totals.add(lost)
+    assert values(totals, names.ATTEMPTS_LOST, "boss") == {("boss",): 3}
+    assert values(totals, names.COST) == {("boss", "m"): 1.0}
+    assert values(totals, names.RUNS_FINISHED) == {("boss", "error"): 1}
