@@ -9,7 +9,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-memory up test test-browser test-console lint check bench waiting chaos simulate mutate compat observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local
+.PHONY: help run run-memory up test test-browser test-console test-alerts lint check bench waiting chaos simulate mutate compat observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -66,7 +66,10 @@ observe: $(PHOENIX)/.ready ## Look at traces in Phoenix on this machine (in an e
 	@$(PHOENIX)/bin/python deploy/phoenix/serve.py
 
 observe-test: .venv/.ready-dev $(PHOENIX)/.ready ## Trace the shipped team's demo into Phoenix and find it there with Chromium
-	@$(BIN)/pytest tests/observe $(ARGS)
+	@$(BIN)/pytest tests/observe/test_phoenix.py $(ARGS)
+
+test-alerts: .venv/.ready-dev ## Set each alert off in a real Prometheus (Debian: prometheus), and see what the dashboard shows
+	@$(BIN)/pytest tests/observe/test_alerts.py $(ARGS)
 
 CONSOLE := build/console-packages
 
