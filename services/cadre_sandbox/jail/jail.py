@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cadre_sandbox.jail import kernel, landlock, mounts, seccomp
+from cadre_sandbox.jail import kernel, landlock, mounts, seccomp, standard_library
 from cadre_sandbox.wire.jail_order import OWN_TASKS, JailOrder
 
 _INSIDE_ID = 1000
@@ -55,6 +55,7 @@ def enter(
         report_pid(os.getpid())
         scratch = order.scratch
         os.chdir(scratch)
+        standard_library.keep_to_the_jail()
     _limit(order, own_users)
     _become_nobody(order.uid)
     kernel.die_with_parent(signal.SIGKILL)
