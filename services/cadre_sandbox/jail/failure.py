@@ -1,6 +1,7 @@
 """What went wrong in a block, as a model can use it: kind, message, the block's line."""
 
 import difflib
+import itertools
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -11,6 +12,9 @@ _MAX_MESSAGE_CHARS = 4_000
 
 _MAX_KEYS = 1_000
 """Keys of one dict that are looked at for one like that which is missing."""
+
+_MAX_VALUES = 100
+"""Values of one dict or list that are looked into for the same, and of all together before no further one is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +62,14 @@ def _close_keys(error: BaseException, key: object) -> str:
     known = {**frame.f_globals, **frame.f_locals}
     names = (*frame.f_code.co_names, *frame.f_code.co_varnames, *frame.f_code.co_freevars)
     keys: set[str] = set()
-    for value in (known[name] for name in names if name in known):
+    # Breadth first, into the lists and dicts of JSON: a missing key is often that of a record in a list.
+    values = [known[name] for name in names if name in known]
+    for value in values:
         found = value if type(value) is dict else getattr(value, "columns", ())
         keys.update(one for one in list(found)[:_MAX_KEYS] if isinstance(one, str))
+        if type(value) in (dict, list) and len(values) < _MAX_VALUES:
+            inner = value.values() if type(value) is dict else value
+            values.extend(itertools.islice(inner, _MAX_VALUES))
     close = difflib.get_close_matches(key, keys, n=3)
     return f"; there is {' and '.join(map(repr, close))}" if close else ""
 

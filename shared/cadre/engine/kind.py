@@ -101,6 +101,11 @@ class Kind(Protocol):
     """Whether a call is refused when the same one has led to the same again and again (`limits.repeats`)."""
     counts_answers: bool
     """Whether calls of one model answer that come to the same count once, not each, for `limits.repeats`."""
+    knows_waiting: bool
+    """Whether the loop guard knows what waits, by its name: such calls are never refused, and counts begin anew behind
+    them."""
+    mends_texts: bool
+    """Whether arguments that are given as a text of JSON are read with patience too."""
     trusts_counts: bool
     """Whether a run makes use of the room that its model's own count of tokens leaves over the estimate."""
     ending: str

@@ -39,6 +39,8 @@ class PlainKind(ABC):
     counts_steps: bool = True
     stops_repeats: bool = True
     counts_answers: bool = False
+    knows_waiting: bool = False
+    mends_texts: bool = False
     trusts_counts: bool = True
     ending: str = FINAL_ANSWER
     reads_whole: bool = False

@@ -1,5 +1,7 @@
 """Calls that a model writes into its text instead of making them."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -79,6 +81,55 @@ def test_what_cannot_be_read_is_explained(text: str, why: str) -> None:
     assert caught.value.info.type == "AgentParsingError"
     assert why in caught.value.info.message
     msgspec.json.encode(caught.value.info)
+
+
+SCHEMAS: dict[str, dict[str, Any]] = {
+    name: {"type": "object", "properties": properties, "required": required}
+    for name, properties, required in (
+        ("note", {"text": {"type": "string"}}, ["text"]),
+        ("count", {"n": {"type": "integer"}}, []),
+        ("both", {"text": {"type": "string"}, "n": {"type": "integer"}}, ["text"]),
+        ("final_answer", {"answer": {}}, ["answer"]),
+    )
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "arguments"),
+    [
+        ("note", '{"text": "one\n\ttwo"}', {"text": "one\n\ttwo"}),
+        ("note", r'"{\"text\": \"one\ntwo\"}"', {"text": "one\ntwo"}),
+        ("note", '"{\\"text\\": \\"one\n\ttwo\\"}"', {"text": "one\n\ttwo"}),
+        ("both", '"{\\"text\\": \\"one\n\ttwo\\", \\"n\\": 2,}"', {"text": "one\n\ttwo", "n": 2}),
+        ("note", "\"{'a': 1}\"", {"text": "{'a': 1}"}),
+        ("note", '"here"', {"text": "here"}),
+        ("note", "5", {"text": 5}),
+        ("note", "null", {"text": None}),
+        ("count", "5", {"n": 5}),
+        ("count", '"5"', {"n": 5}),
+        ("count", "null", {}),
+        ("final_answer", "null", {"answer": None}),
+        ("final_answer", "[1, 2]", {"answer": [1, 2]}),
+        ("final_answer", '"3"', {"answer": "3"}),
+    ],
+)
+def test_arguments_are_read_as_they_are_meant(name: str, given: str, arguments: dict[str, object]) -> None:
+    (found,) = read_calls(f'{{"name": "{name}", "arguments": {given}}}', SCHEMAS.get, mends=True)
+    assert found == ev.RequestedCall(name, arguments)
+
+
+def test_native_arguments_with_bare_line_breaks_are_read() -> None:
+    asked = ev.RequestedCall("look", '{"at": "one\n\ttwo"}')
+    assert only(Course().begin().say(asked), ev.ToolCalled).arguments == {"at": "one\n\ttwo"}
+    cut = ev.RequestedCall("look", '{"at": "one\n\ttw')
+    assert "not valid JSON" in only(Course().begin().say(cut), ev.CallRefused).error.message
+
+
+def test_a_run_that_began_earlier_reads_them_as_it_did() -> None:
+    course = Course().begin()
+    course.run.kind_version = 3
+    asked = ev.RequestedCall("look", '{"at": "one\ntwo"}')
+    assert "not valid JSON" in only(course.say(asked), ev.CallRefused).error.message
 
 
 def test_native_calls_win_over_what_the_text_says() -> None:

@@ -7,10 +7,11 @@ import pytest
 
 from cadre.journal import events as ev
 from cadre.kinds.code.section import CodeSpec
+from cadre.protocol.cards import AgentCard
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import Limits, sections
 from kinds.code.build import asks, coder, ended, yielded
-from unit.loop.build import Course, call, kinds, only, report, result, spec
+from unit.loop.build import OFFER, Course, call, kinds, only, report, result, spec
 
 
 def guarded(repeats: int = 2, max_steps: int = 50) -> Course:
@@ -126,6 +127,67 @@ def test_code_that_polls_counts_as_one_call() -> None:
     course.say(content="Thought: poll.\n<code>\nwhile add(a=1, b=1): pass\n</code>")
     refused = only(course.arrive(yielded(asks("add", a=1, b=1), block="r1:code:4")), ev.CallRefused)
     assert "called 3 times" in refused.error.message
+
+
+def poll(course: Course, steps: range) -> list[ev.AnyEvent]:
+    """What becomes of the last of these calls of one status, which is always the same."""
+    events: list[ev.AnyEvent] = []
+    for step in steps:
+        events = course.say(call("add", a=1, b=1))
+        if "ToolCalled" in kinds(events):
+            course.arrive(result(f"r1_{step}_0", 2))
+    return events
+
+
+def waiter(name: str = "wait_for_payment", version: int = 0) -> Course:
+    card = msgspec.structs.replace(OFFER.tools["look"], name=name)
+    offer = msgspec.structs.replace(OFFER, tools={**OFFER.tools, name: card})
+    tools = ["add", "look", name]
+    course = Course(spec(tools=tools, limits=Limits(repeats=3, max_steps=50)), offer).begin()
+    course.run.kind_version = version or course.run.kind_version
+    return course
+
+
+def test_the_refusal_says_how_to_wait_and_behind_it_one_may_ask_again() -> None:
+    course = waiter()
+    refused = only(poll(course, range(1, 5)), ev.CallRefused)
+    assert (
+        "To wait for a change, call 'wait_for_payment' first; then it may be called again."
+        in refused.error.message
+    )
+    for step in range(5, 15, 2):
+        assert "ToolCalled" in kinds(course.say(call("wait_for_payment", at="soon"))), "it is never refused"
+        course.arrive(result(f"r1_{step}_0", "nothing yet", tool="wait_for_payment"))
+        assert "ToolCalled" in kinds(poll(course, range(step + 1, step + 2)))
+
+
+@pytest.mark.parametrize("name", ["look_up", "await_nothing", "waiter"])
+def test_without_a_way_to_wait_none_is_named(name: str) -> None:
+    assert "wait" not in only(poll(waiter(name), range(1, 5)), ev.CallRefused).error.message
+
+
+def test_a_run_that_began_earlier_reads_of_no_way_to_wait() -> None:
+    course = waiter(version=3)
+    assert "To wait" not in only(poll(course, range(1, 5)), ev.CallRefused).error.message
+    for step in (5, 6, 7):
+        course.say(call("wait_for_payment", at="soon"))
+        course.arrive(result(f"r1_{step}_0", "nothing yet", tool="wait_for_payment"))
+    assert "CallRefused" in kinds(course.say(call("wait_for_payment", at="soon")))
+
+
+def test_code_is_told_how_to_wait_as_well() -> None:
+    course = coder(team=["wait_for_payment"], limits=Limits(repeats=2))
+    course.offer = msgspec.structs.replace(
+        OFFER, members={"wait_for_payment": AgentCard(name="wait_for_payment", description="Waits.")}
+    )
+    course.begin()
+    for step in (1, 2, 3):
+        course.say(content=f"<code>\nx{step} = add(a=1, b=1)\n</code>")
+        events = course.arrive(yielded(asks("add", a=1, b=1), block=f"r1:code:{step}"))
+        if step < 3:
+            course.arrive(result(f"r1_{step}_0", 2))
+            course.arrive(ended(exchange=1, block=f"r1:code:{step}"))
+    assert "call 'wait_for_payment' first" in only(events, ev.CallRefused).error.message
 
 
 def test_other_words_or_a_step_without_an_error_begin_anew() -> None:

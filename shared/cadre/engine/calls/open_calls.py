@@ -51,7 +51,8 @@ def _afforded(run: Run, call: ev.RequestedCall | RunPart, event: ev.AnyEvent) ->
     error = too_little_for(run.members[event.member], event)
     if error is None:
         return event
-    return ev.CallRefused(call=event.call, name=call.name, arguments=read_arguments(call), error=error)
+    arguments = read_arguments(call, mends=kind_of(run).mends_texts)
+    return ev.CallRefused(call=event.call, name=call.name, arguments=arguments, error=error)
 
 
 def _open(
@@ -61,7 +62,7 @@ def _open(
         return _open_part(run, call, call_id)
     arguments: dict[str, Any] = {}
     try:
-        arguments = read_arguments(call)
+        arguments = read_arguments(call, mends=kind_of(run).mends_texts)
         check_call(run, call.name, kind_of(run).arguments(run, arguments))
     except (ReadingError, CallNotAllowed) as error:
         refusal = refused_alike(run, call.name, arguments, error.info) or error.info

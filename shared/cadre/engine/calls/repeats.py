@@ -5,6 +5,7 @@ reads an error and gives the very answer that it was about has had that word.
 """
 
 import hashlib
+import re
 from typing import Any
 
 import msgspec
@@ -21,6 +22,9 @@ _REMEMBERED = 32
 
 def note_outcome(run: Run, call: CallState) -> None:
     """Counts what a call came to; called when it has its observation."""
+    if kind_of(run).knows_waiting and _waits(call.name):
+        run.repeated.clear()
+        return
     key = _key(call.name, call.arguments)
     outcome = _digest(call.error.message if call.error is not None else call.observation)
     before = run.repeated.pop(key, None)
@@ -43,9 +47,23 @@ def refusal_of(run: Run, name: str, arguments: dict[str, Any]) -> ErrorInfo | No
         return None
     text = (
         f"{name!r} was called {known.times} times with these very arguments, and the result was the same each"
-        " time. It is not called again. Try something else, or give your final answer with what you have."
+        f" time. It is not called again.{_how_to_wait(run)} Try something else, or give your final answer with what you"
+        " have."
     )
     return ErrorInfo(LOOP, text)
+
+
+def _how_to_wait(run: Run) -> str:
+    """The tools and members by which the run can wait for a change, as a sentence; "" where it has none."""
+    names = [repr(name) for name in (*run.tools, *run.members) if _waits(name)]
+    if not names or not kind_of(run).knows_waiting:
+        return ""
+    return f" To wait for a change, call {' or '.join(names)} first; then it may be called again."
+
+
+def _waits(name: str) -> bool:
+    """Whether a tool or member waits, by the words of its name: `wait`, `wait_for_payment`."""
+    return not {"wait", "waits", "sleep"}.isdisjoint(re.split(r"[\W_]+", name.casefold()))
 
 
 def is_stuck(run: Run, refused: int) -> ErrorInfo | None:

@@ -69,7 +69,7 @@ class CodeKind(StepwiseKind):
     """`cadre.engine.kind.Kind` for agents that write code."""
 
     name, version = DECLARATION.name, DECLARATION.version
-    counts_answers = True
+    counts_answers = knows_waiting = True
     reads_whole = True
     runs_literals = False
     is_bounded = True
@@ -270,7 +270,13 @@ def _is_awaited(run: Run, answer: CodeYielded | CodeFinished) -> bool:
     )
 
 
-class CodeKind4(CodeKind):
+class CodeKind5(CodeKind):
+    """Version 5: calls that wait count as all others."""
+
+    version, knows_waiting = 5, False
+
+
+class CodeKind4(CodeKind5):
     """Version 4: code may name any blob whose hash it knows, and make calls without end."""
 
     version, is_bounded = 4, False
@@ -294,5 +300,5 @@ class CodeKind1(CodeKind2):
     version, stops_circles = 1, False
 
 
-CodeKind.earlier = {1: CodeKind1(), 2: CodeKind2(), 3: CodeKind3(), 4: CodeKind4()}
+CodeKind.earlier = {1: CodeKind1(), 2: CodeKind2(), 3: CodeKind3(), 4: CodeKind4(), 5: CodeKind5()}
 CODE = CodeKind()

@@ -115,7 +115,7 @@ _TAGS = "code_block_opening_tag code_block_closing_tag"
 
 DECLARATION = KindDeclaration(
     name=section.KIND,
-    version=5,
+    version=6,
     behavior="cadre.kinds.code.kind:CODE",
     purposes=STEPWISE,
     doing={"code.started": "running code", "code.finished": ""},

@@ -206,6 +206,7 @@ class DirectKind(ToolCallingKind):
 
     name, version = DECLARATION.name, DECLARATION.version
     earlier: Mapping[int, Kind] = {}
+    knows_waiting = mends_texts = False
 
 
 def _decided(walk: PlanProgress, call: CallState, arrival: Arrival) -> Moves:

@@ -6,10 +6,8 @@ derived from it, whatever ids the model chose.
 
 from typing import Any
 
-import msgspec
-
 from cadre.engine.answers.answer_form import answer_of
-from cadre.engine.answers.json_text import UNREADABLE, ReadingError, read_arguments
+from cadre.engine.answers.json_text import UNREADABLE, ReadingError, decode_text, read_arguments
 from cadre.engine.calls.call_check import CallNotAllowed, check_call
 from cadre.engine.calls.calls_in_text import read_calls, schemas_of
 from cadre.engine.kind import Chat, Kind
@@ -31,17 +29,18 @@ class ToolCallingKind(StepwiseKind):
     """`cadre.engine.kind.Kind` for agents that call tools."""
 
     name, version = DECLARATION.name, DECLARATION.version
+    knows_waiting = mends_texts = True
 
     def deciding(self, spec: AgentSpec) -> Kind:
         return decider_of(spec, self)
 
     def act(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
         try:
-            calls = reply.calls or read_calls(reply.content, schemas_of(run))
+            calls = reply.calls or read_calls(reply.content, schemas_of(run), mends=self.mends_texts)
         except ReadingError as error:
             return self.went(run, arrival, unreadable(run, error))
         if len(calls) == 1 and calls[0].name == FINAL_ANSWER:
-            arguments = _final_answer(run, calls[0])
+            arguments = self._final_answer(run, calls[0])
             if arguments is not None:
                 return [Answer(answer_of(run, with_values(run, arguments)["answer"]), arguments)]
         return [Call(calls)]
@@ -55,23 +54,29 @@ class ToolCallingKind(StepwiseKind):
     def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:
         try:
             if reply.calls and isinstance(arguments := reply.calls[-1].arguments, str):
-                msgspec.json.decode(arguments)
-            return bool(reply.calls or read_calls(reply.content))
+                decode_text(arguments, self.mends_texts)
+            return bool(reply.calls or read_calls(reply.content, mends=self.mends_texts))
         except (ReadingError, *UNREADABLE):
             return False
 
+    def _final_answer(self, run: Run, call: RequestedCall) -> dict[str, Any] | None:
+        """The call's arguments, or None when the call itself is wrong (it is refused like any other then)."""
+        try:
+            arguments = read_arguments(call, mends=self.mends_texts)
+            check_call(run, call.name, arguments)
+        except (ReadingError, CallNotAllowed):
+            return None
+        return arguments
 
-def _final_answer(run: Run, call: RequestedCall) -> dict[str, Any] | None:
-    """The call's arguments, or None when the call itself is wrong (it is refused like any other then)."""
-    try:
-        arguments = read_arguments(call)
-        check_call(run, call.name, arguments)
-    except (ReadingError, CallNotAllowed):
-        return None
-    return arguments
+
+class ToolCallingKind3(ToolCallingKind):
+    """Version 3: calls that wait count as all others, and arguments in a text must be sound JSON."""
+
+    version = 3
+    knows_waiting = mends_texts = False
 
 
-class ToolCallingKind2(ToolCallingKind):
+class ToolCallingKind2(ToolCallingKind3):
     """Version 2: tokens are counted by the estimate, however much less the model counts."""
 
     version, trusts_counts = 2, False
@@ -83,5 +88,5 @@ class ToolCallingKind1(ToolCallingKind2):
     version, stops_circles = 1, False
 
 
-ToolCallingKind.earlier = {1: ToolCallingKind1(), 2: ToolCallingKind2()}
+ToolCallingKind.earlier = {1: ToolCallingKind1(), 2: ToolCallingKind2(), 3: ToolCallingKind3()}
 TOOL_CALLING = ToolCallingKind()
