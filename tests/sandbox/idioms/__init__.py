@@ -1,10 +1,13 @@
 """Idioms of Python by topic, and how they are run: by plain CPython and by the sandbox, whose outcomes must be equal.
 
+An idiom may import what its own statements name, and nothing else.
+
 A file holds idioms as paragraphs. Of an idiom, a line `# needs: NAME …` names builtins that must be authorized, and
 `# differs: WHY` (in one tier: `# differs in TIER: WHY`) says that the sandbox's outcome is another one: if it is not,
 the line must go.
 """
 
+import ast
 import json
 import re
 import subprocess
@@ -33,6 +36,13 @@ class Idiom:
     """Builtins that must be authorized."""
     differs: dict[str, str]
     """Why its outcome in the sandbox is another one, by tier; none where it is the same."""
+
+    @property
+    def imports(self) -> list[str]:
+        """The modules of its own import statements: what these import in turn is their affair."""
+        nodes = list(ast.walk(ast.parse(self.code)))
+        plain = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        return plain + [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
 
 
 def idioms_of(topic: str) -> list[Idiom]:
@@ -71,7 +81,9 @@ async def in_sandbox(sandbox: Sandbox, idioms: list[Idiom]) -> list[Outcome]:
     session = await sandbox.open()
     outcomes = []
     for idiom in idioms:
-        ended = await run(session, idiom.code, authorized_imports=["*"], authorized_builtins=idiom.needs)
+        ended = await run(
+            session, idiom.code, authorized_imports=idiom.imports, authorized_builtins=idiom.needs
+        )
         assert isinstance(ended, Finished | Failed), (idiom.code, ended)
         assert ended.alive, (idiom.code, ended)
         text, error = (ended.text, "") if isinstance(ended, Finished) else ("", ended.error)
