@@ -19,9 +19,11 @@ class Case:
     replies: list[Reply]
     """What the model answers, request by request."""
     answer: object
-    """How the run must end in both systems."""
+    """How the run must end in both systems, as `compat.smolagents_values` writes it."""
     member: list[Reply] = field(default_factory=list)
     """The same for the member of the team."""
+    other: list[Reply] = field(default_factory=list)
+    """The same for a second member."""
     state: str = "success"
     then: str = ""
     """A second task, for which the agent goes on with its memory (`reset=False`)."""
@@ -34,8 +36,14 @@ class Case:
         return f"[{self.name}]"
 
     @property
-    def member_mark(self) -> str:
-        return member_mark(self.name)
+    def scripts(self) -> list[tuple[str, list[Reply]]]:
+        """Each agent's replies, by the mark that stands in its task."""
+        scripts = [
+            (self.mark, self.replies),
+            (member_mark(self.name), self.member),
+            (other_mark(self.name), self.other),
+        ]
+        return [(mark, replies) for mark, replies in scripts if replies]
 
     @property
     def task(self) -> str:
@@ -44,6 +52,10 @@ class Case:
 
 def member_mark(name: str) -> str:
     return f"[{name}: member]"
+
+
+def other_mark(name: str) -> str:
+    return f"[{name}: other]"
 
 
 def code(block: str) -> Reply:

@@ -5,8 +5,10 @@ from typing import Any
 from compat.call_cases import CALLS
 from compat.case import CADRE, SMOLAGENTS, Reply
 from compat.code_cases import CODE
+from compat.member_cases import MEMBERS
+from compat.value_cases import VALUES
 
-CASES = [*CODE, *CALLS]
+CASES = [*CODE, *CALLS, *VALUES, *MEMBERS]
 
 
 def script() -> dict[str, Any]:
@@ -14,10 +16,9 @@ def script() -> dict[str, Any]:
     rules = []
     for model in (SMOLAGENTS, CADRE):
         for case in CASES:
-            for mark, replies in ((case.mark, case.replies), (case.member_mark, case.member)):
-                if replies:
-                    match = {"model": f"^{model}$", "first": _literally(mark)}
-                    rules.append({"name": f"{model} {mark}", "match": match, "reply": _with_ids(replies)})
+            for mark, replies in case.scripts:
+                match = {"model": f"^{model}$", "first": _literally(mark)}
+                rules.append({"name": f"{model} {mark}", "match": match, "reply": _with_ids(replies)})
     return {"rules": rules}
 
 

@@ -31,7 +31,7 @@ def conversations(endpoint: str, cassettes: Path) -> Conversations:
 
 def _mark_of(request: Request) -> str:
     asked = next(text_of(message) for message in request["messages"] if message["role"] == "user")
-    marks = [mark for case in CASES for mark in (case.mark, case.member_mark)]
+    marks = [mark for case in CASES for mark, _ in case.scripts]
     return next(mark for mark in marks if mark in asked)
 
 

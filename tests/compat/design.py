@@ -12,7 +12,8 @@ _OF_CALLS = ("called", "observed")
 
 def by_smolagents(request: Request) -> list[Turn]:
     turns = _values_of_expressions(_lines_outside_functions(turns_of(request, SMOLAGENTS)))
-    return _answers_said([(role, _images_once(_said_once(facts))) for role, facts in turns])
+    turns = [(role, _work_without_answer(_images_once(_said_once(facts)))) for role, facts in turns]
+    return _answers_said(turns)
 
 
 def by_cadre(request: Request) -> list[Turn]:
@@ -24,6 +25,11 @@ def _images_once(facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
     """smolagents shows a task's images again with every step."""
     has_task = any(fact[0] == "task" for fact in facts)
     return tuple(fact for fact in facts if has_task or fact != ("image",))
+
+
+def _work_without_answer(facts: tuple[Fact, ...]) -> tuple[Fact, ...]:
+    """smolagents' summary of a member's work ends with the answer, which the report before it has already."""
+    return tuple(("summary", fact[1][:-2], fact[2]) if fact[0] == "summary" else fact for fact in facts)
 
 
 def _said_once(facts: tuple[Fact, ...]) -> tuple[Fact, ...]:

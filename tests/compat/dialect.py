@@ -23,6 +23,8 @@ class Dialect:
     """Finds the task in what a member reads (group 1)."""
     report: str
     """Opening of a member's report, with its name (group 1)."""
+    summary: str
+    """A member's summary of its work behind its report (group 1)."""
     named: str
     """What stands before each result, when the calls were written in text."""
     after_error: str
@@ -67,6 +69,7 @@ SMOLAGENTS = Dialect(
     " as variables:\n",
     share=r"^You're a helpful agent named '\w+'\..*?\n---\nTask:\n(.*?)\n---\n",
     report=r"^Here is the final answer from your managed agent '(\w+)':\n",
+    summary=r"\n+For more detail, find below a summary of this agent's work:\n<summary_of_work>(.*)</summary_of_work>",
     named=r"\A(?!)",
     after_error=r"\nNow let's retry: take care not to repeat previous errors!.*",
     errors=[
@@ -74,6 +77,7 @@ SMOLAGENTS = Dialect(
             "import",
             r"Code execution failed at line '.*' due to: InterpreterError: Import of (?P<module>\w+) is not .*",
         ),
+        ("time", r"Code execution exceeded the maximum execution time of (?P<seconds>\d+) seconds"),
         ("code", r"Code execution failed at line '(?P<line>.*)' due to: (?P<type>\w+): (?P<message>.*)"),
         ("syntax", r"Code parsing failed on line (?P<line>\d+) due to: SyntaxError: (?P<message>.*?) \(.*"),
         ("check", r"Check \w+ failed with error: .*"),
@@ -122,12 +126,17 @@ CADRE = Dialect(
     variables="\n\nThese additional arguments come with the task; use them by their names:\n",
     share=r"^You are '\w+', a member of a team\..*?\n---\n(.*?)\n---\n",
     report=r"^Report of the team member '(\w+)':\n",
+    summary=r"\n+How '\w+' went about it, message by message:\n<summary_of_work>(.*)</summary_of_work>",
     named=r"\A\w+: ",
     after_error=r"\nDo not repeat what led to this error\..*",
     errors=[
         (
             "import",
             r"Code execution failed at line '.*' due to: NotAllowed: import of (?P<module>\w+) is not .*",
+        ),
+        (
+            "time",
+            r"Code execution stopped \(at line '.*'\): The code was stopped after (?P<seconds>\d+) s of computing.*",
         ),
         # A tool's own error, raised in the code by the name of CallError.
         (
@@ -138,6 +147,7 @@ CADRE = Dialect(
         ("code", r"Code execution failed at line '(?P<line>.*)' due to: (?P<type>\w+): (?P<message>.*)"),
         ("syntax", r"Code parsing failed on line (?P<line>\d+) due to: SyntaxError: (?P<message>.*?) \(.*"),
         ("check", r"Check ['\"].*['\"] failed: .*"),
+        ("check", r"The answer does not fit the output schema: .*"),
         ("no code", r"Your answer holds no block of code\..*"),
         (
             "no field",

@@ -11,6 +11,7 @@ A turn is a role and its facts; a fact is a tuple that begins with its kind:
     ("printed", text) ("value", text)    of a block of code
     ("observed", text)                   what the calls of a step returned, one after the other
     ("error", kind, {detail: text})      see the dialects
+    ("summary", openings, mark)          of a member's work: what its messages are, and the case they speak of
     ("survey", mark, functions) ("so far", mark) ("new_plan", functions) ("record",) ("answer_now", mark)
                                          prompts: the case they speak of, the functions they list
     ("unknown", text)                    anything else; it equals nothing on the other side
@@ -28,9 +29,10 @@ from compat.dialect import Dialect
 Fact = tuple[Any, ...]
 Turn = tuple[str, tuple[Fact, ...]]
 
-_MARK = re.compile(r"\[[\w-]+(?:: member)?\]")
+_MARK = re.compile(r"\[[\w-]+(?:: (?:member|other))?\]")
 _IN_CODE = re.compile(r"^def (\w+)\((.*?)\)", re.MULTILINE)
 _IN_LIST = re.compile(r"^- (\w+): .*\n +Takes inputs: (.*)", re.MULTILINE)
+_OF_WORK = re.compile("New task:|Calling tools:|Observation:|Error:")
 _ROLES = {"tool": "user"}
 """smolagents' conversion of roles."""
 
@@ -50,6 +52,9 @@ def turns_of(request: Request, dialect: Dialect) -> list[Turn]:
 
 def _facts_of(message: dict[str, Any], request: Request, dialect: Dialect) -> list[Fact]:
     text = text_of(message)
+    if told := re.search(dialect.summary, text, re.DOTALL):
+        without = {**message, "content": text[: told.start()] + text[told.end() :]}
+        return [*_facts_of(without, request, dialect), ("summary", _OF_WORK.findall(told[1]), _mark(told[1]))]
     match message["role"]:
         case "system":
             return [_system(text, request, dialect)]
@@ -125,10 +130,12 @@ def _section(kind: str, text: str, dialect: Dialect) -> list[Fact]:
 
 
 def _task(text: str, dialect: Dialect) -> list[Fact]:
-    text, _, given = text.partition(dialect.variables)
+    # Cadre has a member's arguments between the lines that its task stands between, smolagents behind all.
+    given = text.partition(dialect.variables)[2].partition("\n---\n")[0]
     variables = [("variables", _sorted(_data(given.strip().removesuffix("."))))] if given else []
     share = re.search(dialect.share, text, re.DOTALL)
-    return [("share", share[1]) if share else ("task", text.strip()), *variables]
+    asked = (share[1] if share else text).partition(dialect.variables)[0].strip()
+    return [("share" if share else "task", asked), *variables]
 
 
 def _observation(text: str, dialect: Dialect) -> list[Fact]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from compat.cadre_values import PYTHON, tagged
 from compat.case import CADRE, SMOLAGENTS, Case
 from compat.cases import CASES, script
 from compat.conversations import Conversations, conversations
@@ -14,8 +15,7 @@ from harness.stack import Gateway, Stack
 
 FOLDER = Path(__file__).parent
 TEAM = FOLDER / "team"
-PYTHON = FOLDER.parents[1] / "build" / "compat-venv" / "bin" / "python"
-"""The environment that smolagents is installed in; `make compat` makes it."""
+LIBRARIES = "numpy,pandas,PIL.Image"
 
 Result = dict[str, Any]
 """`{state, output, error}`"""
@@ -71,7 +71,8 @@ def _by_cadre(stack: Stack) -> dict[tuple[str, str], Result]:
     for file in sorted(TEAM.glob("*.yaml")):
         stack.agent(file, start=False)
     stack.tools(TEAM / "tools.py", start=False)
-    stack.add("sandbox", "cadre_sandbox", start=False)
+    libraries = {"CADRE_SANDBOX_PYTHON": str(PYTHON), "CADRE_SANDBOX_MODULES": LIBRARIES}
+    stack.add("sandbox", "cadre_sandbox", start=False, **libraries)
     gateway = stack.gateway(start=False)
     stack.start_all()
     runs = {
@@ -84,4 +85,8 @@ def _end(gateway: Gateway, case: Case, run: str) -> Result:
     result = gateway.finished(run)
     if case.then:
         result = gateway.finished(gateway.submit(case.agent, case.then, session=case.name, reset=False))
-    return result
+
+    def fetch(ref: str) -> bytes:
+        return gateway.request("GET", f"/v1/blobs/{ref.removeprefix('blob:')}").content
+
+    return {**result, "output": tagged(result["output"], fetch)}

@@ -19,6 +19,7 @@ import jinja2
 import smolagents
 import yaml
 from PIL import Image
+from smolagents_values import plain  # type: ignore[import-not-found]
 
 MODEL = "smolagents"
 """Tells the requests from those of the other system."""
@@ -41,16 +42,25 @@ class Team:
             "tools": [self._tools[tool] for tool in spec.get("tools", [])],
             "managed_agents": [self.agent(member) for member in spec.get("team", [])],
             "planning_interval": spec.get("planning_interval"),
+            "provide_run_summary": spec.get("provide_run_summary", False),
             "max_steps": spec.get("limits", {}).get("max_steps", 20),
             "model": self._model,
             "verbosity_level": smolagents.LogLevel.OFF,
         }
         if checks := spec.get("checks"):
             options["final_answer_checks"] = [_check(text) for text in checks]
+        if schema := spec.get("output_schema"):
+            options["final_answer_checks"] = [_check_of_form(schema)]
         if spec.get("kind") != "code":
             return smolagents.ToolCallingAgent(**options)
-        structured = spec.get("code", {}).get("structured", False)
-        return smolagents.CodeAgent(use_structured_outputs_internally=structured, **options)
+        code = spec.get("code", {})
+        if seconds := code.get("limits", {}).get("seconds"):
+            options["executor_kwargs"] = {"timeout_seconds": seconds}
+        return smolagents.CodeAgent(
+            use_structured_outputs_internally=code.get("structured", False),
+            additional_authorized_imports=code.get("imports", []),
+            **options,
+        )
 
     def run(self, task: dict[str, Any]) -> dict[str, Any]:
         agent = self.agent(task["agent"])
@@ -67,7 +77,7 @@ class Team:
                 result = agent.run(task["then"], reset=False, return_full_result=True)
         except smolagents.AgentError as error:
             return {"state": "error", "output": None, "error": str(error)}
-        return {"state": result.state, "output": result.output, "error": None}
+        return {"state": result.state, "output": plain(result.output), "error": None}
 
 
 def _tools_of(file: Path) -> dict[str, Any]:
@@ -89,6 +99,15 @@ def _check(text: str) -> Callable[..., bool]:
 
     def check(answer: Any, memory: Any, agent: Any = None) -> bool:
         return bool(holds(answer=answer))
+
+    return check
+
+
+def _check_of_form(schema: dict[str, Any]) -> Callable[..., bool]:
+    """A schema of an object's keys as such a function: smolagents has none for answers."""
+
+    def check(answer: Any, memory: Any, agent: Any = None) -> bool:
+        return isinstance(answer, dict) and set(schema["required"]) <= answer.keys()
 
     return check
 

@@ -44,7 +44,7 @@ def test_both_end_with_the_same_answer(played: Played, case: Case) -> None:
 
 @EACH
 def test_both_show_the_model_the_same(played: Played, case: Case) -> None:
-    for mark, answers in ((case.mark, case.replies), (case.member_mark, case.member)):
+    for mark, answers in case.scripts:
         theirs, ours = heard(played, SMOLAGENTS, mark), heard(played, CADRE, mark)
         assert len(ours) == len(theirs) == len(answers), "every answer was asked for once"
         for n, (their, our) in enumerate(zip(theirs, ours, strict=True), 1):
@@ -53,7 +53,7 @@ def test_both_show_the_model_the_same(played: Played, case: Case) -> None:
 
 @EACH
 def test_both_ask_for_the_same_form_of_answer(played: Played, case: Case) -> None:
-    for mark in (case.mark, case.member_mark):
+    for mark, _ in case.scripts:
         theirs, ours = heard(played, SMOLAGENTS, mark), heard(played, CADRE, mark)
         assert [form(request) for request in ours] == [form(request) for request in theirs]
 

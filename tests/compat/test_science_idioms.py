@@ -9,7 +9,7 @@ import pytest_asyncio
 from cadre_sandbox.interpreters.contract import TIERS, BlockLimits, Python, Tier
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.jail import landlock
-from compat.playing import PYTHON
+from compat.cadre_values import PYTHON
 from sandbox import idioms
 
 # The code page of zip files as well: as root, tier landlock can read only what was imported ahead.
