@@ -24,6 +24,7 @@ def pages() -> dict[Path, str]:
             "messages": tables.messages,
             "events": tables.events,
         },
+        DOCS / "access.md": {"routes and rights": tables.rights},
         DOCS / "architecture.md": {
             "rooms of the library": rooms.library,
             "rooms of the services": rooms.services,

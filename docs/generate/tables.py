@@ -3,6 +3,7 @@
 import msgspec
 
 from cadre.journal.entry import EVENTS
+from cadre_gateway.access.rules import RULES
 from generate.channels import CHANNELS, OPERATIONS
 from generate.schemas import MESSAGES, tag_of
 
@@ -32,6 +33,25 @@ def events() -> str:
     for event in EVENTS:
         fields = ", ".join(f"`{field.encode_name}`" for field in msgspec.structs.fields(event))
         rows.append(f"| `{tag_of(event)}` | {fields} | {_doc(event)} |")
+    return "\n".join(rows)
+
+
+_SCOPES = {
+    "none": "no matter",
+    "run": "the run",
+    "tree": "its whole tree",
+    "call": "the call's tree",
+    "all": "refused",
+    "handler": "left out, or refused",
+}
+"""What is held to a key's scope, in words."""
+
+
+def rights() -> str:
+    rows = ["| route | right | with a scope |", "|---|---|---|"]
+    for rule in RULES:
+        scope = _SCOPES[rule.scope] if rule.right != "public" else ""
+        rows.append(f"| `{rule.method} {rule.path}` | {rule.right} | {scope} |")
     return "\n".join(rows)
 
 

@@ -22,8 +22,17 @@ from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.automation.standing_budget import BudgetState
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import SetupError
+from cadre.protocol.access import ApiKey
 from cadre.service.frame import Platform
-from cadre.settings import TracingSettings, is_loopback, read_http_bounds, read_tracing_settings
+from cadre.settings import (
+    AccessSettings,
+    TracingSettings,
+    is_loopback,
+    read_http_bounds,
+    read_tracing_settings,
+)
+from cadre_gateway.access.api_keys import ApiKeys
+from cadre_gateway.access.gate import Access
 from cadre_gateway.automation.background import Automation, automation_of
 from cadre_gateway.automation.run_starter import RunStarter
 from cadre_gateway.gateway import GatewayService
@@ -36,6 +45,7 @@ from cadre_gateway.requests.body_memory import BodyMemory
 from cadre_gateway.retention.janitor import Janitor
 from cadre_gateway.retention.tree_records import TreeRecords
 from cadre_gateway.routes import (
+    access,
     app,
     approvals,
     archive,
@@ -80,7 +90,7 @@ log = logging.getLogger("cadre.gateway")
 _DAY_SECONDS = 86_400
 
 
-async def start(platform: Platform) -> GatewayService:
+async def start(access_settings: AccessSettings, platform: Platform) -> GatewayService:
     """Loads the list of runs and begins to read the journals from there."""
     nc, topology, blobs = platform.nc, platform.topology, platform.blobs
     tracing_settings = read_tracing_settings()
@@ -107,10 +117,13 @@ async def start(platform: Platform) -> GatewayService:
     tail = Tail(nc, topology, blobs, projector.on_entry, projector.on_fate)
     feeds = LiveFeeds(tail)
     provider = _tracer_provider(platform, tracing_settings) if tracing_settings.endpoint else None
+    keys = ApiKeys(NatsDefinitions(nc, topology, "key", ApiKey), platform.clock, access_settings.admin_key)
+    lookup = RunLookup(index, trees, History(nc, topology, blobs))
+    door = Access(keys if access_settings.auth == "keys" else None, lookup)
     routers, automation = _routers(
         platform, index, ledger, trees, janitor, erasure, tail, feeds, tracing_settings
     )
-    application = app.build(routers, feeds, nc, provider)
+    application = app.build([*routers, access.router(keys, door)], feeds, nc, provider, door)
     application.state.body_memory = BodyMemory(read_http_bounds().body_bytes)
     gateway = GatewayService(
         app=application,
@@ -129,7 +142,7 @@ async def start(platform: Platform) -> GatewayService:
     # The list and the ledger were not saved in one: each leaves out what it knows.
     tail.start([min(both) for both in zip(positions, ledger.positions, strict=True)])
     gateway.start()
-    if not is_loopback(platform.settings.host):
+    if access_settings.auth != "keys" and not is_loopback(platform.settings.host):
         log.warning(
             "the gateway listens on %s and asks nobody who they are: whoever reaches it may start, read and erase runs;"
             " let only trusted machines reach it, or put a proxy that asks in front (docs/security.md)",

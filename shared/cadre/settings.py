@@ -20,6 +20,7 @@ SYNC_ALWAYS = "always"
 _INTERVAL = re.compile(r"[1-9][0-9]{0,6}(s|ms)")
 
 _COMPRESSIONS = ("none", "gzip", "deflate")
+_MIN_ADMIN_KEY_CHARS = 32
 _TLS_FILES = ("certificate", "client_key", "client_certificate")
 _CONTENT_ON_SPANS = ("true", "1", "span_only", "span_and_event")
 
@@ -103,6 +104,26 @@ class HttpBounds(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of large bodies that the gateway holds in memory, those of all requests together."""
 
 
+AuthMode = Literal["", "keys", "off"]
+
+
+class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom the gateway lets in: `CADRE_AUTH`, `CADRE_ADMIN_KEY`."""
+
+    auth: AuthMode = ""
+    """`keys`: who has one. `off`: everybody, wherever it listens. Left out: everybody, and it listens on loopback
+    only."""
+    admin_key: str = ""
+    """A key that is an administrator's, to make the others with."""
+
+    def __post_init__(self) -> None:
+        if 0 < len(self.admin_key) < _MIN_ADMIN_KEY_CHARS:
+            raise SettingError(
+                f"CADRE_ADMIN_KEY has {len(self.admin_key)} characters: take {_MIN_ADMIN_KEY_CHARS} random ones or"
+                " more, such as `openssl rand -hex 32` prints"
+            )
+
+
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The model endpoint when an agent's spec names none: `CADRE_MODEL_URL`, `CADRE_MODEL`."""
 
@@ -184,6 +205,11 @@ def read_settings(**options: object) -> Settings:
 def read_http_bounds() -> HttpBounds:
     """What this process takes in over HTTP. Raises SettingError."""
     return read(HttpBounds, "CADRE_HTTP_")
+
+
+def read_access_settings(**options: object) -> AccessSettings:
+    """Whom the gateway lets in. Raises SettingError."""
+    return read(AccessSettings, "CADRE_", **options)
 
 
 def read_tracing_settings() -> TracingSettings:
@@ -298,6 +324,16 @@ def colourless() -> bool:
 def gateway_url_given() -> str | None:
     """`CADRE_GATEWAY_URL`, or None when the gateway of a local `cadre up` may be looked for."""
     return os.environ.get("CADRE_GATEWAY_URL") or None
+
+
+def gateway_key() -> str:
+    """`CADRE_KEY`: what the gateway is told by its clients; "" when they say nothing."""
+    return os.environ.get("CADRE_KEY", "")
+
+
+def use_gateway_key(key: str) -> None:
+    """Sets the key that this process tells the gateway."""
+    os.environ["CADRE_KEY"] = key
 
 
 _preferred: list[str] = []

@@ -32,6 +32,8 @@ from harness.stack import Service, Stack
 
 TEAM = Path(__file__).parents[2] / "teams" / "apollo"
 Pod = dict[str, Any]
+ADMIN_KEY = "0123456789abcdef" * 4
+AS_ADMIN = {"Authorization": f"Bearer {ADMIN_KEY}"}
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +132,7 @@ class Place:
             "CADRE_HOST": "127.0.0.1",
             "CADRE_INSTANCE": f"{name}-0",
             "CADRE_MEMORY_DIRECTORY": str(self._root / "memory"),
+            "CADRE_ADMIN_KEY": ADMIN_KEY,
         }
         # No Qdrant server is here: the memory service keeps its index itself.
         return {key: value for key, value in {**given, **here}.items() if key != "QDRANT_URL"}
@@ -237,7 +240,8 @@ def test_every_container_starts_and_answers_its_probes(
 
 def test_the_gateway_sees_the_whole_team(services: dict[str, Service]) -> None:
     def seen() -> set[str]:
-        agents = httpx2.get(f"{services['gateway'].url}/v1/agents", timeout=30).json()["agents"]
+        url = f"{services['gateway'].url}/v1/agents"
+        agents = httpx2.get(url, headers=AS_ADMIN, timeout=30).json()["agents"]
         return {agent["name"] for agent in agents}
 
     wanted = set(read_team(TEAM).agents)
@@ -247,8 +251,12 @@ def test_the_gateway_sees_the_whole_team(services: dict[str, Service]) -> None:
 def test_a_schedule_starts_a_run(services: dict[str, Service]) -> None:
     url = f"{services['gateway'].url}/v1/schedules/once"
     spec = {"agent": next(iter(read_team(TEAM).agents)), "task": "Hello.", "every": 1, "count": 1}
-    assert httpx2.put(url, json=spec, timeout=30).status_code == 200
-    eventually(lambda: httpx2.get(url, timeout=30).json()["started"] == 1, what="the tick has come")
+    assert httpx2.put(url, json=spec, timeout=30).status_code == 401, "the rendered gateway asks who it is"
+    assert httpx2.put(url, json=spec, headers=AS_ADMIN, timeout=30).status_code == 200
+    eventually(
+        lambda: httpx2.get(url, headers=AS_ADMIN, timeout=30).json()["started"] == 1,
+        what="the tick has come",
+    )
 
 
 def test_every_container_drains_within_its_grace(

@@ -102,9 +102,13 @@ async def test_a_killed_nats_server_costs_a_stream_nothing(tmp_path: Path) -> No
 
 
 def test_who_listens_beyond_this_machine_is_warned(nats_server: NatsServer, tmp_path: Path) -> None:
-    for host, warned in (("0.0.0.0", True), ("127.0.0.1", False)):
-        (folder := tmp_path / host).mkdir()
-        gateway = GatewayProcess(nats_server.url, folder, CADRE_HOST=host)
+    for host, auth, warned in (
+        ("0.0.0.0", "off", True),
+        ("0.0.0.0", "keys", False),
+        ("127.0.0.1", "", False),
+    ):
+        (folder := tmp_path / f"{host}{auth}").mkdir()
+        gateway = GatewayProcess(nats_server.url, folder, CADRE_HOST=host, CADRE_AUTH=auth)
         try:
             assert ("asks nobody who they are" in gateway.log()) is warned
         finally:

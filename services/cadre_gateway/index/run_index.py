@@ -1,7 +1,7 @@
 """The list of runs as a projection of the journals: pure, the same entries always give the same list."""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 
 import msgspec
@@ -153,8 +153,9 @@ class RunIndex:
         session: str | None = None,
         limit: int = 50,
         before: str | None = None,
+        only: Callable[[RunSummary], bool] = lambda _: True,
     ) -> tuple[list[RunSummary], str | None]:
-        """Root runs, newest first, and the `before` of the next page (None: this is the last one).
+        """Root runs, newest first, `only` those, and the `before` of the next page (None: this is the last one).
 
         Raises KeyError when `before` is not in the list, nor was lately.
         """
@@ -164,6 +165,7 @@ class RunIndex:
             if (agent is None or summary.agent == agent)
             and (state is None or summary.state == state)
             and (session is None or summary.session == session)
+            and only(summary)
         )
         page, last = page_of(matching, limit)
         return page, last.id if last is not None else None

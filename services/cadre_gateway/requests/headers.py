@@ -33,6 +33,12 @@ async def own_origin(request: Request) -> None:
         )
 
 
+def is_own_page(headers: Headers) -> bool:
+    """Whether a browser says that a page of this gateway asks; who says nothing is no browser, or an old one."""
+    site = headers.get("sec-fetch-site")
+    return site == "same-origin" if site is not None else "origin" in headers and _is_own(headers)
+
+
 def _is_own(headers: Headers) -> bool:
     site = headers.get("sec-fetch-site")
     if site is not None:

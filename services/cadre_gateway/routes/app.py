@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, FastAPI
 
 from cadre.adapters.nats.connection.connect import NatsClient
 from cadre.errors import BusUnavailable
+from cadre_gateway.access.gate import Access, Gate
 from cadre_gateway.requests import problems
 from cadre_gateway.requests.headers import own_origin
 from cadre_gateway.requests.parameters import known_parameters
@@ -20,9 +21,14 @@ if TYPE_CHECKING:
 
 
 def build(
-    routers: Iterable[APIRouter], feeds: LiveFeeds, nc: NatsClient, tracer_provider: TracerProvider | None
+    routers: Iterable[APIRouter],
+    feeds: LiveFeeds,
+    nc: NatsClient,
+    tracer_provider: TracerProvider | None,
+    access: Access,
 ) -> FastAPI:
-    """The application of these routes. While the gateway drains or is not connected, it answers none of them."""
+    """The application of these routes, behind the gate. While the gateway drains or is not connected, it answers none
+    of them."""
 
     async def check_serving() -> None:
         if feeds.draining:
@@ -54,4 +60,5 @@ def build(
     # Needs no NATS: the page itself says what the gateway answers meanwhile.
     app.include_router(console.router(), dependencies=[Depends(own_origin), Depends(known_parameters)])
     openapi.describe(app)
+    app.add_middleware(Gate, access=access)
     return app

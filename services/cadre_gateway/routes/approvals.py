@@ -7,6 +7,7 @@ from fastapi.responses import Response
 
 from cadre.api.approvals import Approval, ApprovalDecision
 from cadre.protocol.topology import tree_of
+from cadre_gateway.access.caller import caller_of
 from cadre_gateway.requests import body
 from cadre_gateway.requests.headers import utf8
 from cadre_gateway.requests.problems import answer_deadline
@@ -35,6 +36,7 @@ def router(approvals: Approvals, decisions: ApprovalDecisions) -> APIRouter:
         responses=openapi.answers(openapi.ApprovalList),
     )
     async def get_approvals(
+        request: Request,
         agent: str | None = None,
         run: str | None = None,
         tree: str | None = None,
@@ -43,7 +45,8 @@ def router(approvals: Approvals, decisions: ApprovalDecisions) -> APIRouter:
     ) -> Response:
         """`run` stands for itself and all runs below it. Long arguments are cut here (`cut` says so)."""
         async with answer_deadline():
-            page = await approvals.page(ApprovalFilter(agent, run, tree), limit, before)
+            wanted = ApprovalFilter(agent, run, tree, caller_of(request).reaches_tree)
+            page = await approvals.page(wanted, limit, before)
         return json_answer(openapi.ApprovalList(page.calls, page.next))
 
     @routes.get("/{call}", summary="One call", responses=openapi.answers(Approval))

@@ -22,12 +22,15 @@ from cadre.protocol.memory import (
     ShowRequest,
 )
 from cadre.protocol.messages import MemoryScope
+from cadre_gateway.access.caller import Caller, caller_of
 from cadre_gateway.requests import body
+from cadre_gateway.requests.problems import Problem
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
 
 
 def _selection(  # noqa: PLR0913 - query parameters
+    request: Request,
     scope: MemoryScope | None = None,
     agent: str | None = None,
     team: str | None = None,
@@ -36,7 +39,9 @@ def _selection(  # noqa: PLR0913 - query parameters
     run: str | None = None,
     all: bool = False,
 ) -> Selection:
-    return Selection(scope=scope, agent=agent, team=team, user=user, session=session, run=run, all=all)
+    selected = Selection(scope=scope, agent=agent, team=team, user=user, session=session, run=run, all=all)
+    caller_of(request).check_selection(selected)
+    return selected
 
 
 _SEARCH = openapi.operation(SearchRequest, {"200": ("Found", Found)})
@@ -68,6 +73,7 @@ def _reading(routes: APIRouter, memory: NatsMemory) -> None:
     async def post_search(request: Request) -> Response:
         """Searches by meaning and by words. `selection` says whose memories: an empty one is refused."""
         asked: SearchRequest = body.parse(await body.read(request), SearchBody)
+        caller_of(request).check_selection(asked.selection)
         found: Found = await memory.search(asked)
         return json_answer(found)
 
@@ -108,15 +114,17 @@ def _reading(routes: APIRouter, memory: NatsMemory) -> None:
         return StreamingResponse(_lines(memory, asked, first), media_type="application/x-ndjson")
 
     @routes.get("/{memory_id}", summary="One memory, all its chunks", responses=openapi.answers(Listed))
-    async def get_memory(memory_id: str) -> Response:
+    async def get_memory(memory_id: str, request: Request) -> Response:
         """All chunks in order; `next` is null, however many there are."""
-        return json_answer(await _whole(memory, ShowRequest(memory=memory_id)))
+        return json_answer(await _whole(memory, memory_id, caller_of(request)))
 
 
 def _forgetting(routes: APIRouter, memory: NatsMemory) -> None:
     @routes.delete("/{memory_id}", summary="Forget one memory", responses=openapi.answers(Receipt))
-    async def delete_memory(memory_id: str) -> Response:
+    async def delete_memory(memory_id: str, request: Request) -> Response:
         """At once and for good; the receipt's counts are taken before and after."""
+        if not (caller := caller_of(request)).sees_all:
+            await _whole(memory, memory_id, caller)
         return json_answer(await memory.forget(ForgetRequest(memory=memory_id, confirm=True)))
 
     @routes.delete("", summary="Forget all memories of a selection", responses=openapi.answers(Receipt))
@@ -128,8 +136,13 @@ def _forgetting(routes: APIRouter, memory: NatsMemory) -> None:
         return json_answer(await memory.forget(ForgetRequest(selection=selection, confirm=confirm)))
 
 
-async def _whole(memory: NatsMemory, asked: ShowRequest) -> Listed:
+async def _whole(memory: NatsMemory, memory_id: str, caller: Caller) -> Listed:
+    """All of a memory. Raises a 404 problem for one that the caller does not reach."""
+    asked = ShowRequest(memory=memory_id)
     page = await memory.show(asked)
+    for one in page.memories:
+        if not caller.reaches_memory_of(one.user):
+            raise Problem(404, "unknown-memory", f"there is no memory {memory_id!r}")
     # By their places: a service of an older version knows no `after`, and begins from the start.
     chunks = {one.index: one for one in page.memories}
     while page.next is not None:

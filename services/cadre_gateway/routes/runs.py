@@ -7,6 +7,7 @@ from fastapi.responses import Response
 
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.api.runs import Accepted, RunDetail, RunResult, State
+from cadre_gateway.access.caller import Caller, caller_of
 from cadre_gateway.reading.detail import run_detail, run_result
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests import body, problems
@@ -55,9 +56,12 @@ def router(
         """202 with the run's id, or with `Prefer: wait=SECONDS` 200 with its result when it ends in time, or
         with `stream: true` its events."""
         data = await body.read(request)
-        wanted = body.submission(data)
+        caller = caller_of(request)
+        wanted = caller.submission(body.submission(data))
         key = idempotency_key(key_header, "start", data)
         async with answer_deadline():
+            if caller.own and wanted.session:
+                await check_session(caller, wanted.agent, wanted.session)
             run = await submitter.submit(wanted, key, traceparent)
         seconds = wait_seconds(prefer)
         answer: Response
@@ -70,8 +74,20 @@ def router(
         answer.headers.update(run_headers(run.id))
         return answer
 
+    async def check_session(caller: Caller, agent: str, session: str) -> None:
+        """Raises a 403 problem for a session of somebody else, whose memory the run would go on with."""
+        turn, _ = await submitter.sessions.turns.read(agent, session)
+        for run in (turn.run, turn.previous) if turn is not None else ():
+            try:
+                known = run is None or caller.reaches_tree(await lookup.find(run))
+            except problems.Problem:
+                continue  # it is gone, and its memory with it
+            if not known:
+                raise problems.Problem(403, "out-of-scope", f"session {session!r} is somebody else's")
+
     @routes.get("", summary="List root runs, newest first", responses=openapi.answers(openapi.RunList))
     async def get_runs(
+        request: Request,
         agent: str | None = None,
         state: State | None = None,
         session: str | None = None,
@@ -80,7 +96,12 @@ def router(
     ) -> Response:
         try:
             found, more = lookup.index.roots(
-                agent=agent, state=state, session=session, limit=limit, before=before
+                agent=agent,
+                state=state,
+                session=session,
+                limit=limit,
+                before=before,
+                only=caller_of(request).reaches_tree,
             )
         except KeyError:
             raise problems.invalid(

@@ -1,6 +1,7 @@
 """Calls that wait for a person, as the API shows them: the list, and one of them whole."""
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -8,6 +9,7 @@ import msgspec
 
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.api.approvals import Approval, ApprovalState, PendingCall
+from cadre.api.runs import RunSummary
 from cadre.engine.calls.call_check import MEMBER_SCHEMA
 from cadre.kinds.tool_calling.arguments import with_values
 from cadre.protocol.topology import is_within
@@ -32,6 +34,8 @@ class ApprovalFilter(NamedTuple):
     agent: str | None = None
     run: str | None = None
     tree: str | None = None
+    of_trees: Callable[[RunSummary], bool] = lambda _: True
+    """Only calls of trees with such a root."""
 
     def matches(self, call: PendingCall) -> bool:
         """Whether the call is to be listed."""
@@ -53,9 +57,14 @@ class Approvals:
     async def page(self, wanted: ApprovalFilter, limit: int, before: str | None) -> ApprovalPage:
         """Pending calls, newest first. Raises a 422 problem for a `before` that is not the `next` of a page."""
         calls = self.index.pending(_position(before) if before is not None else None)
-        found, last = page_of(filter(wanted.matches, calls), limit)
+        reached = (call for call in calls if wanted.matches(call) and self._is_of(call, wanted.of_trees))
+        found, last = page_of(reached, limit)
         shown = await self._with_schemas(found)
         return ApprovalPage(shown, f"{last.requested_at!r},{last.call}" if last is not None else None)
+
+    def _is_of(self, call: PendingCall, of_trees: Callable[[RunSummary], bool]) -> bool:
+        root = self.index.get(call.tree, call.tree)
+        return root is not None and of_trees(root)
 
     async def find(self, call: str) -> Approval:
         """Any call that was ever held back, with its arguments whole. Raises a 404 problem, RetryableError."""

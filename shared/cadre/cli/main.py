@@ -50,6 +50,7 @@ _VERBS_OF_ROOMS = {
     "deployment": {
         "provision": "Create a team's streams and consumers before its services start.",
         "auth": "Make a NATS user for every service, and the server's list of them.",
+        "keys": "Make, list and revoke the API keys of people and programs.",
         "k8s": "A team as Kubernetes manifests.",
         "stats": "Show runs, calls, tokens and cost by agent, model, user, day.",
         "dead": "List, show, retry or drop messages that nobody could handle.",
@@ -175,11 +176,14 @@ def _load_service(name: str, entry: Any) -> Any:
 @click.version_option(
     package_name="cadre-agents", prog_name="cadre", message="%(prog)s %(version)s", help="Show the version."
 )
+@click.option("--key", help="API key for the gateway; others on the machine can see it there [CADRE_KEY].")
 @click.pass_context
-def group(ctx: click.Context) -> None:
+def group(ctx: click.Context, key: str | None) -> None:
     """Teams of LLM agents as durable microservices over NATS."""
-    from cadre.settings import colourless  # here, so that `--help` need not read settings
+    from cadre.settings import colourless, use_gateway_key  # here, so that `--help` need not read settings
 
+    if key:
+        use_gateway_key(key)
     if colourless():
         ctx.color = False
 

@@ -31,7 +31,8 @@ _PAUSES_SECONDS = (0.5, 1.0, 2.0, 4.0)
 
 
 class Client(Definitions):
-    """A client of one gateway: that of `url`, of CADRE_GATEWAY_URL, or of the `cadre up` of this folder.
+    """A client of one gateway: that of `url`, of CADRE_GATEWAY_URL, or of the `cadre up` of this folder; it tells it
+    the API key `key`, else CADRE_KEY.
 
     Close it, or use it as an async context manager. Every method raises ClientError.
     """

@@ -30,7 +30,7 @@ class InvalidRequest(ClientError):
 
 
 class Unauthorized(ClientError):
-    """Who asks may not."""
+    """Who asks may not, or has not said who they are (401: by `key`, or CADRE_KEY)."""
 
 
 class NotFound(ClientError):

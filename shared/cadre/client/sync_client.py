@@ -68,8 +68,8 @@ class SyncRunHandle(Blocking[RunHandle]):
 class SyncClient(Blocking[Client]):
     """A Client whose methods wait. Close it, or use it as a context manager."""
 
-    def __init__(self, url: str | None = None) -> None:
-        super().__init__(Client(url), asyncio.Runner())
+    def __init__(self, url: str | None = None, key: str | None = None) -> None:
+        super().__init__(Client(url, key), asyncio.Runner())
 
     @property
     def url(self) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from cadre.client.errors import ClientError, Unreachable, refusal
 from cadre.errors import SettingError
 from cadre.local import local_stack
-from cadre.settings import gateway_url_given, read_settings
+from cadre.settings import gateway_key, gateway_url_given, read_settings
 
 RUNS = "/v1/runs"
 
@@ -115,15 +115,17 @@ def typed(answer: Any, kind: type[T]) -> T:
 class Transport:
     """Asks the gateway by path. Close it, or use it as an async context manager."""
 
-    def __init__(self, url: str | None = None) -> None:
+    def __init__(self, url: str | None = None, key: str | None = None) -> None:
+        """`key` is the API key that the gateway is told; without one, CADRE_KEY."""
         self.url = (url or gateway_url()).rstrip("/")
+        self._key = key
         self._http: httpx2.AsyncClient | None = None
 
     @property
     def http(self) -> httpx2.AsyncClient:
         """The HTTP client, opened with the first request. Raises SettingError for a URL that is none."""
         if self._http is None:
-            options = client_options(self.url)
+            options = {**client_options(self.url), "headers": _credentials(self._key)}
             with connection_errors(self.url):
                 self._http = httpx2.AsyncClient(**options)
         return self._http
@@ -205,6 +207,14 @@ class Transport:
                 raise Unreachable("the gateway broke off in the middle: try again") from failure
             raise
         return started
+
+
+def _credentials(key: str | None) -> dict[str, str]:
+    """The header that tells the gateway who asks: with `key`, else CADRE_KEY. Raises SettingError."""
+    key = (gateway_key() if key is None else key).strip()
+    if not (key.isascii() and key.isprintable()):
+        raise SettingError("CADRE_KEY is no key: write the one that `cadre keys create` printed, on one line")
+    return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 def _length(file: BinaryIO | bytes) -> dict[str, str]:

@@ -14,7 +14,7 @@ from cadre.local.team_file import read_team
 ROOT = Path(__file__).parents[3]
 TEAM = ROOT / "teams" / "apollo"
 ALL = {"image": "cadre:0.1.0", "memory": True, "pools": ["default"]}
-GIVEN = ["Secret/cadre-model", "Secret/cadre-nats-*"]
+GIVEN = ["Secret/cadre-gateway", "Secret/cadre-model", "Secret/cadre-nats-*"]
 
 
 def rendered(*layers: dict[str, Any], only: str | None = None) -> list[Manifest]:

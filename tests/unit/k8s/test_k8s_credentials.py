@@ -17,6 +17,8 @@ from harness.nats_server import nats_binary
 from unit.k8s.faults import faults
 from unit.k8s.shipped import ROOT, TEAM, env_of, main_of, pick, pod_of, rendered
 
+OTHERS = ["Secret/cadre-gateway", "Secret/cadre-model"]
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Manifest]:
@@ -59,10 +61,10 @@ def test_every_secret_is_among_those_that_are_made(
     made: dict[str, Manifest], manifests: list[Manifest]
 ) -> None:
     whole = [*manifests, *dev(), *made.values()]
-    assert faults(whole, ["Secret/cadre-model"]) == []
+    assert faults(whole, OTHERS) == []
     for name in made:
         without = [m for m in whole if m["metadata"]["name"] != name]
-        assert any(f"no Secret/{name}" in one for one in faults(without, ["Secret/cadre-model"])), name
+        assert any(f"no Secret/{name}" in one for one in faults(without, OTHERS)), name
 
 
 def test_no_key_is_in_the_servers_secret(made: dict[str, Manifest]) -> None:

@@ -253,7 +253,10 @@ def test_without_a_fault_nothing_is_found() -> None:
 
 def test_what_is_given_need_not_be_there() -> None:
     without_users = rendered({"nats": {"credentials": ""}})
-    assert {one.partition(": ")[2] for one in faults(without_users)} == {"there is no Secret/cadre-model"}
+    assert {one.partition(": ")[2] for one in faults(without_users)} == {
+        "there is no Secret/cadre-gateway",
+        "there is no Secret/cadre-model",
+    }
     found = faults(rendered(), ["Secret/cadre-m*", "Secret/cadre-nats-a*"])
     missing = {one.rpartition("/")[2] for one in found}
     assert {"cadre-nats-gateway", "cadre-nats-provision"} <= missing

@@ -20,6 +20,9 @@ CREDENTIALS = "/var/run/secrets/cadre/nats"
 CREDENTIALS_FILE = "nats.nk"
 """Key of the credentials in the Secret that `cadre auth init --secrets` writes."""
 
+ADMIN_KEY = "cadre-gateway/CADRE_ADMIN_KEY"
+"""Secret and key of the gateway's first administrator."""
+
 _CONFINED = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,
@@ -106,6 +109,10 @@ def _environment(component: Component, values: Values, workload: Workload) -> li
     if component.role == "agent":
         plain |= _non_empty(CADRE_MODEL_URL=values.model.url, CADRE_MODEL=values.model.name)
         secrets |= {variable: f"{values.model.secret}/{variable}" for variable in component.key_variables}
+    if component.role == "gateway" and workload.env.get("CADRE_AUTH", "keys") == "keys":
+        # It is reached from beyond its pod: whoever asks says who they are, the first one by the administrator's key.
+        plain["CADRE_AUTH"] = "keys"
+        secrets["CADRE_ADMIN_KEY"] = ADMIN_KEY
     if component.role == "memory":
         plain |= {"QDRANT_URL": values.qdrant.url}
         secrets |= _non_empty(

@@ -1,0 +1,1 @@
+"""Who may do what: keys, roles, scopes, and the gate that every request passes."""

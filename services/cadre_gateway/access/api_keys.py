@@ -1,0 +1,186 @@
+"""API keys: made, listed, revoked, and found by their tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import re
+import secrets
+import time
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Annotated
+
+import msgspec
+
+from cadre.adapters.nats.automations import NatsDefinitions
+from cadre.api.access import KeyView, MadeKey
+from cadre.errors import UnreadableMessage
+from cadre.ports import Clock
+from cadre.protocol.access import ApiKey, RoleName
+from cadre_gateway.access.caller import Caller, caller_with
+from cadre_gateway.requests.problems import Problem, invalid
+
+FRESH_SECONDS = 5.0
+"""So long a key counts at a gateway after another one has revoked it."""
+
+_MISS_SECONDS = 0.5
+"""A key that is not known is looked for in NATS, however many requests bring such keys, no more often than this."""
+
+OF_SETTINGS = "settings"
+"""Stands for the id of the key that the gateway's own settings name."""
+
+SIGN_IN_SECONDS = 12 * 3600.0
+"""A browser stays signed in so long."""
+
+_TOKEN = re.compile(r"cadre_([0-9a-f]{12})_[0-9a-f]{64}")
+_MAX_NAME_CHARS = 200
+
+
+class KeyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of POST /v1/keys."""
+
+    name: str
+    roles: Annotated[list[RoleName], msgspec.Meta(min_length=1)]
+    user: str = ""
+    """The person whose key it is: it starts runs in their name, and decides in it."""
+    own: bool = False
+    """Whether it reaches that person's runs and memories alone."""
+    agents: list[str] = []
+    """Only runs of these agents, and what is below them."""
+    teams: list[str] = []
+    """Only trees that begin with these agents."""
+    rate: Annotated[float, msgspec.Meta(gt=0, le=1e6)] | None = None
+    """Requests a second."""
+    runs_per_day: Annotated[int, msgspec.Meta(ge=1, le=10**9)] | None = None
+    expires_in: Annotated[float, msgspec.Meta(gt=0, le=10 * 365 * 86_400)] | None = None
+    """Seconds from now; without it the key stays until it is revoked."""
+
+    def check(self) -> None:
+        """Raises a 422 problem."""
+        for what, text in (("name", self.name), ("user", self.user or "-")):
+            if not (0 < len(text.strip()) <= _MAX_NAME_CHARS and text.isprintable()):
+                raise invalid(f"{what}: write 1 to {_MAX_NAME_CHARS} printable characters")
+        if self.own and not self.user:
+            raise invalid("own: say whose runs and memories, by `user`")
+
+
+@dataclass
+class ApiKeys:
+    """The keys of a deployment. Every method raises RetryableError."""
+
+    definitions: NatsDefinitions[ApiKey]
+    clock: Clock
+    admin_key: str = ""
+    """A token that is an administrator's, from the gateway's own settings; "" for none."""
+    _known: dict[str, ApiKey] = field(default_factory=dict)
+    _read_at: float = -FRESH_SECONDS
+    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def caller(self, token: str) -> Caller | None:
+        """Who has this token; None when nobody does (any more)."""
+        if self.admin_key and hmac.compare_digest(token.encode(), self.admin_key.encode()):
+            return Caller(name="admin", key=OF_SETTINGS, roles=frozenset({"admin"}))
+        shape = _TOKEN.fullmatch(token)
+        if shape is None:
+            return None
+        await self._read(FRESH_SECONDS)
+        if shape[1] not in self._known:
+            await self._read(_MISS_SECONDS)
+        key = self._known.get(shape[1])
+        if key is None or not hmac.compare_digest(_digest(token), key.digest) or not self._counts(key):
+            return None
+        return caller_with(key)
+
+    async def make(self, wanted: KeyBody, by: str) -> MadeKey:
+        """Makes a key and returns it with its token, which nobody can read again. Raises a 422 problem."""
+        wanted.check()
+        now = self.clock.now()
+        fields = {name: getattr(wanted, name) for name in wanted.__struct_fields__ if name != "expires_in"}
+        expires_at = now + wanted.expires_in if wanted.expires_in is not None else None
+        return await self._store(fields, by, expires_at)
+
+    async def sign_in(self, caller: Caller) -> MadeKey:
+        """Makes the short-lived key that a browser keeps as its cookie; it may what the caller may, and no longer."""
+        now = self.clock.now()
+        for one in [key for key in self._known.values() if key.parent and not self._counts(key)]:
+            await self.definitions.remove(one.id)
+            self._known.pop(one.id, None)
+        fields = {
+            **msgspec.to_builtins(caller.identity()),
+            "rate": caller.rate,
+            "runs_per_day": caller.runs_per_day,
+            "parent": caller.key,
+        }
+        until = now + SIGN_IN_SECONDS
+        ends = until if caller.expires_at is None else min(until, caller.expires_at)
+        return await self._store(fields, caller.name, ends)
+
+    async def sign_out(self, token: str) -> None:
+        """Ends the sign-in with this token, if it is one's."""
+        caller = await self.caller(token)
+        if caller is not None and (key := self._known.get(caller.key)) is not None and key.parent:
+            await self.revoke(caller.key)
+
+    async def list(self) -> list[KeyView]:
+        """All keys, those first that were made first; sign-ins with a browser are none."""
+        await self._read(0.0)
+        keys = sorted(self._known.values(), key=lambda key: key.made_at)
+        return [_view(key) for key in keys if not key.parent]
+
+    async def revoke(self, key: str) -> KeyView:
+        """Ends a key and what was signed in with it: here at once, elsewhere within FRESH_SECONDS. Raises a 404
+        problem."""
+        await self._read(0.0)
+        found = self._known.get(key)
+        if found is None or not await self.definitions.remove(key):
+            raise Problem(404, "unknown-key", f"there is no key {key!r}: GET /v1/keys lists them")
+        for one in [key, *(one.id for one in self._known.values() if one.parent == key)]:
+            await self.definitions.remove(one)
+            self._known.pop(one, None)
+        return _view(found)
+
+    def _counts(self, key: ApiKey) -> bool:
+        """Whether the key has not expired, and neither has the one that it was made with."""
+        if key.expires_at is not None and key.expires_at <= self.clock.now():
+            return False
+        if key.parent in ("", OF_SETTINGS if self.admin_key else ""):
+            return True
+        return key.parent in self._known and self._counts(self._known[key.parent])
+
+    async def _store(self, fields: dict[str, object], by: str, expires_at: float | None) -> MadeKey:
+        identity = secrets.token_hex(6)
+        token = f"cadre_{identity}_{secrets.token_hex(32)}"
+        about = {
+            **fields,
+            "id": identity,
+            "made_at": self.clock.now(),
+            "made_by": by,
+            "expires_at": expires_at,
+        }
+        key = msgspec.convert({**about, "digest": _digest(token)}, ApiKey)
+        await self.definitions.put(identity, key)
+        self._known[identity] = key
+        return MadeKey(**msgspec.structs.asdict(_view(key)), token=token)
+
+    async def _read(self, within: float) -> None:
+        """Has all keys as they were at most so many seconds ago."""
+        asked = time.monotonic()
+        if asked - self._read_at < within:
+            return
+        async with self._reading:
+            # Somebody else has read them while this one waited.
+            if self._read_at >= asked:
+                return
+            began = time.monotonic()
+            found = [one for one in await self.definitions.all() if not isinstance(one, UnreadableMessage)]
+            self._known = {key.id: key for key in found}
+            self._read_at = began
+
+
+def _digest(token: str) -> str:
+    return sha256(token.encode()).hexdigest()
+
+
+def _view(key: ApiKey) -> KeyView:
+    return KeyView(**{name: getattr(key, name) for name in KeyView.__struct_fields__})

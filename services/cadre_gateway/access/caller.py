@@ -1,0 +1,126 @@
+"""Who asks: their roles, and which runs and memories they reach."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from fastapi import Request
+
+from cadre.api.access import Identity
+from cadre.api.runs import RunSummary
+from cadre.protocol.access import ApiKey, RoleName
+from cadre.protocol.memory import Selection
+from cadre_gateway.requests.body import Submission
+from cadre_gateway.requests.problems import Problem
+
+Right = Literal["public", "read", "act", "decide", "administer"]
+
+RIGHTS: dict[RoleName, frozenset[Right]] = {
+    "viewer": frozenset({"read"}),
+    "operator": frozenset({"read", "act"}),
+    # Who starts a run is not the one who approves what it does, unless somebody gives a key both roles.
+    "approver": frozenset({"read", "decide"}),
+    "admin": frozenset({"read", "act", "decide", "administer"}),
+}
+"""What each role may do."""
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """Who sent a request."""
+
+    name: str = ""
+    """The person, else the name of the key; "" where nobody is asked who they are."""
+    key: str = ""
+    """Id of the key; "" where nobody is asked."""
+    roles: frozenset[RoleName]
+    user: str = ""
+    own: bool = False
+    agents: frozenset[str] = frozenset()
+    teams: frozenset[str] = frozenset()
+    rate: float | None = None
+    runs_per_day: int | None = None
+    expires_at: float | None = None
+
+    @property
+    def scoped(self) -> bool:
+        """Whether it reaches some agents only."""
+        return bool(self.agents or self.teams)
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether there is no run or memory that it does not reach."""
+        return not (self.own or self.scoped)
+
+    def may(self, right: Right) -> bool:
+        """Whether one of its roles may do this."""
+        return right == "public" or any(right in RIGHTS[role] for role in self.roles)
+
+    def reaches_tree(self, root: RunSummary) -> bool:
+        """Whether it reaches the whole tree of this root run."""
+        mine = not self.own or root.user == self.user
+        return mine and (not self.scoped or root.agent in self.agents | self.teams)
+
+    def submission(self, wanted: Submission) -> Submission:
+        """The request for a run as this caller may make it: in their own name. Raises a 403 problem."""
+        if self.scoped and wanted.agent not in self.agents | self.teams:
+            raise Problem(403, "out-of-scope", f"this key may not start runs of agent {wanted.agent!r}")
+        if not self.user or wanted.user == self.user:
+            return wanted
+        if wanted.user is not None:
+            raise Problem(
+                403, "out-of-scope", f"this key is {self.user!r}'s: leave `user` out, or write that name"
+            )
+        return msgspec.structs.replace(wanted, user=self.user)
+
+    def check_selection(self, selected: Selection) -> None:
+        """Raises a 403 problem for memories that are not all the caller's own."""
+        if self.scoped:
+            raise Problem(403, "out-of-scope", "a key for some agents or teams does not reach memories")
+        if self.own and selected.user != self.user:
+            raise Problem(403, "out-of-scope", f"this key reaches memories of user={self.user} only: say so")
+
+    def reaches_memory_of(self, user: str) -> bool:
+        """Whether it reaches memories of this person; "" has those of nobody in particular."""
+        return not self.scoped and (not self.own or user == self.user)
+
+    def identity(self) -> Identity:
+        """The caller as the API shows them."""
+        return Identity(
+            name=self.name,
+            roles=sorted(self.roles),
+            user=self.user,
+            own=self.own,
+            agents=sorted(self.agents),
+            teams=sorted(self.teams),
+            expires_at=self.expires_at,
+        )
+
+
+ANYBODY = Caller(roles=frozenset({"admin"}))
+"""Who asks a gateway that asks nobody who they are."""
+
+STRANGER = Caller(roles=frozenset())
+"""Who asks for what is public."""
+
+
+def caller_with(key: ApiKey) -> Caller:
+    """Who has this key."""
+    return Caller(
+        name=key.user or key.name,
+        key=key.id,
+        roles=frozenset(key.roles),
+        user=key.user,
+        own=key.own,
+        agents=frozenset(key.agents),
+        teams=frozenset(key.teams),
+        rate=key.rate,
+        runs_per_day=key.runs_per_day,
+        expires_at=key.expires_at,
+    )
+
+
+def caller_of(request: Request) -> Caller:
+    """Who sent this request, as the gate has found."""
+    found: Caller = request.state.caller
+    return found

@@ -1,0 +1,172 @@
+"""The gate: every request passes it before any route sees it, and the table of rules says who may pass."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from http.cookies import CookieError, SimpleCookie
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cadre.errors import RetryableError
+from cadre.protocol.topology import parent_of
+from cadre_gateway.access.api_keys import FRESH_SECONDS, ApiKeys
+from cadre_gateway.access.caller import ANYBODY, STRANGER, Caller
+from cadre_gateway.access.rules import Rule, rule_of
+from cadre_gateway.reading.lookup import RunLookup, checked_tree_of
+from cadre_gateway.requests.headers import is_own_page
+from cadre_gateway.requests.problems import Problem, answer_deadline, as_problem, respond, unknown_run
+
+COOKIE = "cadre_session"
+
+_READING = ("GET", "HEAD", "OPTIONS")
+_USER = "cadre-user"
+
+
+@dataclass(frozen=True)
+class Access:
+    """What the gate knows of callers and runs."""
+
+    keys: ApiKeys | None
+    """None: nobody is asked who they are."""
+    lookup: RunLookup
+
+    async def caller(self, headers: Headers) -> Caller | None:
+        """Who sends these headers, by a bearer token or else by the cookie of a sign-in; None when they do not say."""
+        if self.keys is None:
+            return ANYBODY
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        token = given.strip() if scheme.lower() == "bearer" else cookie_of(headers)
+        if not token:
+            return None
+        caller = await self.keys.caller(token)
+        if caller is None:
+            raise unauthorized("this key is not known, was revoked or has expired")
+        return caller
+
+    async def check(self, caller: Caller, rule: Rule, variables: dict[str, str]) -> None:
+        """Raises a 403 problem for what the caller may not do, a 404 one for runs that they do not reach."""
+        if not caller.may(rule.right):
+            roles = ", ".join(sorted(caller.roles))
+            raise Problem(
+                403,
+                "forbidden",
+                f"{rule.method} {rule.path} needs the right `{rule.right}`, which the roles of this key ({roles}) do"
+                " not give: docs/access.md has the table",
+            )
+        if caller.sees_all or rule.scope in ("none", "handler"):
+            return
+        if rule.scope == "all":
+            raise Problem(
+                403,
+                "out-of-scope",
+                f"{rule.method} {rule.path} is about all runs, and this key reaches some only",
+            )
+        run = variables.get("call") or variables["run"]
+        async with answer_deadline():
+            if not await self._reaches(caller, run, rule.scope):
+                raise unknown_run(run)
+
+    async def _reaches(self, caller: Caller, run: str, scope: str) -> bool:
+        root = await self.lookup.find(checked_tree_of(run))
+        if caller.reaches_tree(root):
+            return True
+        if scope != "run" or not caller.agents or (caller.own and root.user != caller.user):
+            return False
+        above: str | None = run
+        while above is not None:
+            if (await self.lookup.find(above)).agent in caller.agents:
+                return True
+            above = parent_of(above)
+        return False
+
+
+class Gate:
+    """The outermost part of the application."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app = app
+        self._access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            caller = await self._admit(scope)
+        except (Problem, RetryableError, TimeoutError) as error:
+            await respond(as_problem(error), scope["path"])(scope, receive, send)
+            return
+        scope.setdefault("state", {})["caller"] = caller
+        await self._app(scope, receive, _Answering(self._access, caller, scope, send) if caller.key else send)
+
+    async def _admit(self, scope: Scope) -> Caller:
+        """Who asks, if they may do what they ask for. Raises a problem."""
+        headers = Headers(scope=scope)
+        rule, variables = rule_of(scope["method"], scope["path"])
+        if rule.right == "public":
+            return STRANGER if self._access.keys is not None else ANYBODY
+        caller = await self._access.caller(headers)
+        if caller is None:
+            raise unauthorized(
+                "say who you are: send `Authorization: Bearer KEY` (CADRE_KEY for `cadre` and cadre.Client), or sign in"
+                " at the console"
+            )
+        by_cookie = caller.key and "authorization" not in headers
+        if by_cookie and scope["method"] not in _READING and not is_own_page(headers):
+            raise Problem(
+                403, "cross-origin", "who is signed in by a cookie writes from the gateway's own pages only"
+            )
+        await self._access.check(caller, rule, variables)
+        if caller.key:
+            # Who decides, says or edits something is the one who was let in, whatever the request says.
+            MutableHeaders(scope=scope)[_USER] = caller.name.encode().decode("latin-1")
+        return caller
+
+
+class _Answering:
+    """Sends an answer on, and ends one that lasts once its caller's key does not count any more."""
+
+    def __init__(self, access: Access, caller: Caller, scope: Scope, send: Send) -> None:
+        self._access = access
+        self._caller = caller
+        self._headers = Headers(scope=scope)
+        self._send = send
+        self._checked_at = time.monotonic()
+        self._is_over = False
+
+    async def __call__(self, message: Message) -> None:
+        if self._is_over:
+            return
+        lasts = message["type"] == "http.response.body" and message.get("more_body")
+        if lasts and time.monotonic() - self._checked_at > FRESH_SECONDS and not await self._counts():
+            self._is_over = True
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            return
+        await self._send(message)
+
+    async def _counts(self) -> bool:
+        self._checked_at = time.monotonic()
+        try:
+            return await self._access.caller(self._headers) == self._caller
+        except Problem:
+            return False
+        except RetryableError:
+            return True  # what is not known is not revoked: asked again with the next piece
+
+
+def cookie_of(headers: Headers) -> str:
+    """The token in the cookie of a sign-in; "" without one."""
+    try:
+        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found is not None else ""
+
+
+def unauthorized(detail: str) -> Problem:
+    """The 401 problem."""
+    problem = Problem(401, "unauthorized", detail)
+    problem.headers = {"WWW-Authenticate": 'Bearer realm="cadre"'}
+    return problem

@@ -1,0 +1,47 @@
+"""API keys as the HTTP API shows them: never their tokens, but for the one time that a key is made."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cadre.protocol.access import RoleName
+
+
+class KeyView(msgspec.Struct, kw_only=True):
+    """One key, without what would let somebody in. Times are Unix seconds."""
+
+    id: str
+    name: str
+    roles: list[RoleName]
+    user: str = ""
+    """The person whose key it is; "" for a program's."""
+    own: bool = False
+    """Whether it reaches that person's runs and memories alone."""
+    agents: list[str] = []
+    teams: list[str] = []
+    rate: float | None = None
+    """Requests a second; null: the gateway's own bound."""
+    runs_per_day: int | None = None
+    made_at: float
+    made_by: str = ""
+    expires_at: float | None = None
+
+
+class MadeKey(KeyView, kw_only=True):
+    """A key that was made this moment."""
+
+    token: str
+    """What its owner sends as `Authorization: Bearer`: it is kept nowhere, and never shown again."""
+
+
+class Identity(msgspec.Struct, kw_only=True):
+    """Who asks, as the gateway sees them."""
+
+    name: str
+    """Of the key, or of the person; "" where nobody is asked who they are."""
+    roles: list[RoleName]
+    user: str = ""
+    own: bool = False
+    agents: list[str] = []
+    teams: list[str] = []
+    expires_at: float | None = None

@@ -1,0 +1,37 @@
+"""API keys as NATS keeps them: who may do what at the gateway, without anything that would let somebody in."""
+
+from typing import Literal, get_args
+
+import msgspec
+
+RoleName = Literal["viewer", "operator", "approver", "admin"]
+
+ROLE_NAMES: tuple[RoleName, ...] = get_args(RoleName)
+
+
+class ApiKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One key; times are Unix seconds."""
+
+    id: str
+    name: str
+    digest: str
+    """SHA-256 of the whole token in hexadecimal. The token has 256 random bits: no list of likely tokens finds it, and
+    a slow hash would protect nothing more."""
+    roles: list[RoleName]
+    user: str = ""
+    """The person whose key it is: their runs bear the name, and so do their decisions. "" for a program's."""
+    own: bool = False
+    """Whether it reaches the runs and memories of `user` alone."""
+    agents: list[str] = []
+    """Only runs of these agents, and what is below them."""
+    teams: list[str] = []
+    """Only trees that begin with these agents; with both lists empty, all."""
+    rate: float | None = None
+    """Requests a second; None: the gateway's own bound."""
+    runs_per_day: int | None = None
+    """Runs that it may start in a day; None: as many as there is room for."""
+    made_at: float
+    made_by: str = ""
+    expires_at: float | None = None
+    parent: str = ""
+    """Of a sign-in with a browser: the key that it was made with, without which it is nothing."""
