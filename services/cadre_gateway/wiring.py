@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 
 from cadre.adapters.nats.archive import NatsArchive
+from cadre.adapters.nats.audit import NatsAudit
 from cadre.adapters.nats.automations import NatsDefinitions
 from cadre.adapters.nats.dead_letters import NatsDeadLetters
 from cadre.adapters.nats.erasure import NatsErasure
@@ -32,6 +33,7 @@ from cadre.settings import (
     read_tracing_settings,
 )
 from cadre_gateway.access.api_keys import ApiKeys
+from cadre_gateway.access.audit import AuditTrail
 from cadre_gateway.access.gate import Access
 from cadre_gateway.automation.background import Automation, automation_of
 from cadre_gateway.automation.run_starter import RunStarter
@@ -119,7 +121,8 @@ async def start(access_settings: AccessSettings, platform: Platform) -> GatewayS
     provider = _tracer_provider(platform, tracing_settings) if tracing_settings.endpoint else None
     keys = ApiKeys(NatsDefinitions(nc, topology, "key", ApiKey), platform.clock, access_settings.admin_key)
     lookup = RunLookup(index, trees, History(nc, topology, blobs))
-    door = Access(keys if access_settings.auth == "keys" else None, lookup)
+    trail = AuditTrail(NatsAudit(nc, topology), platform.clock, platform.settings.instance_name())
+    door = Access(keys if access_settings.auth == "keys" else None, lookup, trail)
     routers, automation = _routers(
         platform, index, ledger, trees, janitor, erasure, tail, feeds, tracing_settings
     )

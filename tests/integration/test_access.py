@@ -1,6 +1,7 @@
 """A gateway that asks for keys: who is let in, what each role may do, and which runs a key reaches."""
 
 import asyncio
+import json
 import os
 import re
 from collections.abc import AsyncIterator, Iterator
@@ -13,7 +14,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from cadre.adapters.nats.streams import listing
+from cadre.adapters.nats.streams import jetstream, listing
 from cadre.cli.main import group
 from cadre.client import Client, Unauthorized
 from cadre.protocol.messages import Origin
@@ -305,6 +306,11 @@ async def test_the_command_line_makes_lists_and_revokes_keys(world: World, monke
     assert "administer" in refused.stderr
     ended = await asyncio.to_thread(cadre, "keys", "revoke", token.split("_")[1])
     assert ended.exit_code == 0
+    told = await asyncio.to_thread(cadre, "audit", "--action", "key.revoke", "--since", "1h")
+    assert "admin" in told.stdout
+    assert token.split("_")[1] in told.stdout
+    listed = await asyncio.to_thread(cadre, "audit", "--json", "--limit", "1")
+    assert json.loads(listed.stdout)[0]["action"] == "key.revoke"
 
 
 def test_it_listens_beyond_this_machine_only_when_told_how(nats_server: NatsServer, tmp_path: Path) -> None:
@@ -316,3 +322,69 @@ def test_it_listens_beyond_this_machine_only_when_told_how(nats_server: NatsServ
     short = Commands(tmp_path, {**environment, "CADRE_AUTH": "keys", "CADRE_ADMIN_KEY": "short"})("gateway")
     assert short.returncode == 2
     assert "CADRE_ADMIN_KEY" in short.stderr
+
+
+async def trail(world: World, **wanted: str) -> list[dict[str, Any]]:
+    answer = await world.http.get("/v1/audit", params=wanted)
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["entries"]
+    return found
+
+
+async def test_what_was_done_stands_in_the_trail_with_who_and_from_where(world: World) -> None:
+    run = await run_of(world)
+    made = await key(world, "operator", user="ann")
+    headers = {"Authorization": f"Bearer {made['token']}", "Cadre-User": "somebody else"}
+    async with httpx2.AsyncClient(base_url=world.http.base_url, headers=headers) as ann:
+        body = {"reason": "a secret of the run"}
+        assert (await ann.post(f"/v1/runs/{run}/cancel", json=body)).status_code == 202
+        assert (await ann.delete(f"/v1/runs/{run}")).status_code == 403
+        assert (await ann.get("/v1/audit")).status_code == 403
+    await world.http.delete(f"/v1/keys/{made['id']}")
+    refused, cancelled = await trail(world, target=run)
+    assert cancelled["action"] == "run.cancel"
+    assert (cancelled["who"], cancelled["key"], cancelled["status"]) == ("ann", made["id"], 202)
+    assert cancelled["source"] == "127.0.0.1"
+    assert (refused["action"], refused["status"]) == ("run.erase", 403)
+    [revoked] = await trail(world, target=made["id"])
+    assert (revoked["action"], revoked["who"]) == ("key.revoke", "admin")
+    [created] = [
+        one for one in await trail(world, action="key") if one.get("detail", {}).get("key") == made["id"]
+    ]
+    assert created["detail"]["roles"] == "operator"
+    everything = str(await trail(world, limit="1000"))
+    assert made["token"] not in everything
+    assert "a secret of the run" not in everything
+    assert await trail(world, who="ann", action="run", since="1h") == [refused, cancelled]
+    assert await trail(world, who="ann", until="1h") == []
+    page = (await world.http.get("/v1/audit", params={"limit": 1, "target": run})).json()
+    assert page["entries"] == [refused]
+    assert await trail(world, target=run, before=str(page["next"])) == [cancelled]
+
+
+async def test_nobody_takes_anything_out_of_the_trail(world: World) -> None:
+    await key(world, "viewer")
+    stream = world.topology.audit_stream
+    [last] = await listing.newest(world.nc, stream, 1)
+    for subject, body in (
+        (f"STREAM.PURGE.{stream}", {}),
+        (f"STREAM.MSG.DELETE.{stream}", {"seq": last.seq}),
+    ):
+        answer = await jetstream.api(world.nc, subject, body)
+        assert "error" in answer, subject
+    assert [last] == await listing.newest(world.nc, stream, 1)
+
+
+async def test_nothing_is_acknowledged_that_is_not_written_down(world: World) -> None:
+    run = await run_of(world)
+    stream = world.topology.audit_stream
+    before = await jetstream.ask(world.nc, "asking", f"STREAM.INFO.{stream}")
+    away = {**before["config"], "subjects": ["nothing.of.the.kind"]}
+    await jetstream.ask(world.nc, "changing", f"STREAM.UPDATE.{stream}", away)
+    try:
+        answer = await world.http.post(f"/v1/runs/{run}/cancel")
+        assert (answer.status_code, answer.json()["code"]) == (503, "bus-unavailable")
+    finally:
+        await jetstream.ask(world.nc, "changing", f"STREAM.UPDATE.{stream}", before["config"])
+    assert (await world.http.post(f"/v1/runs/{run}/cancel")).status_code == 202
+    assert [one["action"] for one in await trail(world, target=run)] == ["run.cancel"]

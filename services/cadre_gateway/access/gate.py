@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from cadre.errors import RetryableError
 from cadre.protocol.topology import parent_of
 from cadre_gateway.access.api_keys import FRESH_SECONDS, ApiKeys
+from cadre_gateway.access.audit import AuditTrail, is_recorded
 from cadre_gateway.access.caller import ANYBODY, STRANGER, Caller
 from cadre_gateway.access.rules import Rule, rule_of
 from cadre_gateway.reading.lookup import RunLookup, checked_tree_of
@@ -31,6 +32,7 @@ class Access:
     keys: ApiKeys | None
     """None: nobody is asked who they are."""
     lookup: RunLookup
+    trail: AuditTrail
 
     async def caller(self, headers: Headers) -> Caller | None:
         """Who sends these headers, by a bearer token or else by the cookie of a sign-in; None when they do not say."""
@@ -93,20 +95,24 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        try:
-            caller = await self._admit(scope)
-        except (Problem, RetryableError, TimeoutError) as error:
-            await respond(as_problem(error), scope["path"])(scope, receive, send)
-            return
-        scope.setdefault("state", {})["caller"] = caller
-        await self._app(scope, receive, _Answering(self._access, caller, scope, send) if caller.key else send)
-
-    async def _admit(self, scope: Scope) -> Caller:
-        """Who asks, if they may do what they ask for. Raises a problem."""
-        headers = Headers(scope=scope)
         rule, variables = rule_of(scope["method"], scope["path"])
+        state = scope.setdefault("state", {})
+        state["caller"] = STRANGER if self._access.keys is not None else ANYBODY
+        answer: ASGIApp = self._app
+        try:
+            await self._admit(scope, rule, variables)
+        except (Problem, RetryableError, TimeoutError) as error:
+            answer = respond(as_problem(error), scope["path"])
+        caller: Caller = state["caller"]
+        if caller.key or (caller is ANYBODY and is_recorded(rule)):
+            send = _Answering(self._access, scope, send, rule, variables)
+        await answer(scope, receive, send)
+
+    async def _admit(self, scope: Scope, rule: Rule, variables: dict[str, str]) -> None:
+        """Finds out who asks, and whether they may do what they ask for. Raises a problem."""
+        headers = Headers(scope=scope)
         if rule.right == "public":
-            return STRANGER if self._access.keys is not None else ANYBODY
+            return
         caller = await self._access.caller(headers)
         if caller is None:
             raise unauthorized(
@@ -118,27 +124,41 @@ class Gate:
             raise Problem(
                 403, "cross-origin", "who is signed in by a cookie writes from the gateway's own pages only"
             )
-        await self._access.check(caller, rule, variables)
+        scope["state"]["caller"] = caller
         if caller.key:
             # Who decides, says or edits something is the one who was let in, whatever the request says.
             MutableHeaders(scope=scope)[_USER] = caller.name.encode().decode("latin-1")
-        return caller
+        await self._access.check(caller, rule, variables)
 
 
 class _Answering:
-    """Sends an answer on, and ends one that lasts once its caller's key does not count any more."""
+    """Sends an answer on when what it says is done stands in the audit trail; ends one that lasts once its caller's key
+    does not count any more."""
 
-    def __init__(self, access: Access, caller: Caller, scope: Scope, send: Send) -> None:
+    def __init__(
+        self, access: Access, scope: Scope, send: Send, rule: Rule, variables: dict[str, str]
+    ) -> None:
         self._access = access
-        self._caller = caller
+        self._scope = scope
+        self._caller: Caller = scope["state"]["caller"]
         self._headers = Headers(scope=scope)
         self._send = send
+        self._rule = rule
+        self._variables = variables
         self._checked_at = time.monotonic()
         self._is_over = False
 
     async def __call__(self, message: Message) -> None:
         if self._is_over:
             return
+        if message["type"] == "http.response.start" and is_recorded(self._rule):
+            trail, status = self._access.trail, message["status"]
+            try:
+                await trail.record(self._scope, self._rule, self._variables, self._caller, status)
+            except RetryableError as error:
+                self._is_over = True
+                await respond(as_problem(error), self._scope["path"])(self._scope, _nothing, self._send)
+                return
         lasts = message["type"] == "http.response.body" and message.get("more_body")
         if lasts and time.monotonic() - self._checked_at > FRESH_SECONDS and not await self._counts():
             self._is_over = True
@@ -154,6 +174,10 @@ class _Answering:
             return False
         except RetryableError:
             return True  # what is not known is not revoked: asked again with the next piece
+
+
+async def _nothing() -> Message:
+    return {"type": "http.disconnect"}
 
 
 def cookie_of(headers: Headers) -> str:

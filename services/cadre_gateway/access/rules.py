@@ -31,6 +31,7 @@ RULES: list[Rule] = [
     *_rules("/v1/session", "none", get="public", post="public", delete="public"),
     *_rules("/v1/keys", "all", get="administer", post="administer"),
     *_rules("/v1/keys/{id}", "all", delete="administer"),
+    *_rules("/v1/audit", "all", get="administer"),
     *_rules("/v1/runs", "handler", get="read", post="act"),
     *_rules("/v1/runs/import", "all", post="administer"),
     *_rules("/v1/runs/{run}", "run", get="read"),

@@ -1,19 +1,23 @@
 """The HTTP routes of keys and of sign-ins with a browser."""
 
-from __future__ import annotations
+from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from cadre.api.access import Identity, KeyView, MadeKey
+from cadre.api.access import AuditView, Identity, KeyView, MadeKey
 from cadre_gateway.access.api_keys import ApiKeys, KeyBody
+from cadre_gateway.access.audit import AuditFilter, note
 from cadre_gateway.access.caller import ANYBODY, Caller, caller_of
 from cadre_gateway.access.gate import COOKIE, Access, cookie_of, unauthorized
 from cadre_gateway.requests import body
+from cadre_gateway.requests.headers import MAX_SEQ
+from cadre_gateway.requests.paging import page_of
 from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
+from cadre_gateway.routes.statistics import TIME, moment
 
 
 class KeyList(msgspec.Struct):
@@ -22,12 +26,21 @@ class KeyList(msgspec.Struct):
     keys: list[KeyView]
 
 
+class AuditPage(msgspec.Struct):
+    """Entries of the audit trail, newest first."""
+
+    entries: list[AuditView]
+    next: int | None
+    """`before` of the next page."""
+
+
 _MAKE = openapi.operation(KeyBody, {"201": ("Made; its token is shown this once", MadeKey)})
 
 
 def router(keys: ApiKeys, access: Access) -> APIRouter:
     """The routes of keys and sign-ins."""
     routes = APIRouter(prefix="/v1", tags=["access"])
+    trail = access.trail
 
     @routes.get("/keys", summary="All keys", responses=openapi.answers(KeyList))
     async def get_keys() -> Response:
@@ -40,7 +53,32 @@ def router(keys: ApiKeys, access: Access) -> APIRouter:
         wanted = body.parse(await body.read(request), KeyBody)
         async with answer_deadline():
             made = await keys.make(wanted, caller_of(request).name)
+        note(request, key=made.id, name=made.name, user=made.user, roles=",".join(made.roles))
         return json_answer(made, 201)
+
+    @routes.get("/audit", summary="What was done, and by whom", responses=openapi.answers(AuditPage))
+    async def get_audit(  # noqa: PLR0913 - query parameters
+        since: Annotated[str | None, Query(description=TIME)] = None,
+        until: Annotated[str | None, Query(description=TIME)] = None,
+        who: str | None = None,
+        action: Annotated[str | None, Query(description="Such as run.cancel, or run for all of runs")] = None,
+        target: Annotated[str | None, Query(description="A run, call, key, memory or name")] = None,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+        before: Annotated[int | None, Query(ge=1, le=MAX_SEQ)] = None,
+    ) -> Response:
+        """Decisions, cancels, erasures, forks, edits, messages, signals, exports, and changes of keys and automations;
+        those that were refused too. Newest first."""
+        now = trail.clock.now()
+        wanted = AuditFilter(
+            since=moment("since", since, now) if since is not None else None,
+            until=moment("until", until, now) if until is not None else None,
+            who=who,
+            action=action,
+            target=target,
+        )
+        async with answer_deadline():
+            found, last = page_of(await trail.page(wanted, limit + 1, before), limit)
+        return json_answer(AuditPage(found, last.id if last else None))
 
     @routes.delete("/keys/{id}", summary="Revoke a key", responses=openapi.answers(KeyView))
     async def delete_key(id: str) -> Response:

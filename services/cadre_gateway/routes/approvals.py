@@ -7,6 +7,7 @@ from fastapi.responses import Response
 
 from cadre.api.approvals import Approval, ApprovalDecision
 from cadre.protocol.topology import tree_of
+from cadre_gateway.access.audit import note
 from cadre_gateway.access.caller import caller_of
 from cadre_gateway.requests import body
 from cadre_gateway.requests.headers import utf8
@@ -65,6 +66,7 @@ def router(approvals: Approvals, decisions: ApprovalDecisions) -> APIRouter:
         """200 when this decision counts (or says what was decided before), 202 when the agent is down at the
         moment (it is kept and will count), 409 when another was first."""
         wanted = body.ruling(await body.read(request), utf8(cadre_user))
+        note(request, by=wanted.by, decision=wanted.verdict, tool=wanted.tool or "")
         ruled = await decisions.decide(call, wanted, traceparent)
         answer = json_answer(ruled, 202 if ruled.at is None else 200)
         answer.headers.update(trace_headers(tree_of(call)))

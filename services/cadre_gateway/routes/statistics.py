@@ -24,9 +24,9 @@ _MONTH_SECONDS = 30 * 86_400.0
 _UNIX = re.compile(r"\d+(\.\d+)?")
 _AGO = re.compile(r"\d+(\.\d+)?[smhd]")
 
-_TIME = "Unix seconds, a date or time (of UTC unless it says otherwise), or so long ago: `90m`, `12h`, `7d`"
+TIME = "Unix seconds, a date or time (of UTC unless it says otherwise), or so long ago: `90m`, `12h`, `7d`"
 
-Moment = Annotated[str | None, Query(description=_TIME)]
+Moment = Annotated[str | None, Query(description=TIME)]
 Only = Annotated[str | None, Query(description="Only what is of this one")]
 
 
@@ -37,9 +37,9 @@ def router(ledger: UsageLedger, clock: Clock) -> APIRouter:
     @routes.get("/stats", summary="What agents have used", responses=openapi.answers(Statistics))
     async def get_statistics(  # noqa: PLR0913 - one for each parameter of the query
         since: Annotated[
-            str | None, Query(alias="from", description=_TIME + "; 30 days ago unless given")
+            str | None, Query(alias="from", description=TIME + "; 30 days ago unless given")
         ] = None,
-        until: Annotated[str | None, Query(alias="to", description=_TIME + "; now unless given")] = None,
+        until: Annotated[str | None, Query(alias="to", description=TIME + "; now unless given")] = None,
         by: Annotated[str, Query(description=f"Of {', '.join(get_args(Dimension))}, with commas")] = "agent",
         team: Only = None,
         agent: Only = None,
@@ -51,8 +51,8 @@ def router(ledger: UsageLedger, clock: Clock) -> APIRouter:
         """Sums over the journals, runs that were removed since included. Whole hours are told, and of what is older
         than 40 days whole days of UTC."""
         now = clock.now()
-        begin = _moment("from", since, now) if since is not None else now - _MONTH_SECONDS
-        end = _moment("to", until, now) if until is not None else now
+        begin = moment("from", since, now) if since is not None else now - _MONTH_SECONDS
+        end = moment("to", until, now) if until is not None else now
         begin -= begin % 3600
         names = {"team": team, "agent": agent, "user": user, "session": session, "model": model, "tool": tool}
         only = {name: value for name, value in names.items() if value is not None}
@@ -80,7 +80,8 @@ def _dimensions(written: str) -> list[Dimension]:
         raise invalid(f"by: {written!r}: write some of {known}, with commas between them") from error
 
 
-def _moment(key: str, written: str, now: float) -> float:
+def moment(key: str, written: str, now: float) -> float:
+    """Unix seconds of a time as people write it in the parameter `key`. Raises a 422 problem."""
     if _UNIX.fullmatch(written):
         return float(written)
     if _AGO.fullmatch(written):
@@ -90,7 +91,7 @@ def _moment(key: str, written: str, now: float) -> float:
             raise invalid(str(error)) from error
     try:
         # A `+` that was not encoded has become a space.
-        moment = datetime.fromisoformat(written.strip().replace(" ", "+") if "T" in written else written)
+        found = datetime.fromisoformat(written.strip().replace(" ", "+") if "T" in written else written)
     except ValueError as error:
-        raise invalid(f"{key}: {written!r}: write {_TIME}") from error
-    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+        raise invalid(f"{key}: {written!r}: write {TIME}") from error
+    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()

@@ -7,6 +7,7 @@ from fastapi.responses import Response
 
 from cadre.adapters.nats.archive import NatsArchive
 from cadre.api.runs import Accepted
+from cadre_gateway.access.audit import note
 from cadre_gateway.reading.audit import ReplayAnswer, VerifyAnswer, replay, verify
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests import body
@@ -51,6 +52,7 @@ def router(lookup: RunLookup, archive: NatsArchive, forker: Forker) -> APIRouter
         key = idempotency_key(key_header, f"fork {run}", data)
         async with answer_deadline():
             forked = await forker.fork(run, wanted, key, traceparent)
+        note(request, run=forked.run.id, at=str(wanted.at))
         return accepted(forked.run, forked.later_files)
 
     @routes.post(
@@ -71,6 +73,7 @@ def router(lookup: RunLookup, archive: NatsArchive, forker: Forker) -> APIRouter
         key = idempotency_key(key_header, f"continue {run}", data)
         async with answer_deadline():
             forked = await forker.go_on(run, wanted, key, traceparent)
+        note(request, run=forked.run.id)
         return accepted(forked.run, forked.later_files)
 
     return routes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from cadre.protocol.access import RoleName
+from cadre.protocol.access import AuditEntry, RoleName
 
 
 class KeyView(msgspec.Struct, kw_only=True):
@@ -32,6 +32,13 @@ class MadeKey(KeyView, kw_only=True):
 
     token: str
     """What its owner sends as `Authorization: Bearer`: it is kept nowhere, and never shown again."""
+
+
+class AuditView(AuditEntry, frozen=True, kw_only=True):
+    """An entry of the audit trail."""
+
+    id: int
+    """Its place there; `before` takes it."""
 
 
 class Identity(msgspec.Struct, kw_only=True):

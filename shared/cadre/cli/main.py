@@ -51,6 +51,7 @@ _VERBS_OF_ROOMS = {
         "provision": "Create a team's streams and consumers before its services start.",
         "auth": "Make a NATS user for every service, and the server's list of them.",
         "keys": "Make, list and revoke the API keys of people and programs.",
+        "audit": "Show what was done at the gateway, and by whom.",
         "k8s": "A team as Kubernetes manifests.",
         "stats": "Show runs, calls, tokens and cost by agent, model, user, day.",
         "dead": "List, show, retry or drop messages that nobody could handle.",

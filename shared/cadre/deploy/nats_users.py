@@ -210,7 +210,8 @@ class _Bus:
     def infos(self) -> list[str]:
         """Subjects to ask whether all streams are there."""
         topology = self._topology
-        streams = [*self._shards, topology.dead_stream, topology.automation_stream, *self._buckets]
+        streams = [*self._shards, topology.dead_stream, topology.automation_stream, topology.audit_stream]
+        streams += self._buckets
         return ["$JS.API.INFO", *(f"$JS.API.STREAM.INFO.{stream}" for stream in streams)]
 
     def pulls(self, role: Role) -> list[str]:
@@ -317,6 +318,8 @@ class _Bus:
             f"$JS.API.STREAM.MSG.GET.KV_{sessions}",
             f"$KV.{sessions}.>",
             *self._automations(),
+            topology.subject(Subject.AUDIT),
+            f"$JS.API.DIRECT.GET.{topology.audit_stream}",
         ]
 
     def _automations(self) -> list[str]:

@@ -9,6 +9,28 @@ RoleName = Literal["viewer", "operator", "approver", "admin"]
 ROLE_NAMES: tuple[RoleName, ...] = get_args(RoleName)
 
 
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What somebody did at a gateway. Times are Unix seconds."""
+
+    at: float
+    action: str
+    """Such as `run.cancel`."""
+    who: str
+    """The person, else the name of the key; where nobody is asked who they are, what they said of themselves."""
+    key: str = ""
+    """Id of their key; "" where nobody is asked."""
+    target: str = ""
+    """The run, call, key, memory or definition that it was done to."""
+    status: int
+    """The HTTP status that it was answered with: from 400 on nothing was done."""
+    source: str = ""
+    """The address that the request came from."""
+    gateway: str = ""
+    """The replica that was asked."""
+    detail: dict[str, str] = {}
+    """What else there is to say: never a secret, a task or an argument."""
+
+
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One key; times are Unix seconds."""
 

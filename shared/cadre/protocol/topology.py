@@ -38,6 +38,8 @@ class Subject:
     """Where anybody publishes what triggers listen to; `subject` may be several tokens."""
 
     DELTA = "delta.{tree}.{run}"
+    AUDIT = "audit.{action}"
+    """What somebody did at a gateway, for those who ask later; in a stream of its own that nobody takes from."""
     INTERRUPT = "interrupt.{tree}"
     MEMORY = "memory.{verb}"
     """Where people's requests to the memory service go, answered over core NATS."""
@@ -110,6 +112,11 @@ class Topology:
     @property
     def automation_subjects(self) -> list[str]:
         return [f"{self.prefix}.automation.>", self.below(Subject.EVENT)]
+
+    @property
+    def audit_stream(self) -> str:
+        """The stream of what was done at the gateways, and by whom."""
+        return f"{self.prefix.upper()}-AUDIT"
 
     @property
     def registry_bucket(self) -> str:

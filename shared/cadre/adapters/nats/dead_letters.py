@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 from nats.aio.client import Client
 
-from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams import jetstream, listing
 from cadre.adapters.nats.streams.jetstream import FIRST_ID, RETRIED, StoredMessage, message_id
 from cadre.delivery.codec import decode
 from cadre.errors import UnreadableMessage
@@ -57,19 +57,8 @@ class NatsDeadLetters:
 
     async def newest(self, limit: int, before: int | None = None) -> list[DeadLetter]:
         """Returns at most `limit` letters, newest first; with `before`, those that are older than that one."""
-        answer = await jetstream.ask(self._nc, f"asking for {self._stream}", f"STREAM.INFO.{self._stream}")
-        first, end = answer["state"]["first_seq"], answer["state"]["last_seq"] + 1
-        end = min(end, before) if before is not None else end
-        found: list[StoredMessage] = []
-        width = limit
-        while len(found) < limit and end > max(first, 1):
-            # Removed letters leave gaps: each look back is twice as wide.
-            begin = max(first, end - width, 1)
-            query = {"seq": begin, "batch": width, "next_by_subj": ">"}
-            page = [held for held in await jetstream.batch(self._nc, self._stream, query) if held.seq < end]
-            found += reversed(page)
-            end, width = begin, 2 * width
-        return list(await asyncio.gather(*(self._whole(held) for held in found[:limit])))
+        found = await listing.newest(self._nc, self._stream, limit, before)
+        return list(await asyncio.gather(*map(self._whole, found)))
 
     async def read(self, letter: int) -> DeadLetter | None:
         """Returns the letter with this id; None when there is none (any more)."""

@@ -22,6 +22,26 @@ async def messages(nc: Client, stream: str, subject: str, after: int = 0) -> Asy
         after = page[-1].seq
 
 
+async def newest(
+    nc: Client, stream: str, limit: int, before: int | None = None, subject: str = ">"
+) -> list[StoredMessage]:
+    """At most `limit` messages of the stream, newest first; with `before`, those below that sequence. Raises
+    BusUnavailable."""
+    answer = await jetstream.ask(nc, f"asking for {stream}", f"STREAM.INFO.{stream}")
+    first, end = answer["state"]["first_seq"], answer["state"]["last_seq"] + 1
+    end = min(end, before) if before is not None else end
+    found: list[StoredMessage] = []
+    width = limit
+    while len(found) < limit and end > max(first, 1):
+        # Removed messages leave gaps: each look back is twice as wide.
+        begin = max(first, end - width, 1)
+        query = {"seq": begin, "batch": width, "next_by_subj": subject}
+        page = [held for held in await jetstream.batch(nc, stream, query) if held.seq < end]
+        found += reversed(page)
+        end, width = begin, 2 * width
+    return found[:limit]
+
+
 async def subjects(nc: Client, stream: str, wanted: str) -> list[str]:
     """The subjects that match and hold messages, as the stream's leader has them. Raises BusUnavailable."""
     found: list[str] = []

@@ -9,7 +9,7 @@ from cadre.adapters.nats.connection.keys import may_provision, user_of
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BusUnavailable, SetupError, StreamDrift
 from cadre.protocol.nats_addresses import redacted
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology
 from cadre.settings import Settings
 
 log = logging.getLogger("cadre.nats")
@@ -28,6 +28,9 @@ _CONTRACT = (
     "duplicate_window",
 )
 """What this version relies on. The rest (replicas, sizes) is the operator's to tune."""
+
+_AUDIT_DAYS = 400
+"""A year, and time to look back on it; the operator's to tune, as all ages are."""
 
 STORE_REMEDY = (
     "Bring the old store back and all goes on; or begin without its runs: make the streams (`cadre provision`, or start"
@@ -89,6 +92,18 @@ def automation_config(topology: Topology, replicas: int) -> dict[str, Any]:
         "allow_msg_ttl": True,
         "allow_msg_schedules": True,
         "allow_rollup_hdrs": True,
+    }
+
+
+def audit_config(topology: Topology, replicas: int) -> dict[str, Any]:
+    """Configuration of the audit trail: what is in it stays as it is until its time is over."""
+    return {
+        **_stream(topology.audit_stream, [topology.subject(Subject.AUDIT)], replicas, "old"),
+        "max_age": _AUDIT_DAYS * 86_400 * _SECOND,
+        "max_msg_size": 64 * 1024,
+        "max_consumers": 1_000,
+        "deny_delete": True,
+        "deny_purge": True,
     }
 
 
@@ -195,6 +210,7 @@ def _configs(topology: Topology, replicas: int) -> list[dict[str, Any]]:
         *shards,
         dead_config(topology, replicas),
         automation_config(topology, replicas),
+        audit_config(topology, replicas),
         registry,
         key_value_config(topology.sessions_bucket, replicas),
         object_store_config(topology.blob_bucket, replicas),

@@ -1,0 +1,140 @@
+"""What is written into the audit trail: which routes, and what of each request."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import msgspec
+from fastapi import Request
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from cadre.adapters.nats.audit import NatsAudit
+from cadre.api.access import AuditView
+from cadre.ports import Clock
+from cadre.protocol.access import AuditEntry
+from cadre_gateway.access.caller import Caller
+from cadre_gateway.access.rules import Rule
+from cadre_gateway.requests.headers import utf8
+
+ACTIONS = {
+    "POST /v1/approvals/{call}": "approval.decide",
+    "POST /v1/runs/{run}/cancel": "run.cancel",
+    "POST /v1/runs/{run}/signals/{name}": "run.signal",
+    "POST /v1/runs/{run}/messages": "run.message",
+    "PATCH /v1/runs/{run}/queue": "run.edit_queue",
+    "PATCH /v1/runs/{run}/plan": "run.edit_plan",
+    "POST /v1/runs/{run}/fork": "run.fork",
+    "POST /v1/runs/{run}/continue": "run.continue",
+    "DELETE /v1/runs/{run}": "run.erase",
+    "POST /v1/runs/import": "run.import",
+    "GET /v1/runs/{run}/export": "run.export",
+    "PUT /v1/runs/{run}/files/{path}": "file.write",
+    "DELETE /v1/runs/{run}/files/{path}": "file.remove",
+    "DELETE /v1/memory": "memory.forget",
+    "DELETE /v1/memory/{memory_id}": "memory.forget",
+    "GET /v1/memory/export": "memory.export",
+    "DELETE /v1/dead-letters/{letter}": "dead_letter.drop",
+    "POST /v1/dead-letters/{letter}/retry": "dead_letter.retry",
+    "POST /v1/schedules": "schedule.make",
+    "PUT /v1/schedules/{name}": "schedule.make",
+    "DELETE /v1/schedules/{name}": "schedule.remove",
+    "POST /v1/schedules/{name}/pause": "schedule.pause",
+    "POST /v1/schedules/{name}/resume": "schedule.resume",
+    "POST /v1/schedules/{name}/run": "schedule.run",
+    "PUT /v1/triggers/{name}": "trigger.make",
+    "DELETE /v1/triggers/{name}": "trigger.remove",
+    "PUT /v1/notices/{name}": "notice.make",
+    "DELETE /v1/notices/{name}": "notice.remove",
+    "PUT /v1/budgets/{name}": "budget.make",
+    "DELETE /v1/budgets/{name}": "budget.remove",
+    "POST /v1/keys": "key.make",
+    "DELETE /v1/keys/{id}": "key.revoke",
+}
+"""The routes that are recorded. Who started a run stands in its journal."""
+
+_PAGE_SIZE = 500
+_MAX_TARGET_CHARS = 512
+_MAX_WHO_CHARS = 200
+_TARGETS = ("run", "call", "memory_id", "letter", "id", "name")
+"""The variables of a path that say what something was done to; the first that there is counts."""
+
+
+class AuditFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which entries to show; None: all."""
+
+    since: float | None = None
+    until: float | None = None
+    who: str | None = None
+    action: str | None = None
+    """An action, or the beginning of some, such as `run`."""
+    target: str | None = None
+
+    def matches(self, entry: AuditEntry) -> bool:
+        """Whether the entry is to be shown."""
+        return (
+            (self.until is None or entry.at < self.until)
+            and (self.who is None or entry.who == self.who)
+            and (self.action is None or f"{entry.action}.".startswith(f"{self.action}."))
+            and (self.target is None or entry.target == self.target)
+        )
+
+
+@dataclass(frozen=True)
+class AuditTrail:
+    """Writes and shows what was done. Every method raises RetryableError."""
+
+    stored: NatsAudit
+    clock: Clock
+    gateway: str
+    """Name of this replica."""
+
+    async def record(
+        self, scope: Scope, rule: Rule, variables: dict[str, str], caller: Caller, status: int
+    ) -> None:
+        """Writes down what was asked for and how it is about to be answered."""
+        named = caller.name or utf8(Headers(scope=scope).get("cadre-user")) or ""
+        detail: dict[str, str] = scope["state"].get("audit", {})
+        entry = AuditEntry(
+            at=self.clock.now(),
+            action=ACTIONS[f"{rule.method} {rule.path}"],
+            who=(named or detail.get("by", ""))[:_MAX_WHO_CHARS],
+            key=caller.key,
+            target=next((variables[name] for name in _TARGETS if name in variables), "")[:_MAX_TARGET_CHARS],
+            status=status,
+            source=(scope.get("client") or ("",))[0],
+            gateway=self.gateway,
+            detail={key: value for key, value in detail.items() if key != "by"},
+        )
+        await self.stored.append(entry)
+
+    async def page(self, wanted: AuditFilter, limit: int, before: int | None) -> list[AuditView]:
+        """At most `limit` entries, newest first; with `before`, those below that id."""
+        found: list[AuditView] = []
+        async for view in self._views(before, lambda at: wanted.since is None or at >= wanted.since):
+            if wanted.matches(view):
+                found.append(view)
+            if len(found) == limit:
+                break
+        return found
+
+    async def _views(self, before: int | None, goes_on: Callable[[float], bool]) -> AsyncIterator[AuditView]:
+        while page := await self.stored.newest(_PAGE_SIZE, before):
+            for one in page:
+                if one.entry is None:
+                    continue
+                if not goes_on(one.entry.at):
+                    return
+                yield AuditView(id=one.seq, **msgspec.structs.asdict(one.entry))
+            before = page[-1].seq
+
+
+def is_recorded(rule: Rule) -> bool:
+    """Whether requests of this route are written into the audit trail."""
+    return f"{rule.method} {rule.path}" in ACTIONS
+
+
+def note(request: Request, **detail: str) -> None:
+    """Says more of this request in the audit trail. No secret, task or argument belongs there."""
+    request.state.audit = detail
