@@ -29,6 +29,7 @@ from cadre.settings import (
     AccessSettings,
     TracingSettings,
     is_loopback,
+    read_doors,
     read_http_bounds,
     read_tracing_settings,
 )
@@ -37,6 +38,8 @@ from cadre_gateway.access.audit import AuditTrail
 from cadre_gateway.access.gate import Access
 from cadre_gateway.automation.background import Automation, automation_of
 from cadre_gateway.automation.run_starter import RunStarter
+from cadre_gateway.doors.open_doors import routers_of
+from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.gateway import GatewayService
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.usage_ledger import UsageLedger
@@ -181,23 +184,22 @@ def _routers(  # noqa: PLR0913 - what all routes share
     budgets_left = StandingBudgets(states, ledger, clock)
     admission = Admission(index, trees, registry, capacity, budgets_left, history)
     sessions = Sessions(NatsSessions(nc, topology), trees, journal, history, clock)
-    held_calls = HeldCalls(journal, history)
-    sender = RecordSender(registry, feeds, bus)
+    held_calls, sender = HeldCalls(journal, history), RecordSender(registry, feeds, bus)
     streams = EventStreams(lookup, feeds, partial(watch_deltas, nc, topology))
     submitter = Submitter(admission, sessions, workspaces, carrier, blobs, bus, clock)
+    decisions = ApprovalDecisions(held_calls, sender, clock)
+    steer, eraser = Steering(lookup, journal, sender, clock), Eraser(lookup, run_end, tail, registry, janitor)
     automation = automation_of(platform, RunStarter(submitter, lookup, run_end), history, budgets_left)
     routers = [
         runs.router(submitter, lookup, run_end, streams, registry),
         directory.router(registry, LiveContracts(blobs)),
         statistics.router(ledger, clock),
-        approvals.router(
-            Approvals(index, registry, held_calls), ApprovalDecisions(held_calls, sender, clock)
-        ),
-        steering.router(Steering(lookup, journal, sender, clock)),
+        approvals.router(Approvals(index, registry, held_calls), decisions),
+        steering.router(steer),
         dead_letters.router(NatsDeadLetters(nc, topology), journal, blobs),
         time_travel.router(lookup, raw, Forker(lookup, admission, carrier, bus, clock)),
         archive.router(
-            Eraser(lookup, run_end, tail, registry, janitor),
+            eraser,
             RunExporter(lookup, raw, file_index, blobs),
             RunImporter(
                 index, trees, capacity, tail, history, erasure, raw, file_index, blobs, clock, file_bytes
@@ -211,7 +213,10 @@ def _routers(  # noqa: PLR0913 - what all routes share
         budgets.router(automation.budgets),
         tracing.router(lookup, clock, content=tracing_settings.content),
     ]
-    return routers, automation
+    runs_service = RunService(
+        lookup, history, feeds, sessions.turns, submitter, decisions, steer, run_end, eraser, registry, clock
+    )
+    return [*routers, *routers_of(read_doors(), runs_service)], automation
 
 
 def _tracer_provider(platform: Platform, settings: TracingSettings) -> TracerProvider:

@@ -16,6 +16,9 @@ from cadre.protocol.topology import DEFAULT_PREFIX
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 SYNC_ALWAYS = "always"
 
+DOORS = ("openai",)
+"""The protocols that a gateway can speak beside the native API."""
+
 # What also stands for itself as a variable in a server's file, where `2m` would be two million.
 _INTERVAL = re.compile(r"[1-9][0-9]{0,6}(s|ms)")
 
@@ -304,6 +307,15 @@ def read_nats_sync() -> str:
             " 10s or 500ms"
         )
     return text
+
+
+def read_doors() -> frozenset[str]:
+    """`CADRE_DOORS`: what a gateway speaks beside the native API; `none`: nothing else. Raises SettingError."""
+    text = os.environ.get("CADRE_DOORS") or ",".join(DOORS)
+    names = frozenset(name.strip() for name in text.split(",") if name.strip()) - {"none"}
+    for name in sorted(names):
+        _one_of("CADRE_DOORS", name, DOORS)
+    return names
 
 
 def read_secret(variable: str) -> str:

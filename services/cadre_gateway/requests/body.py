@@ -236,7 +236,11 @@ def payload(data: bytes) -> Any:
 
 def submission(data: bytes) -> Submission:
     """The body of a submission, checked. Raises a 400 or 422 problem."""
-    found = parse(data, Submission)
+    return checked_submission(parse(data, Submission))
+
+
+def checked_submission(found: Submission) -> Submission:
+    """The submission, if a run can be started with it. Raises a 413 or 422 problem."""
     if not found.task.strip():
         raise invalid("task is empty: say what the agent shall do")
     _check_size(found)

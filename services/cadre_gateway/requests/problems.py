@@ -130,6 +130,20 @@ def respond(problem: Problem, instance: str, headers: Mapping[str, str] | None =
     )
 
 
+FORESEEN = (
+    Problem,
+    RetryableError,
+    TooLarge,
+    BlobMissing,
+    MemoryRefused,
+    TimeoutError,
+    ClientDisconnect,
+    RequestValidationError,
+    HTTPException,
+)
+"""What a request may raise; anything else is a bug, which the server logs."""
+
+
 def as_problem(error: Exception) -> Problem:
     """The problem of an exception; an unforeseen one, which the server logs, is `internal`."""
     match error:
@@ -178,18 +192,7 @@ def install(app: FastAPI) -> None:
         headers = {"Allow": ", ".join(_allowed(request))} if problem.status == 405 else None
         return respond(problem, request.url.path, headers)
 
-    kinds = (
-        Problem,
-        RetryableError,
-        TooLarge,
-        BlobMissing,
-        MemoryRefused,
-        TimeoutError,
-        ClientDisconnect,
-        RequestValidationError,
-        HTTPException,
-    )
-    for kind in (*kinds, Exception):
+    for kind in (*FORESEEN, Exception):
         app.add_exception_handler(kind, handle)
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from cadre.adapters.nats.bus import NatsBus
 from cadre.api.runs import RunSummary
 from cadre.ports import Blobs, Clock
+from cadre.protocol.caller_terms import CallerTerms
 from cadre.protocol.files import decode_data_url, is_blob_ref
 from cadre.protocol.messages import Origin, Task
 from cadre.protocol.topology import task_id
@@ -38,6 +39,7 @@ class Submitter:
         traceparent: str | None,
         *,
         needs_agent: bool = True,
+        terms: CallerTerms | None = None,
     ) -> RunSummary:
         """Publishes the Task of a new root run; a repeated `key` finds the run that it started before.
 
@@ -73,6 +75,7 @@ class Submitter:
             origin=_origin(wanted),
             trace=trace_of(traceparent),
             request=key.digest if key is not None else "",
+            terms=terms or CallerTerms(),
         )
         await self.bus.send(task, SENDER)
         await self.admission.confirm(run, key)

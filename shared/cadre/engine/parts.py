@@ -1,4 +1,4 @@
-"""Runs that do a part of the work of another run of the same agent."""
+"""What a task says of its run in place of the agent: fields of the spec, and functions of the caller."""
 
 import msgspec
 
@@ -9,13 +9,31 @@ from cadre.protocol.messages import Task
 from cadre.spec.agent import AgentSpec
 
 
-def as_part(run: Run, arrival: Arrival) -> Arrival:
-    """The arrival of such a run's task, with the spec that holds in the run; any other as it is."""
-    task = arrival.what
-    if not isinstance(task, Task) or not task.spec or run.phase is not Phase.NEW:
+def as_tasked(run: Run, arrival: Arrival) -> Arrival:
+    """The arrival with the functions of the caller among what is offered, and for a task that begins a run with the
+    spec that holds in the run."""
+    what = arrival.what
+    begins = isinstance(what, Task) and run.phase is Phase.NEW
+    task = what if isinstance(what, Task) and begins else run.task
+    if task is not None and task.terms.tools:
+        tools = {**arrival.offer.tools, **{tool.name: tool for tool in task.terms.tools}}
+        arrival = msgspec.structs.replace(arrival, offer=msgspec.structs.replace(arrival.offer, tools=tools))
+    return _with_spec(task, arrival) if task is not None and begins else arrival
+
+
+def is_callers(run: Run, name: str) -> bool:
+    """Whether the tool is a function of whoever started the run."""
+    return run.task is not None and any(tool.name == name for tool in run.task.terms.tools)
+
+
+def _with_spec(task: Task, arrival: Arrival) -> Arrival:
+    own = dict(task.spec)
+    if task.terms.output_schema is not None:
+        own["output_schema"] = task.terms.output_schema
+    if not own:
         return arrival
     try:
-        spec = msgspec.convert({**msgspec.to_builtins(arrival.spec), **task.spec}, AgentSpec)
+        spec = msgspec.convert({**msgspec.to_builtins(arrival.spec), **own}, AgentSpec)
     except (SpecError, msgspec.ValidationError) as error:
         return msgspec.structs.replace(arrival, problem=f"the part cannot be begun: {error}")
     return msgspec.structs.replace(arrival, spec=spec)

@@ -15,7 +15,7 @@ from cadre.engine.context.compaction import on_summary
 from cadre.engine.context.observation import clip
 from cadre.engine.kind import kind_of
 from cadre.engine.model_failure import on_model_failure
-from cadre.engine.parts import as_part
+from cadre.engine.parts import as_tasked
 from cadre.engine.recall import on_memories, on_no_memories
 from cadre.engine.steps import accepted, begin_model_call, finished
 from cadre.engine.timers import call_of, deadline_timer, kind_wait_of
@@ -50,7 +50,7 @@ _QUESTION_CHARS = 2_000
 
 def transition(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
     """The events that the arrival makes true of the run; at least one."""
-    arrival = as_part(run, arrival)
+    arrival = as_tasked(run, arrival)
     events = end_signalled_waits(run, _decide(run, arrival), arrival)
     events = within_context(run, events, arrival)
     bounded = within_bounds(run, events, arrival)

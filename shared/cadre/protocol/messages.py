@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from cadre.protocol.call_edit import CallEdit
+from cadre.protocol.caller_terms import CallerTerms
 from cadre.protocol.code import BlobForm, CodeExchange, CodeFunction, CodeLimits, CodeRequest
 
 SCHEMA_VERSION = 3
@@ -158,9 +159,10 @@ class Task(Message, frozen=True, tag="task"):
     origin: Origin | None = None
     """The `user` and `session` of the tree, handed down to every run in it."""
     trace: str | None = None
-    """W3C traceparent."""
     request: str = ""
     """Digest of the request that started the run, if that had an Idempotency-Key, which is for this request alone."""
+    terms: CallerTerms = CallerTerms()
+    """What whoever started the run asks of it beside the task."""
 
 
 class FileInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -246,7 +248,6 @@ class Decision(Message, frozen=True, tag="decision"):
     edits: list[CallEdit] = []
     sender: str = ""
     trace: str | None = None
-    """W3C traceparent of the request that brought the decision."""
 
 
 class Signal(Message, frozen=True, tag="signal"):
@@ -254,7 +255,6 @@ class Signal(Message, frozen=True, tag="signal"):
 
     name: str
     payload: Any = None
-    """Any JSON value."""
     sender: str = ""
 
 

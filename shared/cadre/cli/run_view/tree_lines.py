@@ -11,7 +11,16 @@ _MAX_CHARACTERS = 110
 
 
 def event_line(tree: RunTree, name: str, data: dict[str, Any]) -> str | None:
-    """The line for this event; None when it is not worth one. `tree` is the tree after the event."""
+    """The line for this event with its time; None when it is not worth one. `tree` is the tree after the event."""
+    text = event_text(tree, name, data)
+    if text is None:
+        return None
+    clock = time.strftime("%H:%M:%S", time.localtime(data.get("at") or 0))
+    return f"{clock} {text}"
+
+
+def event_text(tree: RunTree, name: str, data: dict[str, Any]) -> str | None:
+    """The line without its time."""
     node = tree.nodes.get(data.get("run", ""))
     if node is None:
         return None
@@ -27,9 +36,8 @@ def event_line(tree: RunTree, name: str, data: dict[str, Any]) -> str | None:
     if name == "run.finished":
         took = seconds((node.ended_at or 0) - node.started_at)
         text += f" ({number(tree.tokens(node.run))} tokens, {took})"
-    clock = time.strftime("%H:%M:%S", time.localtime(data.get("at") or 0))
     depth = max(node.run.count("_") // 2, 0)
-    return f"{clock} {'  ' * depth}{node.agent}: {text}"
+    return f"{'  ' * depth}{node.agent}: {text}"
 
 
 def _text(node: RunNode, name: str, event: dict[str, Any]) -> str | None:

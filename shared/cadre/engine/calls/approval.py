@@ -6,6 +6,7 @@ from typing import Any
 from cadre.engine.calls.call_check import CallNotAllowed, check_call
 from cadre.engine.calls.call_edits import edited_calls, proposed_calls
 from cadre.engine.kind import kind_of
+from cadre.engine.parts import is_callers
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
@@ -13,6 +14,9 @@ from cadre.journal.steps import CallState
 from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.messages import Decision
 from cadre.spec.policy import ALWAYS, NEVER, reason_to_ask
+
+CALLERS = "a function of whoever started the run: they answer it"
+"""Why such a call is held."""
 
 
 def policy_of(run: Run, name: str) -> str:
@@ -30,7 +34,16 @@ def policy_of(run: Run, name: str) -> str:
 def hold(
     run: Run, arrival: Arrival, call: str, name: str, arguments: dict[str, Any]
 ) -> ev.ApprovalRequested | None:
-    """The request for a person's word, or None when the call may be made."""
+    """The request for a person's word, or None when the call may be made. What a function of the caller returns is
+    asked for likewise."""
+    if is_callers(run, name):
+        return ev.ApprovalRequested(
+            call=call,
+            name=name,
+            kind="tool",
+            arguments=kind_of(run).arguments(run, arguments),
+            reason=CALLERS,
+        )
     policy = policy_of(run, name)
     if policy == NEVER or run.spec is None:
         return None
@@ -91,6 +104,8 @@ def check_edits(run: Run, held: CallState, edits: Sequence[CallEdit]) -> None:
 def check_correction(run: Run, held: CallState, tool: str | None, arguments: dict[str, Any] | None) -> None:
     """Raises CallNotAllowed saying why the corrected call cannot be made."""
     name = tool or held.name
+    if is_callers(run, held.name) or is_callers(run, name):
+        raise CallNotAllowed(f"{name!r} is {CALLERS}, with the result as feedback of an approval")
     if name not in run.tools and name not in run.members:
         known = ", ".join([*run.tools, *run.members])
         raise CallNotAllowed(

@@ -6,6 +6,7 @@ from cadre.engine.calls.call_check import CallNotAllowed
 from cadre.engine.calls.call_events import made, shared_out
 from cadre.engine.calls.results import settled
 from cadre.engine.kind import kind_of
+from cadre.engine.parts import is_callers
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
@@ -15,13 +16,19 @@ from cadre.protocol.messages import Decision, ErrorInfo, Usage
 
 def on_decision(run: Run, held: CallState, decision: Decision, arrival: Arrival) -> list[ev.AnyEvent]:
     """The call made, made otherwise, turned down, or refused where a member's share of the budget would not pay its
-    first request. A correction that cannot be made changes nothing: the call goes on waiting."""
+    first request; of a function of the caller, its result. A correction that cannot be made changes nothing: the call
+    goes on waiting."""
     try:
         event = decided(run, held, decision)
     except CallNotAllowed as error:
         return [ev.RecordIgnored(kind="Decision", reason=f"the correction cannot be made: {error}")]
     if decision.verdict == "rejected" or held.kind == "question":
         return [event, *settled(run, held.id, arrival)]
+    if is_callers(run, held.name):
+        result = ev.ToolAnswered(
+            call=held.id, tool=held.name, output=decision.feedback, executor=decision.sender
+        )
+        return [event, result, *settled(run, held.id, arrival)]
     name = event.name or held.name
     arguments = held.arguments if event.arguments is None else event.arguments
     (begun,) = shared_out(run, [made(run, held.id, name, arguments)], Usage())

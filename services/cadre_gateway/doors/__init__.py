@@ -1,0 +1,1 @@
+"""Doors: other protocols by which the same runs are started, followed and decided on."""

@@ -1,0 +1,19 @@
+"""The routes of the doors that are open. A door is imported only then."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fastapi import APIRouter
+
+from cadre_gateway.doors.run_service import RunService
+
+
+def routers_of(doors: Collection[str], runs: RunService) -> list[APIRouter]:
+    """The routes of these doors, which all speak through the same service."""
+    found = []
+    if "openai" in doors:
+        from cadre_gateway.doors.openai import door
+
+        found.append(door.router(runs))
+    return found

@@ -1,0 +1,74 @@
+"""Functions of the caller: as it describes them, and as a run is offered them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cadre.errors import SpecError
+from cadre.protocol.cards import AgentCard, ToolCard
+from cadre.spec.answer_schema import check_schema
+from cadre.spec.names import check_name
+from cadre_gateway.requests.problems import invalid
+
+_MAX_TOOLS = 128
+_FINAL_ANSWER = "final_answer"
+
+
+def tools_of(described: list[dict[str, Any]], choice: Any, card: AgentCard | None) -> list[ToolCard]:
+    """The functions that an agent with this card is to be offered. Both protocols' forms are read: a function's
+    fields below `function`, or beside `type`. Raises a 422 problem."""
+    if choice == "none":
+        return []
+    if len(described) > _MAX_TOOLS:
+        raise invalid(f"at most {_MAX_TOOLS} tools can be offered - at `$.tools`")
+    own = {_FINAL_ANSWER, *(card.tools if card is not None else ()), *(card.team if card is not None else ())}
+    found: dict[str, ToolCard] = {}
+    for index, one in enumerate(described):
+        tool = _tool_of(one, f"tools[{index}]")
+        if tool.name in own or tool.name in found:
+            raise invalid(
+                f"the agent has a {tool.name!r} of its own: name it otherwise - at `$.tools[{index}]`"
+            )
+        found[tool.name] = tool
+    return list(found.values())
+
+
+def _tool_of(described: dict[str, Any], where: str) -> ToolCard:
+    if described.get("type") != "function":
+        raise invalid(
+            f"a tool of type {described.get('type')!r} cannot be used: the agent has tools of its own, and"
+            f" functions of yours are offered to it - at `$.{where}`"
+        )
+    function = described.get("function", described)
+    name = function.get("name") if isinstance(function, dict) else None
+    schema = (function.get("parameters") if isinstance(function, dict) else None) or {}
+    if not isinstance(name, str) or not isinstance(schema, dict):
+        raise invalid(f"a function has a name and parameters, a JSON Schema - at `$.{where}`")
+    try:
+        check_name("function", name)
+        check_schema(schema)
+    except (SpecError, ValueError) as error:
+        raise invalid(f"function {name!r}: {error} - at `$.{where}`") from error
+    return ToolCard(
+        name=name,
+        description=str(function.get("description") or name),
+        input_schema={"type": "object", "properties": {}, **schema},
+    )
+
+
+def schema_of(form: Any, where: str) -> dict[str, Any] | None:
+    """The JSON Schema that a `response_format` or `text.format` asks for; None for text. Raises a 422 problem."""
+    kind = form.get("type") if isinstance(form, dict) else None
+    if form is None or kind == "text":
+        return None
+    if kind == "json_object":
+        return {"type": "object"}
+    inner = form.get("json_schema", form) if isinstance(form, dict) else {}
+    schema = inner.get("schema") if isinstance(inner, dict) else None
+    if kind != "json_schema" or not isinstance(schema, dict):
+        raise invalid(f"a format is text, json_object, or json_schema with a schema - at `$.{where}`")
+    try:
+        check_schema(schema)
+    except ValueError as error:
+        raise invalid(f"no JSON Schema: {error} - at `$.{where}`") from error
+    return schema

@@ -1,0 +1,170 @@
+"""The answer to a turn as a chat completion: whole, or as chunks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from cadre_gateway.doors.openai.errors import error_of
+from cadre_gateway.doors.openai.progress import HeldBack, Pause, Progress, Tokens, answer_text
+from cadre_gateway.requests.problems import Problem
+
+MAX_DELTA_CHARS = 4_000
+_MAX_ARGUMENTS_CHARS = 2_000
+
+DONE = b"data: [DONE]\n\n"
+PING = b": ping\n\n"
+
+
+class ChatAnswer:
+    """What has become of a run, in the words of a chat."""
+
+    def __init__(self, progress: Progress, agent: str, created: int, base_url: str) -> None:
+        """`base_url` is where people reach the gateway."""
+        self._progress = progress
+        mark = f"-{progress.after}" if progress.after else ""
+        self._id = f"chatcmpl-{progress.run}{mark}"
+        self._agent, self._created, self._base_url = agent, created, base_url
+
+    def whole(self, doings: list[str]) -> dict[str, Any]:
+        """The completion of a settled run. Raises Problem when the run failed."""
+        content, calls, reason = self._settled()
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": content or (None if calls else ""),
+            "refusal": None,
+        }
+        if doings:
+            message["reasoning_content"] = "".join(doings)
+        if calls:
+            message["tool_calls"] = calls
+        choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
+        return {**self._head("chat.completion"), "choices": [choice], "usage": usage(self._progress.tokens)}
+
+    def first_chunk(self) -> bytes:
+        """The chunk that begins the answer."""
+        return self._chunk({"role": "assistant", "content": ""})
+
+    def doing_chunk(self, line: str) -> bytes:
+        """What the team does, which chat programs fold away as thoughts."""
+        return self._chunk({"reasoning_content": line})
+
+    def last_chunks(self, *, with_usage: bool) -> Iterator[bytes]:
+        """The answer of a settled run, and the end of the stream."""
+        try:
+            content, calls, reason = self._settled()
+        except Problem as problem:
+            yield error_chunk(problem)
+            return
+        for begin in range(0, len(content), MAX_DELTA_CHARS):
+            yield self._chunk({"content": content[begin : begin + MAX_DELTA_CHARS]})
+        for index, call in enumerate(calls):
+            yield self._chunk({"tool_calls": [{"index": index, **call}]})
+        yield self._chunk({}, reason)
+        if with_usage:
+            yield _frame(
+                {**self._head("chat.completion.chunk"), "choices": [], "usage": usage(self._progress.tokens)}
+            )
+        yield DONE
+
+    def _settled(self) -> tuple[str, list[dict[str, Any]], str]:
+        """The content, the calls of the caller's functions, and the finish reason."""
+        progress = self._progress
+        if (pause := progress.pause) is not None:
+            calls = [_call(call, held) for call, held in pause.held.items() if held.is_callers]
+            asked = {call: held for call, held in pause.held.items() if not held.is_callers}
+            return self._question(pause, asked), calls if not asked else [], "stop" if asked else "tool_calls"
+        check_success(progress)
+        assert progress.end is not None
+        reason = "length" if progress.end.state == "max_steps_error" else "stop"
+        return answer_text(progress.end.output), [], reason
+
+    def _question(self, pause: Pause, asked: dict[str, HeldBack]) -> str:
+        """What a person is asked, and how they may answer."""
+        if not asked:
+            return ""
+        lines = [
+            f"**{_what(held)}**\n{held.request.reason} (call `{call}`)".replace("\n ", " ")
+            for call, held in asked.items()
+        ]
+        how = "Answer `approve`, or `reject` and why; anything else is told to the team instead."
+        if all(held.request.name == "ask_user" for held in asked.values()):
+            how = "Your next message is the answer."
+        where = f"Or decide at {self._base_url}/#/approvals (run {self._progress.run})."
+        return "\n\n".join(["Waiting for your word:", *lines, f"{how} {where}"])
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {"id": self._id, "object": kind, "created": self._created, "model": self._agent}
+
+    def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": reason, "logprobs": None}
+        return _frame({**self._head("chat.completion.chunk"), "choices": [choice]})
+
+
+def plain_answer(agent: str, text: str, created: int, *, stream: bool) -> dict[str, Any] | list[bytes]:
+    """An answer that no run has given: the completion, or its chunks."""
+    head = {"id": f"chatcmpl-task-{created}", "created": created, "model": agent}
+    if not stream:
+        message = {"role": "assistant", "content": text, "refusal": None}
+        choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+        return {**head, "object": "chat.completion", "choices": [choice], "usage": usage(Tokens())}
+    deltas: list[tuple[dict[str, Any], str | None]] = [
+        ({"role": "assistant", "content": text}, None),
+        ({}, "stop"),
+    ]
+    chunks = [
+        _frame(
+            {
+                **head,
+                "object": "chat.completion.chunk",
+                "choices": [{"index": 0, "delta": delta, "finish_reason": reason, "logprobs": None}],
+            }
+        )
+        for delta, reason in deltas
+    ]
+    return [*chunks, DONE]
+
+
+def check_success(progress: Progress) -> None:
+    """Raises a problem when the run has ended without an answer."""
+    end = progress.end
+    if end is None or end.state in ("success", "max_steps_error"):
+        return
+    why = f"{end.error.type}: {end.error.message}" if end.error is not None else end.state
+    code = "run-cancelled" if end.state == "cancelled" else "run-failed"
+    raise Problem(500, code, f"run {progress.run} of agent ended without an answer: {why}")
+
+
+def error_chunk(problem: Problem) -> bytes:
+    """The chunk by which a stream that has begun tells of a problem; clients raise it."""
+    return _frame({"error": error_of(problem)})
+
+
+def usage(tokens: Tokens) -> dict[str, Any]:
+    """What the models of the whole tree were sent and have written."""
+    return {
+        "prompt_tokens": tokens.input,
+        "completion_tokens": tokens.output,
+        "total_tokens": tokens.input + tokens.output,
+        "prompt_tokens_details": {"cached_tokens": tokens.cached},
+        "completion_tokens_details": {"reasoning_tokens": tokens.reasoning},
+    }
+
+
+def _call(call: str, held: HeldBack) -> dict[str, Any]:
+    arguments = json.dumps(held.request.arguments, ensure_ascii=False)
+    return {"id": call, "type": "function", "function": {"name": held.request.name, "arguments": arguments}}
+
+
+def _what(held: HeldBack) -> str:
+    request = held.request
+    if request.name == "ask_user":
+        return str(request.arguments.get("question", ""))
+    arguments = json.dumps(request.arguments, ensure_ascii=False)
+    short = arguments if len(arguments) <= _MAX_ARGUMENTS_CHARS else arguments[:_MAX_ARGUMENTS_CHARS] + "…"
+    return f"{request.name} {short}" if request.kind != "question" else request.name
+
+
+def _frame(data: dict[str, Any]) -> bytes:
+    return b"data: %s\n\n" % json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,0 +1,69 @@
+"""Errors in OpenAI's form, and the route that answers with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+from fastapi import Request
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+
+from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
+
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    429: "rate_limit_error",
+}
+_CODES = {
+    "unknown-agent": "model_not_found",
+    "unknown-run": "response_not_found",
+    "budget-exhausted": "insufficient_quota",
+    "capacity": "rate_limit_exceeded",
+}
+_WORTH_A_RETRY = frozenset(
+    {"session-busy", "bus-unavailable", "busy", "draining", "reading-busy", "capacity"}
+)
+_UNPROCESSABLE = 422
+_SERVER_ERROR = 500
+
+_PLACE = re.compile(r"at `\$\.?([^`]+)`")
+
+
+def error_of(problem: Problem) -> dict[str, Any]:
+    """The `error` object of a problem."""
+    place = _PLACE.search(problem.detail)
+    kind = "server_error" if problem.status >= _SERVER_ERROR else "invalid_request_error"
+    return {
+        "message": problem.detail,
+        "type": _TYPES.get(problem.status, kind),
+        "param": place[1] if place is not None else None,
+        "code": _CODES.get(problem.code, problem.code.replace("-", "_")),
+    }
+
+
+def refusal(problem: Problem) -> Response:
+    """The answer that is the problem. OpenAI has 400 for what it cannot use; its clients try nothing again that would
+    be refused again."""
+    status = 400 if problem.status == _UNPROCESSABLE else problem.status
+    headers = {**problem.headers, "x-should-retry": "true" if problem.code in _WORTH_A_RETRY else "false"}
+    content = msgspec.json.encode({"error": error_of(problem)})
+    return Response(content, status, headers, media_type="application/json")
+
+
+class OpenAIRoute(APIRoute):
+    """A route whose errors have OpenAI's form."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_in_form(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except FORESEEN as error:
+                return refusal(as_problem(error))
+
+        return handle_in_form

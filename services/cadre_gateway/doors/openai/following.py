@@ -1,0 +1,76 @@
+"""Follows the answer to a turn: what the team does, until the run pauses or ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from cadre.ports import Stored
+from cadre.protocol.topology import tree_of
+from cadre_gateway.doors.openai.progress import Progress
+from cadre_gateway.doors.openai.turn import Place
+from cadre_gateway.reading.lookup import RunLookup
+from cadre_gateway.requests.problems import Problem
+from cadre_gateway.streaming.follow import EndOfRun, Follower, Notice
+from cadre_gateway.streaming.live_feeds import LiveFeeds
+
+_IDLE_SECONDS = 2.0
+_PING_SECONDS = 15.0
+
+
+class News(NamedTuple):
+    """What an entry tells; neither lines nor `is_ping`: nothing has happened for a moment."""
+
+    entry: Stored | None
+    lines: list[str]
+    is_ping: bool = False
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Reads what runs do."""
+
+    lookup: RunLookup
+    feeds: LiveFeeds
+
+    async def so_far(self, place: Place) -> Progress:
+        """What the journals hold now. Raises a 404 problem, RetryableError."""
+        await self.lookup.find(place.run)
+        progress = Progress(place.run, place.after)
+        async with self.lookup.pages_of_tree(tree_of(place.run)) as pages:
+            async for page in pages:
+                for stored in page:
+                    progress.take(stored)
+        return progress
+
+    async def follow(self, progress: Progress) -> AsyncGenerator[News]:
+        """Takes entries into `progress` from the beginning until it is settled. Raises a 404 or 410 problem, and a 503
+        one when the gateway stops."""
+        await self.lookup.find(progress.run)
+        follower = Follower(self.lookup, self.feeds, progress.run, 0, idle_seconds=_IDLE_SECONDS)
+        pinged = time.monotonic()
+        with self.feeds.follow(progress.run, follower.feed):
+            async for item in follower.items():
+                match item:
+                    case Stored():
+                        yield News(item, progress.take(item))
+                        if progress.is_settled:
+                            return
+                    case EndOfRun():
+                        break
+                    case Notice.DRAINING:
+                        raise Problem(
+                            503,
+                            "draining",
+                            f"this gateway is stopping; run {progress.run} goes on: ask again",
+                        )
+                    case Notice():
+                        is_ping = time.monotonic() - pinged > _PING_SECONDS
+                        pinged = time.monotonic() if is_ping else pinged
+                        yield News(None, [], is_ping)
+                    case _:
+                        pass
+        if not progress.is_settled:
+            raise Problem(410, "run-erased", f"run {progress.run} was erased, or its end has expired")

@@ -1,0 +1,179 @@
+"""What a tree of runs does and where it pauses, told from its journals: the same entries always give the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cadre.cli.run_view.run_tree import RunTree, apply
+from cadre.cli.run_view.tree_lines import event_text
+from cadre.journal import events as ev
+from cadre.journal.entry import AnyEvent, Entry
+from cadre.ports import Stored
+from cadre.protocol.messages import Task
+from cadre.protocol.tagged import for_people
+from cadre.protocol.topology import is_within
+from cadre_gateway.streaming.event_stream import Shown
+
+
+class HeldBack(NamedTuple):
+    """A call that waits for a word from outside."""
+
+    run: str
+    request: ev.ApprovalRequested
+    is_callers: bool
+    """Whether it is a function of the caller, who answers it; else a person decides."""
+
+
+class Pause(NamedTuple):
+    """A place at which the run waits for words from outside, some of them new."""
+
+    seq: int
+    at: float
+    held: dict[str, HeldBack]
+    """All calls that wait, by id."""
+
+
+class Tokens(NamedTuple):
+    """What the models of a tree were sent and have written."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    reasoning: int = 0
+
+    def plus(self, answered: ev.ModelAnswered) -> Tokens:
+        """With those of one more answer."""
+        return Tokens(
+            self.input + answered.usage.input_tokens,
+            self.output + answered.usage.output_tokens,
+            self.cached + answered.cached_tokens,
+            self.reasoning + answered.reasoning_tokens,
+        )
+
+
+class Progress:
+    """A root run with all below it, as far as its entries were taken in, in stream order."""
+
+    def __init__(self, run: str, after: int = 0) -> None:
+        """What the run does behind the sequence `after` is told."""
+        self.run, self.after = run, after
+        self.seq = 0
+        """Of the last entry."""
+        self.at = 0.0
+        self.task: Task | None = None
+        self.held: dict[str, HeldBack] = {}
+        self.pauses: list[Pause] = []
+        self.decided: dict[str, ev.ApprovalDecided] = {}
+        self.messages: list[tuple[int, str]] = []
+        """What people have said to the root run, each behind the sequence before it."""
+        self.end: ev.RunFinished | None = None
+        self.tokens = Tokens()
+        """Used behind `after`."""
+        self._tree = RunTree()
+        self._open: set[str] = set()
+        """The calls of the root run that have no result yet."""
+
+    @property
+    def pause(self) -> Pause | None:
+        """The first pause behind `after`."""
+        return next((pause for pause in self.pauses if pause.seq > self.after), None)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing more is to be told: the run has paused behind `after`, or has ended."""
+        return self.pause is not None or self.end is not None
+
+    def place_behind(self, calls: set[str]) -> int:
+        """The sequence of the first pause at which all these calls had been told; 0 without."""
+        told: set[str] = set()
+        for pause in self.pauses:
+            told |= pause.held.keys()
+            if calls <= told:
+                return pause.seq
+        return 0
+
+    def take(self, stored: Stored) -> list[str]:
+        """Takes the next entry in; returns what it tells, as lines."""
+        seq, entry = stored.seq, stored.entry
+        before, self.seq, self.at = self.seq, seq, entry.at
+        lines = []
+        for event in entry.events:
+            self._note(event, entry, before)
+            data = msgspec.to_builtins(
+                Shown(seq, entry.n, entry.run, entry.parent, entry.agent, entry.at, event)
+            )
+            name = str(event.__struct_config__.tag)
+            self._tree = apply(self._tree, name, data)
+            if seq > self.after and not _is_dull(name) and (line := event_text(self._tree, name, data)):
+                lines.append(line)
+        self._note_pause()
+        return lines
+
+    def _note(self, event: AnyEvent, entry: Entry, before: int) -> None:
+        is_root = entry.run == self.run
+        match event:
+            case ev.RunAccepted(task=task) if is_root:
+                self.task = task
+            case ev.ModelAnswered() if self.seq > self.after:
+                self.tokens = self.tokens.plus(event)
+            case ev.ApprovalRequested(call=call):
+                callers = (
+                    is_root
+                    and self.task is not None
+                    and event.name in {t.name for t in self.task.terms.tools}
+                )
+                self.held[call] = HeldBack(entry.run, event, callers)
+                self._begin(call, is_root)
+            case ev.ApprovalDecided(call=call):
+                self.decided[call] = event
+                self._settle(call)
+            case ev.ToolCalled(call=call) | ev.DelegateStarted(call=call):
+                self._begin(call, is_root)
+            case (
+                ev.ToolAnswered(call=call)
+                | ev.DelegateFinished(call=call)
+                | ev.CallTimedOut(call=call)
+                | ev.CallDropped(call=call)
+                | ev.CallRefused(call=call)
+            ):
+                self._settle(call)
+            case ev.MessageReceived(text=text) if is_root:
+                self.messages.append((before, text))
+            case ev.RunFinished():
+                for call in [call for call, held in self.held.items() if is_within(held.run, entry.run)]:
+                    self._settle(call)
+                if is_root:
+                    self.end = event
+            case _:
+                pass
+
+    def _begin(self, call: str, is_root: bool) -> None:
+        if is_root:
+            self._open.add(call)
+
+    def _settle(self, call: str) -> None:
+        self.held.pop(call, None)
+        self._open.discard(call)
+
+    def _note_pause(self) -> None:
+        told = set().union(*(pause.held for pause in self.pauses)) if self.pauses else set()
+        fresh = [held for call, held in self.held.items() if call not in told]
+        callers = {call for call, held in self.held.items() if held.is_callers}
+        asks_person = any(not held.is_callers for held in fresh)
+        asks_caller = any(held.is_callers for held in fresh) and self._open <= callers
+        if self.end is None and (asks_person or asks_caller):
+            self.pauses.append(Pause(self.seq, self.at, dict(self.held)))
+
+
+def _is_dull(name: str) -> bool:
+    """Whether the caller is told by other means."""
+    return name in ("run.accepted", "approval.requested", "run.finished")
+
+
+def answer_text(output: Any) -> str:
+    """An answer as text: JSON unless it is one; files in it by their references."""
+    value = for_people(output)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

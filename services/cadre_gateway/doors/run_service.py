@@ -1,0 +1,34 @@
+"""What every door starts, follows and decides runs with: the parts that the native API uses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cadre.adapters.nats.history import History
+from cadre.adapters.nats.registry import NatsRegistry
+from cadre.adapters.nats.sessions import NatsSessions
+from cadre.ports import Clock
+from cadre_gateway.reading.lookup import RunLookup
+from cadre_gateway.starting.submit import Submitter
+from cadre_gateway.steering.decide import ApprovalDecisions
+from cadre_gateway.steering.erase import Eraser
+from cadre_gateway.steering.run_end import RunEnd
+from cadre_gateway.steering.steer import Steering
+from cadre_gateway.streaming.live_feeds import LiveFeeds
+
+
+@dataclass(frozen=True)
+class RunService:
+    """What the native API starts, follows and decides runs with."""
+
+    lookup: RunLookup
+    history: History
+    feeds: LiveFeeds
+    turns: NatsSessions
+    submitter: Submitter
+    decisions: ApprovalDecisions
+    steering: Steering
+    run_end: RunEnd
+    eraser: Eraser
+    registry: NatsRegistry
+    clock: Clock
