@@ -13,6 +13,12 @@ def live_agents(presences: Iterable[Presence]) -> dict[str, list[Presence]]:
     return _grouped((p.agent, p) for p in presences)
 
 
+def card_of(presences: Iterable[Presence], agent: str) -> AgentCard | None:
+    """The card of a live agent; None when there is none of this name."""
+    replicas = live_agents(presences).get(agent)
+    return replicas[-1].agent if replicas else None
+
+
 def agents(
     presences: list[Presence], problems: Mapping[str, list[ContractProblem]] | None = None
 ) -> list[LiveAgent]:

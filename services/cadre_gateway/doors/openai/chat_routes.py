@@ -10,20 +10,17 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
 from cadre.adapters.nats.registry import NatsRegistry
-from cadre.protocol.cards import AgentCard
 from cadre_gateway.doors.openai import hidden_tasks
-from cadre_gateway.doors.openai.answer_json import json_answer
+from cadre_gateway.doors.openai.answer_json import json_answer, run_headers
 from cadre_gateway.doors.openai.chat_answer import PING, ChatAnswer, error_chunk, plain_answer
 from cadre_gateway.doors.openai.chat_request import ChatBody, chat_turn
 from cadre_gateway.doors.openai.conversation import Conversations
 from cadre_gateway.doors.openai.following import Answers
 from cadre_gateway.doors.openai.progress import Progress
-from cadre_gateway.doors.openai.turn import Place
 from cadre_gateway.doors.openai.turn_request import envelope_of
-from cadre_gateway.reading.directory import live_agents
+from cadre_gateway.reading.directory import card_of
 from cadre_gateway.requests import body
 from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
-from cadre_gateway.requests.trace_link import trace_headers
 from cadre_gateway.steering.run_end import RunEnd
 from cadre_gateway.streaming.event_stream import EventStream
 
@@ -45,7 +42,7 @@ class Chat:
         wanted = body.parse(data, ChatBody)
         created = int(self.conversations.clock.now())
         envelope = envelope_of(request, data, wanted.user, wanted.metadata or {})
-        turn = chat_turn(wanted, envelope, self._card(wanted.model))
+        turn = chat_turn(wanted, envelope, card_of(self.registry.presences(), wanted.model))
         if not turn.results and (text := hidden_tasks.answer_of(turn.text)) is not None:
             return _unrun(plain_answer(wanted.model, text, created, stream=bool(wanted.stream)))
         place = await self.conversations.place_of(turn)
@@ -95,10 +92,6 @@ class Chat:
             if cancels and not has_ended:
                 await self.run_end.cancel(progress.run, _HANG_UP)
 
-    def _card(self, agent: str) -> AgentCard | None:
-        replicas = live_agents(self.registry.presences()).get(agent)
-        return replicas[-1].agent if replicas else None
-
 
 def _unrun(answer: object) -> Response:
     if isinstance(answer, list):
@@ -109,11 +102,6 @@ def _unrun(answer: object) -> Response:
 
         return StreamingResponse(frames(), media_type="text/event-stream")
     return json_answer(answer)
-
-
-def run_headers(place: Place) -> dict[str, str]:
-    """Headers that say which run answers, and its trace."""
-    return {"X-Cadre-Run": place.run, **trace_headers(place.run)}
 
 
 def add_routes(routes: APIRouter, chat: Chat) -> None:

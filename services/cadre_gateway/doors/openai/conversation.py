@@ -79,8 +79,9 @@ class Conversations:
         if missing := [call for call in open_calls if call in progress.held and call not in given]:
             raise invalid(f"run {run} waits for {', '.join(missing)} as well: answer all calls at once")
         for call, word in given.items():
-            if call in progress.held:
-                await self._decide(call, word, turn)
+            if (held := progress.held.get(call)) is not None:
+                asks = held.request.name == ASK_USER and word.verdict == "approved"
+                await self._decide(call, word, turn, answer=word.feedback if asks else None)
         return Place(run, pauses[-1].seq)
 
     async def _decide(self, call: str, word: PersonsWord, turn: Turn, answer: str | None = None) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from cadre_gateway.doors.openai import chat_routes, model_routes
+from cadre_gateway.doors.openai import chat_routes, model_routes, response_routes
 from cadre_gateway.doors.openai.chat_routes import Chat
 from cadre_gateway.doors.openai.conversation import Conversations
 from cadre_gateway.doors.openai.errors import OpenAIRoute
 from cadre_gateway.doors.openai.following import Answers
+from cadre_gateway.doors.openai.response_routes import Responses
 from cadre_gateway.doors.run_service import RunService
 
 
@@ -28,4 +29,8 @@ def router(runs: RunService) -> APIRouter:
     )
     model_routes.add_routes(routes, runs.registry)
     chat_routes.add_routes(routes, Chat(conversations, answers, runs.run_end, runs.registry))
+    response_routes.add_routes(
+        routes,
+        Responses(conversations, answers, runs.history, runs.run_end, runs.eraser, runs.registry),
+    )
     return routes

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,13 +38,19 @@ class Answers:
 
     async def so_far(self, place: Place) -> Progress:
         """What the journals hold now. Raises a 404 problem, RetryableError."""
-        await self.lookup.find(place.run)
         progress = Progress(place.run, place.after)
-        async with self.lookup.pages_of_tree(tree_of(place.run)) as pages:
+        async with self.pages(place) as pages:
             async for page in pages:
                 for stored in page:
                     progress.take(stored)
         return progress
+
+    @contextlib.asynccontextmanager
+    async def pages(self, place: Place) -> AsyncIterator[AsyncIterator[list[Stored]]]:
+        """Opens all entries of the tree, page by page. Raises a 404 problem, RetryableError."""
+        await self.lookup.find(place.run)
+        async with self.lookup.pages_of_tree(tree_of(place.run)) as pages:
+            yield pages
 
     async def follow(self, progress: Progress) -> AsyncGenerator[News]:
         """Takes entries into `progress` from the beginning until it is settled. Raises a 404 or 410 problem, and a 503

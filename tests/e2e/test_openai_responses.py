@@ -1,0 +1,322 @@
+"""Responses of agents, by the Open Responses specification: driven by the stock client."""
+
+import asyncio
+import json
+import re
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI, OpenAI
+from openai.types.responses import FunctionToolParam, Response, ResponseInputParam, ResponseStreamEvent
+from pydantic import BaseModel
+
+from harness.patience import eventually, patience
+from harness.people import decide, done
+from harness.stack import Gateway, Stack
+
+TEAM = Path(__file__).parent / "doors"
+
+WEATHER: FunctionToolParam = {
+    "type": "function",
+    "name": "weather",
+    "description": "Tell the weather.",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    "strict": False,
+}
+
+REQUIRED = re.findall(
+    r"\w+",
+    """
+    id object created_at completed_at status incomplete_details model previous_response_id instructions output error
+    tools tool_choice truncation parallel_tool_calls text top_p presence_penalty frequency_penalty top_logprobs
+    temperature reasoning user usage max_output_tokens max_tool_calls store background service_tier metadata
+    safety_identifier prompt_cache_key
+    """,
+)
+"""What the specification requires of a response."""
+
+
+class Person(BaseModel):
+    """What an answer is parsed into."""
+
+    name: str
+    age: int
+
+
+@pytest.fixture
+def client(gateway: Gateway) -> OpenAI:
+    return OpenAI(base_url=f"{gateway.service.url}/v1", api_key="any", timeout=patience())
+
+
+@pytest.fixture
+def books(tmp_path: Path) -> Path:
+    return tmp_path / "books"
+
+
+def told(events: Iterable[ResponseStreamEvent]) -> list[dict[str, Any]]:
+    return [event.model_dump(mode="json", warnings=False) for event in events]
+
+
+def calls_in(response: Response) -> list[Any]:
+    return [item for item in response.output if item.type == "function_call"]
+
+
+def settled(client: OpenAI, response: Response) -> Response:
+    """The response once it is over."""
+    found = [response]
+
+    def is_over() -> bool:
+        found[0] = client.responses.retrieve(response.id)
+        return found[0].status not in ("queued", "in_progress")
+
+    eventually(is_over, what="the response is over", state=lambda: found)
+    return found[0]
+
+
+# --- whole and streamed
+
+
+def test_a_response_has_all_that_the_specification_requires(client: OpenAI, books: Path) -> None:
+    response = client.responses.create(
+        model="chief",
+        input=f"have clerk: refund {books} 50",
+        instructions="Be brief.",
+        metadata={"topic": "money"},
+    )
+    assert not set(REQUIRED) - response.to_dict().keys()
+    assert response.status == "completed"
+    assert "refunded 50" in response.output_text
+    assert [item.type for item in response.output] == ["reasoning", "message"]
+    assert "calls refund" in json.dumps(response.to_dict()["output"])
+    assert (response.instructions, response.metadata) == ("Be brief.", {"topic": "money"})
+    assert response.usage is not None
+    assert response.usage.total_tokens > 0
+    assert client.responses.retrieve(response.id) == response, "another reading tells the same"
+    (item,) = client.responses.input_items.list(response.id)
+    assert item.type == "message"
+
+
+def test_the_events_of_a_stream_are_numbered_and_in_order(client: OpenAI, books: Path) -> None:
+    with client.responses.stream(model="chief", input=f"have clerk: refund {books} 60") as stream:
+        events = told(stream)
+        final = stream.get_final_response()
+    assert "refunded 60" in final.output_text
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    names = [event["type"] for event in events if not event["type"].endswith(".delta")]
+    assert names == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.reasoning_summary_part.added",
+        "response.reasoning_summary_text.done",
+        "response.reasoning_summary_part.done",
+        "response.output_item.done",
+        "response.output_item.added",
+        "response.content_part.added",
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    again = told(client.responses.retrieve(final.id, stream=True, starting_after=4))
+    raw = told(client.responses.retrieve(final.id, stream=True))
+    assert again == raw[5:], "the same events have the same numbers"
+    assert [event["type"] for event in raw] == [event["type"] for event in events]
+
+
+def test_an_answer_is_parsed(client: OpenAI) -> None:
+    response = client.responses.parse(model="host", input="Ann as JSON", text_format=Person)
+    assert response.output_parsed == Person(name="Ann", age=41)
+
+
+def test_the_asynchronous_client(gateway: Gateway) -> None:
+    async def ask() -> str:
+        async with AsyncOpenAI(
+            base_url=f"{gateway.service.url}/v1", api_key="any", timeout=patience()
+        ) as one:
+            stream = await one.responses.create(model="host", input="Good day", stream=True)
+            return "".join(
+                [event.delta async for event in stream if event.type == "response.output_text.delta"]
+            )
+
+    assert asyncio.run(ask()) == "Hello!"
+
+
+# --- conversations
+
+
+def test_a_response_goes_on_from_the_previous_one(client: OpenAI) -> None:
+    first = client.responses.create(model="host", input="my name is Noor")
+    second = client.responses.create(model="host", input="what is my name?", previous_response_id=first.id)
+    assert second.output_text == "You are Noor."
+    assert second.previous_response_id == first.id
+    branch = client.responses.create(model="host", input="what is my name??", previous_response_id=first.id)
+    assert branch.output_text == "You are Noor."
+
+
+def test_the_caller_answers_its_own_functions(client: OpenAI) -> None:
+    asked = client.responses.create(model="host", input="the weathers", tools=[WEATHER])
+    calls = calls_in(asked)
+    assert asked.status == "completed"
+    assert [json.loads(call.arguments)["city"] for call in calls] == ["Oslo", "Rome"]
+    with pytest.raises(openai.BadRequestError, match="answer all calls at once"):
+        client.responses.create(
+            model="host",
+            previous_response_id=asked.id,
+            input=[{"type": "function_call_output", "call_id": calls[0].call_id, "output": "3 degrees"}],
+        )
+    results: ResponseInputParam = [
+        {"type": "function_call_output", "call_id": call.call_id, "output": f"{degrees} degrees"}
+        for call, degrees in zip(calls, (3, 21), strict=True)
+    ]
+    answer = client.responses.create(model="host", previous_response_id=asked.id, input=results)
+    assert answer.output_text == "It is 3 degrees and 21 degrees."
+    assert answer.previous_response_id == asked.id
+    assert client.responses.retrieve(asked.id) == asked, "what was asked stays"
+    assert [item.type for item in client.responses.input_items.list(answer.id)] == [
+        "function_call_output"
+    ] * 2
+    again = client.responses.create(model="host", previous_response_id=asked.id, input=results)
+    assert again.id == answer.id, "sent again, it is the same"
+
+
+def test_a_caller_that_keeps_the_conversation_itself(client: OpenAI) -> None:
+    chat: ResponseInputParam = [{"role": "user", "content": "the weather in Bonn"}]
+    asked = client.responses.create(model="host", input=chat, tools=[WEATHER], store=False)
+    (call,) = calls_in(asked)
+    chat += [item.to_dict() for item in asked.output]  # type: ignore[misc]
+    chat.append({"type": "function_call_output", "call_id": call.call_id, "output": "9 degrees"})
+    answer = client.responses.create(model="host", input=chat, tools=[WEATHER], store=False)
+    assert answer.output_text == "It is 9 degrees."
+
+
+@pytest.mark.parametrize(("approve", "said"), [(True, "refunded 500"), (False, "not today")])
+def test_approvals_are_items(client: OpenAI, books: Path, approve: bool, said: str) -> None:
+    asked = client.responses.create(model="chief", input=f"have clerk: refund {books} 500")
+    (request,) = [item for item in asked.output if item.type == "mcp_approval_request"]
+    assert json.loads(request.arguments)["amount"] == 500
+    assert done(books) == []
+    answer = client.responses.create(
+        model="chief",
+        previous_response_id=asked.id,
+        input=[
+            {
+                "type": "mcp_approval_response",
+                "approval_request_id": request.id,
+                "approve": approve,
+                "reason": "not today",
+            }
+        ],
+    )
+    assert said in answer.output_text
+    assert done(books) == (["refund 500"] if approve else [])
+
+
+# --- in the background
+
+
+def test_a_response_in_the_background_is_fetched_later(client: OpenAI, books: Path) -> None:
+    begun = client.responses.create(model="chief", input=f"have clerk: refund {books} 70", background=True)
+    assert begun.status in ("queued", "in_progress", "completed")
+    assert begun.background is True
+    response = settled(client, begun)
+    assert response.status == "completed"
+    assert "refunded 70" in response.output_text
+
+
+def test_a_response_is_cancelled_and_deleted(client: OpenAI, gateway: Gateway, stack: Stack) -> None:
+    """The run waits for a clerk that stands still."""
+    stack.services["clerk"].signal(signal.SIGSTOP)
+    try:
+        begun = client.responses.create(model="chief", input="have clerk: refund x 1", background=True)
+        client.responses.cancel(begun.id)
+        assert settled(client, begun).status == "cancelled"
+    finally:
+        stack.services["clerk"].signal(signal.SIGCONT)
+    run = begun.id.removeprefix("resp_")
+    eventually(
+        lambda: all(child["state"] == "cancelled" for child in gateway.run(run)["children"]),
+        what="all below it has ended",
+    )
+    client.responses.delete(begun.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(begun.id)
+
+
+def test_a_killed_gateway_loses_no_event_and_begins_nothing_twice(
+    client: OpenAI, gateway: Gateway, stack: Stack, books: Path
+) -> None:
+    """The run is held for a person while the gateway dies, so it is under way for certain."""
+    stack.services["clerk"].signal(signal.SIGSTOP)
+    stream = client.responses.create(
+        model="chief", input=f"have clerk: refund {books} 80", stream=True, background=True
+    )
+    seen: list[dict[str, Any]] = []
+    for event in stream:
+        seen.append(event.to_dict())
+        if "asks clerk" in getattr(event, "delta", ""):
+            break
+    gateway.service.kill()
+    stack.services["clerk"].signal(signal.SIGCONT)
+    gateway.service.start()
+    response = seen[0]["response"]["id"]
+    rest = told(client.responses.retrieve(response, stream=True, starting_after=seen[-1]["sequence_number"]))
+    numbers = [event["sequence_number"] for event in seen + rest]
+    assert numbers == list(range(len(numbers)))
+    assert rest[-1]["type"] == "response.completed"
+    assert done(books) == ["refund 80"]
+
+
+def test_a_decision_elsewhere_counts(client: OpenAI, gateway: Gateway, books: Path) -> None:
+    asked = client.responses.create(model="clerk", input=f"refund {books} 900")
+    (request,) = [item for item in asked.output if item.type == "mcp_approval_request"]
+    assert decide(gateway, request.id, "approve").status_code == 200
+    answer = client.responses.create(
+        model="clerk",
+        previous_response_id=asked.id,
+        input=[{"type": "mcp_approval_response", "approval_request_id": request.id, "approve": True}],
+    )
+    assert "refunded 900" in answer.output_text
+    assert done(books) == ["refund 900"]
+
+
+# --- errors
+
+
+def test_a_run_that_fails_is_a_failed_response(client: OpenAI) -> None:
+    response = client.responses.create(model="host", input="break")
+    assert response.status == "failed"
+    assert response.error is not None
+    assert "no such key" in response.error.message
+    last = list(client.responses.create(model="host", input="break!", stream=True))[-1]
+    assert last.type == "response.failed"
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"model": "host"}, None),
+        ({"model": "host", "input": []}, "input"),
+        ({"model": "host", "input": [{"type": "spell"}]}, "input[0]"),
+        ({"model": "host", "input": 5}, "input"),
+        ({"model": "host", "input": "Hi", "tools": [{"type": "web_search"}]}, "tools[0]"),
+        ({"model": "host", "input": "Hi", "text": {"format": {"type": "yaml"}}}, "text.format"),
+    ],
+)
+def test_what_cannot_be_used_is_named(gateway: Gateway, body: dict[str, Any], param: str | None) -> None:
+    answer = gateway.request("POST", "/v1/responses", json=body)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["error"]["param"] == param
+
+
+def test_unknown_responses_are_not_found(client: OpenAI) -> None:
+    for unknown in ("resp_0", "nonsense"):
+        with pytest.raises(openai.NotFoundError) as refused:
+            client.responses.retrieve(unknown)
+        assert refused.value.code == "response_not_found"
+    with pytest.raises(openai.NotFoundError):
+        client.responses.create(model="host", input="Hi", previous_response_id="resp_0")
