@@ -9,7 +9,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-memory up test test-browser test-console test-alerts lint check bench waiting chaos simulate mutate compat observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local
+.PHONY: help run run-memory up test test-browser test-console test-alerts lint check bench waiting chaos simulate mutate compat test-clients observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -59,6 +59,11 @@ COMPAT := build/compat-venv
 
 compat: .venv/.ready-dev $(COMPAT)/.ready ## Compare agents with smolagents' own (in an environment of its own); options for pytest go into ARGS
 	@$(BIN)/pytest tests/compat $(ARGS)
+
+CLIENTS := build/clients-venv
+
+test-clients: .venv/.ready-dev $(CLIENTS)/.ready ## Ask agents through other frameworks as models (in an environment of its own)
+	@$(BIN)/pytest tests/clients $(ARGS)
 
 PHOENIX := build/phoenix-venv
 
@@ -177,6 +182,14 @@ $(COMPAT)/.ready: tests/compat/requirements.txt
 	if command -v uv >/dev/null; then uv venv --quiet --clear --python "$$python" $(COMPAT); \
 		uv pip install --quiet --python $(COMPAT)/bin/python -r $<; \
 	else "$$python" -m venv --clear $(COMPAT); $(COMPAT)/bin/python -m pip install --quiet -r $<; fi
+	@touch $@
+
+$(CLIENTS)/.ready: tests/clients/requirements.txt
+	@set -e; $(FIND_PYTHON); mkdir -p build; \
+	echo "make: setting up $(CLIENTS) with $$python" >&2; \
+	if command -v uv >/dev/null; then uv venv --quiet --clear --python "$$python" $(CLIENTS); \
+		uv pip install --quiet --python $(CLIENTS)/bin/python -r $<; \
+	else "$$python" -m venv --clear $(CLIENTS); $(CLIENTS)/bin/python -m pip install --quiet -r $<; fi
 	@touch $@
 
 $(PHOENIX)/.ready: deploy/phoenix/requirements.txt

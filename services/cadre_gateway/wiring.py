@@ -131,6 +131,7 @@ async def start(access_settings: AccessSettings, platform: Platform) -> GatewayS
     )
     application = app.build([*routers, access.router(keys, door)], feeds, nc, provider, door)
     application.state.body_memory = BodyMemory(read_http_bounds().body_bytes)
+    application.state.meters = platform.meters
     gateway = GatewayService(
         app=application,
         platform=platform,

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -352,6 +353,8 @@ def test_what_cannot_be_used_is_told_in_the_protocols_form(
     assert set(error) == {"message", "type", "param", "code"}
     assert error["param"] == param
     assert answer.headers["x-should-retry"] == "false"
+    counted = gateway.request("GET", "/metrics").text
+    assert re.search(r'cadre_door_requests_total{.*cadre_door="openai".*error_type="', counted)
     assert runs_of(gateway, limit="1") == before
 
 

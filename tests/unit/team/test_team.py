@@ -15,6 +15,8 @@ from cadre.errors import ModelUnavailable, SetupError
 from cadre.journal.events import RequestedCall
 from cadre.loop.fold import fold
 from cadre.prompting.prompts import prompts_for
+from cadre.protocol.caller_terms import CallerTerms
+from cadre.protocol.cards import ToolCard
 from cadre.testing import (
     ModelReply,
     RunCancelled,
@@ -222,6 +224,22 @@ async def test_an_agent_that_writes_code_runs_it_in_the_real_jail() -> None:
     code = "Thought: compute.\n<code>\nn = count_words(text='a b c')\nfinal_answer(n * 14)\n</code>"
     async with Team([coder], [count_words], [code]) as team:
         assert await team.run("coder", "Compute.") == 42
+
+
+async def test_code_calls_a_function_of_whoever_started_the_run() -> None:
+    weather = ToolCard(
+        name="weather",
+        description="Tells the weather.",
+        input_schema={"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    )
+    coder = Agent(name="coder", description="Computes.", kind="code", tools=["count_words"])
+    code = "Thought: ask.\n<code>\nfinal_answer('It is ' + weather(city='Oslo'))\n</code>"
+    async with Team([coder], [count_words], [code]) as team:
+        run = await team.start("coder", "How is it?", terms=CallerTerms(tools=[weather]))
+        await run.settle()
+        assert [(one.name, one.arguments) for one in run.held] == [("weather", {"city": "Oslo"})]
+        await run.approve(note="3 degrees")
+        assert await run.result() == "It is 3 degrees"
 
 
 async def test_wrong_names_are_told() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.errors import SpecError
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.spec.answer_schema import check_schema
@@ -11,7 +12,11 @@ from cadre.spec.names import check_name
 from cadre_gateway.requests.problems import invalid
 
 _MAX_TOOLS = 128
-_FINAL_ANSWER = "final_answer"
+
+
+def wants_final_call(described: list[dict[str, Any]]) -> bool:
+    """Whether the caller takes the answer as a call of its own `final_answer`, as smolagents does."""
+    return any(_is_final(one) for one in described)
 
 
 def tools_of(described: list[dict[str, Any]], choice: Any, card: AgentCard | None) -> list[ToolCard]:
@@ -21,9 +26,11 @@ def tools_of(described: list[dict[str, Any]], choice: Any, card: AgentCard | Non
         return []
     if len(described) > _MAX_TOOLS:
         raise invalid(f"at most {_MAX_TOOLS} tools can be offered - at `$.tools`")
-    own = {_FINAL_ANSWER, *(card.tools if card is not None else ()), *(card.team if card is not None else ())}
+    own = {*(card.tools if card is not None else ()), *(card.team if card is not None else ())}
     found: dict[str, ToolCard] = {}
     for index, one in enumerate(described):
+        if _is_final(one):
+            continue  # the agent has its own, whose answer is told as a call of this one
         tool = _tool_of(one, f"tools[{index}]")
         if tool.name in own or tool.name in found:
             raise invalid(
@@ -31,6 +38,11 @@ def tools_of(described: list[dict[str, Any]], choice: Any, card: AgentCard | Non
             )
         found[tool.name] = tool
     return list(found.values())
+
+
+def _is_final(described: dict[str, Any]) -> bool:
+    function = described.get("function", described)
+    return isinstance(function, dict) and function.get("name") == FINAL_ANSWER
 
 
 def _tool_of(described: dict[str, Any], where: str) -> ToolCard:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from cadre.engine.tool_names import FINAL_ANSWER
 from cadre_gateway.doors.openai.errors import error_of
 from cadre_gateway.doors.openai.progress import HeldBack, Pause, Progress, Tokens, answer_text
 from cadre_gateway.requests.problems import Problem
@@ -20,12 +21,14 @@ PING = b": ping\n\n"
 class ChatAnswer:
     """What has become of a run, in the words of a chat."""
 
-    def __init__(self, progress: Progress, agent: str, created: int, base_url: str) -> None:
-        """`base_url` is where people reach the gateway."""
+    def __init__(
+        self, progress: Progress, agent: str, created: int, base_url: str, *, as_call: bool = False
+    ) -> None:
+        """`base_url` is where people reach the gateway; the answer is told as text, or `as_call` of `final_answer`."""
         self._progress = progress
         mark = f"-{progress.after}" if progress.after else ""
         self._id = f"chatcmpl-{progress.run}{mark}"
-        self._agent, self._created, self._base_url = agent, created, base_url
+        self._agent, self._created, self._base_url, self._as_call = agent, created, base_url, as_call
 
     def whole(self, doings: list[str]) -> dict[str, Any]:
         """The completion of a settled run. Raises Problem when the run failed."""
@@ -77,6 +80,12 @@ class ChatAnswer:
             return self._question(pause, asked), calls if not asked else [], "stop" if asked else "tool_calls"
         check_success(progress)
         assert progress.end is not None
+        if self._as_call:
+            return (
+                "",
+                [_function(f"{progress.run}_final", FINAL_ANSWER, {"answer": progress.end.output})],
+                "tool_calls",
+            )
         reason = "length" if progress.end.state == "max_steps_error" else "stop"
         return answer_text(progress.end.output), [], reason
 
@@ -153,8 +162,12 @@ def usage(tokens: Tokens) -> dict[str, Any]:
 
 
 def _call(call: str, held: HeldBack) -> dict[str, Any]:
-    arguments = json.dumps(held.request.arguments, ensure_ascii=False)
-    return {"id": call, "type": "function", "function": {"name": held.request.name, "arguments": arguments}}
+    return _function(call, held.request.name, held.request.arguments)
+
+
+def _function(call: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    written = json.dumps(arguments, ensure_ascii=False)
+    return {"id": call, "type": "function", "function": {"name": name, "arguments": written}}
 
 
 def _what(held: HeldBack) -> str:

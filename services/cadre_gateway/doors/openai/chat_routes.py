@@ -12,6 +12,7 @@ from fastapi.responses import Response, StreamingResponse
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre_gateway.doors.openai import hidden_tasks
 from cadre_gateway.doors.openai.answer_json import json_answer, run_headers
+from cadre_gateway.doors.openai.callers_tools import wants_final_call
 from cadre_gateway.doors.openai.chat_answer import PING, ChatAnswer, error_chunk, plain_answer
 from cadre_gateway.doors.openai.chat_request import ChatBody, chat_turn
 from cadre_gateway.doors.openai.conversation import Conversations
@@ -47,7 +48,8 @@ class Chat:
             return _unrun(plain_answer(wanted.model, text, created, stream=bool(wanted.stream)))
         place = await self.conversations.place_of(turn)
         progress = Progress(place.run, place.after)
-        answer = ChatAnswer(progress, wanted.model, created, str(request.base_url).rstrip("/"))
+        base_url, as_call = str(request.base_url).rstrip("/"), wants_final_call(wanted.tools or [])
+        answer = ChatAnswer(progress, wanted.model, created, base_url, as_call=as_call)
         if wanted.stream:
             usage = wanted.stream_options is not None and bool(wanted.stream_options.include_usage)
             chunks = self._chunks(progress, answer, cancels=envelope.cancels, with_usage=usage)

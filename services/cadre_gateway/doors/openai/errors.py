@@ -11,6 +11,8 @@ from fastapi import Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
+from cadre.telemetry.metrics import names
+from cadre.telemetry.metrics.meters import Meters
 from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
 
 _TYPES = {
@@ -61,9 +63,15 @@ class OpenAIRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_in_form(request: Request) -> Response:
+            attributes = {names.DOOR: "openai", names.ROUTE: self.path}
             try:
-                return await handle(request)
+                answer = await handle(request)
             except FORESEEN as error:
-                return refusal(as_problem(error))
+                problem = as_problem(error)
+                attributes[names.ERROR_TYPE] = problem.code
+                answer = refusal(problem)
+            meters: Meters = request.app.state.meters
+            meters.record(names.DOOR_REQUESTS, 1, attributes)
+            return answer
 
         return handle_in_form

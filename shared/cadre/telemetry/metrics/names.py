@@ -29,6 +29,8 @@ SESSION_STATE = "cadre.sandbox.state"
 HOW = "cadre.sandbox.how"
 OUTCOME = "cadre.outcome"
 STORE_STATE = "cadre.store.state"
+DOOR = "cadre.door"
+ROUTE = "http.route"
 
 
 class Metric(NamedTuple):
@@ -208,6 +210,13 @@ ATTEMPTS_LOST = Metric(
     (AGENT,),
 )
 DEAD_LETTERS = Metric("cadre.dead_letters", "observable gauge", "{message}", "Messages that were given up.")
+DOOR_REQUESTS = Metric(
+    "cadre.door.requests",
+    "counter",
+    "{request}",
+    "Requests that came by another protocol than the native API, with the code of those that were refused.",
+    (DOOR, ROUTE, ERROR_TYPE),
+)
 
 # --- of the other services
 
