@@ -135,7 +135,7 @@ def fires(prometheus: Prometheus, alert: str) -> None:
 def test_nothing_fires_while_all_is_well(prometheus: Prometheus, gateway: Gateway) -> None:
     gateway.finished(gateway.submit("helper", "say hello"))
     eventually(
-        lambda: prometheus.query('cadre_runs_finished_total{cadre_run_state="success"} > 0'),
+        lambda: bool(prometheus.query('cadre_runs_finished_total{cadre_run_state="success"} > 0')),
         what="the run is counted",
     )
     assert prometheus.firing() == set()
