@@ -11,7 +11,7 @@ from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
 from cadre.adapters.nats.streams import jetstream
 from cadre.journal.events import RunAccepted, ToolAnswered
 from cadre.protocol.messages import EffectClaim, Task, TimerFired, ToolCall, ToolResult
-from cadre.protocol.topology import call_id, result_id, task_id
+from cadre.protocol.topology import Subject, call_id, result_id, task_id
 from integration.gateway_world import CALLED, FINISHED, World
 
 CANARY = "yellow-bird-in-the-mine"
@@ -41,16 +41,19 @@ async def everything(world: World) -> AsyncIterator[tuple[str, bytes, bool]]:
 async def left_of(world: World, tree: str, *blobs: str) -> list[str]:
     """Subjects of the messages that tell of a tree: by its id, by what it was about, by its blobs.
 
-    That it was erased is on record, and a gateway's saved list remembers that as well: by the id alone.
+    That it was erased is on record, and a gateway's saved list and the audit trail remember that as well: by the id
+    alone.
     """
     names = [blob.removeprefix("blob:") for blob in blobs]
     content = [
         form for one in (CANARY, *names) for form in (one.encode(), base64.urlsafe_b64encode(one.encode()))
     ]
+    trail = world.topology.below(Subject.AUDIT).removesuffix(">")
     found = []
     async for subject, data, is_list in everything(world):
         whole = subject.encode() + data
-        named = tree.encode() in whole and not is_list and subject != world.topology.fate(tree)
+        is_record = is_list or subject == world.topology.fate(tree) or subject.startswith(trail)
+        named = tree.encode() in whole and not is_record
         if named or any(form in whole for form in content):
             found.append(subject)
     return found
