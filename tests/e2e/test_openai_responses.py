@@ -296,23 +296,6 @@ def test_a_run_that_fails_is_a_failed_response(client: OpenAI) -> None:
     assert last.type == "response.failed"
 
 
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        ({"model": "host"}, None),
-        ({"model": "host", "input": []}, "input"),
-        ({"model": "host", "input": [{"type": "spell"}]}, "input[0]"),
-        ({"model": "host", "input": 5}, "input"),
-        ({"model": "host", "input": "Hi", "tools": [{"type": "web_search"}]}, "tools[0]"),
-        ({"model": "host", "input": "Hi", "text": {"format": {"type": "yaml"}}}, "text.format"),
-    ],
-)
-def test_what_cannot_be_used_is_named(gateway: Gateway, body: dict[str, Any], param: str | None) -> None:
-    answer = gateway.request("POST", "/v1/responses", json=body)
-    assert answer.status_code == 400, answer.text
-    assert answer.json()["error"]["param"] == param
-
-
 def test_unknown_responses_are_not_found(client: OpenAI) -> None:
     for unknown in ("resp_0", "nonsense"):
         with pytest.raises(openai.NotFoundError) as refused:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 
 from cadre.adapters.nats.history import History
@@ -16,6 +17,7 @@ from cadre_gateway.doors.openai.following import Answers
 from cadre_gateway.doors.openai.progress import Progress, answer_text
 from cadre_gateway.doors.openai.turn import PersonsWord, Place, Turn
 from cadre_gateway.doors.openai.verdict_words import word_in
+from cadre_gateway.index.run_summary import shortened
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.body import Ruling, Submission, checked_submission
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
@@ -27,6 +29,8 @@ _NOT_FOUND = 404
 _SEARCHED_RUNS = 2_000
 """The newest runs of an agent among which the one is looked for that a chat goes on from."""
 _READ_RUNS = 4
+_CALL = re.compile(r"`([A-Za-z0-9-]{1,64}(?:_\d{1,9}_\d{1,9}){1,64})`")
+"""A call, as a question to a person names it."""
 ASK_USER = "ask_user"
 
 
@@ -187,14 +191,14 @@ class Conversations:
         asked = next((said.text for said in reversed(turn.history) if said.role == "user"), None)
         if asked is None or not turn.last_answer:
             return None
-        candidates = []
         recorded, _ = await self.turns.read(turn.agent, _session_of(turn))
-        if recorded is not None and (last := await self._find(recorded.run)) is not None:
-            candidates.append(last)
+        named = [tree_of(call) for call in _CALL.findall(turn.last_answer)]
+        runs = [*named, *([recorded.run] if recorded is not None else [])]
+        candidates = [found for run in runs if (found := await self._find(run)) is not None]
         listed, _ = self.lookup.index.roots(agent=turn.agent, limit=_SEARCHED_RUNS)
-        start = asked.strip()[:100]
-        candidates += [one for one in listed if one.user == turn.user and one.task.strip().startswith(start)]
-        known: dict[str, RunSummary] = {one.id: one for one in candidates if one.user == turn.user}
+        tasks = {shortened(said.text.strip()) for said in turn.history if said.role == "user"}
+        candidates += [one for one in listed if one.task in tasks]
+        known = {one.id: one for one in candidates if (one.agent, one.user) == (turn.agent, turn.user)}
         for one in list(known.values())[:_READ_RUNS]:
             progress = await self.answers.so_far(Place(one.id))
             if _was_told(progress, asked, turn.last_answer):
