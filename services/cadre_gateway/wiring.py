@@ -149,13 +149,18 @@ async def start(access_settings: AccessSettings, platform: Platform) -> GatewayS
     # The list and the ledger were not saved in one: each leaves out what it knows.
     tail.start([min(both) for both in zip(positions, ledger.positions, strict=True)])
     gateway.start()
-    if access_settings.auth != "keys" and not is_loopback(platform.settings.host):
+    if access_settings.auth != "keys":
+        _warn_of_strangers(platform.settings.host)
+    return gateway
+
+
+def _warn_of_strangers(host: str) -> None:
+    if not is_loopback(host):
         log.warning(
             "the gateway listens on %s and asks nobody who they are: whoever reaches it may start, read and erase runs;"
             " let only trusted machines reach it, or put a proxy that asks in front (docs/security.md)",
-            platform.settings.host,
+            host,
         )
-    return gateway
 
 
 def _routers(  # noqa: PLR0913 - what all routes share

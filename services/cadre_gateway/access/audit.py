@@ -49,6 +49,11 @@ ACTIONS = {
     "DELETE /v1/notices/{name}": "notice.remove",
     "PUT /v1/budgets/{name}": "budget.make",
     "DELETE /v1/budgets/{name}": "budget.remove",
+    # A turn of a chat may be a person's word on a call.
+    "POST /v1/chat/completions": "chat.turn",
+    "POST /v1/responses": "chat.turn",
+    "POST /v1/responses/{response}/cancel": "run.cancel",
+    "DELETE /v1/responses/{response}": "run.erase",
     "POST /v1/keys": "key.make",
     "DELETE /v1/keys/{id}": "key.revoke",
 }
@@ -57,7 +62,7 @@ ACTIONS = {
 _PAGE_SIZE = 500
 _MAX_TARGET_CHARS = 512
 _MAX_WHO_CHARS = 200
-_TARGETS = ("run", "call", "memory_id", "letter", "id", "name")
+_TARGETS = ("run", "call", "memory_id", "letter", "response", "id", "name")
 """The variables of a path that say what something was done to; the first that there is counts."""
 
 

@@ -74,6 +74,14 @@ RULES: list[Rule] = [
     *_rules("/v1/triggers/{name}", "all", get="read", put="administer", delete="administer"),
     # A webhook proves by its signature who sent it.
     *_rules("/v1/triggers/{name}", "none", post="public"),
+    # A door's runs are nobody's in particular: a key that reaches some runs only takes the API itself.
+    *_rules("/v1/models", "none", get="read"),
+    *_rules("/v1/models/{model}", "none", get="read"),
+    *_rules("/v1/chat/completions", "all", post="act"),
+    *_rules("/v1/responses", "all", post="act"),
+    *_rules("/v1/responses/{response}", "all", get="read", delete="administer"),
+    *_rules("/v1/responses/{response}/cancel", "all", post="act"),
+    *_rules("/v1/responses/{response}/input_items", "all", get="read"),
     *_rules("/v1/notices", "all", get="read"),
     *_rules("/v1/notices/{name}", "all", get="read", put="administer", delete="administer"),
     *_rules("/v1/budgets", "all", get="read"),

@@ -64,6 +64,8 @@ def chat_turn(body: ChatBody, envelope: Envelope, card: AgentCard | None) -> Tur
         history=[said for said in earlier if said.role in ("user", "assistant") and said.text],
         session=envelope.session,
         user=envelope.user,
+        by=envelope.by,
+        may_decide=envelope.may_decide,
         tools=tools_of(body.tools or [], body.tool_choice, card),
         output_schema=schema_of(body.response_format, "response_format"),
         metadata=body.metadata or {},

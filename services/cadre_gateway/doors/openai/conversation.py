@@ -84,6 +84,8 @@ class Conversations:
             raise invalid(f"run {run} waits for {', '.join(missing)} as well: answer all calls at once")
         for call, word in given.items():
             if (held := progress.held.get(call)) is not None:
+                if not held.is_callers:
+                    _check_may_decide(turn)
                 asks = held.request.name == ASK_USER and word.verdict == "approved"
                 await self._decide(call, word, turn, answer=word.feedback if asks else None)
         return Place(run, pauses[-1].seq)
@@ -95,7 +97,7 @@ class Conversations:
             tool=None,
             arguments={"answer": answer} if answer is not None else None,
             replace=False,
-            by=turn.user or "",
+            by=turn.by,
         )
         await self.decisions.decide(call, ruling, turn.traceparent)
 
@@ -141,10 +143,13 @@ class Conversations:
         told = {call: held for call, held in asked.items() if call in turn.last_answer} or asked
         questions = [call for call, held in told.items() if held.request.name == ASK_USER]
         if questions:
+            _check_may_decide(turn)
             for call in questions:
                 await self._decide(call, PersonsWord("corrected"), turn, answer=turn.text)
             return Place(progress.run, progress.place_behind(set(questions)))
         if word is not None and (told or progress.pauses):
+            if told:
+                _check_may_decide(turn)
             for call in told:
                 await self._decide(call, word, turn)
             return Place(progress.run, progress.place_behind(set(told)) if told else progress.pauses[-1].seq)
@@ -268,3 +273,10 @@ def _was_told(progress: Progress, asked: str, answer: str) -> bool:
 
 def _plain(text: str) -> str:
     return " ".join(text.split())
+
+
+def _check_may_decide(turn: Turn) -> None:
+    if not turn.may_decide:
+        raise Problem(
+            403, "forbidden", "this key may not decide on calls: somebody with the role `approver` does"
+        )

@@ -93,6 +93,8 @@ def response_turn(body: ResponseBody, envelope: Envelope, card: AgentCard | None
         session=_session(body.conversation) or envelope.session,
         continues=continues,
         user=envelope.user,
+        by=envelope.by,
+        may_decide=envelope.may_decide,
         tools=tools_of(body.tools or [], body.tool_choice, card),
         output_schema=schema_of((body.text or {}).get("format"), "text.format"),
         metadata=metadata,

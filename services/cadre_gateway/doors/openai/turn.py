@@ -43,6 +43,10 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """The run that the turn goes on from, where the caller names it."""
     session: str | None = None
     user: str | None = None
+    by: str = ""
+    """Who sends the turn, as decisions name them."""
+    may_decide: bool = True
+    """Whether the sender may approve calls."""
     tools: list[ToolCard] = []
     output_schema: dict[str, Any] | None = None
     metadata: dict[str, str] = {}

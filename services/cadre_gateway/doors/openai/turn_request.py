@@ -11,12 +11,13 @@ import msgspec
 from fastapi import Request
 
 from cadre.spec.names import NAME
+from cadre_gateway.access.caller import caller_of
 from cadre_gateway.requests.headers import utf8
 from cadre_gateway.requests.idempotency import IdempotencyKey, checked_key
 from cadre_gateway.requests.problems import invalid
 
 SESSION_HEADERS = ("x-cadre-session", "x-openwebui-chat-id")
-USER_HEADERS = ("cadre-user", "x-openwebui-user-id")
+END_USER_HEADER = "x-openwebui-user-id"
 SESSION_KEYS = ("session", "session_id", "thread_id", "chat_id", "conversation_id")
 HANGUP_HEADER = "x-cadre-hangup"
 
@@ -29,6 +30,9 @@ class Envelope(NamedTuple):
 
     session: str | None
     user: str | None
+    by: str
+    """Who sent the request, as decisions name them."""
+    may_decide: bool
     key: IdempotencyKey
     has_own_key: bool
     is_retry: bool
@@ -44,7 +48,9 @@ def envelope_of(request: Request, data: bytes, user: str | None, metadata: dict[
         metadata.get(name) for name in SESSION_KEYS
     )
     own = checked_key(headers.get("idempotency-key"))
-    who = _first(utf8(headers.get(name)) for name in USER_HEADERS) or user
+    caller = caller_of(request)
+    named = utf8(headers.get("cadre-user"))  # the gate's own word where it asks who calls
+    who = caller.user or (named if not caller.key else "") or utf8(headers.get(END_USER_HEADER)) or user
     count = headers.get("x-stainless-retry-count", "")
     hangup = headers.get(HANGUP_HEADER, "continue").lower()
     if hangup not in ("continue", "cancel"):
@@ -52,6 +58,8 @@ def envelope_of(request: Request, data: bytes, user: str | None, metadata: dict[
     return Envelope(
         session=session_name(session) if session else None,
         user=who,
+        by=named or who or "",
+        may_decide=caller.may("decide"),
         key=IdempotencyKey(own or secrets.token_hex(16), _digest(data, session, who)),
         has_own_key=own is not None,
         is_retry=bool(_COUNT.fullmatch(count)) and int(count) > 0,
