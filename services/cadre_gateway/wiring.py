@@ -36,6 +36,7 @@ from cadre.settings import (
 from cadre_gateway.access.api_keys import ApiKeys
 from cadre_gateway.access.audit import AuditTrail
 from cadre_gateway.access.gate import Access
+from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.automation.background import Automation, automation_of
 from cadre_gateway.automation.run_starter import RunStarter
 from cadre_gateway.doors.open_doors import routers_of
@@ -125,7 +126,13 @@ async def start(access_settings: AccessSettings, platform: Platform) -> GatewayS
     keys = ApiKeys(NatsDefinitions(nc, topology, "key", ApiKey), platform.clock, access_settings.admin_key)
     lookup = RunLookup(index, trees, History(nc, topology, blobs))
     trail = AuditTrail(NatsAudit(nc, topology), platform.clock, platform.settings.instance_name())
-    door = Access(keys if access_settings.auth == "keys" else None, lookup, trail)
+    door = Access(
+        keys if access_settings.auth == "keys" else None,
+        lookup,
+        trail,
+        RateLimits(access_settings.key_rate),
+        frozenset(access_settings.hosts()),
+    )
     routers, automation = _routers(
         platform, index, ledger, trees, janitor, erasure, tail, feeds, tracing_settings
     )

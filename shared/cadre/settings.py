@@ -111,13 +111,17 @@ AuthMode = Literal["", "keys", "off"]
 
 
 class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom the gateway lets in: `CADRE_AUTH`, `CADRE_ADMIN_KEY`."""
+    """Whom the gateway lets in: `CADRE_<FIELD>`."""
 
     auth: AuthMode = ""
     """`keys`: who has one. `off`: everybody, wherever it listens. Left out: everybody, and it listens on loopback
     only."""
     admin_key: str = ""
     """A key that is an administrator's, to make the others with."""
+    allowed_hosts: str = ""
+    """Names, with commas, that the gateway may be called by beside its addresses and private names."""
+    key_rate: Annotated[float, Meta(ge=0.01)] = 100.0
+    """Requests a second of a key that says none of its own."""
 
     def __post_init__(self) -> None:
         if 0 < len(self.admin_key) < _MIN_ADMIN_KEY_CHARS:
@@ -125,6 +129,10 @@ class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
                 f"CADRE_ADMIN_KEY has {len(self.admin_key)} characters: take {_MIN_ADMIN_KEY_CHARS} random ones or"
                 " more, such as `openssl rand -hex 32` prints"
             )
+
+    def hosts(self) -> list[str]:
+        """The names of `allowed_hosts`, in lower case."""
+        return [name.strip().lower() for name in self.allowed_hosts.split(",") if name.strip()]
 
 
 class ModelSettings(msgspec.Struct, frozen=True, kw_only=True):

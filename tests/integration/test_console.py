@@ -58,3 +58,9 @@ async def test_no_other_site_may_use_it_and_no_other_file_is_served(world: World
         answer = await world.http.get(path)
         assert answer.status_code == 404, path
     assert "/" not in (await world.http.get("/openapi.json")).json()["paths"]
+
+
+async def test_a_name_that_was_pointed_at_its_address_reaches_nothing(world: World) -> None:
+    for path in ("/", "/v1/runs", "/openapi.json"):
+        answer = await world.http.get(path, headers={"Host": "evil.example:8080"})
+        assert (answer.status_code, answer.json()["code"]) == (421, "unknown-host"), path

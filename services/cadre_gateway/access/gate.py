@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -14,12 +15,24 @@ from cadre.protocol.topology import parent_of
 from cadre_gateway.access.api_keys import FRESH_SECONDS, ApiKeys
 from cadre_gateway.access.audit import AuditTrail, is_recorded
 from cadre_gateway.access.caller import ANYBODY, STRANGER, Caller
+from cadre_gateway.access.hosts import check_host
+from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.access.rules import Rule, rule_of
 from cadre_gateway.reading.lookup import RunLookup, checked_tree_of
 from cadre_gateway.requests.headers import is_own_page
 from cadre_gateway.requests.problems import Problem, answer_deadline, as_problem, respond, unknown_run
 
 COOKIE = "cadre_session"
+
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""What every answer tells browsers unless it says otherwise itself: it is data, for this gateway's pages alone."""
 
 _READING = ("GET", "HEAD", "OPTIONS")
 _USER = "cadre-user"
@@ -33,6 +46,9 @@ class Access:
     """None: nobody is asked who they are."""
     lookup: RunLookup
     trail: AuditTrail
+    limits: RateLimits
+    hosts: frozenset[str] = frozenset()
+    """Names that it may be called by beside addresses and private names."""
 
     async def caller(self, headers: Headers) -> Caller | None:
         """Who sends these headers, by a bearer token or else by the cookie of a sign-in; None when they do not say."""
@@ -103,17 +119,20 @@ class Gate:
             await self._admit(scope, rule, variables)
         except (Problem, RetryableError, TimeoutError) as error:
             answer = respond(as_problem(error), scope["path"])
-        caller: Caller = state["caller"]
-        if caller.key or (caller is ANYBODY and is_recorded(rule)):
-            send = _Answering(self._access, scope, send, rule, variables)
-        await answer(scope, receive, send)
+        await answer(scope, receive, _Answering(self._access, scope, send, rule, variables))
 
     async def _admit(self, scope: Scope, rule: Rule, variables: dict[str, str]) -> None:
         """Finds out who asks, and whether they may do what they ask for. Raises a problem."""
-        headers = Headers(scope=scope)
+        headers, access = Headers(scope=scope), self._access
+        if access.keys is None or access.hosts:
+            check_host(headers, access.hosts)
         if rule.right == "public":
             return
-        caller = await self._access.caller(headers)
+        try:
+            caller = await access.caller(headers)
+        except Problem:
+            access.limits.check_stranger((scope.get("client") or ("",))[0])
+            raise
         if caller is None:
             raise unauthorized(
                 "say who you are: send `Authorization: Bearer KEY` (CADRE_KEY for `cadre` and cadre.Client), or sign in"
@@ -128,7 +147,8 @@ class Gate:
         if caller.key:
             # Who decides, says or edits something is the one who was let in, whatever the request says.
             MutableHeaders(scope=scope)[_USER] = caller.name.encode().decode("latin-1")
-        await self._access.check(caller, rule, variables)
+        access.limits.check(caller, rule)
+        await access.check(caller, rule, variables)
 
 
 class _Answering:
@@ -151,7 +171,11 @@ class _Answering:
     async def __call__(self, message: Message) -> None:
         if self._is_over:
             return
-        if message["type"] == "http.response.start" and is_recorded(self._rule):
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+        if message["type"] == "http.response.start" and self._is_recorded(message["status"]):
             trail, status = self._access.trail, message["status"]
             try:
                 await trail.record(self._scope, self._rule, self._variables, self._caller, status)
@@ -159,12 +183,18 @@ class _Answering:
                 self._is_over = True
                 await respond(as_problem(error), self._scope["path"])(self._scope, _nothing, self._send)
                 return
-        lasts = message["type"] == "http.response.body" and message.get("more_body")
+        lasts = self._caller.key and message["type"] == "http.response.body" and message.get("more_body")
         if lasts and time.monotonic() - self._checked_at > FRESH_SECONDS and not await self._counts():
             self._is_over = True
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
             return
         await self._send(message)
+
+    def _is_recorded(self, status: int) -> bool:
+        if not is_recorded(self._rule) or status == HTTPStatus.TOO_MANY_REQUESTS:
+            return False
+        # What pages of other sites try at a gateway that is open to this machine fills no trail.
+        return bool(self._caller.key) or (self._caller is ANYBODY and status < HTTPStatus.BAD_REQUEST)
 
     async def _counts(self) -> bool:
         self._checked_at = time.monotonic()

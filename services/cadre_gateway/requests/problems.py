@@ -32,6 +32,8 @@ _TITLES = {
     "unauthorized": "Who asks is not known",
     "forbidden": "Who asks may not do this",
     "out-of-scope": "The key does not reach this",
+    "unknown-host": "The gateway has another name",
+    "rate-limited": "Too many requests",
     "unknown-key": "There is no such key",
     "session-busy": "The session's last run has not ended",
     "cannot-fork": "The run cannot be forked at that step",

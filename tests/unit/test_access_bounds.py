@@ -1,0 +1,122 @@
+"""How often a key may ask, and by which names the gateway may be called."""
+
+import pytest
+from starlette.datastructures import Headers
+
+from cadre_gateway.access.caller import ANYBODY, Caller
+from cadre_gateway.access.hosts import check_host
+from cadre_gateway.access.rate_limit import MAX_WRONG_KEYS, RateLimits
+from cadre_gateway.access.rules import rule_of
+from cadre_gateway.requests.problems import Problem
+
+READ, _ = rule_of("GET", "/v1/runs")
+START, _ = rule_of("POST", "/v1/runs")
+
+
+class Hands:
+    """A clock that is set by hand."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def caller(key: str = "k", rate: float | None = None, runs: int | None = None) -> Caller:
+    return Caller(name=key, key=key, roles=frozenset({"operator"}), rate=rate, runs_per_day=runs)
+
+
+def test_a_key_has_its_rate_and_a_burst_of_five_seconds_of_it() -> None:
+    clock = Hands()
+    limits = RateLimits(100.0, clock)
+    for _ in range(10):
+        limits.check(caller(rate=2), READ)
+    with pytest.raises(Problem) as refused:
+        limits.check(caller(rate=2), READ)
+    assert (refused.value.status, refused.value.code) == (429, "rate-limited")
+    assert refused.value.headers == {"Retry-After": "1"}
+    limits.check(caller("other", rate=2), READ)
+    clock.now += 0.5
+    limits.check(caller(rate=2), READ)
+    with pytest.raises(Problem):
+        limits.check(caller(rate=2), READ)
+
+
+def test_without_one_of_its_own_it_has_that_of_the_gateway_and_who_has_no_key_has_none() -> None:
+    limits = RateLimits(1.0, Hands())
+    for _ in range(5):
+        limits.check(caller(), READ)
+    with pytest.raises(Problem):
+        limits.check(caller(), READ)
+    for _ in range(1000):
+        limits.check(ANYBODY, START)
+
+
+def test_a_quota_counts_runs_and_nothing_else() -> None:
+    clock = Hands()
+    limits = RateLimits(1000.0, clock)
+    for _ in range(3):
+        limits.check(caller(runs=3), START)
+        limits.check(caller(runs=3), READ)
+    with pytest.raises(Problem, match="3 runs a day") as refused:
+        limits.check(caller(runs=3), START)
+    assert int(refused.value.headers["Retry-After"]) == 86_400 // 3 + 1
+    limits.check(caller(runs=3), READ)
+    clock.now += 86_400 / 3 + 1
+    limits.check(caller(runs=3), START)
+
+
+def test_who_tries_keys_is_slowed_down() -> None:
+    limits = RateLimits(1.0, Hands())
+    for _ in range(MAX_WRONG_KEYS):
+        limits.check_stranger("10.0.0.1")
+    with pytest.raises(Problem) as refused:
+        limits.check_stranger("10.0.0.1")
+    assert refused.value.status == 429
+    limits.check_stranger("10.0.0.2")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *(
+            "127.0.0.1:8080",
+            "localhost:8080",
+            "localhost",
+            "[::1]:8080",
+            "10.1.2.3",
+            "gateway:8080",
+            "LOCALHOST",
+        ),
+        *("gateway.cadre.svc", "gateway.cadre.svc.cluster.local:80", "desk.localhost", "cadre.example.com"),
+        "cadre.example.com.:443",
+    ],
+)
+def test_addresses_private_names_and_those_that_are_named_are_answered(host: str) -> None:
+    check_host(Headers({"host": host}), frozenset({"cadre.example.com"}))
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *(
+            "evil.example",
+            "evil.example:8080",
+            "127.0.0.1.evil.example",
+            "cadre.example.com.evil.example",
+            "",
+        ),
+        *(
+            "localhost.evil.example",
+            "127.0.0.1@evil.example",
+            "evil.example:80:80",
+            "evilsvc.example",
+            "[evil.example]",
+        ),
+        "127.0.0.1.nip.io",
+    ],
+)
+def test_other_names_are_not(host: str) -> None:
+    with pytest.raises(Problem) as refused:
+        check_host(Headers({"host": host}), frozenset({"cadre.example.com"}))
+    assert (refused.value.status, refused.value.code) == (421, "unknown-host")
