@@ -3,6 +3,7 @@
 import { get } from "./http/api.js";
 import { poll } from "./http/poll.js";
 import { alert, fill, h } from "./view/element.js";
+import { watchSignIn } from "./view/sign_in.js";
 import { approvalsPage } from "./pages/approvals.js";
 import { deadLettersPage } from "./pages/dead_letters.js";
 import { memoryPage } from "./pages/memory.js";
@@ -86,5 +87,6 @@ poll(5, async (signal) => {
   linkState.className = error ? "bad" : "";
 });
 
+watchSignIn(document.querySelector("header.top"));
 window.addEventListener("hashchange", open);
 open();

@@ -9,9 +9,12 @@ export class ApiError extends Error {
   }
 }
 
+/** The event by which the page is told that the gateway wants to know who asks. */
+export const UNAUTHORIZED = "cadre-unauthorized";
+
 /** The answer to a request as data; null where it is empty. Raises ApiError. */
-export async function request(method, path, body, signal) {
-  const options = { method, signal, headers: { Accept: "application/json" } };
+export async function request(method, path, body, signal, headers = {}) {
+  const options = { method, signal, headers: { Accept: "application/json", ...headers } };
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);
@@ -30,6 +33,7 @@ export async function request(method, path, body, signal) {
   } catch {
     if (answer.ok) throw new ApiError(answer.status, "unreadable", "the answer is no JSON");
   }
+  if (answer.status === 401) document.dispatchEvent(new Event(UNAUTHORIZED));
   if (!answer.ok) throw new ApiError(answer.status, data?.code ?? "error", data?.detail ?? `status ${answer.status}`);
   return data;
 }

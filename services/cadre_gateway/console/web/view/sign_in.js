@@ -1,0 +1,32 @@
+// Who looks: asks for a key where the gateway wants one, says whose it is, and signs out. No script keeps the key: the
+// gateway answers it with a cookie that none can read.
+
+import { ApiError, UNAUTHORIZED, get, request } from "../http/api.js";
+import { button, dialog, field, h } from "./element.js";
+
+let asking = false;
+
+function ask() {
+  if (asking) return;
+  asking = true;
+  const key = h("input", { type: "password", name: "key", required: true, autocomplete: "current-password" });
+  const box = dialog("Sign in", field("API key", key, "As `cadre keys create` printed it"), "Sign in", async (data) => {
+    const given = String(data.get("key")).trim();
+    if (!/^[!-~]+$/.test(given)) throw new ApiError(401, "unauthorized", "this is no key");
+    await request("POST", "/v1/session", undefined, undefined, { Authorization: `Bearer ${given}` });
+    location.reload();
+  });
+  box.addEventListener("close", () => { asking = false; });
+}
+
+/** Asks for a key whenever the gateway refuses for want of one, and shows in `place` who is signed in. */
+export function watchSignIn(place) {
+  document.addEventListener(UNAUTHORIZED, ask);
+  get("/v1/session").then(({ name }) => {
+    if (!name) return; // nobody is asked who they are
+    place.append(h("span", { class: "who" }, name), button("Sign out", async () => {
+      await request("DELETE", "/v1/session");
+      location.reload();
+    }));
+  }, () => {}); // an `ask` is on its way, or the gateway is not to be reached
+}
