@@ -123,16 +123,8 @@ async def start(access_settings: AccessSettings, platform: Platform) -> GatewayS
     tail = Tail(nc, topology, blobs, projector.on_entry, projector.on_fate)
     feeds = LiveFeeds(tail)
     provider = _tracer_provider(platform, tracing_settings) if tracing_settings.endpoint else None
-    keys = ApiKeys(NatsDefinitions(nc, topology, "key", ApiKey), platform.clock, access_settings.admin_key)
     lookup = RunLookup(index, trees, History(nc, topology, blobs))
-    trail = AuditTrail(NatsAudit(nc, topology), platform.clock, platform.settings.instance_name())
-    door = Access(
-        keys if access_settings.auth == "keys" else None,
-        lookup,
-        trail,
-        RateLimits(access_settings.key_rate),
-        frozenset(access_settings.hosts()),
-    )
+    keys, door = _access(access_settings, platform, lookup)
     routers, automation = _routers(
         platform, index, ledger, trees, janitor, erasure, tail, feeds, tracing_settings
     )
@@ -168,6 +160,20 @@ def _warn_of_strangers(host: str) -> None:
             " let only trusted machines reach it, or put a proxy that asks in front (docs/security.md)",
             host,
         )
+
+
+def _access(settings: AccessSettings, platform: Platform, lookup: RunLookup) -> tuple[ApiKeys, Access]:
+    """The keys of the deployment, and what the gate knows."""
+    nc, topology, clock = platform.nc, platform.topology, platform.clock
+    keys = ApiKeys(NatsDefinitions(nc, topology, "key", ApiKey), clock, settings.admin_key)
+    access = Access(
+        keys if settings.auth == "keys" else None,
+        lookup,
+        AuditTrail(NatsAudit(nc, topology), clock, platform.settings.instance_name()),
+        RateLimits(settings.key_rate),
+        frozenset(settings.hosts()),
+    )
+    return keys, access
 
 
 def _routers(  # noqa: PLR0913 - what all routes share
