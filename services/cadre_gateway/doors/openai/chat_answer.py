@@ -142,7 +142,7 @@ def check_success(progress: Progress) -> None:
         return
     why = f"{end.error.type}: {end.error.message}" if end.error is not None else end.state
     code = "run-cancelled" if end.state == "cancelled" else "run-failed"
-    raise Problem(500, code, f"run {progress.run} of agent ended without an answer: {why}")
+    raise Problem(500, code, f"run {progress.run} ended without an answer: {why}")
 
 
 def error_chunk(problem: Problem) -> bytes:
