@@ -29,7 +29,7 @@ _HANG_UP = "its caller hung up"
 
 
 @dataclass(frozen=True)
-class Chat:
+class ChatCompletions:
     """Answers turns of chats."""
 
     conversations: Conversations
@@ -106,7 +106,7 @@ def _unrun(answer: object) -> Response:
     return json_answer(answer)
 
 
-def add_routes(routes: APIRouter, chat: Chat) -> None:
+def add_routes(routes: APIRouter, chat: ChatCompletions) -> None:
     """Adds the routes of chats."""
 
     @routes.post("/chat/completions", summary="A turn of a chat with an agent")

@@ -12,7 +12,7 @@ from cadre_gateway.requests.problems import invalid
 _TEXTS = ("text", "input_text", "output_text", "refusal", "summary_text", "reasoning_text")
 
 
-class Content(msgspec.Struct):
+class MessageContent(msgspec.Struct):
     """What a message holds."""
 
     text: str = ""
@@ -21,15 +21,15 @@ class Content(msgspec.Struct):
     """`data:` URLs by name."""
 
 
-def content_of(value: Any, where: str) -> Content:
+def content_of(value: Any, where: str) -> MessageContent:
     """The content of a message, which is a text, a list of parts or null. Raises a 422 problem; `where` it stands."""
     if value is None:
-        return Content()
+        return MessageContent()
     if isinstance(value, str):
-        return Content(text=value)
+        return MessageContent(text=value)
     if not isinstance(value, list):
         raise invalid(f"content must be a string or a list of parts - at `$.{where}`")
-    found = Content(images=[], files={})
+    found = MessageContent(images=[], files={})
     texts: list[str] = []
     for index, part in enumerate(value):
         texts += _take(part, found, f"{where}[{index}]")
@@ -42,7 +42,7 @@ def text_of(value: Any, where: str) -> str:
     return content_of(value, where).text
 
 
-def _take(part: Any, found: Content, where: str) -> Iterable[str]:
+def _take(part: Any, found: MessageContent, where: str) -> Iterable[str]:
     kind = part.get("type") if isinstance(part, dict) else None
     if kind in _TEXTS:
         text = part.get("refusal" if kind == "refusal" else "text")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from cadre_gateway.doors.openai import chat_routes, model_routes, response_routes
-from cadre_gateway.doors.openai.chat_routes import Chat
+from cadre_gateway.doors.openai.chat_routes import ChatCompletions
 from cadre_gateway.doors.openai.conversation import Conversations
 from cadre_gateway.doors.openai.errors import OpenAIRoute
 from cadre_gateway.doors.openai.following import Answers
@@ -28,7 +28,7 @@ def router(runs: RunService) -> APIRouter:
         runs.clock,
     )
     model_routes.add_routes(routes, runs.registry)
-    chat_routes.add_routes(routes, Chat(conversations, answers, runs.run_end, runs.registry))
+    chat_routes.add_routes(routes, ChatCompletions(conversations, answers, runs.run_end, runs.registry))
     response_routes.add_routes(
         routes,
         Responses(conversations, answers, runs.history, runs.run_end, runs.eraser, runs.registry),

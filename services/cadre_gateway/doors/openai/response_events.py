@@ -17,7 +17,7 @@ _MAX_DELTA_CHARS = 4_000
 _LAST = {"completed": "response.completed", "incomplete": "response.incomplete"}
 
 
-class ResponseEvents:
+class NumberedEvents:
     """Makes the events of one response."""
 
     def __init__(self, progress: Progress, task: Task) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from cadre.protocol.cards import AgentCard
 from cadre_gateway.doors.openai.callers_tools import schema_of, tools_of
-from cadre_gateway.doors.openai.content_parts import Content, content_of, text_of
+from cadre_gateway.doors.openai.content_parts import MessageContent, content_of, text_of
 from cadre_gateway.doors.openai.response_id import place_of_response
 from cadre_gateway.doors.openai.turn import PersonsWord, Said, Turn
 from cadre_gateway.doors.openai.turn_request import Envelope, session_name
@@ -45,7 +45,7 @@ class _Read:
 
     def __init__(self) -> None:
         self.said: list[Said] = []
-        self.now = Content()
+        self.now = MessageContent()
         """Of the last message of a person."""
         self.results: dict[str, str] = {}
         """Since that message, by call; likewise the words."""
@@ -66,7 +66,7 @@ class _Read:
             case _:
                 raise invalid(f"an item of type {item.get('type')!r} cannot be used - at `$.{where}`")
 
-    def _take_message(self, role: str, content: Content) -> None:
+    def _take_message(self, role: str, content: MessageContent) -> None:
         self.said.append(Said(role, content.text))
         if role == "user":
             self.now, self.results, self.words = content, {}, {}

@@ -19,7 +19,7 @@ from cadre_gateway.doors.openai.conversation import Conversations
 from cadre_gateway.doors.openai.errors import error_of
 from cadre_gateway.doors.openai.following import Answers
 from cadre_gateway.doors.openai.progress import Progress
-from cadre_gateway.doors.openai.response_events import ResponseEvents
+from cadre_gateway.doors.openai.response_events import NumberedEvents
 from cadre_gateway.doors.openai.response_id import place_of_response, response_id
 from cadre_gateway.doors.openai.response_object import Json, input_items, status_of
 from cadre_gateway.doors.openai.response_request import ResponseBody, response_turn
@@ -69,7 +69,7 @@ class Responses:
         """The response as it is at this moment."""
         task = await self._task(place)
         progress = Progress(place.run, place.after)
-        events = ResponseEvents(progress, task)
+        events = NumberedEvents(progress, task)
         async with self.answers.pages(place) as pages:
             async for page in pages:
                 for stored in page:
@@ -109,7 +109,7 @@ class Responses:
 
     async def _wait(self, request: Request, place: Place, envelope: Envelope) -> Json:
         progress = Progress(place.run, place.after)
-        events = ResponseEvents(progress, await self._task(place))
+        events = NumberedEvents(progress, await self._task(place))
         async with contextlib.aclosing(self.answers.follow(progress)) as follow:
             async for news in follow:
                 _all(events.doings(news.lines))
@@ -122,7 +122,7 @@ class Responses:
 
     async def _frames(self, place: Place, task: Task, after: int, *, cancels: bool) -> AsyncGenerator[bytes]:
         progress = Progress(place.run, place.after)
-        events = ResponseEvents(progress, task)
+        events = NumberedEvents(progress, task)
         has_ended = False
         try:
             for event in events.begin():
