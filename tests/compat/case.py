@@ -27,6 +27,8 @@ class Case:
     state: str = "success"
     then: str = ""
     """A second task, for which the agent goes on with its memory (`reset=False`)."""
+    interrupts: int = 0
+    """It is interrupted behind so many steps; with Cadre, while a tool called `hold` is at work after them."""
     fields: dict[str, Any] = field(default_factory=dict)
     """Further fields of the task: max_steps, additional_args, images."""
 

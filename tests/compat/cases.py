@@ -5,17 +5,21 @@ from typing import Any
 from compat.call_cases import CALLS
 from compat.case import CADRE, SMOLAGENTS, Reply
 from compat.code_cases import CODE
+from compat.ends import ENDS
 from compat.member_cases import MEMBERS
 from compat.value_cases import VALUES
 
 CASES = [*CODE, *CALLS, *VALUES, *MEMBERS]
+"""Those that end alike."""
+
+PLAYED = [*CASES, *ENDS]
 
 
 def script() -> dict[str, Any]:
     """The scripted model's script: each system and case has its own replies, given in turn."""
     rules = []
     for model in (SMOLAGENTS, CADRE):
-        for case in CASES:
+        for case in PLAYED:
             for mark, replies in case.scripts:
                 match = {"model": f"^{model}$", "first": _literally(mark)}
                 rules.append({"name": f"{model} {mark}", "match": match, "reply": _with_ids(replies)})

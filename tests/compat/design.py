@@ -2,7 +2,9 @@
 
 import ast
 import json
+from typing import Any
 
+from compat.case import Case
 from compat.conversations import Request
 from compat.dialect import CADRE, SMOLAGENTS
 from compat.facts import Fact, Turn, turns_of
@@ -19,6 +21,16 @@ def by_smolagents(request: Request) -> list[Turn]:
 def by_cadre(request: Request) -> list[Turn]:
     turns = _failed_steps_forgotten(_lines_outside_functions(turns_of(request, CADRE)))
     return _answers_of_code_once(turns)
+
+
+def steps_by_smolagents(case: Case, steps: list[list[Any]]) -> list[list[Any]]:
+    """Steps as callbacks were told of them: the last answer beyond the last step is one more to smolagents, and a call
+    that was not made an error of its execution."""
+    told = [step for step in steps if step[-1] != "AgentMaxStepsError"]
+    return [[step[0], "AgentToolCallError"] if step[-1] and case.name in _NOT_MADE else step for step in told]
+
+
+_NOT_MADE = ("unknown-tool", "answer-not-alone")
 
 
 def _images_once(facts: tuple[Fact, ...]) -> tuple[Fact, ...]:

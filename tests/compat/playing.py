@@ -8,7 +8,7 @@ from typing import Any
 
 from compat.cadre_values import PYTHON, tagged
 from compat.case import CADRE, SMOLAGENTS, Case
-from compat.cases import CASES, script
+from compat.cases import PLAYED, script
 from compat.conversations import Conversations, conversations
 from harness.patience import patience
 from harness.stack import Gateway, Stack
@@ -18,7 +18,7 @@ TEAM = FOLDER / "team"
 LIBRARIES = "numpy,pandas,PIL.Image"
 
 Result = dict[str, Any]
-"""`{state, output, error}`"""
+"""`{state, output, error, tokens, steps}`"""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,16 @@ def _recorder(stack: Stack, folder: Path) -> str:
 
 def _by_smolagents(url: str) -> dict[tuple[str, str], Result]:
     tasks = json.dumps(
-        [{"agent": case.agent, "task": case.task, "then": case.then, **case.fields} for case in CASES]
+        [
+            {
+                "agent": case.agent,
+                "task": case.task,
+                "then": case.then,
+                "interrupts": case.interrupts,
+                **case.fields,
+            }
+            for case in PLAYED
+        ]
     )
     command = [str(PYTHON), "-W", "ignore", str(FOLDER / "smolagents_runner.py"), url, str(TEAM)]
     done = subprocess.run(
@@ -64,7 +73,7 @@ def _by_smolagents(url: str) -> dict[tuple[str, str], Result]:
     )
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)
-    return {(SMOLAGENTS, case.name): result for case, result in zip(CASES, results, strict=True)}
+    return {(SMOLAGENTS, case.name): result for case, result in zip(PLAYED, results, strict=True)}
 
 
 def _by_cadre(stack: Stack) -> dict[tuple[str, str], Result]:
@@ -76,17 +85,36 @@ def _by_cadre(stack: Stack) -> dict[tuple[str, str], Result]:
     gateway = stack.gateway(start=False)
     stack.start_all()
     runs = {
-        case.name: gateway.submit(case.agent, case.task, session=case.name, **case.fields) for case in CASES
+        case.name: gateway.submit(case.agent, case.task, session=case.name, **case.fields) for case in PLAYED
     }
-    return {(CADRE, case.name): _end(gateway, case, runs[case.name]) for case in CASES}
+    return {(CADRE, case.name): _end(gateway, case, runs[case.name]) for case in PLAYED}
 
 
 def _end(gateway: Gateway, case: Case, run: str) -> Result:
+    if case.interrupts:
+        gateway.wait_for(run, "tool.called", tool="hold")
+        assert gateway.request("POST", f"/v1/runs/{run}/cancel").is_success
     result = gateway.finished(run)
+    # smolagents counts all that is in memory, Cadre each run by itself.
+    tokens = result["own_usage"]["output_tokens"]
     if case.then:
         result = gateway.finished(gateway.submit(case.agent, case.then, session=case.name, reset=False))
+        tokens += result["own_usage"]["output_tokens"]
 
     def fetch(ref: str) -> bytes:
         return gateway.request("GET", f"/v1/blobs/{ref.removeprefix('blob:')}").content
 
-    return {**result, "output": tagged(result["output"], fetch)}
+    return {
+        **result,
+        "output": tagged(result["output"], fetch),
+        "tokens": tokens,
+        "steps": [_step(step) for step in result["memory"] if step["type"] in ("planning", "action")],
+    }
+
+
+def _step(step: dict[str, Any]) -> list[Any]:
+    """A step as smolagents' callbacks are told of it; there an error of a call is the step's."""
+    if step["type"] == "planning":
+        return ["plan"]
+    errors = [one["error"] for one in (step, *step.get("calls", ())) if one.get("error")]
+    return [step["number"], errors[0]["type"] if errors else ""]

@@ -1,7 +1,8 @@
 """Runs tasks with smolagents' own agents, built from the team's files; a child process in an environment of its own.
 
 Usage: `python smolagents_runner.py MODEL_URL TEAM_FOLDER < tasks.json > results.json`. A task is
-`{agent, task, then, max_steps?, additional_args?, images?}`, a result `{state, output, error}`.
+`{agent, task, then, max_steps?, additional_args?, images?, interrupts?}`, a result `{state, output, error, tokens,
+steps}`: tokens of the answers of its own model calls, and what its step callbacks were told.
 """
 
 import base64
@@ -45,6 +46,10 @@ class Team:
             "provide_run_summary": spec.get("provide_run_summary", False),
             "max_steps": spec.get("limits", {}).get("max_steps", 20),
             "model": self._model,
+            "step_callbacks": {
+                smolagents.ActionStep: self._heard,
+                smolagents.PlanningStep: self._heard,
+            },
             "verbosity_level": smolagents.LogLevel.OFF,
         }
         if checks := spec.get("checks"):
@@ -62,8 +67,21 @@ class Team:
             **options,
         )
 
+    def _heard(self, step: Any, agent: Any) -> None:
+        """A step callback of the agent that is run, not of its members."""
+        if agent is not self._agent:
+            return
+        if isinstance(step, smolagents.PlanningStep):
+            self.steps.append(["plan"])
+        elif isinstance(step, smolagents.ActionStep):
+            self.steps.append([step.step_number, type(step.error).__name__ if step.error else ""])
+        if self._interrupts == len(self.steps):
+            agent.interrupt()
+
     def run(self, task: dict[str, Any]) -> dict[str, Any]:
-        agent = self.agent(task["agent"])
+        self.steps: list[list[Any]] = []
+        self._interrupts = task.get("interrupts")
+        agent = self._agent = self.agent(task["agent"])
         images = [_image(url) for url in task.get("images", [])]
         try:
             result = agent.run(
@@ -76,8 +94,16 @@ class Team:
             if task["then"]:
                 result = agent.run(task["then"], reset=False, return_full_result=True)
         except smolagents.AgentError as error:
-            return {"state": "error", "output": None, "error": str(error)}
-        return {"state": result.state, "output": plain(result.output), "error": None}
+            failed = {"type": type(error).__name__, "message": str(error)}
+            return {"state": "error", "output": None, "error": failed, "steps": self.steps}
+        used = result.token_usage.output_tokens
+        return {
+            "state": result.state,
+            "output": plain(result.output),
+            "error": None,
+            "tokens": used,
+            "steps": self.steps,
+        }
 
 
 def _tools_of(file: Path) -> dict[str, Any]:

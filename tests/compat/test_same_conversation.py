@@ -7,8 +7,9 @@ import pytest
 from compat.case import CADRE, SMOLAGENTS, Case
 from compat.cases import CASES
 from compat.conversations import Request, text_of
-from compat.design import by_cadre, by_smolagents
+from compat.design import by_cadre, by_smolagents, steps_by_smolagents
 from compat.dialect import CADRE as CADRE_DIALECT
+from compat.ends import INTERRUPTED, REFUSED
 from compat.facts import Turn, turns_of
 from compat.playing import Played
 
@@ -40,6 +41,13 @@ def test_both_end_with_the_same_answer(played: Played, case: Case) -> None:
     for system in (SMOLAGENTS, CADRE):
         result = played.results[system, case.name]
         assert (result["state"], result["output"]) == (case.state, case.answer), result["error"]
+
+
+@EACH
+def test_both_count_the_same_tokens_and_tell_of_the_same_steps(played: Played, case: Case) -> None:
+    theirs, ours = played.results[SMOLAGENTS, case.name], played.results[CADRE, case.name]
+    assert ours["tokens"] == theirs["tokens"]
+    assert ours["steps"] == steps_by_smolagents(case, theirs["steps"])
 
 
 @EACH
@@ -127,3 +135,21 @@ def test_code_shows_the_kind_of_a_tools_error(played: Played) -> None:
 def test_the_line_that_failed_is_quoted_wherever_it_stands(played: Played) -> None:
     (error,) = [fact for fact in ours(played, "error-in-a-function")[-1][1] if fact[0] == "error"]
     assert error[2]["line"] == "raise ValueError('never')"
+
+
+def test_a_generation_error_ends_the_run(played: Played) -> None:
+    for system in (SMOLAGENTS, CADRE):
+        result = played.results[system, REFUSED.name]
+        assert (result["state"], result["error"]["type"]) == ("error", "AgentGenerationError")
+        assert "no such model" in result["error"]["message"]
+        assert len(heard(played, system, REFUSED.mark)) == 1, "and what was answered stays in memory"
+        assert result["steps"][0] == [1, ""]
+
+
+def test_an_interrupt_ends_the_run_and_what_it_calls(played: Played) -> None:
+    theirs, ours = (played.results[system, INTERRUPTED.name] for system in (SMOLAGENTS, CADRE))
+    assert (theirs["state"], theirs["error"]["message"]) == ("error", "Agent interrupted.")
+    assert ours["state"] == "cancelled"
+    assert ours["steps"][: INTERRUPTED.interrupts] == theirs["steps"]
+    # smolagents looks before each step; Cadre ends the call that is at work.
+    assert [len(heard(played, system, INTERRUPTED.mark)) for system in (SMOLAGENTS, CADRE)] == [1, 2]

@@ -42,3 +42,16 @@ def fail(why: str) -> str:
         why: The message of its error.
     """
     raise ValueError(why)
+
+
+@tool
+def hold(what: str) -> str:
+    """Takes long.
+
+    Args:
+        what: What to hold.
+    """
+    import time
+
+    time.sleep(60)
+    return what
