@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from cadre.engine.calls.repeats import deed_in
 from cadre.journal import events as ev
@@ -63,7 +66,8 @@ def _has_reason(world: World, chronicle: Chronicle) -> bool:
             return bool(run.grace) or run.budget is not None
         case "LoopDetected":
             # Calls that came to the same, calls that could never be made, or steps that failed alike.
-            return bool(run.repeated) or run.refused_repeats > 0 or _is_in_circles(run)
+            circles = bool(run.repeated) or run.refused_repeats > 0
+            return circles or _is_refused_alike(run) or _is_in_circles(run)
         case "PlanFailed" | "Rejected":
             return isinstance(run.own, PlanState) and _has_no_plan_left(chronicle)
         case "AgentParsingError" | "AgentError":
@@ -96,6 +100,19 @@ def _has_no_plan_left(chronicle: Chronicle) -> bool:
 def _has_called(run: Run) -> bool:
     steps = [step for step in run.steps if isinstance(step, ActionStep)]
     return any(call.kind != "refused" for step in steps for call in step.calls)
+
+
+def _is_refused_alike(run: Run) -> bool:
+    """Whether a call that could not be made was asked for, and refused alike, as often as the agent's limit says."""
+    assert run.spec is not None
+    steps = [step for step in run.steps if isinstance(step, ActionStep)]
+    refused = Counter(
+        (call.name, msgspec.json.encode(call.arguments), call.error.message)
+        for step in steps
+        for call in step.calls
+        if call.error is not None
+    )
+    return max(refused.values(), default=0) >= run.spec.limits.repeats
 
 
 def _is_in_circles(run: Run) -> bool:

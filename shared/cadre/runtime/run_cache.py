@@ -47,6 +47,8 @@ class Held:
         """When the journal was last asked, by this process's clock: it had no further entry then."""
         self._chain: list[int] = []
         self._bytes = 0
+        self._places: dict[str, int] = {}
+        """Stream sequences of the chain's entries, by the record that each accounts for."""
         self._covered = 0
         """Entries before those of the chain: the last snapshot stands for them."""
 
@@ -57,6 +59,7 @@ class Held:
         if stored:
             held.seq, held.hash = stored[-1].seq, stored[-1].entry.hash
             held._chain = [one.seq for one in stored]
+            held._places = {one.entry.cause: one.seq for one in stored}
             held._covered = stored[0].entry.n - 1
             held._bytes = sum(one.size for one in stored[1:])
         return held
@@ -78,13 +81,19 @@ class Held:
     def back_pointers(self) -> list[int]:
         return [] if self.is_snapshot_due() else list(self._chain)
 
-    def appended(self, appended: Appended, at: float, *, snapshot: bool) -> None:
-        """The entry is the run's last one now; it was sent at `at`."""
+    def accounted_at(self, record_id: str) -> int:
+        """The sequence of the entry that accounts for the record, or a later one where that lies behind a snapshot."""
+        return self._places.get(record_id, self._chain[0] if self._chain else 0)
+
+    def appended(self, appended: Appended, cause: str, at: float, *, snapshot: bool) -> None:
+        """The entry that accounts for `cause` is the run's last one now; it was sent at `at`."""
         self.seq, self.hash, self.as_of = appended.seq, appended.hash, at
         if snapshot:
             self._chain, self._bytes, self._covered = [appended.seq], 0, self.run.entries - 1
+            self._places = {cause: appended.seq}
         else:
             self._chain.append(appended.seq)
+            self._places[cause] = appended.seq
             self._bytes += appended.size
 
 

@@ -170,7 +170,7 @@ class Runner:
         def decide(held: Held) -> Advance | list[Command]:
             if record.id not in held.run.seen:
                 return Advance(record, cause=record.id)
-            if seq > held.seq:
+            if seq > held.accounted_at(record.id):
                 return []  # published again after it was accounted for: the first one sees to the rest
             return self._take_over(held.run, record.id, deliveries)
 
@@ -272,7 +272,7 @@ class Runner:
             # Fenced, or nobody knows: the next one folds again.
             self._cache.spoil(held)
             raise
-        held.appended(appended, asked, snapshot=entry.snapshot is not None)
+        held.appended(appended, entry.cause, asked, snapshot=entry.snapshot is not None)
         return commands
 
     async def _arrival(self, held: Held, what: What, record_id: str) -> Arrival:

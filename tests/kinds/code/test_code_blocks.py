@@ -90,7 +90,9 @@ def test_a_loop_of_calls_adds_an_exchange_each_time() -> None:
     for n in range(3):
         course.arrive(yielded(asks("add", a=n, b=1), exchange=n))
         course.arrive(result(f"r1_1_{n}", n + 1))
-    assert len(code_call(course).exchanges) == 3
+    asked = code_call(course)
+    assert len(asked.exchanges) == 3
+    assert asked.exchanges is not code_call(course).exchanges, "what is on its way does not grow with the run"
     events = course.arrive(ended(exchange=3, logs="1\n2\n3\n", text="3", output=3))
     assert kinds(events) == ["BlockFinished", "StepFinished", "ModelCalled"]
 

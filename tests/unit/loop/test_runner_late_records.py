@@ -37,6 +37,24 @@ async def test_a_task_published_again_later_leaves_the_first_one_its_model_call(
     assert count(world, ev.ModelCalled) == 1
 
 
+@pytest.mark.parametrize("fresh_worker", [False, True])
+async def test_a_record_published_again_is_no_reason_to_send_all_again_once_the_run_has_moved_on(
+    fresh_worker: bool,
+) -> None:
+    """Else each of them has others sent again, which come back as such, until nothing else is handled."""
+    world = MemoryWorld()
+    world.bus.tools = {}
+    asked = [call("add", a=1, b=1), call("subtract", a=1, b=1)]
+    first = worker(world, ScriptedModel(says(*asked), says(ANSWER)))
+    assert await first.handle(task(), seq=next(world.bus._seqs))
+    again = next(world.bus._seqs)
+    assert await first.handle(result("r1_1_1", 0), seq=next(world.bus._seqs))
+    before = len(world.bus.sent)
+    later = worker(world, ScriptedModel(says(ANSWER))) if fresh_worker else first
+    assert await later.handle(task(), deliveries=1, seq=again)
+    assert len(world.bus.sent) == before
+
+
 async def test_a_record_that_comes_late_does_not_take_the_wait_of_another_one() -> None:
     """The late one may be acked already: a model call that belonged to it would die with its worker."""
     world = MemoryWorld()

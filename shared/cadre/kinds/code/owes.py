@@ -30,7 +30,8 @@ def owed_code(run: Run, since: int) -> list[Command]:
                 pool=code.pool,
                 block=work.block,
                 code=work.code,
-                exchanges=work.exchanges,
+                # A copy: the run may move on before the call is on its way.
+                exchanges=list(work.exchanges),
                 snapshot=state.snapshot,
                 # Later blocks find them in the snapshot, as the code has left them, unless it was lost.
                 variables=task.additional_args if state.snapshot in (None, state.inherited) else {},
