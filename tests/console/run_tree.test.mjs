@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { rowState, rowTimes, visibleRows } from "../../services/cadre_gateway/console/web/state/rows.js";
-import { applyEvents, emptyTree, errorText, totals } from "../../services/cadre_gateway/console/web/state/run_tree.js";
+import { applyEvents, emptyTree, totals } from "../../services/cadre_gateway/console/web/state/run_tree.js";
+import { errorText } from "../../services/cadre_gateway/console/web/state/texts.js";
 import { accepted, answered, asked, delta, event } from "./story.mjs";
 
 const after = (...events) => applyEvents(emptyTree(), events);

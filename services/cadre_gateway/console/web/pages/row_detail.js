@@ -1,7 +1,8 @@
 // What is in one row of the tree: a run, a step, a model's answer, a call, code or something told.
 
 import { blobPath, get, runPath } from "../http/api.js";
-import { decisionText, errorText, isOver, purposeText } from "../state/run_tree.js";
+import { isOver } from "../state/run_tree.js";
+import { decisionText, errorText, purposeText } from "../state/texts.js";
 import { decisionForm } from "../view/decision_form.js";
 import { alert, fill, h } from "../view/element.js";
 import { clock, cost, count, duration } from "../view/format.js";

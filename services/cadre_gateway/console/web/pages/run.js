@@ -3,7 +3,8 @@
 import { get, post, runPath } from "../http/api.js";
 import { followRun } from "../http/follow.js";
 import { rowState, rowTimes, runMark, visibleRows } from "../state/rows.js";
-import { applyEvents, emptyTree, errorText, isOver, purposeText, totals } from "../state/run_tree.js";
+import { applyEvents, emptyTree, isOver, totals } from "../state/run_tree.js";
+import { errorText, purposeText } from "../state/texts.js";
 import { alert, badge, button, dialog, field, fill, h, toast } from "../view/element.js";
 import { argumentsText, brief, clock, cost, count, duration } from "../view/format.js";
 import { VirtualTree } from "../view/virtual_tree.js";

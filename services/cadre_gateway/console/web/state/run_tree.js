@@ -1,6 +1,9 @@
 // The tree of runs that the events of a stream tell of. Pure: no clock, no DOM. The same reducer shows a live run and
 // one of last year. Times are Unix seconds.
 
+import { decisionText, errorText, purposeText } from "./texts.js";
+import { Draft, isCall, stepOf } from "./tree_draft.js";
+
 /** The tree before the first event. */
 export function emptyTree() {
   return { root: null, runs: new Map(), ended: null, last: 0, events: 0 };
@@ -12,44 +15,32 @@ export function emptyTree() {
  */
 export function applyEvents(tree, events) {
   const draft = new Draft(tree);
-  for (const { name, data } of events) draft.apply(name, data);
+  for (const { name, data } of events) apply(draft, name, data);
   return draft.tree;
 }
 
-/** Words for an error of a run, a step or a call; empty without one. */
-export function errorText(error) {
-  if (!error) return "";
-  const ofCall = error.type === "AgentToolExecutionError" || error.type === "AgentToolCallError";
-  return ofCall ? withoutCall(error.message ?? "") : `${error.type}: ${error.message}`;
-}
-
-/** The message without the tool's name and arguments, which stand beside it anyway. */
-function withoutCall(message) {
-  const head = /^(Error executing tool|Invalid call of tool) \S+ with arguments \{/.exec(message);
-  if (!head) return message;
-  let depth = 1;
-  for (let at = head[0].length; at < message.length; at += 1) {
-    if (message[at] === '"') at = endOfString(message, at);
-    else if (message[at] === "{") depth += 1;
-    else if (message[at] === "}") depth -= 1;
-    if (depth === 0) return message.slice(at + 1).replace(/^: /, "");
+function apply(draft, name, data) {
+  if (name === "end") {
+    draft.tree.ended = data.state;
+    return;
   }
-  return message; // long arguments are cut
-}
-
-function endOfString(text, from) {
-  let at = from + 1;
-  while (at < text.length && text[at] !== '"') at += text[at] === "\\" ? 2 : 1;
-  return at;
+  if (typeof data?.run !== "string") return;
+  if (name === "delta") {
+    draft.delta(data);
+    return;
+  }
+  const run = draft.run(data);
+  const at = Number(data.at) || 0;
+  draft.tree.last = Math.max(draft.tree.last, at);
+  draft.tree.events += 1;
+  const event = data.event ?? {};
+  const handler = HANDLERS[name];
+  if (handler) handler(draft, run, event, at);
+  else draft.note(run, name, event, at);
 }
 
 /** Whether the run has ended. */
 export const isOver = (run) => run.endedAt !== null;
-
-/** All items of a run, in the order of its steps. */
-export function* itemsOf(run) {
-  for (const step of run.steps) yield* step.items;
-}
 
 /** Sums over a run and all runs below it. */
 export function totals(tree, id) {
@@ -61,162 +52,6 @@ export function totals(tree, id) {
     sum.held += run.held;
   }
   return sum;
-}
-
-function newRun(data) {
-  return {
-    id: data.run, agent: data.agent ?? "", parent: data.parent ?? null, task: "", args: {}, images: [], kind: "",
-    state: "running", doing: "", step: 0, maxSteps: null, deadline: null, missing: [], steps: [], held: 0,
-    usage: { input: 0, output: 0, calls: 0, cost: 0 }, model: "", startedAt: data.at ?? null, endedAt: null,
-    output: undefined, error: null, awaits: null, planned: 0, cancelling: false, forked: 0,
-  };
-}
-
-const PURPOSES = {
-  plan: "planning", act: "thinking", summarize: "summarizing", make_plan: "making a plan", replan: "planning anew",
-  conclude: "writing the answer", final: "writing the answer",
-};
-
-/** What a run does while its model is asked for this purpose. */
-export const purposeText = (purpose) => PURPOSES[purpose] ?? (purpose || "thinking").replaceAll("_", " ");
-
-class Draft {
-  constructor(tree) {
-    this.tree = { ...tree, runs: new Map(tree.runs) };
-    this.own = new WeakSet(); // what was copied already, and may be changed in place
-  }
-
-  apply(name, data) {
-    if (name === "end") {
-      this.tree.ended = data.state;
-      return;
-    }
-    if (typeof data?.run !== "string") return;
-    if (name === "delta") {
-      this.delta(data);
-      return;
-    }
-    const run = this.run(data);
-    const at = Number(data.at) || 0;
-    this.tree.last = Math.max(this.tree.last, at);
-    this.tree.events += 1;
-    const event = data.event ?? {};
-    const handler = HANDLERS[name];
-    if (handler) handler(this, run, event, at);
-    else this.note(run, name, event, at);
-  }
-
-  /** The run of an event, as a copy that may be changed. */
-  run(data) {
-    let run = this.tree.runs.get(data.run);
-    if (run && this.own.has(run)) return run;
-    run = run ? { ...run, steps: [...run.steps], usage: { ...run.usage } } : newRun(data);
-    this.own.add(run);
-    this.tree.runs.set(run.id, run);
-    this.tree.root ??= run.id;
-    return run;
-  }
-
-  /** The step of this number, as a copy that may be changed; made where there is none. */
-  step(run, number, at) {
-    let place = run.steps.length - 1;
-    while (place >= 0 && run.steps[place].number !== number) place -= 1;
-    let step = run.steps[place];
-    if (step && this.own.has(step)) return step;
-    step = step
-      ? { ...step, items: [...step.items] }
-      : { number, name: "", startedAt: at, endedAt: null, error: null, items: [] };
-    this.own.add(step);
-    if (place >= 0) run.steps[place] = step;
-    else run.steps.push(step);
-    return step;
-  }
-
-  push(run, number, item, at) {
-    this.step(run, number, at).items.push(item);
-  }
-
-  /** Something that is told and has no duration. */
-  note(run, name, event, at, text = "") {
-    const changesPlan = /^(plan|queue|edit|workflow|solution)\./.test(name);
-    if (changesPlan) run.planned += 1;
-    this.push(run, event.step ?? run.step, { type: "note", name, text, event, at, openedAt: at, endedAt: at }, at);
-  }
-
-  /** Changes the newest item that fits, by a copy of it; returns whether there was one. */
-  change(run, number, fits, changes) {
-    for (let place = run.steps.length - 1; place >= 0; place -= 1) {
-      const candidate = run.steps[place];
-      if (number !== null && candidate.number !== number) continue;
-      const index = candidate.items.findLastIndex(fits);
-      if (index < 0) continue;
-      const step = this.step(run, candidate.number, 0);
-      const item = step.items[index];
-      step.items[index] = { ...item, ...(typeof changes === "function" ? changes(item) : changes) };
-      return true;
-    }
-    return false;
-  }
-
-  delta(data) {
-    if (!this.tree.runs.has(data.run)) return;
-    const run = this.run(data);
-    const fits = (item) =>
-      item.type === "model" && item.state === "open" && item.attempt === data.attempt && item.purpose === data.purpose;
-    this.change(run, data.step, fits, (item) => {
-      if (data.seq <= item.pieces) return {};
-      return { text: item.text + data.text, pieces: data.seq, gap: item.gap || data.seq !== item.pieces + 1 };
-    });
-  }
-
-  open(run, event, at, call) {
-    const number = stepOf(run, event.call);
-    const reopened = this.change(run, number, isCall(event.call), (item) =>
-      item.state === "held" || item.state === "open"
-        ? { ...call, state: "open", askedAt: item.openedAt, openedAt: at, hold: null }
-        : {});
-    if (!reopened) this.push(run, number, { ...newCall(event.call, at), ...call }, at);
-    this.settle(run);
-  }
-
-  close(run, event, at, result) {
-    this.change(run, stepOf(run, event.call), isCall(event.call), (item) =>
-      item.state === "failed" ? {} : { endedAt: at, hold: null, ...result });
-    this.settle(run);
-  }
-
-  /** Ends the run: nothing in it is open any more. */
-  end(run, how, at) {
-    Object.assign(run, { doing: "", awaits: null, held: 0, endedAt: at, ...how });
-    for (const { number, items } of run.steps) {
-      if (items.some(isPending)) endPending(this.step(run, number, at), at);
-    }
-  }
-
-  /** The state of a run follows from its calls, as long as it goes on. */
-  settle(run) {
-    if (run.endedAt !== null) return;
-    run.held = 0;
-    for (const item of itemsOf(run)) if (item.state === "held") run.held += 1;
-    run.state = run.held ? "waiting" : "running";
-    run.doing = run.held ? "waiting for approval" : "";
-  }
-}
-
-const isCall = (id) => (item) => item.type === "call" && item.id === id;
-
-/** The step of a call: call ids are `<run>_<step>_<index>`. */
-function stepOf(run, call) {
-  const rest = String(call ?? "").startsWith(`${run.id}_`) ? call.slice(run.id.length + 1) : "";
-  const number = Number.parseInt(rest, 10);
-  return Number.isNaN(number) ? run.step : number;
-}
-
-function newCall(id, at) {
-  return {
-    type: "call", kind: "tool", id, name: "", arguments: {}, state: "open", openedAt: at, startedAt: null, endedAt: null,
-    result: undefined, error: null, hold: null, decision: null, blob: null, executor: "",
-  };
 }
 
 const failed = (event) =>
@@ -408,17 +243,3 @@ const HANDLERS = {
   "grace.begun": (draft, run, event, at) =>
     draft.note(run, "grace.begun", event, at, errorText(event.error)),
 };
-
-const isPending = (item) => item.state === "open" || item.state === "held";
-
-function endPending(step, at) {
-  step.items = step.items.map((item) => (isPending(item) ? { ...item, state: "dropped", hold: null, endedAt: at } : item));
-  step.endedAt ??= at;
-}
-
-/** What a person, or the clock, made of a held call, in words. */
-export function decisionText(decision) {
-  if (!decision) return "";
-  if (decision.verdict === "expired") return "nobody decided in time";
-  return `${decision.verdict} by ${decision.by || "somebody"}${decision.feedback ? `: ${decision.feedback}` : ""}`;
-}
