@@ -1,31 +1,18 @@
 """The console in a real browser: a team is watched, corrected and cancelled, and the page outlives its gateway."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
-from harness.patience import patience
+from browser_console.observed import PICTURES, Errors, Pictures
 from harness.stack import Gateway, Stack
 
 ROOT = Path(__file__).parents[2]
 TEAM = ROOT / "tests" / "e2e" / "held"
-PICTURES = ROOT / "build" / "console"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
-        pytest.skip(f"no browser: none of {', '.join(BROWSERS)} is on PATH; the console is NOT tested")
-    expect.set_options(timeout=1000 * patience(20))
-    with sync_playwright() as playwright:
-        yield playwright.chromium.launch(executable_path=found, args=["--disable-quic"])
 
 
 @pytest.fixture(scope="module")
@@ -47,34 +34,6 @@ def gateway(stack: Stack) -> Gateway:
     return gateway
 
 
-class Errors(list[str]):
-    """What the browser's console and the page's own code complained of."""
-
-    def watch(self, page: Page) -> None:
-        page.on("console", self._on_message)
-        page.on("pageerror", lambda error: self.append(str(error)))
-
-    def _on_message(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
-            self.append(message.text)
-
-
-@pytest.fixture
-def errors() -> Errors:
-    return Errors()
-
-
-@pytest.fixture
-def page(browser: Browser, gateway: Gateway, errors: Errors) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1280, "height": 820}, color_scheme="light")
-    page = context.new_page()
-    errors.watch(page)
-    page.goto(f"{gateway.service.url}/")
-    yield page
-    context.close()
-    assert errors == []
-
-
 def start(page: Page, task: str) -> None:
     """Starts a run of the chief by the dialog; the page of the run follows."""
     page.get_by_role("button", name="New run").click()
@@ -85,15 +44,8 @@ def start(page: Page, task: str) -> None:
     expect(page.get_by_role("treeitem").filter(has_text="chief").first).to_be_visible()
 
 
-def picture(page: Page, name: str) -> None:
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    for scheme in ("dark", "light"):
-        page.emulate_media(color_scheme=scheme)
-        page.screenshot(path=PICTURES / f"{name}-{scheme}.png")
-
-
 def test_a_team_is_watched_two_levels_deep_and_a_call_below_is_corrected(
-    page: Page, stack: Stack, gateway: Gateway, errors: Errors, tmp_path: Path
+    page: Page, stack: Stack, gateway: Gateway, errors: Errors, pictures: Pictures, tmp_path: Path
 ) -> None:
     books = tmp_path / "books"
     start(page, f"have clerk: refund {books} 500")
@@ -104,7 +56,7 @@ def test_a_team_is_watched_two_levels_deep_and_a_call_below_is_corrected(
     growing = page.locator(".detail pre.live")
     expect(growing).to_contain_text("orders and will look after")
     expect(tree.get_by_role("treeitem").filter(has_text="hand the task").first).to_be_visible()
-    picture(page, "run-live")
+    pictures.take(page, "run-live")
 
     expect(tree.get_by_role("treeitem").filter(has_text="clerk").first).to_be_visible()
     held = tree.get_by_role("treeitem").filter(has_text="refund").filter(has_text="waits for approval")
@@ -115,7 +67,7 @@ def test_a_team_is_watched_two_levels_deep_and_a_call_below_is_corrected(
     page.reload()
     expect(held).to_have_attribute("aria-selected", "true")
     expect(page.get_by_label("amount")).to_have_value("500")
-    picture(page, "run-held")
+    pictures.take(page, "run-held")
 
     # The gateway dies: the page says so, keeps what it shows, and goes on when it is back.
     page.get_by_label("amount").fill("90")
@@ -125,9 +77,7 @@ def test_a_team_is_watched_two_levels_deep_and_a_call_below_is_corrected(
     expect(held).to_be_visible()
     service.start()
     expect(page.locator(".meta .live")).to_have_text("live")
-    errors[:] = [
-        error for error in errors if "ERR_CONNECTION_REFUSED" not in error and "net::ERR" not in error
-    ]
+    errors.forgive("net::ERR")
 
     # What was typed meanwhile is still there; what the schema forbids is named.
     amount = page.get_by_label("amount")
@@ -135,13 +85,13 @@ def test_a_team_is_watched_two_levels_deep_and_a_call_below_is_corrected(
     amount.fill('"much"')
     page.get_by_role("button", name="Approve with changes").click()
     expect(page.locator(".decision .alert")).to_contain_text("amount")
-    errors[:] = [error for error in errors if "422" not in error]
+    errors.forgive("422")
     amount.fill("90")
     page.get_by_role("button", name="Approve with changes").click()
     expect(page.locator(".run-head .badge")).to_have_text("success")
     assert "refund 90" in books.read_text()
     expect(tree.get_by_role("treeitem").filter(has_text="waits for approval")).to_have_count(0)
-    picture(page, "run-done")
+    pictures.take(page, "run-done")
 
     # The same page of a run that is over: folded anew from its journal, it shows the same.
     rows = tree.get_by_role("treeitem").all_inner_texts()
@@ -168,12 +118,14 @@ def test_the_tree_is_walked_with_keys(page: Page, gateway: Gateway, tmp_path: Pa
     expect(page.locator(".detail h2")).to_have_text("Step 1")
 
 
-def test_a_run_is_rejected_in_the_inbox_and_another_cancelled(page: Page, tmp_path: Path) -> None:
+def test_a_run_is_rejected_in_the_inbox_and_another_cancelled(
+    page: Page, pictures: Pictures, tmp_path: Path
+) -> None:
     start(page, f"have clerk: refund {tmp_path / 'books'} 700")
     page.get_by_role("link", name="Approvals").click()
     card = page.get_by_role("article").filter(has_text="700")
     expect(card.get_by_label("amount")).to_have_value("700")
-    picture(page, "approvals")
+    pictures.take(page, "approvals")
     card.get_by_label("Feedback for the model").fill("He was paid last week.")
     card.get_by_role("button", name="Reject").click()
     expect(card).to_have_count(0)
@@ -190,10 +142,10 @@ def test_a_run_is_rejected_in_the_inbox_and_another_cancelled(page: Page, tmp_pa
     page.get_by_label("State").select_option("cancelled")
     expect(page.locator("tbody tr")).to_have_count(1)
     assert "state=cancelled" in page.url
-    picture(page, "runs")
+    pictures.take(page, "runs")
     page.get_by_role("link", name="Team").click()
     expect(page.get_by_role("article").filter(has_text="chief").first).to_be_visible()
-    picture(page, "team")
+    pictures.take(page, "team")
 
 
 def test_a_phone_shows_it_without_scrolling_sideways(

@@ -13,7 +13,7 @@ from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.loop.fold import fold
-from cadre.protocol.messages import ErrorInfo, Usage
+from cadre.protocol.messages import ErrorInfo, Origin, Usage
 from cadre.protocol.topology import call_id
 from cadre_gateway.index.run_index import RunIndex, TreeSummary
 from cadre_gateway.index.run_summary import MAX_TASK_CHARS
@@ -130,6 +130,13 @@ def test_runs_that_have_not_ended_stay_longest() -> None:
     assert [one.id for one in index.roots()[0]] == ["newest", "new", "old"]
     index.apply(9, entry("last", 1, 9.0, accepted("last")))
     assert [one.id for one in index.roots()[0]] == ["last", "newest", "new"]
+
+
+def test_the_runs_of_one_person_are_listed() -> None:
+    index = RunIndex()
+    for seq, (name, user) in enumerate([("a1", "ann"), ("b1", None), ("c1", "bob"), ("d1", "ann")], start=1):
+        index.apply(seq, entry(name, 1, float(seq), accepted(name, origin=Origin(user=user))))
+    assert [one.id for one in index.roots(user="ann")[0]] == ["d1", "a1"]
 
 
 def test_a_tree_can_be_dropped() -> None:

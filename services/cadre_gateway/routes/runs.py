@@ -91,6 +91,7 @@ def router(
         agent: str | None = None,
         state: State | None = None,
         session: str | None = None,
+        user: str | None = None,
         limit: Annotated[int, Query(ge=1, le=1000)] = 50,
         before: str | None = None,
     ) -> Response:
@@ -99,6 +100,7 @@ def router(
                 agent=agent,
                 state=state,
                 session=session,
+                user=user,
                 limit=limit,
                 before=before,
                 only=caller_of(request).reaches_tree,

@@ -5,6 +5,7 @@ import { poll } from "./http/poll.js";
 import { alert, fill, h } from "./view/element.js";
 import { watchSignIn } from "./view/sign_in.js";
 import { approvalsPage } from "./pages/approvals.js";
+import { comparePage } from "./pages/compare.js";
 import { deadLettersPage } from "./pages/dead_letters.js";
 import { memoryPage } from "./pages/memory.js";
 import { runPage } from "./pages/run.js";
@@ -17,6 +18,7 @@ import { teamPage } from "./pages/team.js";
 const PAGES = [
   { path: "runs", name: "Runs", open: runsPage },
   { path: "run", open: runPage, within: "runs" },
+  { path: "compare", open: comparePage, within: "runs" },
   { path: "approvals", name: "Approvals", open: approvalsPage },
   { path: "team", name: "Team", open: teamPage },
   { path: "statistics", name: "Statistics", open: statisticsPage },

@@ -7,6 +7,7 @@ import { decisionForm } from "../view/decision_form.js";
 import { alert, fill, h } from "../view/element.js";
 import { clock, cost, count, duration } from "../view/format.js";
 import { showFile, showImage, showValue } from "../view/value.js";
+import { workList } from "../view/work_list.js";
 
 /** The pane beside the tree. `fork(run, step)` asks for a fork, `changed` is called when something was decided. */
 export class RowDetail {
@@ -48,8 +49,6 @@ export class RowDetail {
   }
 
   #run(run, call) {
-    const edited = h("div", null);
-    if (["plan", "task_queue"].includes(run.kind) && (run.planned || !isOver(run))) this.#edited(run, edited);
     return [
       h("h2", null, run.agent),
       facts([
@@ -61,7 +60,7 @@ export class RowDetail {
       ]),
       run.error && alert(errorText(run.error)),
       run.output !== undefined && run.output !== null && block("Answer", showValue(run.output)),
-      edited,
+      this.#work(run),
       block("Task", showValue(run.task)),
       run.images.length > 0 && block("Images", run.images.map(showImage)),
       Object.keys(run.args).length > 0 && block("Arguments", showValue(run.args)),
@@ -69,14 +68,12 @@ export class RowDetail {
     ];
   }
 
-  async #edited(run, box) {
-    const name = run.kind === "plan" ? "plan" : "queue";
-    try {
-      const { state, version } = await get(`${runPath(run.id)}/${name}`);
-      fill(box, block(`${name === "plan" ? "Plan" : "Queue"} (version ${version})`, showValue(state)));
-    } catch {
-      fill(box);
-    }
+  /** The plan or queue of a run that has one; the same element as long as nothing of it changes. */
+  #work(run) {
+    if (!run.list || (isOver(run) && !run.planned)) return null;
+    const key = `${run.id} ${run.planned} ${isOver(run)}`;
+    if (this.work?.key !== key) this.work = { key, element: workList(run.id, run.list, !isOver(run)) };
+    return this.work.element;
   }
 
   #step(run, step) {

@@ -138,6 +138,10 @@ export function runPage(main, { parts: [id], query, setQuery }) {
         const { startRun } = await import("./runs.js");
         await startRun({ agent: root.agent, task: root.task });
       }),
+      root && button("Compare", async () => {
+        const { chooseOther } = await import("./compare.js");
+        await chooseOther(id, root.agent);
+      }),
       root && button("Files", filesDialog));
   }
 

@@ -11,7 +11,7 @@ const PAGE_RUNS = 50;
 
 /** Shows the page; returns what ends it. */
 export function runsPage(main, { query, setQuery }) {
-  const filters = { agent: query.get("agent") ?? "", state: query.get("state") ?? "", session: query.get("session") ?? "" };
+  const filters = { agent: query.get("agent") ?? "", state: query.get("state") ?? "", session: query.get("session") ?? "", user: query.get("user") ?? "" };
   let before = query.get("before") ?? "";
   const problem = h("div", null);
   const list = h("div", { class: "runs", "aria-busy": "true" });
@@ -30,6 +30,7 @@ export function runsPage(main, { query, setQuery }) {
       h("option", { value: "" }, "any"),
       STATES.map((one) => h("option", { value: one, selected: one === filters.state }, one)))),
     field("Session", h("input", { type: "search", value: filters.session, onchange: change("session") })),
+    field("User", h("input", { type: "search", value: filters.user, onchange: change("user") })),
     h("button", { type: "button", class: "primary", onclick: () => newRun() }, "New run"));
   fill(main, h("h1", null, "Runs"), bar, agents, problem, list, paging);
 

@@ -68,6 +68,7 @@ const HANDLERS = {
     run.args = task.additional_args ?? {};
     run.images = task.images ?? [];
     run.kind = spec.kind ?? "tool_calling";
+    run.list = { plan: "plan", task_queue: "queue" }[run.kind] ?? null;
     run.maxSteps = task.max_steps ?? spec.limits?.max_steps ?? null;
     run.deadline = event.deadline ?? null;
     run.forked = (event.prefix ?? []).length;

@@ -41,6 +41,7 @@ export class Draft {
   note(run, name, event, at, text = "") {
     const changesPlan = /^(plan|queue|edit|workflow|solution)\./.test(name);
     if (changesPlan) run.planned += 1;
+    if (/^(plan|queue)\./.test(name)) run.list = name.split(".")[0];
     this.push(run, event.step ?? run.step, { type: "note", name, text, event, at, openedAt: at, endedAt: at }, at);
   }
 
@@ -126,7 +127,7 @@ function newRun(data) {
     id: data.run, agent: data.agent ?? "", parent: data.parent ?? null, task: "", args: {}, images: [], kind: "",
     state: "running", doing: "", step: 0, maxSteps: null, deadline: null, missing: [], steps: [], held: 0,
     usage: { input: 0, output: 0, calls: 0, cost: 0 }, model: "", startedAt: data.at ?? null, endedAt: null,
-    output: undefined, error: null, awaits: null, planned: 0, cancelling: false, forked: 0,
+    output: undefined, error: null, awaits: null, planned: 0, list: null, cancelling: false, forked: 0,
   };
 }
 

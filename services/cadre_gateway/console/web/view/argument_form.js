@@ -2,8 +2,8 @@
 
 import { field, h } from "./element.js";
 
-/** The form: `element`, `read()` with the arguments (raises Error with what is wrong), `changed()`. */
-export function argumentForm(args, schema) {
+/** The form: `element`, `read()` with the arguments (raises Error with what is wrong), `changed()`; `raw` begins with JSON. */
+export function argumentForm(args, schema, { raw: startsRaw = false } = {}) {
   const before = JSON.stringify(args);
   const properties = schema?.properties ?? {};
   const names = [...new Set([...Object.keys(properties), ...Object.keys(args)])];
@@ -11,7 +11,7 @@ export function argumentForm(args, schema) {
   const controls = new Map(names.map((name) => [name, control(name, args[name], properties[name] ?? {}, name in args || required.has(name))]));
   const raw = h("textarea", { rows: 8, spellcheck: false, "aria-label": "Arguments as JSON", class: "code" });
   const fields = h("div", { class: "fields" }, names.map((name) => {
-    const hint = [properties[name]?.description, required.has(name) ? "" : "optional"].filter(Boolean).join(" – ");
+    const hint = [properties[name]?.description, !schema || required.has(name) ? "" : "optional"].filter(Boolean).join(" – ");
     return field(name, controls.get(name).element, hint);
   }));
   const toggle = h("button", { type: "button", class: "quiet", "aria-pressed": "false" }, "Edit as JSON");
@@ -45,6 +45,7 @@ export function argumentForm(args, schema) {
     toggle.setAttribute("aria-pressed", asRaw);
     toggle.textContent = asRaw ? "Edit as fields" : "Edit as JSON";
   });
+  if (startsRaw) toggle.click();
   return { element, read, changed: () => JSON.stringify(read()) !== before };
 }
 

@@ -4,6 +4,7 @@ import { callPath, get, post } from "../http/api.js";
 import { argumentForm } from "./argument_form.js";
 import { alert, field, fill, h, toast } from "./element.js";
 import { clock, relative } from "./format.js";
+import { proposalForm } from "./proposal_form.js";
 import { showValue } from "./value.js";
 
 /** The form of one call; `known` is what its list tells of it. `onDecided` is called when it is decided. */
@@ -27,14 +28,16 @@ export function decisionForm(call, known, onDecided) {
       return;
     }
     const question = approval.kind === "question";
-    const form = argumentForm(approval.arguments, approval.schema);
+    const calls = question && Array.isArray(approval.arguments.calls) ? approval.arguments.calls : [];
+    const form = calls.length ? proposalForm(calls) : argumentForm(approval.arguments, approval.schema);
+    const changes = calls.length ? () => form.edits().length > 0 : () => !question && form.changed();
     const feedback = h("textarea", { rows: 2, name: "feedback" });
     const problem = h("div", null);
     const decide = async (decision) => {
       const body = { decision };
       if (feedback.value.trim()) body.feedback = feedback.value.trim();
       try {
-        if (decision === "approve" && !question && form.changed()) Object.assign(body, { decision: "correct", arguments: form.read(), replace: true });
+        if (decision === "approve" && changes()) Object.assign(body, calls.length ? { edits: form.edits() } : { decision: "correct", arguments: form.read(), replace: true });
         lock(true);
         const answer = await post(callPath(call), body);
         toast(`${approval.name || "Question"}: ${answer.verdict}${answer.at ? "" : ", kept until its agent is back"}`);
@@ -47,27 +50,28 @@ export function decisionForm(call, known, onDecided) {
         lock(false);
       }
     };
+    const approveText = question && !calls.length ? "Yes" : "Approve";
     const buttons = [
-      h("button", { type: "button", class: "primary", onclick: () => decide("approve") }, question ? "Yes" : "Approve"),
-      h("button", { type: "button", class: "danger", onclick: () => decide("reject") }, question ? "No" : "Reject"),
+      h("button", { type: "button", class: "primary", onclick: () => decide("approve") }, approveText),
+      h("button", { type: "button", class: "danger", onclick: () => decide("reject") }, question && !calls.length ? "No" : "Reject"),
     ];
     const lock = (locked) => buttons.forEach((one) => { one.disabled = locked; });
     const watchChange = () => {
-      if (question) return;
       let changed = true;
       try {
-        changed = form.changed();
+        changed = changes();
       } catch {
         // Not JSON yet.
       }
-      buttons[0].textContent = changed ? "Approve with changes" : "Approve";
+      buttons[0].textContent = changed ? "Approve with changes" : approveText;
     };
     box.addEventListener("input", watchChange);
     fill(box,
       approval.reason && h("p", { class: "reason" }, approval.reason),
       approval.expires && h("p", { class: "expires" }, `Counts as rejected ${relative(approval.expires)} (${clock(approval.expires)})`),
-      question ? Object.keys(approval.arguments).length > 0 && showValue(approval.arguments) : form.element,
-      field(question ? "Answer or remark" : "Feedback for the model", feedback),
+      calls.length > 0 && approval.arguments.output != null && [h("h4", null, "Output so far"), showValue(approval.arguments.output)],
+      question && !calls.length ? Object.keys(approval.arguments).length > 0 && showValue(approval.arguments) : form.element,
+      field(question && !calls.length ? "Answer or remark" : "Feedback for the model", feedback),
       problem, h("div", { class: "actions" }, buttons));
   }
 }

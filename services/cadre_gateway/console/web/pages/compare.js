@@ -1,0 +1,87 @@
+// Two runs side by side: what they were asked, what they did and what it cost, with the differences marked.
+
+import { get, runPath, withQuery } from "../http/api.js";
+import { followRun } from "../http/follow.js";
+import { compareTrees, same } from "../state/comparison.js";
+import { applyEvents, emptyTree } from "../state/run_tree.js";
+import { alert, badge, dialog, field, fill, h } from "../view/element.js";
+import { brief, clock, cost, count, duration } from "../view/format.js";
+import { showValue } from "../view/value.js";
+
+const OFFERED_RUNS = 30;
+const NUMBERS = { Cost: cost, Seconds: duration };
+
+/** Shows the page of two runs; returns what ends it. */
+export function comparePage(main, { parts: [left, right] }) {
+  const trees = [emptyTree(), emptyTree()];
+  const problem = h("div", null);
+  const facts = h("div", null);
+  const steps = h("div", { class: "steps" });
+  const onlyDiffering = h("input", { type: "checkbox", onchange: schedule });
+  let frame = null;
+  fill(main, h("h1", null, "Two runs"), h("form", { class: "bar" }, field("Only differences", onlyDiffering)), problem, facts, h("h2", null, "Steps"), steps);
+  const stops = [left, right].map((id, side) => followRun(runPath(id), {
+    onEvents: (events) => {
+      trees[side] = applyEvents(trees[side], events);
+      schedule();
+    },
+    onLink: () => {},
+    onRefused: (error) => problem.append(alert(`${id}: ${error.message}`)),
+  }));
+
+  function schedule() {
+    frame ??= requestAnimationFrame(() => {
+      frame = null;
+      draw();
+    });
+  }
+
+  function draw() {
+    if (trees.some((tree) => tree.root === null)) return;
+    const found = compareTrees(...trees);
+    const wanted = (one) => one.differs || !onlyDiffering.checked;
+    const head = (id) => h("th", { scope: "col" }, h("a", { href: `#/run/${encodeURIComponent(id)}` }, id));
+    fill(facts, h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Comparison" }, h("table", { class: "compare" },
+      h("thead", null, h("tr", null, h("th", { scope: "col" }, "Of"), head(left), head(right))),
+      h("tbody", null, found.facts.filter(wanted).map(({ name, values, differs }) => h("tr", { class: differs ? "differs" : "" },
+        h("th", { scope: "row" }, name, differs && badge("held", "differs")), values.map((value) => h("td", null, shown(name, value)))))))));
+    fill(steps, found.steps.filter(wanted).map(({ number, sides, differs }) => h("section", { class: "compared", "aria-label": number ? `Step ${number}` : "Before the first step" },
+      h("h3", null, number ? `Step ${number}` : "Before the first step", " ", differs && badge("held", "differs")),
+      h("div", { class: "sides" }, sides.map((side, index) => drawSide(side, sides[1 - index]))))));
+  }
+
+  draw();
+  return () => {
+    stops.forEach((stop) => stop());
+    cancelAnimationFrame(frame);
+  };
+}
+
+function shown(name, value) {
+  if (typeof value === "number") return (NUMBERS[name] ?? count)(value) || "–";
+  return showValue(value);
+}
+
+/** One run's part in a step, with what the other run has not done so marked. */
+function drawSide(side, other) {
+  if (!side) return h("div", { class: "card empty" }, "There is no such step.");
+  return h("div", { class: "card" }, side.error && alert(side.error), side.parts.map(({ what, name, text, arguments: args, logs, result }, index) => h("div", { class: other && same(side.parts[index], other.parts[index]) ? "" : "differs" },
+    h("h4", null, name ? `${what} ${name}` : what),
+    text && h("pre", null, text), args !== undefined && showValue(args), logs && h("pre", null, logs),
+    result !== undefined && result !== null && [h("h5", null, "Result"), showValue(result)],
+  )));
+}
+
+/** Asks which run to set beside the run `id` of the agent, and goes there. */
+export async function chooseOther(id, agent) {
+  const { runs } = await get(withQuery("/v1/runs", { agent, limit: OFFERED_RUNS }));
+  const others = runs.filter((run) => run.id !== id);
+  dialog("Compare with another run", [
+    field("Run", h("input", { name: "run", required: true, list: "other-runs", autocomplete: "off" }), `its id; the last ones of ${agent} are offered`),
+    h("datalist", { id: "other-runs" }, others.map((run) => h("option", { value: run.id }, `${clock(run.started_at)} ${run.state}: ${brief(run.task, 80)}`))),
+  ], "Compare", async (data) => {
+    const other = data.get("run").trim();
+    await get(runPath(other));
+    location.hash = `#/compare/${[id, other].map(encodeURIComponent).join("/")}`;
+  });
+}
