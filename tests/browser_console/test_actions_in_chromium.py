@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from browser_console.observed import Errors, Pictures
@@ -16,6 +17,8 @@ from cadre.adapters.nats.streams import jetstream
 from harness.stack import Gateway, Stack
 
 TEAMS = Path(__file__).parents[2] / "teams"
+
+PAGES = ("runs", "approvals", "team", "statistics", "schedules", "memory", "dead-letters", "system")
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -185,3 +188,24 @@ def test_a_dead_letter_is_shown_and_removed(
     row.get_by_role("button", name="Remove").click()
     page.get_by_role("dialog").get_by_role("button", name="Remove").click()
     expect(row).to_have_count(0)
+
+
+def test_axe_finds_nothing_serious_on_any_page(page: Page, gateway: Gateway, errors: Errors) -> None:
+    run = gateway.submit("auditor", "Check the expense report oslo.")
+    call = held(gateway, run)["call"]
+    found = []
+    for path in (*PAGES, f"run/{run}?at=item:{run}:2:2", f"compare/{run}/{run}"):
+        page.goto(f"{gateway.service.url}/#/{path}")
+        expect(page.get_by_role("heading").first).to_be_visible()
+        if path in PAGES:
+            page.wait_for_load_state("networkidle")
+        else:
+            expect(page.locator(".decision button.primary, .compare").first).to_be_visible()
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            for one in Axe().run(page).response["violations"]:
+                if one["impact"] in ("serious", "critical"):
+                    found.append((path, scheme, one["id"], [node["html"][:120] for node in one["nodes"]][:3]))
+    assert not found, "\n".join(map(str, found))
+    gateway.request("POST", f"/v1/approvals/{call}", json={"decision": "reject"})
+    errors.forgive("503")  # this deployment has no memory

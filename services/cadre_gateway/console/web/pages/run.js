@@ -221,7 +221,7 @@ export function runPage(main, { parts: [id], query, setQuery }) {
     const times = rowTimes(row);
     const twist = h("span", { class: row.expandable ? `twist ${row.expanded ? "down" : ""}` : "twist none", "aria-hidden": "true" });
     const label = h("span", { class: "label" }, twist,
-      h("span", { class: `mark ${state}`, role: "img", "aria-label": state === "note" ? "" : state }),
+      h("span", state === "note" ? { class: "mark note" } : { class: `mark ${state}`, role: "img", "aria-label": state }),
       h("span", { class: `name ${row.type} ${row.item?.type ?? ""}` }, name), h("span", { class: "remark" }, remark));
     label.style.setProperty("padding-inline-start", `${Math.min(row.depth, 12) * 14}px`);
     return [label, state === "note" ? h("span", { class: "lane" }) : lane(times, state, row.item?.askedAt ? "person" : "queue")];
