@@ -151,7 +151,6 @@ class RunIndex:
         agent: str | None = None,
         state: str | None = None,
         session: str | None = None,
-        user: str | None = None,
         limit: int = 50,
         before: str | None = None,
         only: Callable[[RunSummary], bool] = lambda _: True,
@@ -167,7 +166,6 @@ class RunIndex:
             and (state is None or summary.state == state)
             and (session is None or summary.session == session)
             and only(summary)
-            and (user is None or summary.user == user)
         )
         page, last = page_of(matching, limit)
         return page, last.id if last is not None else None

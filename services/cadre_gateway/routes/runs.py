@@ -86,7 +86,7 @@ def router(
                 raise problems.Problem(403, "out-of-scope", f"session {session!r} is somebody else's")
 
     @routes.get("", summary="List root runs, newest first", responses=openapi.answers(openapi.RunList))
-    async def get_runs(
+    async def get_runs(  # noqa: PLR0913 - one for each parameter of the query
         request: Request,
         agent: str | None = None,
         state: State | None = None,
@@ -95,15 +95,15 @@ def router(
         limit: Annotated[int, Query(ge=1, le=1000)] = 50,
         before: str | None = None,
     ) -> Response:
+        caller = caller_of(request)
         try:
             found, more = lookup.index.roots(
                 agent=agent,
                 state=state,
                 session=session,
-                user=user,
                 limit=limit,
                 before=before,
-                only=caller_of(request).reaches_tree,
+                only=lambda run: caller.reaches_tree(run) and user in (None, run.user),
             )
         except KeyError:
             raise problems.invalid(
