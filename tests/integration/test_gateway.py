@@ -364,7 +364,10 @@ async def test_a_link_to_the_gateway_can_be_followed(world: World) -> None:
 
 async def test_an_unknown_parameter_is_named_beside_the_known_ones(world: World) -> None:
     detail = (await world.http.get("/v1/runs?status=error")).json()["detail"]
-    assert detail == "query.status: unknown parameter; known parameters: agent, state, session, limit, before"
+    assert (
+        detail
+        == "query.status: unknown parameter; known parameters: agent, state, session, user, limit, before"
+    )
 
 
 async def test_a_page_may_hold_as_many_runs_as_the_command_line_asks_for(world: World) -> None:
