@@ -231,6 +231,36 @@ def test_anything_else_is_told_to_the_run(gateway: Gateway, books: Path) -> None
     assert len(runs_of(gateway, session="steered")) == 1
 
 
+def test_a_key_that_may_not_decide_does_not_decide_in_a_chat(
+    stack: Stack, gateway: Gateway, books: Path
+) -> None:
+    admin = "0123456789abcdef" * 4
+    locked = Gateway(stack.add("locked", "cadre_gateway", CADRE_AUTH="keys", CADRE_ADMIN_KEY=admin))
+    headers = {"Authorization": f"Bearer {admin}"}
+    keys = {}
+    for role in ("operator", "viewer"):
+        wanted = {"name": role, "roles": [role]}
+        keys[role] = locked.request("POST", "/v1/keys", json=wanted, headers=headers).json()["token"]
+    url = f"{locked.service.url}/v1"
+    viewer, operator, administrator = (
+        OpenAI(base_url=url, api_key=key, timeout=patience())
+        for key in (keys["viewer"], keys["operator"], admin)
+    )
+    chat = said(f"have clerk: refund {books} 900")
+    with pytest.raises(openai.PermissionDeniedError):
+        viewer.chat.completions.create(model="chief", messages=chat)
+    asked = operator.chat.completions.create(model="chief", messages=chat).choices[0]
+    chat += [{"role": "assistant", "content": asked.message.content}, {"role": "user", "content": "approve"}]
+    with pytest.raises(openai.PermissionDeniedError, match="may not decide on calls"):
+        operator.chat.completions.create(model="chief", messages=chat)
+    assert done(books) == []
+    with pytest.raises(openai.AuthenticationError):
+        OpenAI(base_url=url, api_key="cadre_nobodys").models.list()
+    answer = administrator.chat.completions.create(model="chief", messages=chat)
+    assert "refunded 900" in (answer.choices[0].message.content or "")
+    stack.services["locked"].terminate()
+
+
 # --- functions of the caller
 
 
