@@ -4,6 +4,7 @@ import base64
 from html.parser import HTMLParser
 from typing import Any
 
+import msgspec
 import pytest
 from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -117,3 +118,11 @@ def _with_base64_ids(value: Any) -> Any:
         key: base64.b64encode(bytes.fromhex(one)).decode() if key in ids else _with_base64_ids(one)
         for key, one in value.items()
     }
+
+
+def test_a_long_error_is_cut_in_its_line_and_whole_within_it() -> None:
+    spans = trace_of(simple().journal(), now=0.0)
+    spans[3] = msgspec.structs.replace(spans[3], status="ERROR", message="E" * 5_000)
+    text = Page(page(spans, "a long error")).text
+    assert f"{'E' * 300}…" in text
+    assert "E" * 5_000 in text

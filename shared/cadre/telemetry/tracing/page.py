@@ -15,14 +15,17 @@ _COLOURS = {
     "GUARDRAIL": "#c2255c",
     "CHAIN": "#8b98a5",
 }
+_MAX_SUMMARY_CHARS = 300
 _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 13px/1.5 system-ui, sans-serif; margin: 1.5rem; }
 h1 { font-size: 1.1rem; margin: 0 0 .25rem; } p { margin: 0 0 1rem; opacity: .75; }
-table { border-collapse: collapse; width: 100%; }
+table { border-collapse: collapse; width: 100%; table-layout: fixed; }
+th:nth-child(1) { width: 40%; } th:nth-child(2) { width: 9rem; } th:nth-child(3), th:nth-child(4) { width: 6.5rem; }
 td, th { padding: .15rem .5rem; text-align: left; vertical-align: top; border-bottom: 1px solid #8884; }
-td.n { white-space: nowrap; } td.d { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
-td.t { width: 40%; position: relative; } td.t i { display: block; height: .9rem; border-radius: 2px; min-width: 2px; }
+td.n, td:nth-child(2) { overflow-wrap: anywhere; }
+td.d { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+td.t i { display: block; height: .9rem; border-radius: 2px; min-width: 2px; }
 .e { color: #c92a2a; } .o { opacity: .55; } details > div { white-space: pre-wrap; overflow-wrap: anywhere;
   font-family: ui-monospace, monospace; font-size: 11px; opacity: .85; max-width: 70rem; }
 summary { cursor: pointer; list-style-position: outside; }
@@ -72,9 +75,14 @@ def _row(placed: Placed, begin: int, length: int) -> str:
     kind = str(span.attributes.get(names.KIND, ""))
     colour = "#c92a2a" if span.status == "ERROR" else _COLOURS.get(kind, _COLOURS["CHAIN"])
     marks = (" e" if span.status == "ERROR" else "") + (" o" if span.open else "")
-    why = f" <b>{html.escape(span.message)}</b>" if span.message else ""
+    message = (
+        span.message if len(span.message) <= _MAX_SUMMARY_CHARS else f"{span.message[:_MAX_SUMMARY_CHARS]}…"
+    )
+    why = f" <b>{html.escape(message)}</b>" if message else ""
     going_on = " (open)" if span.open else ""
     attributes = "\n".join(f"{key} = {value}" for key, value in span.attributes.items())
+    if message != span.message:
+        attributes = f"{span.message}\n\n{attributes}"
     return (
         f'<tr class="{marks.strip()}"><td class="n" style="padding-left:{0.5 + depth * 1.1:.1f}rem"><details><summary>'
         f"{html.escape(span.name)}{going_on}{why}</summary><div>{html.escape(attributes)}</div></details></td>"
