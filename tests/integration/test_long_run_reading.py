@@ -102,6 +102,9 @@ async def test_a_long_run_is_shown_in_little_memory_while_others_are_answered(
     # Each page of it lets others be answered, and no snapshot is taken apart.
     assert answered >= 5
     assert gateway.peak_bytes() - before < long_run.snapshot_bytes / 2
+    verified = await world.http.get(f"/v1/runs/{run}/verify")
+    assert verified.json()["entries"] == 2 * STEPS + 2
+    assert gateway.peak_bytes() - before < long_run.snapshot_bytes, "each entry is checked and let go"
 
 
 async def test_a_run_of_too_many_bytes_is_not_replayed_here_and_the_answer_says_where(

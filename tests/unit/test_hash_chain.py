@@ -1,12 +1,13 @@
 """The hash chain of a journal finds each changed, missing, repeated or reordered entry."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+import msgspec
 import pytest
 
 from cadre.delivery.codec import decode
-from cadre.delivery.hash_chain import check_chain, seal
+from cadre.delivery.hash_chain import ChainCheck, seal
 from cadre.journal.entry import Entry
 from journals import kept
 from unit.loop.build import ANSWER, Course, call, result
@@ -24,14 +25,35 @@ def sealed() -> list[bytes]:
     return journal
 
 
+def checked(journal: Iterable[bytes]) -> ChainCheck:
+    check = ChainCheck()
+    for data in journal:
+        check.take(data)
+    return check
+
+
 def places(journal: list[bytes]) -> list[int]:
-    return [broken.n for broken in check_chain(journal).broken]
+    return [broken.n for broken in checked(journal).broken]
 
 
 def test_a_journal_holds_as_it_was_written() -> None:
-    chain = check_chain(sealed())
+    chain = checked(sealed())
     assert (chain.entries, chain.sealed, chain.broken) == (4, 4, [])
     assert all(decode(data, Entry).hash for data in sealed())
+
+
+def test_runs_side_by_side_are_checked_each_by_itself() -> None:
+    journal, before = [], ""
+    for entry in Course().begin().journal():
+        data, before = seal(msgspec.structs.replace(entry, run="r1_1_0"), before)
+        journal.append(data)
+    own = sealed()
+    check = checked([own[0], *journal, *own[1:]])
+    assert (check.runs, check.entries, check.broken) == (2, len(own) + len(journal), [])
+    alone = ChainCheck()
+    for data in [own[0], *journal, *own[1:]]:
+        alone.take(data, lambda run: run == "r1")
+    assert (alone.runs, alone.entries) == (1, len(own))
 
 
 def test_new_places_in_another_stream_change_nothing() -> None:
@@ -77,6 +99,6 @@ def test_entries_out_of_place_are_found(
 def test_entries_of_earlier_versions_have_no_hash() -> None:
     data = [line.data for line in kept.lines("0.2", "apollo")]
     own = [one for one in data if decode(one, Entry).run == decode(data[0], Entry).run]
-    chain = check_chain(own)
+    chain = checked(own)
     assert (chain.sealed, chain.broken) == (0, [])
     assert chain.entries == len(own) > 3

@@ -1,12 +1,11 @@
 """A run's journals checked: their hash chains, and whether this gateway decides them anew as they were decided."""
 
 import asyncio
-from typing import TypeVar
 
 import msgspec
 
 from cadre.adapters.nats.archive import NatsArchive
-from cadre.delivery.hash_chain import Broken, RunLinks, check_chain
+from cadre.delivery.hash_chain import Broken, ChainCheck
 from cadre.errors import TooLarge
 from cadre.loop.redecide import Divergence, Journaled, Undecided, redecide
 from cadre.protocol.messages import SCHEMA_VERSION
@@ -18,8 +17,6 @@ _MAX_LISTED = 500
 
 MAX_REPLAYED_BYTES = 64 * 1024 * 1024
 """Bytes of journals that a gateway decides anew: all of them are in its memory then."""
-
-T = TypeVar("T")
 
 
 class VerifyAnswer(msgspec.Struct, kw_only=True):
@@ -38,16 +35,11 @@ async def verify(lookup: RunLookup, archive: NatsArchive, run: str, run_only: bo
     BusUnavailable."""
     async with answer_deadline():
         tree = (await lookup.find(run)).tree
-    entries = [
-        (msgspec.json.decode(one.data, type=RunLinks).run, one.data) async for one in archive.entries(tree)
-    ]
-    chains = [check_chain(journal) for journal in _journals(entries, run, run_only)]
+    check = ChainCheck()
+    async for one in archive.entries(tree):
+        await asyncio.to_thread(check.take, one.data, lambda name: _covers(name, run, run_only))
     return VerifyAnswer(
-        id=run,
-        runs=len(chains),
-        entries=sum(chain.entries for chain in chains),
-        sealed=sum(chain.sealed for chain in chains),
-        broken=[link for chain in chains for link in chain.broken],
+        id=run, runs=check.runs, entries=check.entries, sealed=check.sealed, broken=check.broken
     )
 
 
@@ -97,10 +89,14 @@ async def replay(lookup: RunLookup, run: str, run_only: bool) -> ReplayAnswer:
     )
 
 
-def _journals(entries: list[tuple[str, T]], run: str, run_only: bool) -> list[list[T]]:
+def _journals(entries: list[tuple[str, Journaled]], run: str, run_only: bool) -> list[list[Journaled]]:
     """The entries by run: those of the run and of all runs below it, or of the run alone."""
-    journals: dict[str, list[T]] = {}
+    journals: dict[str, list[Journaled]] = {}
     for name, entry in entries:
-        if name == run or (not run_only and is_within(name, run)):
+        if _covers(name, run, run_only):
             journals.setdefault(name, []).append(entry)
     return list(journals.values())
+
+
+def _covers(name: str, run: str, run_only: bool) -> bool:
+    return name == run or (not run_only and is_within(name, run))

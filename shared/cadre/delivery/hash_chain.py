@@ -7,7 +7,7 @@ have none; the chain of a run begins with its first entry of version 3.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -38,15 +38,6 @@ class Broken(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Chain(msgspec.Struct, kw_only=True):
-    """What came of checking one run's journal."""
-
-    entries: int = 0
-    sealed: int = 0
-    """Entries that have a hash; those before them are of earlier schema versions."""
-    broken: list[Broken] = []
-
-
 class RunLinks(msgspec.Struct):
     """What a link of the chain says of itself, read from an entry as it is stored."""
 
@@ -63,25 +54,46 @@ def seal(entry: Entry, before: str) -> Sealed:
     return Sealed(b'%s"hash":"%s"}' % (data[: -len(_NO_HASH)], hash_.encode()), hash_)
 
 
-def check_chain(journal: Iterable[bytes]) -> Chain:
-    """Checks one run's entries, as they are stored, in the order of their stream."""
-    chain, before, known = Chain(broken=[]), "", 0
-    for data in journal:
+class ChainCheck:
+    """Checks the chains of runs, entry by entry: of each run it keeps the number and the hash of the last one."""
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self.sealed = 0
+        """Entries that have a hash; the others are of earlier schema versions."""
+        self.broken: list[Broken] = []
+        self._last: dict[str, RunLinks] = {}
+
+    @property
+    def runs(self) -> int:
+        """How many runs the entries were of."""
+        return len(self._last)
+
+    def take(self, data: bytes, wanted: Callable[[str], bool] = lambda run: True) -> None:
+        """Checks an entry, as it is stored, unless its run is none of those `wanted`; the entries of a run come in the
+        order of their stream."""
         links = msgspec.json.decode(data, type=RunLinks)
-        chain.entries += 1
+        if not wanted(links.run):
+            return
+        last = self._last.get(links.run)
+        before, known = (last.hash, last.n) if last else ("", 0)
+        self._last[links.run] = links
+        self.entries += 1
         if links.n != known + 1:
-            reason = f"entry {links.n} follows entry {known}: entries are missing or out of order"
-            chain.broken.append(Broken(links.run, links.n, reason))
+            self._note(links, f"entry {links.n} follows entry {known}: entries are missing or out of order")
         if links.v >= FIRST_VERSION:
-            chain.sealed += 1
+            self.sealed += 1
             bare = data[: data.rindex(b'"hash":')] + _NO_HASH if links.hash else data
             if not links.hash or _hash(bare, before) != links.hash:
-                reason = "its hash does not fit it and the entry before: one of them was changed or replaced"
-                chain.broken.append(Broken(links.run, links.n, reason))
+                self._note(
+                    links,
+                    "its hash does not fit it and the entry before: one of them was changed or replaced",
+                )
         elif before:
-            chain.broken.append(Broken(links.run, links.n, "it has no hash, and the entry before has one"))
-        before, known = links.hash, links.n
-    return chain
+            self._note(links, "it has no hash, and the entry before has one")
+
+    def _note(self, links: RunLinks, reason: str) -> None:
+        self.broken.append(Broken(links.run, links.n, reason))
 
 
 def _hash(data: bytes, before: str) -> str:

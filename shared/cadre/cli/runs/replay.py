@@ -13,7 +13,7 @@ from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import Decorated, output_option, print_json, with_options
 from cadre.delivery.codec import decode
-from cadre.delivery.hash_chain import RunLinks, check_chain
+from cadre.delivery.hash_chain import ChainCheck
 from cadre.errors import UnreadableMessage
 from cadre.journal.entry import Entry
 from cadre.local.exit_codes import CommandFailed, ExitCode
@@ -98,15 +98,22 @@ def _replay_file(file: Path, run_only: bool) -> Account:
 
 def _verify_file(file: Path, run_only: bool) -> Account:
     tree = ""
-    journals: dict[str, list[bytes]] = {}
-    for tree, _, data in _exported_entries(file):
-        run = msgspec.json.decode(data, type=RunLinks).run
-        if not run_only or run == tree:
-            journals.setdefault(run, []).append(data)
-    chains = [check_chain(journal) for journal in journals.values()]
-    broken = [msgspec.to_builtins(link) for chain in chains for link in chain.broken]
-    counts = {"entries": sum(one.entries for one in chains), "sealed": sum(one.sealed for one in chains)}
-    return {"id": tree, "runs": len(chains), **counts, "broken": broken}
+    check = ChainCheck()
+
+    def is_wanted(run: str) -> bool:
+        return not run_only or run == tree
+
+    for entry in _exported_entries(file):
+        tree = entry.tree
+        check.take(entry.data, is_wanted)
+    broken = [msgspec.to_builtins(link) for link in check.broken]
+    return {
+        "id": tree,
+        "runs": check.runs,
+        "entries": check.entries,
+        "sealed": check.sealed,
+        "broken": broken,
+    }
 
 
 def _replay_lines(found: Account) -> Iterator[str]:
