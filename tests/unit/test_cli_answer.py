@@ -1,12 +1,16 @@
 """What a model wrote, printed: answers, and the memory that `cadre show --full` tells."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from cadre.cli.run_view.run_text import steps_text
+from cadre.cli.team.logs import command as show_logs
 from cadre.cli.terminal.answer import as_text, print_text, printable
+from cadre.cli.terminal.table import table
+from cadre.local.local_stack import logs_folder
 
 CALL: dict[str, Any] = {"id": "r_1_0", "name": "search", "kind": "tool", "arguments": {"query": "münze"}}
 
@@ -52,10 +56,26 @@ def test_a_terminal_gets_no_control_characters() -> None:
     assert printable("red \x1b[31m\x07\x9b1m\r end\n\tand a tab") == "red �[31m��1m� end\n\tand a tab"
 
 
-def test_a_pipe_gets_every_character() -> None:
-    with CliRunner().isolation() as (out, *_):
-        print_text("red \x1b[31m end")
-        assert out.getvalue() == b"red \x1b[31m end\n"
+def test_line_ends_and_signs_of_people_stay() -> None:
+    kept = "a\r\nb\u00a0c \N{MAN}\u200d\N{PERSONAL COMPUTER} \u05d0"
+    assert printable(kept) == kept
+    assert printable("\u202egpj.exe") == "\N{REPLACEMENT CHARACTER}gpj.exe"
+
+
+@pytest.mark.parametrize("err", [False, True])
+def test_a_pipe_gets_nothing_that_a_terminal_obeys(err: bool) -> None:
+    with CliRunner().isolation() as (out, errors, *_):
+        print_text("red \x1b[31m end", err=err)
+        assert (errors if err else out).getvalue().decode() == "red \N{REPLACEMENT CHARACTER}[31m end\n"
+
+
+def test_tables_and_logs_are_text_of_others_too(tmp_path: Path) -> None:
+    assert "\x1b" not in table(["NAME"], [["\x1b]0;title\x07"]])
+    logs = logs_folder(tmp_path)
+    logs.mkdir(parents=True, exist_ok=True)
+    (logs / "gateway.log").write_text("told \x1b[2J\n")
+    shown = CliRunner().invoke(show_logs, ["gateway", "--data", str(tmp_path)])
+    assert shown.output == "told \N{REPLACEMENT CHARACTER}[2J\n"
 
 
 @pytest.mark.parametrize(

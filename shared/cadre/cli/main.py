@@ -139,6 +139,7 @@ class Verbs(click.Group):
 def _report(error: Exception) -> int:
     """Prints the error as one line on stderr, with CADRE_DEBUG its traceback as well; returns the exit code."""
     # Here, so that `--help` need not read settings.
+    from cadre.cli.terminal.answer import print_text
     from cadre.cli.terminal.outcome import error_line
     from cadre.settings import debugging
 
@@ -147,7 +148,7 @@ def _report(error: Exception) -> int:
         import traceback
 
         traceback.print_exception(error)
-    click.echo(f"cadre: {' '.join(message.split())}", err=True)
+    print_text(f"cadre: {' '.join(message.split())}", err=True)
     return code
 
 

@@ -97,7 +97,7 @@ def _each(letters: list[int], treat: Any, output: str) -> int:
         except CommandFailed as failure:
             if failure.code not in (ExitCode.NOT_FOUND, ExitCode.FAILED):
                 raise
-            click.echo(f"cadre: {failure.message}", err=True)
+            print_text(f"cadre: {failure.message}", err=True)
             code = failure.code
             continue
         done.append(answer)

@@ -53,7 +53,7 @@ def search(query: str, kinds: tuple[str, ...], k: int, output: str, **whose: Any
         return ExitCode.OK
     _show_rows(found["hits"])
     if found["degraded"]:
-        click.echo(f"cadre: {found['why']}", err=True)
+        print_text(f"cadre: {found['why']}", err=True)
     return ExitCode.OK
 
 
@@ -101,7 +101,7 @@ def _show_whole(chunks: list[dict[str, Any]]) -> None:
     first = chunks[0]
     for field in ("memory", "scope", "kind", "agent", "user", "team", "session", "run", "step"):
         if first.get(field):
-            click.echo(f"{field:<8}  {brief(first[field], 200)}")
+            print_text(f"{field:<8}  {brief(first[field], 200)}")
     click.echo(f"{'at':<8}  {_when(first['at'])}")
     if first.get("expires_at"):
         click.echo(f"{'expires':<8}  {_when(first['expires_at'])}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from cadre.cli.run_view import tree_lines
 from cadre.cli.run_view.run_tree import RunTree
+from cadre.cli.terminal.answer import print_text, printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,11 +30,11 @@ class Screen:
         """Shows the tree as it is after this event."""
         line = tree_lines.event_line(tree, name, data)
         if line is not None:
-            print(line, file=sys.stderr, flush=True)
+            print_text(line, err=True)
 
     def note(self, text: str) -> None:
         """Shows a remark that is not an event of the run."""
-        print(f"cadre: {text}", file=sys.stderr, flush=True)
+        print_text(f"cadre: {text}", err=True)
 
     def paused(self) -> contextlib.AbstractContextManager[None]:
         """Inside this context the terminal belongs to a question."""
@@ -80,7 +81,7 @@ class LiveScreen(Screen):
         self._tree = tree
 
     def note(self, text: str) -> None:
-        self._console.print(f"cadre: {text}", markup=False, highlight=False)
+        self._console.print(printable(f"cadre: {text}"), markup=False, highlight=False)
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:

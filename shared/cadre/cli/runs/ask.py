@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cadre.cli.run_view.screen import Screen
+from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.arguments import json_object
 from cadre.cli.terminal.decision import PATH, login_name
 from cadre.cli.terminal.table import brief, call_text
@@ -133,7 +134,7 @@ class Asker:
         wants = f"wants {call_text(event['name'], event.get('arguments'), 300)}  ({why})"
         if event.get("kind") == "question":
             wants = f"asks: {brief(event.get('reason', ''), 300)}"
-        click.echo(f"{event['agent']} {wants}", err=True)
+        print_text(f"{event['agent']} {wants}", err=True)
         while True:
             click.echo(_CHOICES, err=True, nl=False)
             line = await self._lines.next()
@@ -147,7 +148,7 @@ class Asker:
                 else:
                     await self._send(call, content)
             except (click.UsageError, ClientError) as error:
-                click.echo(f"cadre: {error.message}", err=True)
+                print_text(f"cadre: {error.message}", err=True)
                 if isinstance(error, ClientError) and not isinstance(error, InvalidRequest):
                     return
                 self._answered = False
@@ -157,7 +158,7 @@ class Asker:
     async def _send(self, call: str, content: dict[str, Any]) -> None:
         self._answered = True
         answer = await self._client.request("POST", f"{PATH}/{call}", json={**content, "by": login_name()})
-        click.echo(f"{answer['verdict']} by {answer['by']}", err=True)
+        print_text(f"{answer['verdict']} by {answer['by']}", err=True)
 
 
 def decision_of(line: str) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import click
 
-from cadre.cli.terminal.answer import size_text
+from cadre.cli.terminal.answer import print_text, size_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import print_json
 from cadre.cli.terminal.table import table
@@ -103,4 +103,4 @@ def _upload(gateway: Gateway, run: str, source: Path, path: str) -> None:
             entry = gateway.send("PUT", f"/v1/runs/{run}/files/{quote(path)}", stream, kind)
     except OSError as error:
         raise CommandFailed(f"{source}: {error.strerror}", ExitCode.USAGE) from error
-    click.echo(f"{entry['path']} (version {entry['version']}, {size_text(entry['size'])})")
+    print_text(f"{entry['path']} (version {entry['version']}, {size_text(entry['size'])})")

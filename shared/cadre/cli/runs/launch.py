@@ -48,7 +48,7 @@ def note_later_files(later: list[str]) -> None:
     """Says what a fork's workspace lacks."""
     if later:
         more = f" and {len(later) - _MAX_NAMED_FILES} more" if len(later) > _MAX_NAMED_FILES else ""
-        click.echo(
+        print_text(
             "cadre: the workspace as of that step is not kept whole; as they are now, or missing:"
             f" {', '.join(later[:_MAX_NAMED_FILES])}{more}",
             err=True,
@@ -64,7 +64,7 @@ def print_outcome(result: dict[str, Any], output: str) -> int:
         print_text(as_text(result["output"]))
     if code is not ExitCode.OK:
         reason = error_text(result.get("error")) or "no reason given"
-        click.echo(
+        print_text(
             f"cadre: run {result['id']} ended as {result['state']}: {' '.join(reason.split())}", err=True
         )
     return code

@@ -10,6 +10,7 @@ import yaml
 
 from cadre.api.steering import Edited
 from cadre.cli.run_view.plan_lines import shown_plan
+from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway, command_errors
 from cadre.cli.terminal.options import output_option
 from cadre.client.errors import ClientError, Conflict, InvalidRequest
@@ -40,7 +41,7 @@ def show(run: str, output: str) -> None:
     if output == "json":
         click.echo(json.dumps(found, ensure_ascii=False))
     else:
-        click.echo("\n".join(shown_plan(found["state"])))
+        print_text("\n".join(shown_plan(found["state"])))
 
 
 @command.command("edit")

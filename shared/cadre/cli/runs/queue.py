@@ -7,6 +7,7 @@ import click
 
 from cadre.api.steering import Edited
 from cadre.cli.run_view.queue_lines import shown_queue
+from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway, command_errors
 from cadre.cli.terminal.options import output_option
 
@@ -54,7 +55,7 @@ def command(  # noqa: PLR0913 - options
     if output == "json":
         click.echo(json.dumps({"run": queue.run, "version": queue.version, **queue.state}))
     else:
-        click.echo("\n".join([f"version {queue.version}", *shown_queue(queue.state)]))
+        print_text("\n".join([f"version {queue.version}", *shown_queue(queue.state)]))
 
 
 def _operation(pending: list[str], action: str, arguments: tuple[str, ...], at: int | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 
 from cadre.cli.run_view.run_text import state, tokens, took
+from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.table import brief, table
@@ -153,7 +154,7 @@ def _each_once(gateway: Gateway, references: tuple[str, ...]) -> list[str | Comm
 def _next_failure(before: CommandFailed | None, failure: CommandFailed) -> CommandFailed:
     """Prints the failure before, if any; the returned one ends the command and is printed last."""
     if before is not None:
-        click.echo(f"cadre: {before.message}", err=True)
+        print_text(f"cadre: {before.message}", err=True)
     return failure
 
 

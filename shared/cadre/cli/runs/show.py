@@ -53,7 +53,7 @@ def command(run: str, as_tree: bool, full: bool, played_back: bool, following: b
     if output == "json":
         print_json(found)
     elif as_tree:
-        click.echo("\n".join(branches(found)))
+        print_text("\n".join(branches(found)))
     else:
         print_text("\n".join(summary(found, waiting, edited, full=full)))
     return ExitCode.OK

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from cadre.cli.terminal.answer import printable
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.local.exit_codes import ExitCode
 from cadre.local.team_check import FileProblem, check_files
@@ -42,4 +43,4 @@ def print_problems(problems: Sequence[FileProblem], *, err: bool = False) -> Non
         shown = os.path.relpath(file) if file.is_relative_to(Path.cwd()) else problem.file
         where = f"{shown}: {problem.path}: " if problem.path else f"{shown}: "
         level = click.style(f"{problem.level:<7}", fg=_COLOURS[problem.level])
-        click.echo(f"{level}  {where}{problem.text}", err=err)
+        click.echo(f"{level}  {printable(where + problem.text)}", err=err)

@@ -15,6 +15,7 @@ import msgspec
 
 from cadre.adapters.models.failure import shown_url
 from cadre.api.directory import SKEW_SHOWN_SECONDS, skew_lines
+from cadre.cli.terminal.answer import printable
 from cadre.client.errors import ClientError
 from cadre.client.transport import client_options
 from cadre.errors import CadreError, SettingError
@@ -51,7 +52,9 @@ def command() -> int:
 async def _print_findings(settings: Settings) -> list[Finding]:
     findings = []
     async for finding in _findings(settings):
-        click.echo(f"{click.style(f'{finding.verdict:<4}', fg=_COLOURS[finding.verdict])}  {finding.text}")
+        click.echo(
+            f"{click.style(f'{finding.verdict:<4}', fg=_COLOURS[finding.verdict])}  {printable(finding.text)}"
+        )
         findings.append(finding)
     return findings
 

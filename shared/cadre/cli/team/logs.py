@@ -9,6 +9,7 @@ from zlib import crc32
 
 import click
 
+from cadre.cli.terminal.answer import printable
 from cadre.cli.terminal.status_line import print_status
 from cadre.local import local_stack
 from cadre.local.exit_codes import CommandFailed, ExitCode
@@ -35,7 +36,7 @@ def command(service: str | None, following: bool, lines: int, data: Path | None)
     width = max(len(name) for name in files)
     opened: dict[str, TextIO] = {}
     for name, file in files.items():
-        opened[name] = file.open(errors="replace")
+        opened[name] = click.get_current_context().with_resource(file.open(errors="replace"))
         for line in deque(opened[name], maxlen=lines):
             _print(name, line, width if service is None else 0)
     while following:
@@ -66,7 +67,7 @@ def _files(folder: Path, service: str | None) -> dict[str, Path]:
 
 def _print(name: str, line: str, width: int) -> None:
     prefix = click.style(f"{name:<{width}} | ", fg=_colour(name)) if width else ""
-    click.echo(prefix + line.rstrip("\n"))
+    click.echo(prefix + printable(line.rstrip("\n")))
 
 
 class LogPrinter:
@@ -80,7 +81,7 @@ class LogPrinter:
             return
         self._width = max(self._width, len(name))
         prefix = click.style(f"{name:<{self._width}} |", fg=_colour(name))
-        print_status(f"{prefix} {line}")
+        print_status(f"{prefix} {printable(line)}")
 
 
 def _colour(name: str) -> str:

@@ -11,6 +11,7 @@ import yaml
 
 from cadre.adapters.models.failure import shown_url
 from cadre.adapters.models.probing.report import ModelReport, Probe
+from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.table import brief
 from cadre.errors import SpecError
@@ -108,7 +109,7 @@ async def _test(spec: ModelSpec, seconds: float, embeddings: str | None, shows: 
     if not spec.name:
         spec = msgspec.structs.replace(spec, name=await first_model(spec, seconds))
     if shows:
-        click.echo(f"{spec.name or '?'} at {shown_url(spec.url)}\n")
+        print_text(f"{spec.name or '?'} at {shown_url(spec.url)}\n")
     probes: list[Probe] = []
     async for probe in probe_all(spec, seconds, embeddings):
         probes.append(probe)

@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from cadre.api.directory import LiveAgent, Replica, skew_lines
+from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.table import brief, table
@@ -34,10 +35,10 @@ def command(output: str) -> None:
         click.echo(table(["KIND", "NAME", "REPLICAS", "WHERE", "LACKS", "REVISION", "DESCRIPTION"], rows))
         for agent in agents:
             if (line := msgspec.convert(agent, LiveAgent).differing_line()) is not None:
-                click.echo(f"cadre: {line}", err=True)
+                print_text(f"cadre: {line}", err=True)
         live = [one for service in (*agents, *tools, *sandboxes) for one in service.get("replicas") or []]
         for line in skew_lines(msgspec.convert(live, list[Replica])):
-            click.echo(f"cadre: {line}", err=True)
+            print_text(f"cadre: {line}", err=True)
     else:
         click.echo("no live agents, tools or sandboxes: start one with `cadre agent FILE`", err=True)
 

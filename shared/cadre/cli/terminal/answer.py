@@ -1,8 +1,8 @@
-"""What a model wrote, as it is printed on stdout."""
+"""What models, tools and code wrote, as it is printed: as text, without what a terminal obeys."""
 
 import json
+import re
 import shlex
-import sys
 from typing import Any
 
 import click
@@ -28,14 +28,18 @@ def as_text(output: Any) -> str:
     return "\n".join([text, *downloads])
 
 
-def print_text(text: str) -> None:
-    """Prints the text: to the letter into a pipe or file, without control characters on a terminal."""
-    click.echo(printable(text) if sys.stdout.isatty() else text, color=True)
+_OBEYED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]|\r(?!\n)")
+"""Characters that move the cursor, change colours or order, or begin a command to the terminal."""
+
+
+def print_text(text: str, *, err: bool = False) -> None:
+    """Prints a text that others wrote, into a pipe or file as well: what comes out of it may reach a terminal later."""
+    click.echo(printable(text), err=err)
 
 
 def printable(text: str) -> str:
-    """The text with a mark for each character that could move the cursor or change colours."""
-    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+    """The text with a mark for each character that a terminal would obey."""
+    return _OBEYED.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def size_text(size: int) -> str:

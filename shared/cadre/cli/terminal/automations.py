@@ -9,6 +9,7 @@ import msgspec
 import yaml
 
 from cadre.automation.automation_file import path_of, read_automations
+from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
 
@@ -38,7 +39,7 @@ def add_definition_verbs(group: click.Group, kind: str, removed: str) -> None:
     def show(name: str, output: str) -> None:
         with Gateway() as gateway:
             found = gateway.get(f"{path}/{name}")
-        print_json(found) if output == "json" else click.echo(spec_text(found))
+        print_json(found) if output == "json" else print_text(spec_text(found))
 
     @group.command("add", help=f"Make or replace the {kind}s in FILE.")
     @click.argument("file", type=click.Path(path_type=Path))

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import print_json
 from cadre.local.exit_codes import CommandFailed, ExitCode
@@ -52,7 +53,7 @@ def print_decision(answer: dict[str, Any], output: str) -> int:
     if output == "json":
         print_json(answer)
         return ExitCode.OK
-    click.echo(f"{answer['call']} {answer['verdict']}" + (f" by {answer['by']}" if answer["by"] else ""))
+    print_text(f"{answer['call']} {answer['verdict']}" + (f" by {answer['by']}" if answer["by"] else ""))
     if answer.get("at") is None:
         click.echo("cadre: no agent has taken it up yet; it is kept and will count", err=True)
     return ExitCode.OK

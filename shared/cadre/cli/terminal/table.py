@@ -6,6 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from cadre.cli.terminal.answer import printable
+
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Text of a table, its columns as wide as their widest cell; on a terminal the last column is cut at the edge."""
@@ -20,7 +22,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], edge: int | None) -> str:
     last = cells[-1]
     if edge is not None:
         last = brief(last, max(edge - len(head), 10))
-    return (head + last).rstrip()
+    return printable((head + last).rstrip())
 
 
 def brief(value: Any, limit: int) -> str:
