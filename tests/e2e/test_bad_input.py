@@ -76,7 +76,7 @@ def test_an_agent_file_that_cannot_be_read(alone: Commands) -> None:
     assert only_line(alone("agent", "bytes.yaml"), 2) == "cadre: bytes.yaml: is not UTF-8 text"
     said = only_line(alone("agent", "none.yaml"), 2)
     assert said == "cadre: none.yaml: cannot be read: No such file or directory"
-    assert "Missing argument 'FILE'" in only_line(alone("agent"), 2)
+    assert "Missing argument 'FILE...'" in only_line(alone("agent"), 2)
 
 
 @pytest.mark.parametrize(
