@@ -225,6 +225,7 @@ KINDS_AND_SIDES = [(kind, side) for kind in PLAYS for side in ("behind", "before
 KINDS_AND_SIDES.remove(("code", "before"))  # its jail takes long to start
 
 
+@pytest.mark.timeout(600)  # each death of a sandbox has a jail start anew
 @pytest.mark.parametrize(("kind", "side"), KINDS_AND_SIDES)
 async def test_a_death_at_any_entry_changes_nothing(kind: str, side: str) -> None:
     play, expected, deaths = PLAYS[kind], set[tuple[str, str, str]](), Counter[str]()
