@@ -10,11 +10,13 @@ from cadre.adapters.nats.storage import NatsStorage, StorageUsage, account_usage
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import check
 from cadre.errors import BusFull, BusUnavailable
+from cadre.journal.events import ToolAnswered
+from cadre.protocol.topology import call_id
 from cadre.settings import Settings
 from harness.full_server import FullServer, fill
 from harness.patience import until
 from integration.executor_bench import Bench
-from integration.gateway_world import GatewayProcess, new_run, with_boss
+from integration.gateway_world import CALLED, FINISHED, GatewayProcess, World, new_run, with_boss
 from integration.remains import full_tree, gone
 
 MB = 1024 * 1024
@@ -86,6 +88,18 @@ async def test_a_stream_that_makes_room_by_itself_is_warned_of(bench: Bench) -> 
     assert f"stream {name} has max_bytes={MB}: when it is full it loses the oldest runs" in warning
 
 
+async def journal_only(world: World) -> str:
+    """An ended run as an import leaves it: nothing was sent to it here."""
+    run = new_run()
+    root = world.scribe(run)
+    await root.write(root.accepted(), CALLED)
+    for n in range(30):
+        await root.write(ToolAnswered(call=call_id(run, 1, n), tool="look", output="o" * 1_000))
+    await root.write(FINISHED)
+    await world.listed(run, state="success")
+    return run
+
+
 async def test_runs_are_removed_from_a_full_server_and_make_room(server: FullServer, tmp_path: Path) -> None:
     gateway = GatewayProcess(server.url, tmp_path)
     try:
@@ -94,6 +108,7 @@ async def test_runs_are_removed_from_a_full_server_and_make_room(server: FullSer
             blobs = await full_tree(world, large)
             await world.listed(large, state="success")
             await world.ended_run(small)
+            imported = await journal_only(world)
             await fill(world.nc, world.topology)
 
             async def told() -> bool:
@@ -110,6 +125,10 @@ async def test_runs_are_removed_from_a_full_server_and_make_room(server: FullSer
             refused = await world.http.delete(f"/v1/runs/{small}")
             assert refused.status_code == 503
             assert "remove another one that has ended" in refused.json()["detail"]
+            answer = await world.http.delete(f"/v1/runs/{imported}")
+            assert answer.status_code == 200, answer.text
+            assert (await world.http.get(f"/v1/runs/{imported}")).status_code == 404
+            await fill(world.nc, world.topology)
             answer = await world.http.delete(f"/v1/runs/{large}")
             assert answer.status_code == 200, answer.text
             await gone(world, large, *blobs)

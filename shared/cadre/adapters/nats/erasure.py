@@ -5,6 +5,7 @@ may be repeated by anybody at any time: nothing behind the record is touched.
 """
 
 import logging
+from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 import msgspec
@@ -15,6 +16,7 @@ from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
 from cadre.adapters.nats.streams import jetstream, listing
 from cadre.adapters.nats.streams.fenced_value import FencedValue
+from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.delivery.codec import HEADERS, decode
 from cadre.errors import BlobMissing, Fenced, UnreadableMessage
 from cadre.protocol.fates import Fate
@@ -109,16 +111,32 @@ class NatsErasure:
         return found
 
     async def make_room(self, tree: str) -> bool:
-        """Removes some of what was sent to the runs of an ended tree, for its journals have all of it; returns False
-        when nothing such is left. What names blobs stays, so that they are found."""
+        """Removes some of what was sent to the runs of an ended tree, for its journals have all of it; then entries of
+        its journals, but for the first and last of each and those that end a run, so that it still shows as ended.
+        Returns False when nothing such is left. What names blobs stays, so that they are found."""
         stream, freed = self._topology.stream_of(tree), 0
-        async for held in listing.messages(self._nc, stream, self._topology.inbox_of_run(tree, "*")):
-            if not refs_in(held.data) and _spilled(held.data) is None:
+        for held_messages in (self._sent(tree), self._inner_entries(tree)):
+            async for held in held_messages:
+                if refs_in(held.data) or _spilled(held.data) is not None:
+                    continue
                 await jetstream.delete(self._nc, stream, held.seq)
                 freed += len(held.data)
                 if freed >= _ROOM_BYTES:
-                    break
+                    return True
         return freed > 0
+
+    def _sent(self, tree: str) -> AsyncIterator[StoredMessage]:
+        subject = self._topology.inbox_of_run(tree, "*")
+        return listing.messages(self._nc, self._topology.stream_of(tree), subject)
+
+    async def _inner_entries(self, tree: str) -> AsyncIterator[StoredMessage]:
+        last: dict[str, StoredMessage | None] = {}
+        subject = self._topology.journals_of_tree(tree)
+        async for held in listing.messages(self._nc, self._topology.stream_of(tree), subject):
+            inner = last.get(held.subject)
+            if inner is not None and b'"type":"run.finished"' not in inner.data:
+                yield inner
+            last[held.subject] = held if held.subject in last else None
 
     async def remove_blob(self, ref: str, unless_put_since: float | None) -> bool:
         """See NatsBlobs.remove."""
