@@ -2,10 +2,11 @@
 
 import asyncio
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from cadre.client.client import Client
 from cadre.delivery.codec import decode, encode
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
@@ -128,6 +129,50 @@ async def test_a_trace_of_too_many_spans_is_refused_with_its_reason(
     with pytest.raises(Problem, match="more than 1 spans") as refused:
         await traces.spans_of(lookup, run, run, now=time.time(), content=False)
     assert (refused.value.status, refused.value.code) == (422, "trace-too-long")
+
+
+async def test_a_run_and_its_trace_are_read_in_pages(world: World) -> None:
+    run, children = new_run(), 3
+    root = world.scribe(run)
+    await root.write(root.accepted(), CALLED)
+    for n in range(children):
+        below = world.scribe(call_id(run, 1, n), "helper", run)
+        await below.write(below.accepted())
+        await below.write(FINISHED)
+    await root.write(FINISHED)
+    await world.listed(run, state="success")
+
+    async def pages(path: str, key: str, limit: int, **more: str) -> list[list[Any]]:
+        found, after = [], 0
+        while after is not None:
+            answer = await world.http.get(path, params={**more, "limit": limit, "after": after})
+            assert answer.status_code == 200, answer.text
+            found.append(answer.json()[key])
+            after = answer.json()["next"]
+        return found
+
+    shown = (await world.http.get(f"/v1/runs/{run}")).json()
+    assert ("next" in shown, len(shown["children"])) == (False, children)
+    paged = await pages(f"/v1/runs/{run}", "children", 2)
+    assert [[one["id"] for one in page] for page in paged] == [
+        [call_id(run, 1, 0), call_id(run, 1, 1)],
+        [call_id(run, 1, 2)],
+    ]
+    whole = (await world.http.get(f"/v1/runs/{run}", params={"full": "true"})).json()["memory"]
+    steps = await pages(f"/v1/runs/{run}", "memory", 1, full="true")
+    assert [one for page in steps for one in page] == whole
+    spans = (await world.http.get(f"/v1/runs/{run}/trace")).json()["spans"]
+    of_pages = await pages(f"/v1/runs/{run}/trace", "spans", 2)
+    assert [len(page) for page in of_pages[:-1]] == [2] * (len(of_pages) - 1)
+    assert sorted(one["span"] for page in of_pages for one in page) == sorted(one["span"] for one in spans)
+    for path in (f"/v1/runs/{run}?after=1", f"/v1/runs/{run}/trace?after=1", f"/v1/runs/{run}?limit=0"):
+        assert (await world.http.get(path)).status_code == 422
+    assert (await world.http.get(f"/v1/runs/{run}/trace?format=otlp&limit=5")).status_code == 422
+    async with Client(str(world.http.base_url)) as client:
+        detail = await client.get_run(run, limit=2, after=2)
+        assert (len(detail.children), detail.next) == (1, None)
+        page = await client.attach(run).trace(limit=1)
+        assert (len(page.spans), page.next) == (1, 1)
 
 
 async def test_a_reader_of_a_long_run_whose_turn_does_not_come_hears_why(

@@ -87,8 +87,9 @@ def test_children_hang_below_their_parent_in_the_order_of_their_start() -> None:
         entry(run, 1, float(at), accepted(run, parent), parent=parent)
         for at, (run, parent) in enumerate(parents.items())
     )
-    assert [one.id for one in index.children(summary_of(index))] == [other, child]
-    assert [one.id for one in index.children(summary_of(index, child))] == [call_id(child, 1, 0)]
+    below = index.runs_by_parent("a1")
+    assert [one.id for one in below["a1"]] == [other, child]
+    assert [one.id for one in below[child]] == [call_id(child, 1, 0)]
     assert [one.id for one in index.roots()[0]] == ["a1"]
 
 

@@ -86,10 +86,13 @@ class RunIndex:
             if not run.finished
         )
 
-    def children(self, summary: RunSummary) -> list[RunSummary]:
-        """The runs that this one delegated to, in the order in which they began."""
-        tree = self._trees.get(summary.tree)
-        return [run for run in tree.runs.values() if run.parent == summary.id] if tree else []
+    def runs_by_parent(self, tree: str) -> dict[str | None, list[RunSummary]]:
+        """The tree's runs by the run that delegated to them, in the order in which they began."""
+        found: dict[str | None, list[RunSummary]] = {}
+        known = self._trees.get(tree)
+        for one in known.runs.values() if known else ():
+            found.setdefault(one.parent, []).append(one)
+        return found
 
     def apply(self, seq: int, entry: Entry) -> None:
         """Takes in the entry at `seq`; one that was taken in before changes nothing."""

@@ -1,9 +1,10 @@
 """One run in full: with its output, the runs below it, and its steps."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from cadre.api.runs import RunDetail, RunResult, RunSummary
 from cadre.protocol.cards import Presence
@@ -13,11 +14,31 @@ from cadre_gateway.reading.tree_state import TreeState
 from cadre_gateway.reading.waiting import LiveNames, missing_service
 
 
+class DetailPage(NamedTuple):
+    """Which of the runs directly below a run, and of its steps, are told: so many behind the first `after`."""
+
+    limit: int
+    after: int = 0
+
+
+class _View(NamedTuple):
+    """What is told of each run of a tree."""
+
+    tree: TreeState
+    below: Mapping[str | None, list[RunSummary]]
+    full: bool
+    live: LiveNames | None
+
+
 async def run_detail(
-    lookup: RunLookup, run: str, full: bool, presences: Sequence[Presence] | None = None
+    lookup: RunLookup,
+    run: str,
+    full: bool,
+    presences: Sequence[Presence] | None = None,
+    page: DetailPage | None = None,
 ) -> RunDetail:
     """The run as its tree's journals describe it at this moment; `full` adds the steps of each run, `presences` what
-    it waits for that nobody offers.
+    it waits for that nobody offers. With `page` the runs below tell their own first page.
 
     Raises a 404 problem, BusUnavailable.
     """
@@ -25,12 +46,13 @@ async def run_detail(
     state = TreeState(tree, keep_steps=full)
     live = LiveNames(presences) if presences is not None else None
     async with lookup.pages_of_tree(tree) as pages:
-        async for page in pages:
-            await asyncio.to_thread(state.take, page)
+        async for entries in pages:
+            await asyncio.to_thread(state.take, entries)
+        view = _View(state, state.index.runs_by_parent(tree), full, live)
         summary = state.index.get(tree, run)
         if summary is not None:
-            return await asyncio.to_thread(_detail_of, summary, state, full, live)
-    detail = _detail_of(await lookup.find(run), state, full, live)
+            return await asyncio.to_thread(_detail_of, summary, view, page)
+    detail = _detail_of(await lookup.find(run), view, page)
     task = await lookup.history.task(tree, run)
     if task is not None:
         detail.deadline, detail.budget, detail.forked_from = task.deadline, task.budget, task.forks
@@ -47,8 +69,18 @@ async def run_result(lookup: RunLookup, run: str, full: bool) -> RunResult:
     return result
 
 
-def _detail_of(summary: RunSummary, tree: TreeState, full: bool, live: LiveNames | None) -> RunDetail:
+def _detail_of(summary: RunSummary, view: _View, page: DetailPage | None) -> RunDetail:
+    tree, full, live = view.tree, view.full, view.live
     state = tree.run(summary.id)
+    children = view.below.get(summary.id, [])
+    steps = state.steps if state and full else []
+    following: int | UnsetType | None = UNSET
+    inner = None
+    if page is not None:
+        end = page.after + page.limit
+        following = end if max(len(children), len(steps)) > end else None
+        children, steps = children[page.after : end], steps[page.after : end]
+        inner = DetailPage(page.limit)
     fields = {name: getattr(summary, name) for name in RunSummary.__struct_fields__}
     if live is not None and not summary.finished and fields["waiting_for"] is None:
         fields["waiting_for"] = missing_service(summary.agent, state, live)
@@ -61,6 +93,7 @@ def _detail_of(summary: RunSummary, tree: TreeState, full: bool, live: LiveNames
         forked_from=state.task.forks if state and state.task else None,
         revision=state.revision if state else "",
         own_usage=tree.own_usage(summary.id),
-        children=[_detail_of(child, tree, full, live) for child in tree.index.children(summary)],
-        memory=(state.steps if state else []) if full else UNSET,
+        children=[_detail_of(child, view, inner) for child in children],
+        memory=steps if full else UNSET,
+        next=following,
     )

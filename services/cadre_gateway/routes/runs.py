@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.api.runs import Accepted, RunDetail, RunResult, State
 from cadre_gateway.access.caller import Caller, caller_of
-from cadre_gateway.reading.detail import run_detail, run_result
+from cadre_gateway.reading.detail import DetailPage, run_detail, run_result
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests import body, problems
 from cadre_gateway.requests.headers import MAX_SEQ, resume_position, wait_seconds
@@ -112,10 +112,19 @@ def router(
         return json_answer(openapi.RunList(runs=found, next=more))
 
     @routes.get("/{run}", summary="One run with all runs below it", responses=openapi.answers(RunDetail))
-    async def get_run(run: str, full: bool = False) -> Response:
-        """`full=true` adds each run's memory."""
+    async def get_run(
+        run: str,
+        full: bool = False,
+        limit: Annotated[int | None, Query(ge=1, le=1000)] = None,
+        after: Annotated[int, Query(ge=0, le=MAX_SEQ)] = 0,
+    ) -> Response:
+        """`full=true` adds each run's memory. With `limit` each run tells so many of those directly below it and of its
+        steps, the run itself those behind the first `after`, and `next` is the `after` of the next page."""
+        page = DetailPage(limit, after) if limit is not None else None
+        if after and page is None:
+            raise problems.invalid("after: send it with limit")
         async with answer_deadline():
-            return json_answer(await run_detail(lookup, run, full, registry.presences()))
+            return json_answer(await run_detail(lookup, run, full, registry.presences(), page))
 
     @routes.get("/{run}/events", summary="A run's events as Server-Sent Events", responses=_EVENTS)
     async def get_events(

@@ -1,9 +1,9 @@
 """The HTTP route of a run's trace, and which requests have no span."""
 
 import asyncio
-from typing import Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
 from starlette.types import Scope
 
@@ -12,8 +12,9 @@ from cadre.ports import Clock
 from cadre.telemetry.tracing.otlp_json import otlp_json
 from cadre.telemetry.tracing.page import page
 from cadre_gateway.reading.lookup import RunLookup
-from cadre_gateway.reading.traces import spans_of, tree_of_spans
-from cadre_gateway.requests.problems import answer_deadline
+from cadre_gateway.reading.traces import MAX_SPANS, page_of_spans, spans_of, tree_of_spans
+from cadre_gateway.requests.headers import MAX_SEQ
+from cadre_gateway.requests.problems import answer_deadline, invalid
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
 
@@ -28,11 +29,24 @@ def router(lookup: RunLookup, clock: Clock, *, content: bool) -> APIRouter:
     routes = APIRouter(prefix="/v1/runs", tags=["runs"])
 
     @routes.get("/{run}/trace", summary="The trace of a run", responses=openapi.answers(TraceTree))
-    async def get_trace(run: str, format: Literal["tree", "otlp", "html"] = "tree") -> Response:
+    async def get_trace(
+        run: str,
+        format: Literal["tree", "otlp", "html"] = "tree",
+        limit: Annotated[int | None, Query(ge=1, le=MAX_SPANS)] = None,
+        after: Annotated[int, Query(ge=0, le=MAX_SEQ)] = 0,
+    ) -> Response:
         """Computed from the journals of the run and all below it, also while it goes on. `otlp` is OTLP in JSON, of
-        the spans that have ended; `html` one page for people."""
+        the spans that have ended; `html` one page for people. With `limit` a `tree` has so many spans behind the first
+        `after`, in the order in which they ended; `next` is the `after` of the next page."""
+        if (limit is None and after) or (limit is not None and format != "tree"):
+            raise invalid("limit: only a tree has pages; after: send it with limit")
         async with answer_deadline():
             summary = await lookup.find(run)
+            if limit is not None:
+                some, following = await page_of_spans(
+                    lookup, summary.tree, run, now=clock.now(), content=content, limit=limit, after=after
+                )
+                return json_answer(await asyncio.to_thread(tree_of_spans, run, some, following))
             spans = await spans_of(lookup, summary.tree, run, now=clock.now(), content=content)
         match format:
             case "otlp":

@@ -61,6 +61,8 @@ class RunDetail(RunSummary, kw_only=True):
     """What the run itself has used, without those below it."""
     children: list[RunDetail]
     memory: list[Step] | UnsetType = UNSET
+    next: int | UnsetType | None = UNSET
+    """With `limit`: `after` of the page that tells more runs directly below or more steps; None when there are none."""
 
 
 class RunResult(msgspec.Struct, kw_only=True):

@@ -17,4 +17,6 @@ class TraceTree(msgspec.Struct, kw_only=True):
     id: str
     trace: str
     spans: list[TraceSpan]
-    """Parents before their children, siblings by time."""
+    """Parents before their children, siblings by time. Of a page: those parents that are on it."""
+    next: int | msgspec.UnsetType | None = msgspec.UNSET
+    """With `limit`: `after` of the next page; None on the last one."""

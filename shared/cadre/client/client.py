@@ -98,9 +98,17 @@ class Client(Definitions):
         """A handle of a run that was started elsewhere; whether there is one is not asked."""
         return RunHandle(self, run_id)
 
-    async def get_run(self, run_id: str, *, full: bool = False) -> RunDetail:
-        """The run with its output and all runs below it; `full` adds the steps of each."""
-        params = {"full": "true"} if full else None
+    async def get_run(
+        self, run_id: str, *, full: bool = False, limit: int | None = None, after: int = 0
+    ) -> RunDetail:
+        """The run with its output and all runs below it; `full` adds the steps of each.
+
+        With `limit` each run has so many of those directly below it and of its steps, this one those behind the first
+        `after`; `next` is `after` for the next page, None on the last.
+        """
+        params: dict[str, Any] = {"full": "true"} if full else {}
+        if limit is not None:
+            params |= {"limit": limit, "after": after}
         return typed(await self.request("GET", f"{RUNS}/{run_id}", params=params), RunDetail)
 
     async def runs(

@@ -68,9 +68,9 @@ class RunHandle:
         """
         return read_events(self._client.http, self.id, patience=patience, after=str(after or ""))
 
-    async def detail(self, *, full: bool = False) -> RunDetail:
-        """The run as it is now, with its output and all runs below it; `full` adds the steps of each."""
-        return await self._client.get_run(self.id, full=full)
+    async def detail(self, *, full: bool = False, limit: int | None = None, after: int = 0) -> RunDetail:
+        """The run as it is now, with its output and all runs below it; see Client.get_run."""
+        return await self._client.get_run(self.id, full=full, limit=limit, after=after)
 
     async def wait(self, timeout: float | None = None) -> RunDetail:
         """Waits for the end, however it ends. Raises TimedOut after `timeout` seconds; the run goes on."""
@@ -238,9 +238,11 @@ class RunHandle:
         found = await self._client.request("PUT", self._file(path), file=content)
         return typed(found, FileEntry)
 
-    async def trace(self) -> TraceTree:
-        """Its trace with that of all runs below it, made from the journals."""
-        return typed(await self._client.request("GET", f"{self._path}/trace"), TraceTree)
+    async def trace(self, *, limit: int | None = None, after: int = 0) -> TraceTree:
+        """Its trace with that of all runs below it, made from the journals; with `limit` so many spans behind the first
+        `after`, as they ended, and `next`, which is `after` for the next page."""
+        params = {"limit": limit, "after": after} if limit is not None else None
+        return typed(await self._client.request("GET", f"{self._path}/trace", params=params), TraceTree)
 
     async def erase(self, *, force: bool = False) -> None:
         """Erases the root run and all runs below it for good; `force` cancels them first."""
