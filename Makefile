@@ -9,7 +9,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-memory up test test-browser test-console test-alerts lint check bench waiting chaos simulate mutate compat test-clients observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local
+.PHONY: help run run-memory up test test-browser test-console test-api test-alerts lint check bench waiting chaos simulate mutate compat test-clients observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -72,6 +72,11 @@ observe: $(PHOENIX)/.ready ## Look at traces in Phoenix on this machine (in an e
 
 observe-test: .venv/.ready-dev $(PHOENIX)/.ready ## Trace the shipped team's demo into Phoenix and find it there with Chromium
 	@$(BIN)/pytest tests/observe/test_phoenix.py $(ARGS)
+
+OPENAPI := build/openapi-venv
+
+test-api: .venv/.ready-dev $(OPENAPI)/.ready ## Try the whole HTTP API against its own description (schemathesis, in an environment of its own)
+	@$(BIN)/pytest tests/openapi $(ARGS)
 
 test-alerts: .venv/.ready-dev ## Set each alert off in a real Prometheus (Debian: prometheus), and see what the dashboard shows
 	@$(BIN)/pytest tests/observe/test_alerts.py $(ARGS)
@@ -176,29 +181,27 @@ INSTALL = install() { \
 	install --require-hashes --no-deps -r tests/browser/requirements.txt
 	@touch $@
 
+# An environment of its own in the target's folder, of the requirements that it depends on; the argument says how large it is.
+define new-venv
+@set -e; $(FIND_PYTHON); mkdir -p build; \
+echo "make: setting up $(@D) with $$python $(1)" >&2; \
+if command -v uv >/dev/null; then uv venv --quiet --clear --python "$$python" $(@D); \
+	uv pip install --quiet --python $(@D)/bin/python -r $<; \
+else "$$python" -m venv --clear $(@D); $(@D)/bin/python -m pip install --quiet -r $<; fi
+@touch $@
+endef
+
 $(COMPAT)/.ready: tests/compat/requirements.txt
-	@set -e; $(FIND_PYTHON); mkdir -p build; \
-	echo "make: setting up $(COMPAT) with $$python" >&2; \
-	if command -v uv >/dev/null; then uv venv --quiet --clear --python "$$python" $(COMPAT); \
-		uv pip install --quiet --python $(COMPAT)/bin/python -r $<; \
-	else "$$python" -m venv --clear $(COMPAT); $(COMPAT)/bin/python -m pip install --quiet -r $<; fi
-	@touch $@
+	$(call new-venv,)
+
+$(OPENAPI)/.ready: tests/openapi/requirements.txt
+	$(call new-venv)
 
 $(CLIENTS)/.ready: tests/clients/requirements.txt
-	@set -e; $(FIND_PYTHON); mkdir -p build; \
-	echo "make: setting up $(CLIENTS) with $$python" >&2; \
-	if command -v uv >/dev/null; then uv venv --quiet --clear --python "$$python" $(CLIENTS); \
-		uv pip install --quiet --python $(CLIENTS)/bin/python -r $<; \
-	else "$$python" -m venv --clear $(CLIENTS); $(CLIENTS)/bin/python -m pip install --quiet -r $<; fi
-	@touch $@
+	$(call new-venv,)
 
 $(PHOENIX)/.ready: deploy/phoenix/requirements.txt
-	@set -e; $(FIND_PYTHON); mkdir -p build; \
-	echo "make: setting up $(PHOENIX) with $$python (some 600 MB)" >&2; \
-	if command -v uv >/dev/null; then uv venv --quiet --clear --python "$$python" $(PHOENIX); \
-		uv pip install --quiet --python $(PHOENIX)/bin/python -r $<; \
-	else "$$python" -m venv --clear $(PHOENIX); $(PHOENIX)/bin/python -m pip install --quiet -r $<; fi
-	@touch $@
+	$(call new-venv,(some 600 MB))
 
 $(CONSOLE)/.ready: tests/browser_console/requirements.txt .venv/.ready-dev
 	@set -e; $(INSTALL); rm -rf $(CONSOLE); \

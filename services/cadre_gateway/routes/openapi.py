@@ -92,6 +92,14 @@ def streams(description: str, media_type: str, kind: type[msgspec.Struct] | None
     return {200: {"description": description, "content": {media_type: schema}}, "default": _PROBLEM}
 
 
+def traces(kind: type[msgspec.Struct]) -> Responses:
+    """A route that answers 200 with such a struct, with OTLP's JSON or with a page."""
+    otlp = {"type": "object", "required": ["resourceSpans"]}
+    json_forms = {"schema": {"anyOf": [_ref(kind), otlp]}}
+    content = {"application/json": json_forms, "text/html": {"schema": {"type": "string"}}}
+    return {200: {"description": "In the form that `format` names", "content": content}, "default": _PROBLEM}
+
+
 def operation(
     body: type[msgspec.Struct] | str,
     answers: dict[str, tuple[str, type[msgspec.Struct]]],
@@ -118,6 +126,9 @@ def describe(app: FastAPI) -> None:
             for path in schema["paths"].values():
                 for operation in path.values():
                     _drop_default(operation["responses"].get("200", {}).get("content", {}))
+                    # FastAPI's own form of 422, which is answered nowhere: every error is a problem.
+                    operation["responses"].pop("422", None)
+                    operation["responses"].setdefault("default", _PROBLEM)
             schema.setdefault("components", {}).setdefault("schemas", {}).update(components)
             app.openapi_schema = schema
         return app.openapi_schema

@@ -28,7 +28,7 @@ def router(lookup: RunLookup, clock: Clock, *, content: bool) -> APIRouter:
     """The route of traces; `content` lets spans show what models and tools were sent."""
     routes = APIRouter(prefix="/v1/runs", tags=["runs"])
 
-    @routes.get("/{run}/trace", summary="The trace of a run", responses=openapi.answers(TraceTree))
+    @routes.get("/{run}/trace", summary="The trace of a run", responses=openapi.traces(TraceTree))
     async def get_trace(
         run: str,
         format: Literal["tree", "otlp", "html"] = "tree",
