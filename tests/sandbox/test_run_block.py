@@ -231,6 +231,15 @@ async def test_after_its_deadline_code_is_not_begun(bench: Bench) -> None:
     assert bench.warm_pool.warm == []
 
 
+async def test_a_block_whose_time_passes_while_it_waits_does_not_go_on(bench: Bench) -> None:
+    call = block("kept = 1\nlook('a')")
+    late = replace(reply(call, await bench.yielded(call), "x"), deadline=time.time() - 1)
+    done = await bench.finished(late)
+    assert done.error is not None
+    assert "not run on" in done.error.message
+    assert (await bench.finished(after(call, done, "'kept' in dir()"))).output is False
+
+
 # --- losses
 
 

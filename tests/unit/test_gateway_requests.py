@@ -196,7 +196,10 @@ def test_a_decision_of_no_use_is_refused(body: dict[str, Any], problem: str) -> 
         ({"budget": {"cost": -0.5}}, r"budget\.cost"),
         ({"budget": {"steps": 1.5}}, r"budget\.steps"),
         ({"budget": {"depth": -1}}, r"budget\.depth"),
-        ({"budget": {"token": 5}}, r"unknown key 'token' in budget; known keys: tokens, cost, steps, depth"),
+        (
+            {"budget": {"token": 5}},
+            r"unknown key 'token' in budget; known keys: tokens, cost, steps, depth, calls, stored_mb",
+        ),
         ({"budget": 5}, r"budget"),
     ],
 )

@@ -61,6 +61,10 @@ class BudgetBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     steps: Count | None = None
     depth: Annotated[int, msgspec.Meta(ge=0, le=_MAX_COUNT)] | None = None
     """Levels of delegation below the run."""
+    calls: Count | None = None
+    """Calls that code makes."""
+    stored_mb: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    """Megabytes stored for code."""
 
     def as_budget(self) -> Budget | None:
         """The budget as tasks carry it; None when it sets no bound."""

@@ -77,6 +77,8 @@ class CodeRunner:
                 return None
             if call.deadline is not None and self.clock.now() >= call.deadline:
                 text = "the code was not run: its time had passed before"
+                if call.done:
+                    text = "the code was not run on: its time had passed. The variables are as they were before it"
                 return self.answer_builder.refused(
                     call, ErrorInfo("DeadlineExceeded", text), self.clock.now()
                 )

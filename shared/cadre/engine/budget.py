@@ -8,6 +8,7 @@ with that of a member which was no longer waited for.
 from typing import TypeVar
 
 from cadre.journal import events as ev
+from cadre.journal.parts import JournalEvent
 from cadre.journal.run import Run
 from cadre.protocol.cards import AgentCard
 from cadre.protocol.messages import Budget, ErrorInfo, Task, Usage
@@ -15,6 +16,9 @@ from cadre.spec.agent import AgentSpec
 
 GRACE_SECONDS = 300.0
 """How long a kind may leave things in order once a run's deadline or budget is used up."""
+
+MEGABYTE = 1 << 20
+"""Bytes of one, where a budget counts them."""
 
 N = TypeVar("N", int, float)
 
@@ -26,16 +30,21 @@ def deadline_of(task: Task, spec: AgentSpec, at: float) -> float | None:
     return min(known) if known else None
 
 
-def budget_of(task: Task, spec: AgentSpec) -> Budget | None:
-    """The narrower of what the task and the spec say, field by field."""
-    if task.budget is None or spec.limits.budget is None:
-        return task.budget or spec.limits.budget
-    one, other = task.budget, spec.limits.budget
+def budget_of(task: Task, spec: AgentSpec, of_kind: Budget | None = None) -> Budget | None:
+    """The narrower of what the task, the spec and the agent's kind say, field by field."""
+    return _narrower_budget(_narrower_budget(task.budget, spec.limits.budget), of_kind)
+
+
+def _narrower_budget(one: Budget | None, other: Budget | None) -> Budget | None:
+    if one is None or other is None:
+        return one or other
     return Budget(
         tokens=_narrower(one.tokens, other.tokens),
         cost=_narrower(one.cost, other.cost),
         steps=_narrower(one.steps, other.steps),
         depth=_narrower(one.depth, other.depth),
+        calls=_narrower(one.calls, other.calls),
+        stored_mb=_narrower(one.stored_mb, other.stored_mb),
     )
 
 
@@ -56,8 +65,8 @@ def gained(events: list[ev.AnyEvent]) -> Usage:
                 total += event.usage
             case ev.StepFinished():
                 total += Usage(steps=1)
-            case _:
-                pass
+            case JournalEvent():
+                total += event.used() or Usage()
     return total
 
 
@@ -102,11 +111,15 @@ def share(run: Run, spent: Usage, among: int) -> Budget | None:
     tokens = _left(budget.tokens, used.tokens, [one.tokens for one in lent])
     cost = _left(budget.cost, used.cost, [one.cost for one in lent])
     steps = _left(budget.steps, used.steps, [one.steps for one in lent])
+    calls = _left(budget.calls, used.calls, [one.calls for one in lent])
+    stored = _left(budget.stored_mb, used.stored_bytes / MEGABYTE, [one.stored_mb for one in lent])
     return Budget(
         tokens=tokens // among if tokens is not None else None,
         cost=cost / among if cost is not None else None,
         steps=steps // among if steps is not None else None,
         depth=max(0, budget.depth - 1) if budget.depth is not None else None,
+        calls=calls // among if calls is not None else None,
+        stored_mb=stored / among if stored is not None else None,
     )
 
 

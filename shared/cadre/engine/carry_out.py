@@ -43,6 +43,7 @@ def carry_out(run: Run, arrival: Arrival, moves: Moves, spent: Usage = NO_USAGE)
         match move:
             case Note(event):
                 events.append(event)
+                spent += event.used() or NO_USAGE
             case Ask(purpose, step, attempt) if step <= run.max_steps or not kind_of(run).counts_steps:
                 events += begin_model_call(run, arrival, purpose, step, attempt=attempt)
             case Ask(_, step):

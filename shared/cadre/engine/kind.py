@@ -19,6 +19,7 @@ from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState, Step
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import (
+    Budget,
     Edit,
     ErrorInfo,
     Message,
@@ -130,6 +131,10 @@ class Kind(Protocol):
 
     def deciding(self, spec: AgentSpec) -> Kind:
         """The kind that decides the runs of an agent of this kind: itself, or another one where its file says so."""
+        ...
+
+    def bounds(self, spec: AgentSpec) -> Budget | None:
+        """What a run and all below it may use by the agent's file, beside its budget."""
         ...
 
     def begin(self, run: Run, arrival: Arrival) -> Moves:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from cadre.engine.budget import budget_of, deadline_of
+from cadre.engine.kind import find_kind
 from cadre.engine.model_choice import fallback_of_call, made_to
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
@@ -14,15 +15,17 @@ from cadre.spec.kinds import declaration_of
 
 def accepted(task: Task, arrival: Arrival) -> ev.RunAccepted:
     """The task is this run's, in the kind's version of today."""
+    version = arrival.kind_version or declaration_of(arrival.spec.kind).version
+    of_kind = find_kind(arrival.spec.kind, version).bounds(arrival.spec)
     return ev.RunAccepted(
         task=task,
         spec=arrival.spec,
         history=arrival.history,
         prefix=arrival.prefix,
         deadline=deadline_of(task, arrival.spec, arrival.at),
-        budget=budget_of(task, arrival.spec),
+        budget=budget_of(task, arrival.spec, of_kind),
         base=arrival.base,
-        kind_version=arrival.kind_version or declaration_of(arrival.spec.kind).version,
+        kind_version=version,
         revision=arrival.revision,
         prompts=arrival.prompts,
     )

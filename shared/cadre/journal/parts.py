@@ -5,6 +5,8 @@ from typing import Any, Union
 
 import msgspec
 
+from cadre.protocol.messages import Usage
+
 
 def any_of(types: Iterable[type]) -> Any:
     """The union of the types, as a field may have it."""
@@ -13,6 +15,10 @@ def any_of(types: Iterable[type]) -> Any:
 
 class JournalEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """A fact of a run, in the past tense. Its tag is the event's name in the HTTP API."""
+
+    def used(self) -> Usage | None:
+        """What the run has used by it, where that is the affair of the run's kind."""
+        return None
 
 
 class RequestedCall(msgspec.Struct, frozen=True):

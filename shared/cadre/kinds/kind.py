@@ -21,6 +21,7 @@ from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import (
+    Budget,
     Edit,
     ErrorInfo,
     Message,
@@ -55,6 +56,9 @@ class PlainKind(ABC):
 
     def deciding(self, spec: AgentSpec) -> Kind:
         return self
+
+    def bounds(self, spec: AgentSpec) -> Budget | None:
+        return None
 
     @abstractmethod
     def begin(self, run: Run, arrival: Arrival) -> Moves: ...

@@ -68,6 +68,8 @@ class CodeLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     seconds: float = 30.0
     """Of its own computing; waiting for calls is free."""
+    wall_seconds: float | None = None
+    """From its beginning to its end, waiting for calls and people included."""
     memory_mb: int = 512
     print_chars: int = 50_000
     output_chars: int = 20_000

@@ -7,6 +7,7 @@ stay readable. Times (`at`, `started_at`) are Unix seconds by the NATS server's 
 
 from __future__ import annotations
 
+from operator import add
 from typing import Any, Literal
 
 import msgspec
@@ -66,15 +67,12 @@ class Usage(msgspec.Struct, frozen=True):
     """Finished steps."""
     cost: float = 0.0
     """In the currency of the price table; models without a price cost nothing here."""
+    calls: int = 0
+    stored_bytes: int = 0
+    """What was stored for code; `calls` are those that code has made."""
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.model_calls + other.model_calls,
-            self.steps + other.steps,
-            self.cost + other.cost,
-        )
+        return Usage(*map(add, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
     @property
     def tokens(self) -> int:
@@ -82,15 +80,17 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run and all runs below it may use together; None is no bound."""
+    """What a run and all runs below it may use together, cost in the currency of the price table; None is no bound."""
 
     tokens: int | None = None
     """Input and output tokens."""
     cost: float | None = None
-    """In the currency of the price table."""
     steps: int | None = None
     depth: int | None = None
     """Levels of delegation below the run."""
+    calls: int | None = None
+    stored_mb: float | None = None
+    """Megabytes stored for code; `calls` are those that code makes."""
 
 
 class ReplyTo(msgspec.Struct, frozen=True):

@@ -43,10 +43,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     repeats: int = 5
     """How often the same call may give the same result before it is refused; 0 is no bound. After as many refusals
     the run ends."""
-    calls: int = 20_000
-    """Calls that the code of one run may make, in all its blocks."""
-    stored_mb: int = 4_096
-    """Megabytes that the code of one run may have stored: variables, arguments and outputs."""
+    calls: int = 3_000
+    """Calls that the code of one run and of all runs below it may make, in all blocks."""
+    stored_mb: int = 1_024
+    """Megabytes that the code of one run and of all runs below it may have stored: variables, arguments and outputs."""
     seconds: float | None = None
     """Seconds that a run may take, waits included."""
     budget: Budget | None = None
@@ -227,6 +227,8 @@ def _budget_bounds(budget: Budget | None) -> list[tuple[str, float | None, float
         ("limits.budget.cost", budget.cost, 0),
         ("limits.budget.steps", budget.steps, 1),
         ("limits.budget.depth", budget.depth, 0),
+        ("limits.budget.calls", budget.calls, 0),
+        ("limits.budget.stored_mb", budget.stored_mb, 0),
     ]
 
 

@@ -5,9 +5,13 @@ from typing import Any
 import pytest
 
 from cadre.journal import events as ev
+from cadre.kinds.code.section import CodeSpec
+from cadre.kinds.plan.section import PlanSpec
+from cadre.protocol.code import CodeLimits
+from cadre.protocol.messages import Budget, Usage
 from cadre.spec.agent import Limits
-from kinds.code.build import ANSWER_WITH_CODE, asks, begun, ended, yielded
-from unit.loop.build import Course, kinds, only, result
+from kinds.code.build import ANSWER_WITH_CODE, asks, begun, code_call, coder, ended, yielded
+from unit.loop.build import Course, kinds, only, report, result
 
 MEGABYTE = 1 << 20
 
@@ -48,3 +52,47 @@ def test_an_answer_counts_that_is_the_last_thing_stored() -> None:
     course.arrive(ended(output=1, text="1", is_final_answer=True, stored=2 * MEGABYTE))
     assert course.run.result is not None
     assert course.run.result.state == "success"
+
+
+def test_members_have_their_share_of_what_code_may_use() -> None:
+    course = begun(limits=Limits(calls=12, stored_mb=8), team=["kid"])
+    ask = [asks("kid", task="a"), asks("kid", task="b")]
+    events = course.arrive(yielded(*ask, stored=2 * MEGABYTE))
+    given = [event.budget for event in events if isinstance(event, ev.DelegateStarted)]
+    assert given == [Budget(calls=5, stored_mb=3.0)] * 2
+    used = Usage(calls=5, stored_bytes=3 * MEGABYTE)
+    course.arrive(report("r1_1_0", "x", usage=used))
+    course.arrive(report("r1_1_1", "x", usage=Usage(calls=2)))
+    # 2 of its own, 7 of its members: 3 are left.
+    assert kinds(_calls(course, 3, exchange=1)) == ["BlockYielded", *["ToolCalled"] * 3]
+    for number in range(2, 5):
+        course.arrive(result(f"r1_1_{number}", "x"))
+    end = only(_calls(course, 1, exchange=2), ev.RunFinished)
+    assert end.error is not None
+    assert "12 calls" in end.error.message
+    assert (end.usage.calls, end.usage.stored_bytes) == (13, 5 * MEGABYTE)
+
+
+def test_a_plan_carried_out_is_bounded_with_all_its_steps() -> None:
+    course = coder(limits=Limits(calls=7), plan=PlanSpec(execute=True)).begin()
+    assert course.run.budget == Budget(calls=7, stored_mb=Limits().stored_mb)
+
+
+def test_runs_of_version_6_are_bounded_as_they_were() -> None:
+    course = begun(team=["kid"])
+    course.run.kind_version, course.run.budget = 6, None
+    events = course.arrive(
+        yielded(*[asks("kid", task=str(n)) for n in range(3_001)], stored=1_025 * MEGABYTE)
+    )
+    assert "RunFinished" not in kinds(events)
+    assert course.run.usage.calls == 0
+
+
+def test_a_block_may_have_a_time_from_its_beginning_to_its_end() -> None:
+    course = begun(code=CodeSpec(limits=CodeLimits(wall_seconds=60)))
+    first = code_call(course).deadline
+    course.arrive(yielded(asks("look", at="a")))
+    course.arrive(result("r1_1_0", "x"))
+    assert first == code_call(course, course.run.entries).deadline
+    assert first is not None
+    assert code_call(begun()).deadline is None

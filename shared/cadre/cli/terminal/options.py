@@ -27,7 +27,7 @@ class Duration(click.ParamType[float]):
         return seconds
 
 
-_BUDGET = ("tokens", "cost", "steps", "depth")
+_BUDGET = ("tokens", "cost", "steps", "depth", "calls", "stored_mb")
 
 
 def with_options(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], Decorated]:
@@ -59,6 +59,12 @@ bound_options = with_options(
     ),
     click.option("--budget-steps", type=click.IntRange(min=1), help="Steps, likewise."),
     click.option("--budget-depth", type=click.IntRange(min=0), help="Levels of delegation below it."),
+    click.option("--budget-calls", type=click.IntRange(min=1), help="Calls that code makes, likewise."),
+    click.option(
+        "--budget-stored-mb",
+        type=click.FloatRange(min=0, min_open=True),
+        help="Megabytes stored for code, likewise.",
+    ),
 )
 """Adds the options that say how far a run may go."""
 

@@ -37,7 +37,8 @@ def fold_code(run: Run, event: JournalEvent, n: int, at: float) -> None:
             left = _variables_left(run)
             run.own = CodeState(snapshot=left, inherited=left)
         case BlockStarted():
-            _state(run).work = CodeInWork(block=event.block, code=event.code, since=n, at=at)
+            begun = at if run.spec is not None and code_of(run.spec).limits.wall_seconds is not None else None
+            _state(run).work = CodeInWork(block=event.block, code=event.code, since=n, at=at, begun=begun)
             if run.current is not None:
                 run.current.own = CodeStep(code=event.code)
         case BlockYielded():

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from cadre.engine.answers.json_text import UNREADABLE, ReadingError
 from cadre.engine.answers.stop_sequences import STOP_SEQUENCES
+from cadre.engine.budget import MEGABYTE, share
 from cadre.engine.commands import Command
 from cadre.engine.context.context_budget import MESSAGE
 from cadre.engine.context.images import images_of
@@ -47,9 +48,9 @@ from cadre.kinds.code.section import code_of
 from cadre.kinds.plan.executing import decider_of
 from cadre.kinds.stepwise import StepwiseKind
 from cadre.prompting.code_signature import named_in_code
-from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo, Message
+from cadre.protocol.messages import Budget, CodeFinished, CodeYielded, ErrorInfo, Message, Usage
 from cadre.protocol.topology import block_id
-from cadre.spec.agent import AgentSpec
+from cadre.spec.agent import AgentSpec, Limits
 
 THOUGHT_AND_CODE: dict[str, Any] = {
     "type": "object",
@@ -75,6 +76,14 @@ class CodeKind(StepwiseKind):
     is_bounded = True
     """Whether `limits.calls` and `limits.stored_mb` bound its code, which may name those blobs only that its run was
     given, or has made."""
+
+    shares_bounds = True
+    """Whether those bounds are part of the budget, which members have their shares of."""
+
+    def bounds(self, spec: AgentSpec) -> Budget | None:
+        if not self.shares_bounds:
+            return None
+        return Budget(calls=spec.limits.calls, stored_mb=spec.limits.stored_mb)
 
     def deciding(self, spec: AgentSpec) -> Kind:
         return decider_of(spec, self)
@@ -123,19 +132,15 @@ class CodeKind(StepwiseKind):
 
     def _used_up(self, run: Run, calls: int, stored: int) -> ErrorInfo | None:
         """Why the run ends with so many more calls, and bytes stored; None when it goes on."""
-        assert run.spec is not None
-        state, limits = state_of(run), run.spec.limits
-        if not self.is_bounded:
+        budget, left = run.budget, share(run, Usage(), 1)
+        if budget is None or left is None:
             return None
-        if state.calls + calls > limits.calls:
-            return ErrorInfo(
-                "BudgetExceeded", f"The run's code has made {limits.calls} calls, and no more may be."
-            )
-        if state.stored + stored > limits.stored_mb << 20:
-            return ErrorInfo(
-                "BudgetExceeded", f"The run's code has had more than {limits.stored_mb} MB stored."
-            )
-        return None
+        text = ""
+        if left.calls is not None and calls > left.calls:
+            text = f"The budget of {budget.calls} calls by code is used up."
+        elif left.stored_mb is not None and stored > left.stored_mb * MEGABYTE:
+            text = f"The budget of {budget.stored_mb:g} MB stored for code is used up."
+        return ErrorInfo("BudgetExceeded", text) if text else None
 
     def _calls(self, run: Run, yielded: CodeYielded) -> Moves:
         """The calls of the block go the way of all calls: policy, budget, journal."""
@@ -149,6 +154,7 @@ class CodeKind(StepwiseKind):
             tier=yielded.tier,
             references=yielded.references,
             stored=yielded.stored,
+            is_counted=self.shares_bounds,
         )
         if (used_up := self._used_up(run, len(yielded.calls), yielded.stored)) is not None:
             return [Note(event), Stop("error", PARTIAL_RESULT, used_up)]
@@ -182,6 +188,7 @@ class CodeKind(StepwiseKind):
             seconds=ended.seconds,
             references=ended.references,
             stored=ended.stored,
+            is_counted=self.shares_bounds,
         )
         if ended.is_final_answer and ended.error is None:
             return [Note(event), Answer(ended.output)]
@@ -193,6 +200,7 @@ class CodeKind(StepwiseKind):
 
     def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
         fold_code(run, event, n, at)
+        run.usage += event.used() or Usage()
         # Snapshots of earlier versions stay as they were.
         if self.is_bounded:
             note_use(run, state_of(run), event)
@@ -270,7 +278,25 @@ def _is_awaited(run: Run, answer: CodeYielded | CodeFinished) -> bool:
     )
 
 
-class CodeKind5(CodeKind):
+class CodeKind6(CodeKind):
+    """Version 6: a run's code is bounded by its own agent's file alone, whoever asked for it."""
+
+    version, shares_bounds = 6, False
+
+    def _used_up(self, run: Run, calls: int, stored: int) -> ErrorInfo | None:
+        assert run.spec is not None
+        state, limits, shipped = state_of(run), run.spec.limits, Limits()
+        most_calls = limits.calls if limits.calls != shipped.calls else 20_000
+        most_mb = limits.stored_mb if limits.stored_mb != shipped.stored_mb else 4_096
+        text = ""
+        if state.calls + calls > most_calls:
+            text = f"The run's code has made {most_calls} calls, and no more may be."
+        elif state.stored + stored > most_mb << 20:
+            text = f"The run's code has had more than {most_mb} MB stored."
+        return ErrorInfo("BudgetExceeded", text) if text and self.is_bounded else None
+
+
+class CodeKind5(CodeKind6):
     """Version 5: calls that wait count as all others."""
 
     version, knows_waiting = 5, False
@@ -300,5 +326,12 @@ class CodeKind1(CodeKind2):
     version, stops_circles = 1, False
 
 
-CodeKind.earlier = {1: CodeKind1(), 2: CodeKind2(), 3: CodeKind3(), 4: CodeKind4(), 5: CodeKind5()}
+CodeKind.earlier = {
+    1: CodeKind1(),
+    2: CodeKind2(),
+    3: CodeKind3(),
+    4: CodeKind4(),
+    5: CodeKind5(),
+    6: CodeKind6(),
+}
 CODE = CodeKind()

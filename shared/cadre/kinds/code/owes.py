@@ -19,6 +19,9 @@ def owed_code(run: Run, since: int) -> list[Command]:
     if work is None or not work.since or work.since < since or task is None or spec is None:
         return []
     code = code_of(spec)
+    ends = [run.deadline] if run.deadline is not None else []
+    if code.limits.wall_seconds is not None and work.begun is not None:
+        ends.append(work.begun + code.limits.wall_seconds)
     return [
         Send(
             CodeCall(
@@ -38,7 +41,7 @@ def owed_code(run: Run, since: int) -> list[Command]:
                 functions=_functions(run),
                 authorized_imports=[*BASE_IMPORTS, *code.imports],
                 limits=code.limits,
-                deadline=run.deadline,
+                deadline=min(ends) if ends else None,
                 trace=task.trace,
             )
         )

@@ -9,7 +9,7 @@ from cadre.kinds.code import section
 from cadre.kinds.plan.section import PLAN_LISTS, PLAN_TEMPLATES
 from cadre.kinds.purposes import STEPWISE
 from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
-from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo
+from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo, Usage
 from cadre.spec.kinds import KindDeclaration, PromptFile
 
 
@@ -34,6 +34,11 @@ class BlockYielded(JournalEvent, frozen=True, tag="code.yielded"):
     """Blobs that results name which the journal has cut; the code was given them whole."""
     stored: int = 0
     """Bytes that were stored for it."""
+    is_counted: bool = False
+    """Whether its calls and bytes are part of the run's usage: from version 7 of the kind on."""
+
+    def used(self) -> Usage | None:
+        return Usage(calls=len(self.calls), stored_bytes=self.stored) if self.is_counted else None
 
 
 class BlockFinished(JournalEvent, frozen=True, tag="code.finished"):
@@ -54,6 +59,10 @@ class BlockFinished(JournalEvent, frozen=True, tag="code.finished"):
     references: list[str] = []
     """As in BlockYielded."""
     stored: int = 0
+    is_counted: bool = False
+
+    def used(self) -> Usage | None:
+        return Usage(stored_bytes=self.stored) if self.is_counted else None
 
 
 class CodeInWork(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -64,6 +73,8 @@ class CodeInWork(msgspec.Struct, kw_only=True, omit_defaults=True):
     since: int = 0
     """Entry that made the sandbox owe the next outcome; 0 while the block waits for calls."""
     at: float = 0.0
+    begun: float | None = None
+    """When the block began, Unix seconds; None where it may take any time."""
     exchanges: list[CodeExchange] = []
     asked: list[CodeRequest] = []
     """Calls that it waits for, in their order."""
@@ -115,7 +126,7 @@ _TAGS = "code_block_opening_tag code_block_closing_tag"
 
 DECLARATION = KindDeclaration(
     name=section.KIND,
-    version=6,
+    version=7,
     behavior="cadre.kinds.code.kind:CODE",
     purposes=STEPWISE,
     doing={"code.started": "running code", "code.finished": ""},

@@ -71,6 +71,7 @@ def check(spec: Any) -> None:
     code = code_of(spec)
     bounds = (
         ("code.limits.seconds", code.limits.seconds, 0.1),
+        ("code.limits.wall_seconds", code.limits.wall_seconds, 0.1),
         ("code.limits.memory_mb", code.limits.memory_mb, 16),
         ("code.limits.print_chars", code.limits.print_chars, 1),
         ("code.limits.output_chars", code.limits.output_chars, 1),
