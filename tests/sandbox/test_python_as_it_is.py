@@ -69,6 +69,7 @@ async def test_notes_of_an_error_are_shown(session: Session) -> None:
     ("code", "says"),
     [
         ("print = 3", "print is a function that you call"),
+        ("def f():\n    global print\n    print = 3", "print is a function that you call"),
         ("for search in [1]: pass", "search is a function that you call"),
         ("try:\n    1 / 0\nexcept Exception as search:\n    pass", "search is a function that you call"),
         ("import math as search", "search is a function that you call"),

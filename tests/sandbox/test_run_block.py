@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from cadre.errors import BlobMissing, UnreadableMessage
-from cadre.protocol.code import CodeFunction, CodeLimits, CodeReply, CodeRequest
+from cadre.protocol.code import BASE_IMPORTS, CodeFunction, CodeLimits, CodeReply, CodeRequest
 from cadre.protocol.messages import ErrorInfo
 from cadre_sandbox.serving.request import check_call
 from cadre_sandbox.serving.run_block import MAX_LOSSES, VARIABLES_GONE
@@ -238,6 +238,16 @@ async def test_a_block_whose_time_passes_while_it_waits_does_not_go_on(bench: Be
     assert done.error is not None
     assert "not run on" in done.error.message
     assert (await bench.finished(after(call, done, "'kept' in dir()"))).output is False
+
+
+async def test_behind_its_first_block_a_run_reads_which_modules_are_not_installed(bench: Bench) -> None:
+    imports = [*BASE_IMPORTS, "no_such_module", "json", "no_such.part", "*"]
+    first = block("x = 1", authorized_imports=imports)
+    done = await bench.finished(first)
+    assert done.notes == [
+        "Not installed in this sandbox, whatever the list of imports says: no_such_module, no_such."
+    ]
+    assert (await bench.finished(after(first, done, "x", authorized_imports=imports))).notes == []
 
 
 # --- losses

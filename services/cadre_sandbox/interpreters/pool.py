@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -60,6 +61,12 @@ class Sandbox:
     def python(self) -> str:
         """Version of the code's Python, once started; a snapshot is read by the same minor version only."""
         return self._zygote.python if self._zygote else ""
+
+    def lacks(self, imports: Sequence[str]) -> list[str]:
+        """Those of the modules, or of the packages that they are in, which the code's Python has not, once started."""
+        installed = self._zygote.modules if self._zygote else None
+        wanted = dict.fromkeys(name.partition(".")[0] for name in imports if name != "*")
+        return [] if installed is None else [name for name in wanted if name not in installed]
 
     @property
     def zygote_pid(self) -> int | None:

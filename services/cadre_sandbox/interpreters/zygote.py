@@ -105,6 +105,8 @@ class ZygoteProcess:
         self.address_space: int = hello["address_space"]
         self.python: str = hello["python"]
         """Version of the code's Python."""
+        self.modules: frozenset[str] | None = frozenset(hello["modules"]) if hello["modules"] else None
+        """Names of what it has for import; None when there is too much."""
         self.alive = True
         asyncio.get_running_loop().add_reader(control, self._on_message)
 

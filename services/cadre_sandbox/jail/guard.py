@@ -166,6 +166,13 @@ class _Guard(ast.NodeVisitor):
         if not isinstance(node.ctx, ast.Load) and not self._depth:
             self._not_a_function(node.id, node)
 
+    def visit_Global(self, node: ast.Global) -> None:
+        """What a function assigns beyond itself counts as if the block did."""
+        depth, self._depth = self._depth, 0
+        for name in node.names:
+            self._not_a_function(name, node)
+        self._depth = depth
+
     def visit_Attribute(self, node: ast.Attribute) -> None:
         if node.attr in self._attributes:
             raise NotAllowed(attribute_message(node.attr), node.lineno)

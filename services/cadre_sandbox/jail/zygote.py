@@ -1,15 +1,16 @@
 """The process that forks the jails: one thread, everything imported, nothing worth stealing.
 
 Control messages over a SEQPACKET socket. Outside to zygote: an `JailOrder` as JSON, with the jail's end of its socket.
-Zygote to outside: `{"ready", "address_space", "python"}` once; `{"spawned", "pid"}` with two pidfds (the zygote's
-child, the jailed process; in tier landlock they are the same); `{"exit", "code"}`, negative for a signal. End of file:
-all die.
+Zygote to outside: `{"ready", "address_space", "python", "modules"}` once; `{"spawned", "pid"}` with two pidfds (the
+zygote's child, the jailed process; in tier landlock they are the same); `{"exit", "code"}`, negative for a signal.
+End of file: all die.
 """
 
 import gc
 import importlib
 import json
 import os
+import pkgutil
 import select
 import signal
 import socket
@@ -45,6 +46,13 @@ def main() -> None:
         return  # the outside has gone
 
 
+def _modules() -> list[str] | None:
+    """Names of all modules and packages that can be imported here; None when they are too many to be told."""
+    found = {*sys.stdlib_module_names, *sys.modules, *(one.name for one in pkgutil.iter_modules())}
+    names = sorted({name.partition(".")[0] for name in found})
+    return names if sum(len(name) + 4 for name in names) < _MAX_ORDER_BYTES - 1024 else None
+
+
 class Zygote:
     """The process that forks jails and says when they end."""
 
@@ -61,7 +69,8 @@ class Zygote:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.set_wakeup_fd(self._waker)
         version = ".".join(map(str, sys.version_info[:3]))
-        self._send({"ready": True, "address_space": _address_space(), "python": version})
+        hello = {"address_space": _address_space(), "python": version, "modules": _modules()}
+        self._send({"ready": True, **hello})
         while True:
             readable, _, _ = select.select([self._control.fileno(), self._wake], [], [])
             if self._wake in readable:

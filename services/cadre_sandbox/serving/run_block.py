@@ -163,7 +163,7 @@ class CodeRunner:
                 lambda: self.answer_builder.yielded(call, yielded, self.clock.now(), references),
                 self.clock.sleep,
             )
-        ended = replace(outcome, notes=(*turn.notes, *outcome.notes))
+        ended = replace(outcome, notes=(*turn.notes, *self._lacks(call), *outcome.notes))
         if isinstance(ended, Failed) and ended.error == "SnapshotUnreadable":
             # The next block would fail in the same way, and so on.
             ended = replace(ended, snapshot=None, notes=(*ended.notes, VARIABLES_GONE))
@@ -172,6 +172,17 @@ class CodeRunner:
             lambda: self.answer_builder.finished(call, ended, snapshot, self.clock.now(), references),
             self.clock.sleep,
         )
+
+    def _lacks(self, call: CodeCall) -> list[str]:
+        """A note on modules that the agent's file lets its code import and this sandbox has not, behind the run's first
+        block."""
+        if call.snapshot is not None:
+            return []
+        missing = ", ".join(self.warm_pool.sandbox.lacks(call.authorized_imports))
+        if not missing:
+            return []
+        log.warning("agent %s may import %s, not installed in pool %s", call.agent, missing, call.pool)
+        return [f"Not installed in this sandbox, whatever the list of imports says: {missing}."]
 
     async def _stored(self, call: CodeCall, snapshot: bytes | None, before: bytes | None) -> str | None:
         """The reference to the variables after a block that began with those of `before`."""

@@ -101,7 +101,7 @@ class WarmPool:
     def __init__(
         self, sandbox: Sandbox, most: int, idle_seconds: float, listener: HandoverListener | None = None
     ) -> None:
-        self._sandbox = sandbox
+        self.sandbox = sandbox
         self.listener = listener
         self._most = most
         self._idle = idle_seconds
@@ -173,7 +173,7 @@ class WarmPool:
             await oldest.close()
         self._open += 1
         try:
-            return await self._sandbox.open()
+            return await self.sandbox.open()
         except BaseException:
             self._open -= 1
             raise
