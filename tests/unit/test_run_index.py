@@ -12,7 +12,9 @@ from cadre.api.runs import RunSummary
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.journal.run import Run
+from cadre.kinds.code.records import BlockYielded
 from cadre.loop.fold import fold
+from cadre.protocol.code import CodeRequest
 from cadre.protocol.messages import ErrorInfo, Origin, Usage
 from cadre.protocol.topology import call_id
 from cadre_gateway.index.run_index import RunIndex, TreeSummary
@@ -44,6 +46,13 @@ def story(run: str) -> list[Entry]:
         entry(run, 5, 14.0, answered(2, 5)),
         entry(run, 6, 15.0, ev.RunFinished(state="success", output="yes", steps=2, usage=Usage(12, 2, 2))),
     ]
+
+
+def test_what_code_uses_is_seen_while_it_runs() -> None:
+    calls = [CodeRequest("look"), CodeRequest("look")]
+    asked = BlockYielded(block="b", exchange=0, calls=calls, stored=7, is_counted=True)
+    index = index_of([entry("a1", 1, 10.0, accepted("a1")), entry("a1", 2, 11.0, asked)])
+    assert summary_of(index).usage == Usage(calls=2, stored_bytes=7)
 
 
 def test_a_run_is_followed_to_its_end() -> None:

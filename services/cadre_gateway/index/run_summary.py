@@ -111,7 +111,7 @@ def apply_event(summary: RunSummary, event: AnyEvent, at: float) -> None:
             summary.state, summary.error, summary.ended_at = event.state, event.error, at
             summary.step, summary.usage = event.steps, event.usage
         case _:
-            pass
+            summary.usage += event.used() or Usage()
 
 
 def _user(task: Task) -> str | None:
