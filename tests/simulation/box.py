@@ -27,6 +27,10 @@ class SimSandbox:
     def __init__(self, world: World, process: Process) -> None:
         self._world, self._process = world, process
 
+    def lacks(self, imports: Sequence[str]) -> list[str]:
+        """Nothing: its language imports nothing."""
+        return []
+
     async def open(self) -> Session:
         """Raises SandboxError."""
         await asyncio.sleep(self._world.chance.random() * 0.02)
