@@ -18,7 +18,7 @@ from cadre.adapters.nats.streams import jetstream, listing
 from cadre.cli.main import group
 from cadre.client import Client, Unauthorized
 from cadre.protocol.messages import Origin
-from cadre_gateway.access.caller import RIGHTS
+from cadre_gateway.access.principal import RIGHTS
 from cadre_gateway.access.rules import RULES
 from harness.command import Commands
 from harness.nats_server import NatsServer

@@ -3,8 +3,8 @@
 import pytest
 from starlette.datastructures import Headers
 
-from cadre_gateway.access.caller import ANYBODY, Caller
 from cadre_gateway.access.hosts import check_host
+from cadre_gateway.access.principal import ANYBODY, Principal
 from cadre_gateway.access.rate_limit import MAX_WRONG_KEYS, RateLimits
 from cadre_gateway.access.rules import rule_of
 from cadre_gateway.requests.problems import Problem
@@ -22,8 +22,8 @@ class Hands:
         return self.now
 
 
-def caller(key: str = "k", rate: float | None = None, runs: int | None = None) -> Caller:
-    return Caller(name=key, key=key, roles=frozenset({"operator"}), rate=rate, runs_per_day=runs)
+def caller(key: str = "k", rate: float | None = None, runs: int | None = None) -> Principal:
+    return Principal(name=key, key=key, roles=frozenset({"operator"}), rate=rate, runs_per_day=runs)
 
 
 def test_a_key_has_its_rate_and_a_burst_of_five_seconds_of_it() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from cadre_gateway.access.audit import ACTIONS
-from cadre_gateway.access.caller import RIGHTS
+from cadre_gateway.access.principal import RIGHTS
 from cadre_gateway.access.rules import RULES, rule_of
 
 UNRECORDED = {"POST /v1/runs"}

@@ -18,7 +18,7 @@ from cadre.api.access import KeyView, MadeKey
 from cadre.errors import UnreadableMessage
 from cadre.ports import Clock
 from cadre.protocol.access import ApiKey, RoleName
-from cadre_gateway.access.caller import Caller, caller_with
+from cadre_gateway.access.principal import Principal, caller_with
 from cadre_gateway.requests.problems import Problem, invalid
 
 FRESH_SECONDS = 5.0
@@ -77,10 +77,10 @@ class ApiKeys:
     _read_at: float = -FRESH_SECONDS
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def caller(self, token: str) -> Caller | None:
+    async def caller(self, token: str) -> Principal | None:
         """Who has this token; None when nobody does (any more)."""
         if self.admin_key and hmac.compare_digest(token.encode(), self.admin_key.encode()):
-            return Caller(name="admin", key=OF_SETTINGS, roles=frozenset({"admin"}))
+            return Principal(name="admin", key=OF_SETTINGS, roles=frozenset({"admin"}))
         shape = _TOKEN.fullmatch(token)
         if shape is None:
             return None
@@ -100,7 +100,7 @@ class ApiKeys:
         expires_at = now + wanted.expires_in if wanted.expires_in is not None else None
         return await self._store(fields, by, expires_at)
 
-    async def sign_in(self, caller: Caller) -> MadeKey:
+    async def sign_in(self, caller: Principal) -> MadeKey:
         """Makes the short-lived key that a browser keeps as its cookie; it may what the caller may, and no longer."""
         now = self.clock.now()
         for one in [key for key in self._known.values() if key.parent and not self._counts(key)]:

@@ -14,8 +14,8 @@ from cadre.adapters.nats.audit import NatsAudit
 from cadre.api.access import AuditView
 from cadre.ports import Clock
 from cadre.protocol.access import AuditEntry
-from cadre_gateway.access.caller import Caller
-from cadre_gateway.access.rules import Rule
+from cadre_gateway.access.principal import Principal
+from cadre_gateway.access.rules import RouteRule
 from cadre_gateway.requests.headers import utf8
 
 ACTIONS = {
@@ -96,7 +96,7 @@ class AuditTrail:
     """Name of this replica."""
 
     async def record(
-        self, scope: Scope, rule: Rule, variables: dict[str, str], caller: Caller, status: int
+        self, scope: Scope, rule: RouteRule, variables: dict[str, str], caller: Principal, status: int
     ) -> None:
         """Writes down what was asked for and how it is about to be answered."""
         named = caller.name or utf8(Headers(scope=scope).get("cadre-user")) or ""
@@ -135,7 +135,7 @@ class AuditTrail:
             before = page[-1].seq
 
 
-def is_recorded(rule: Rule) -> bool:
+def is_recorded(rule: RouteRule) -> bool:
     """Whether requests of this route are written into the audit trail."""
     return f"{rule.method} {rule.path}" in ACTIONS
 

@@ -14,10 +14,10 @@ from cadre.errors import RetryableError
 from cadre.protocol.topology import parent_of
 from cadre_gateway.access.api_keys import FRESH_SECONDS, ApiKeys
 from cadre_gateway.access.audit import AuditTrail, is_recorded
-from cadre_gateway.access.caller import ANYBODY, STRANGER, Caller
 from cadre_gateway.access.hosts import check_host
+from cadre_gateway.access.principal import ANYBODY, STRANGER, Principal
 from cadre_gateway.access.rate_limit import RateLimits
-from cadre_gateway.access.rules import Rule, rule_of
+from cadre_gateway.access.rules import RouteRule, rule_of
 from cadre_gateway.reading.lookup import RunLookup, checked_tree_of
 from cadre_gateway.requests.headers import is_own_page
 from cadre_gateway.requests.problems import Problem, answer_deadline, as_problem, respond, unknown_run
@@ -50,7 +50,7 @@ class Access:
     hosts: frozenset[str] = frozenset()
     """Names that it may be called by beside addresses and private names."""
 
-    async def caller(self, headers: Headers) -> Caller | None:
+    async def caller(self, headers: Headers) -> Principal | None:
         """Who sends these headers, by a bearer token or else by the cookie of a sign-in; None when they do not say."""
         if self.keys is None:
             return ANYBODY
@@ -63,7 +63,7 @@ class Access:
             raise unauthorized("this key is not known, was revoked or has expired")
         return caller
 
-    async def check(self, caller: Caller, rule: Rule, variables: dict[str, str]) -> None:
+    async def check(self, caller: Principal, rule: RouteRule, variables: dict[str, str]) -> None:
         """Raises a 403 problem for what the caller may not do, a 404 one for runs that they do not reach."""
         if not caller.may(rule.right):
             roles = ", ".join(sorted(caller.roles))
@@ -86,7 +86,7 @@ class Access:
             if not await self._reaches(caller, run, rule.scope):
                 raise unknown_run(run)
 
-    async def _reaches(self, caller: Caller, run: str, scope: str) -> bool:
+    async def _reaches(self, caller: Principal, run: str, scope: str) -> bool:
         root = await self.lookup.find(checked_tree_of(run))
         if caller.reaches_tree(root):
             return True
@@ -121,7 +121,7 @@ class Gate:
             answer = respond(as_problem(error), scope["path"])
         await answer(scope, receive, _Answering(self._access, scope, send, rule, variables))
 
-    async def _admit(self, scope: Scope, rule: Rule, variables: dict[str, str]) -> None:
+    async def _admit(self, scope: Scope, rule: RouteRule, variables: dict[str, str]) -> None:
         """Finds out who asks, and whether they may do what they ask for. Raises a problem."""
         headers, access = Headers(scope=scope), self._access
         if access.keys is None or access.hosts:
@@ -156,11 +156,11 @@ class _Answering:
     does not count any more."""
 
     def __init__(
-        self, access: Access, scope: Scope, send: Send, rule: Rule, variables: dict[str, str]
+        self, access: Access, scope: Scope, send: Send, rule: RouteRule, variables: dict[str, str]
     ) -> None:
         self._access = access
         self._scope = scope
-        self._caller: Caller = scope["state"]["caller"]
+        self._caller: Principal = scope["state"]["caller"]
         self._headers = Headers(scope=scope)
         self._send = send
         self._rule = rule

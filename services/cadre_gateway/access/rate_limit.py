@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from cadre.recent import Recent
-from cadre_gateway.access.caller import Caller
-from cadre_gateway.access.rules import Rule
+from cadre_gateway.access.principal import Principal
+from cadre_gateway.access.rules import RouteRule
 from cadre_gateway.requests.problems import Problem
 
 MAX_BUCKETS = 10_000
@@ -39,7 +39,7 @@ class RateLimits:
         self._buckets: Recent[str, tuple[float, float]] = Recent(MAX_BUCKETS)
         """What each has left, and when that was counted."""
 
-    def check(self, caller: Caller, rule: Rule) -> None:
+    def check(self, caller: Principal, rule: RouteRule) -> None:
         """Counts a request. Raises a 429 problem when there were too many."""
         if not caller.key:
             return

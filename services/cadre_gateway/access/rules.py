@@ -3,14 +3,14 @@
 import re
 from typing import Literal, NamedTuple
 
-from cadre_gateway.access.caller import Right
+from cadre_gateway.access.principal import Right
 
 Scope = Literal["none", "run", "tree", "call", "all", "handler"]
 """What a caller who does not see everything must reach: nothing in particular; the run that the path names; its whole
 tree; the call's tree; everything, so that they are refused; or what the route's own code checks or leaves out."""
 
 
-class Rule(NamedTuple):
+class RouteRule(NamedTuple):
     """What one route asks of its caller."""
 
     method: str
@@ -20,11 +20,11 @@ class Rule(NamedTuple):
     scope: Scope
 
 
-def _rules(path: str, scope: Scope, **rights: Right) -> list[Rule]:
-    return [Rule(method.upper(), path, right, scope) for method, right in rights.items()]
+def _rules(path: str, scope: Scope, **rights: Right) -> list[RouteRule]:
+    return [RouteRule(method.upper(), path, right, scope) for method, right in rights.items()]
 
 
-RULES: list[Rule] = [
+RULES: list[RouteRule] = [
     *_rules("/", "none", get="public"),
     *_rules("/console/{path}", "none", get="public"),
     *_rules("/openapi.json", "none", get="public"),
@@ -104,9 +104,9 @@ def _pattern(path: str) -> re.Pattern[str]:
 _ORDERED = sorted(((_pattern(rule.path), rule) for rule in RULES), key=lambda one: one[1].path.count("{"))
 
 
-def rule_of(method: str, path: str) -> tuple[Rule, dict[str, str]]:
+def rule_of(method: str, path: str) -> tuple[RouteRule, dict[str, str]]:
     """The rule of a request and the variables of its path; what is not in the table is for administrators."""
     for pattern, rule in _ORDERED:
         if rule.method == method and (found := pattern.fullmatch(path)) is not None:
             return rule, found.groupdict()
-    return Rule(method, path, _UNKNOWN, "all"), {}
+    return RouteRule(method, path, _UNKNOWN, "all"), {}

@@ -9,8 +9,8 @@ from fastapi.responses import Response
 from cadre.api.access import AuditView, Identity, KeyView, MadeKey
 from cadre_gateway.access.api_keys import ApiKeys, KeyBody
 from cadre_gateway.access.audit import AuditFilter, note
-from cadre_gateway.access.caller import ANYBODY, Caller, caller_of
 from cadre_gateway.access.gate import COOKIE, Access, cookie_of, unauthorized
+from cadre_gateway.access.principal import ANYBODY, Principal, caller_of
 from cadre_gateway.requests import body
 from cadre_gateway.requests.headers import MAX_SEQ
 from cadre_gateway.requests.paging import page_of
@@ -86,7 +86,7 @@ def router(keys: ApiKeys, access: Access) -> APIRouter:
         async with answer_deadline():
             return json_answer(await keys.revoke(id))
 
-    async def signed_in(request: Request) -> Caller:
+    async def signed_in(request: Request) -> Principal:
         async with answer_deadline():
             caller = await access.caller(request.headers)
         if caller is None:

@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from cadre.api.approvals import Approval, ApprovalDecision
 from cadre.protocol.topology import tree_of
 from cadre_gateway.access.audit import note
-from cadre_gateway.access.caller import caller_of
+from cadre_gateway.access.principal import caller_of
 from cadre_gateway.requests import body
 from cadre_gateway.requests.headers import utf8
 from cadre_gateway.requests.problems import answer_deadline

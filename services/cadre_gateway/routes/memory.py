@@ -22,7 +22,7 @@ from cadre.protocol.memory import (
     ShowRequest,
 )
 from cadre.protocol.messages import MemoryScope
-from cadre_gateway.access.caller import Caller, caller_of
+from cadre_gateway.access.principal import Principal, caller_of
 from cadre_gateway.requests import body
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.routes import openapi
@@ -136,7 +136,7 @@ def _forgetting(routes: APIRouter, memory: NatsMemory) -> None:
         return json_answer(await memory.forget(ForgetRequest(selection=selection, confirm=confirm)))
 
 
-async def _whole(memory: NatsMemory, memory_id: str, caller: Caller) -> Listed:
+async def _whole(memory: NatsMemory, memory_id: str, caller: Principal) -> Listed:
     """All of a memory. Raises a 404 problem for one that the caller does not reach."""
     asked = ShowRequest(memory=memory_id)
     page = await memory.show(asked)

@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.api.runs import Accepted, RunDetail, RunResult, State
-from cadre_gateway.access.caller import Caller, caller_of
+from cadre_gateway.access.principal import Principal, caller_of
 from cadre_gateway.reading.detail import DetailPage, run_detail, run_result
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests import body, problems
@@ -74,7 +74,7 @@ def router(
         answer.headers.update(run_headers(run.id))
         return answer
 
-    async def check_session(caller: Caller, agent: str, session: str) -> None:
+    async def check_session(caller: Principal, agent: str, session: str) -> None:
         """Raises a 403 problem for a session of somebody else, whose memory the run would go on with."""
         turn, _ = await submitter.sessions.turns.read(agent, session)
         for run in (turn.run, turn.previous) if turn is not None else ():

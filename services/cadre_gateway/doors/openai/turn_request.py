@@ -11,7 +11,7 @@ import msgspec
 from fastapi import Request
 
 from cadre.spec.names import NAME
-from cadre_gateway.access.caller import caller_of
+from cadre_gateway.access.principal import caller_of
 from cadre_gateway.requests.headers import utf8
 from cadre_gateway.requests.idempotency import IdempotencyKey, checked_key
 from cadre_gateway.requests.problems import invalid

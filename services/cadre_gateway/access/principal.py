@@ -26,7 +26,7 @@ RIGHTS: dict[RoleName, frozenset[Right]] = {
 """What each role may do."""
 
 
-class Caller(msgspec.Struct, frozen=True, kw_only=True):
+class Principal(msgspec.Struct, frozen=True, kw_only=True):
     """Who sent a request."""
 
     name: str = ""
@@ -97,16 +97,16 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-ANYBODY = Caller(roles=frozenset({"admin"}))
+ANYBODY = Principal(roles=frozenset({"admin"}))
 """Who asks a gateway that asks nobody who they are."""
 
-STRANGER = Caller(roles=frozenset())
+STRANGER = Principal(roles=frozenset())
 """Who asks for what is public."""
 
 
-def caller_with(key: ApiKey) -> Caller:
+def caller_with(key: ApiKey) -> Principal:
     """Who has this key."""
-    return Caller(
+    return Principal(
         name=key.user or key.name,
         key=key.id,
         roles=frozenset(key.roles),
@@ -120,7 +120,7 @@ def caller_with(key: ApiKey) -> Caller:
     )
 
 
-def caller_of(request: Request) -> Caller:
+def caller_of(request: Request) -> Principal:
     """Who sent this request, as the gate has found."""
-    found: Caller = request.state.caller
+    found: Principal = request.state.caller
     return found
