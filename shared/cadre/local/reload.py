@@ -40,11 +40,11 @@ class Reloader:
         """What is watched, as it was when it was last taken up."""
         self._problem = ""
         """What is wrong with the team's files."""
+        self._note(named_files(team.file), [team.script] if team.script else [])
+        self._find_files(child.service for child in self._children.values())
 
     async def watch(self) -> None:
-        """Takes up changes for ever."""
-        self._note(named_files(self._team.file), [self._team.script] if self._team.script else [])
-        self._find_files(child.service for child in self._children.values())
+        """Takes up for ever what changes from the making of this on."""
         while True:
             await asyncio.sleep(_POLL_SECONDS)
             if changed := await self._changed():

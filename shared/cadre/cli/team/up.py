@@ -199,6 +199,8 @@ async def _supervised(stack: Stack, work: Coroutine[Any, Any, int], interrupted:
 
 async def _until_stopped(stack: Stack, reloads: bool) -> int:
     await demo.start(stack)
+    # Before anybody hears that it is ready: who changes a file then is heard.
+    reloader = Reloader(stack, stack.team) if reloads and stack.team is not None else None
     try:
         click.echo(f"gateway  {stack.gateway}\nnats     {stack.nats}")
     except OSError:
@@ -209,7 +211,7 @@ async def _until_stopped(stack: Stack, reloads: bool) -> int:
         )
     else:
         print_status(f'cadre: ready; ask with: cadre run {next(iter(stack.team.agents))} "TASK"')
-    if reloads and stack.team is not None:
-        await stack.alive_during(Reloader(stack, stack.team).watch())
+    if reloader is not None:
+        await stack.alive_during(reloader.watch())
     await stack.alive_during(asyncio.Event().wait())
     return ExitCode.OK
