@@ -34,6 +34,8 @@ class ProbedServer(ThreadingHTTPServer):
         """While it is set, chat completions are not answered."""
         self.asked: list[Body] = []
         self.open = self.most_open = 0
+        """Requests that are being answered, now and at most; one whose answer goes out is none: its client may have
+        read all of it, and ask again, before this thread is done."""
         self.counting = threading.Lock()
 
     @property
@@ -43,6 +45,7 @@ class ProbedServer(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     server: ProbedServer
+    _is_open = False
 
     def do_GET(self) -> None:
         self._send(200, {"object": "list", "data": [self.server.entry]})
@@ -53,6 +56,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.asked.append(body)
             self.server.open += 1
             self.server.most_open = max(self.server.most_open, self.server.open)
+        self._is_open = True
         try:
             self._answer(body)
         except Refused as refusal:
@@ -60,6 +64,11 @@ class _Handler(BaseHTTPRequestHandler):
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True  # the client has had enough
         finally:
+            self._goes_out()
+
+    def _goes_out(self) -> None:
+        if self._is_open:
+            self._is_open = False
             with self.server.counting:
                 self.server.open -= 1
 
@@ -87,6 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
             choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
             self._send(200, {**about, "object": "chat.completion", "choices": [choice], "usage": usage})
             return
+        self._goes_out()
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.end_headers()
@@ -106,6 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: int, data: Body) -> None:
         text = json.dumps(data).encode()
+        self._goes_out()
         self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(text)))

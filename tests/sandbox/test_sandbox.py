@@ -18,6 +18,7 @@ from cadre_sandbox.interpreters.pool import NOBODY_UID, Sandbox
 from cadre_sandbox.interpreters.process import InterpreterProcess, ProcessPlan, TierRefused
 from cadre_sandbox.interpreters.zygote import ZygoteProcess
 from cadre_sandbox.jail import landlock
+from harness.patience import patience
 from sandbox import walled_python
 from sandbox.worlds import World, failed, finished, open_to_all, run, worlds, yielded
 
@@ -97,6 +98,20 @@ async def test_a_refusal_is_read_however_soon_the_refused_one_has_gone() -> None
                 await InterpreterProcess.open(zygote, ProcessPlan("ns", BlockLimits(file_mb=-1), NOBODY_UID))
     finally:
         await zygote.close()
+
+
+async def test_a_session_closed_while_its_code_runs_takes_nothing_from_those_behind_it() -> None:
+    """Its socket's number is that of the next one, which the event loop must hear."""
+    async with Sandbox(pool=0) as sandbox:
+        for _ in range(3):
+            session = await sandbox.open()
+            running = asyncio.create_task(run(session, "while True: pass"))
+            await asyncio.wait({running}, timeout=1)  # by then it reads; if not, this shows nothing
+            await session.close()
+            assert isinstance(await asyncio.wait_for(running, patience()), InterpreterLost)
+            behind = await sandbox.open()
+            assert (await asyncio.wait_for(finished(behind, "1 + 1"), patience())).output == 2
+            await behind.close()
 
 
 async def test_below_the_minimum_code_is_refused(without: Callable[[Mapping[int, int]], Python]) -> None:

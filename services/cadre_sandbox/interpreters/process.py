@@ -1,6 +1,7 @@
 """One jailed interpreter as a process: its socket, its signals, its limits, its end."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -69,6 +70,7 @@ class InterpreterProcess:
         self._scratch = scratch
         self._loop = asyncio.get_running_loop()
         self._alive = True
+        self._reading, self._writing = asyncio.Lock(), asyncio.Lock()
         self._own_users = False
         self._max_blobs = max(plan.most.snapshot_mb * MEGABYTE, MAX_BINARY_BYTES) + _SLACK_BYTES
         self.tier = plan.tier
@@ -132,15 +134,17 @@ class InterpreterProcess:
 
     async def send(self, header: dict[str, Any], blobs: Sequence[bytes] = ()) -> None:
         """Send a frame. Raises InterpreterGone."""
-        try:
-            await self._loop.sock_sendall(self._channel, encode(header, blobs))
-        except OSError:
-            raise InterpreterGone from None
+        async with self._writing:
+            try:
+                await self._loop.sock_sendall(self._channel, encode(header, blobs))
+            except OSError:
+                raise InterpreterGone from None
 
     async def receive(self) -> Frame:
         """The next frame of the interpreter. Raises InterpreterGone, BrokenFrame."""
-        text, body = frame_sizes(await self._read(PREFIX.size), _MAX_HEADER_BYTES, self._max_blobs)
-        return await read_frame(await self._read(text), await self._read(body) if body else b"")
+        async with self._reading:
+            text, body = frame_sizes(await self._read(PREFIX.size), _MAX_HEADER_BYTES, self._max_blobs)
+            return await read_frame(await self._read(text), await self._read(body) if body else b"")
 
     async def _read(self, size: int) -> bytes:
         data = bytearray()
@@ -215,7 +219,12 @@ class InterpreterProcess:
             return
         self.kill()
         self._alive = False
-        self._channel.close()
+        with contextlib.suppress(OSError):
+            self._channel.shutdown(socket.SHUT_RDWR)
+        # The event loop goes on watching the number of a socket that is closed under a reader, and would not hear the
+        # next socket of that number: whoever reads or writes learns of the end before.
+        async with self._reading, self._writing:
+            self._channel.close()
         for handle in (self._spawned.outer, self._spawned.jailed):
             os.close(handle)
         if self._scratch:

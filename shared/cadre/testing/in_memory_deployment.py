@@ -129,10 +129,12 @@ class InMemoryDeployment:
     async def close(self) -> None:
         """Ends all processes and whatever they have at work."""
         self.clock.stop()
+        # A process that has just been replaced would take work on behind the others' end.
+        await asyncio.gather(*self._restarts, return_exceptions=True)
         tasks = [task for live in self._live.values() for task in live.process.at_work]
         for live in self._live.values():
             live.process.kill()
-        await asyncio.gather(*tasks, *self._restarts, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         for live in self._live.values():
             await live.close()
 
