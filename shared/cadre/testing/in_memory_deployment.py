@@ -129,7 +129,8 @@ class InMemoryDeployment:
     async def close(self) -> None:
         """Ends all processes and whatever they have at work."""
         self.clock.stop()
-        # A process that has just been replaced would take work on behind the others' end.
+        # A process that replaces one that was killed would take work on behind the others' end.
+        self.kill_at = self.kill_before = lambda process, stores: False
         await asyncio.gather(*self._restarts, return_exceptions=True)
         tasks = [task for live in self._live.values() for task in live.process.at_work]
         for live in self._live.values():
