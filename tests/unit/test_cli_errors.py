@@ -11,7 +11,9 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from cadre.cli.main import group as commands
 from cadre.cli.terminal.outcome import error_line, exit_code
 from cadre.errors import BusUnavailable, SpecError
 from cadre.local.exit_codes import CommandFailed, ExitCode
@@ -296,3 +298,13 @@ def test_two_files_of_one_name(gateway: Gateway, tmp_path: Path) -> None:
     result = cadre("run", "boss", "go", *(word for file in files for word in ("--file", str(file))))
     assert (result.exit_code, gateway.posted) == (ExitCode.USAGE, [])
     assert all(str(file) in result.stderr for file in files)
+
+
+@pytest.mark.parametrize("group", ["schedule", "trigger", "budget", "notice", "keys", "dead", "memory"])
+def test_what_lists_and_removes_has_both_of_its_usual_names(group: str) -> None:
+    runner = CliRunner()
+    listed = runner.invoke(commands, [group, "--help"]).stdout
+    for names in (("ls", "list"), ("rm", "remove")):
+        if any(f"\n  {name} " in listed for name in names):
+            for name in names:
+                assert runner.invoke(commands, [group, name, "--help"]).exit_code == 0, f"{group} {name}"

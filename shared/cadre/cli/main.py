@@ -1,5 +1,7 @@
 """The command group `cadre`: finds a verb's module by name and imports nothing else."""
 
+import copy
+import itertools
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -104,6 +106,8 @@ class Verbs(click.Group):
         else:
             return None
         assert isinstance(command, click.Command), f"{cmd_name} is not a click command"
+        if isinstance(command, click.Group):
+            _add_synonyms(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -134,6 +138,16 @@ class Verbs(click.Group):
         except Exception as error:
             code = _report(error)
         sys.exit(code if isinstance(code, int) else ExitCode.OK)
+
+
+def _add_synonyms(group: click.Group) -> None:
+    """Lets `list` be said for `ls` and `remove` for `rm` in the group, and the other way round."""
+    for names in (("ls", "list"), ("rm", "remove")):
+        for name, other in itertools.permutations(names):
+            if name in group.commands and other not in group.commands:
+                synonym = copy.copy(group.commands[name])
+                synonym.hidden = True
+                group.commands[other] = synonym
 
 
 def _report(error: Exception) -> int:

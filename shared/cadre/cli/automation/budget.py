@@ -50,5 +50,4 @@ def _rows(budget: dict[str, Any]) -> list[list[str]]:
     ]
 
 
-command.add_command(list_budgets, "list")
 add_definition_verbs(command, "budget", "what was used is counted anew should it be made again")

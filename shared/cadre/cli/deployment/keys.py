@@ -88,6 +88,3 @@ def revoke(ids: tuple[str, ...]) -> None:
     with Gateway() as gateway:
         for identity in ids:
             gateway.delete(f"/v1/keys/{identity}")
-
-
-command.add_command(list_keys, "list")
