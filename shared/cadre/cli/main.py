@@ -38,6 +38,7 @@ _VERBS_OF_ROOMS = {
         "continue": "Go on where a run ended without an answer.",
         "replay": "Decide a run's journal anew and report what differs.",
         "verify": "Check that nothing of a run's journal was changed.",
+        "test": "Decide exported runs by a team's files of now.",
         "approvals": "List the calls that wait for a person.",
         "approve": "Let a held call be made.",
         "reject": "Turn a held call down.",

@@ -62,12 +62,18 @@ class Replay(msgspec.Struct, kw_only=True):
     undecided: list[Undecided] = []
 
 
-def redecide(journals: Iterable[Sequence[Journaled]]) -> Replay:
-    """Decides the whole journals of any number of runs anew, each in order from its first entry."""
+def redecide(journals: Iterable[Sequence[Journaled]], *, decisions_only: bool = False) -> Replay:
+    """Decides the whole journals of any number of runs anew, each in order from its first entry.
+
+    With `decisions_only` nothing but the decisions is compared, and of each run up to the first other one: for entries
+    that are not as they were journaled, and decisions that are not meant to be the same.
+    """
     replay = Replay(divergences=[], undecided=[])
     courses = [_Course(journal, replay) for journal in journals if journal]
     for course in courses:
-        course.follow()
+        course.follow(decisions_only)
+    if decisions_only:
+        return replay
     tasks = {run: told for course in courses for run, told in course.tasks.items()}
     reports = {run: told for course in courses for run, told in course.reports.items()}
     for course in courses:
@@ -89,16 +95,21 @@ class _Course:
         self.reports: dict[str, Report] = {}
         """What it reported itself."""
 
-    def follow(self) -> None:
+    def follow(self, decisions_only: bool) -> None:
         self._replay.runs += 1
+        before = len(self._replay.divergences)
         for seq, entry in self._journal:
             self._replay.entries += 1
-            self._check_place(entry)
+            if not decisions_only:
+                self._check_place(entry)
             if entry.snapshot is not None:
                 self._check_snapshot(entry, entry.snapshot)
             self._decide(entry)
+            if decisions_only and len(self._replay.divergences) > before:
+                return
             apply_entry(self._run, entry)
-            self._note_debts(entry)
+            if not decisions_only:
+                self._note_debts(entry)
             self._chain = [seq] if entry.snapshot is not None else [*self._chain, seq]
 
     def compare_with_relatives(self, tasks: dict[str, Task], reports: dict[str, Report]) -> None:

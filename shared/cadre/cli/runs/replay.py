@@ -1,23 +1,19 @@
 """`cadre replay` and `cadre verify`: a run's journals decided anew, and their hash chains checked."""
 
-import gzip
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 import msgspec
 
+from cadre.cli.runs.exported_run import exported_entries, read_exported_run
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import Decorated, output_option, print_json, with_options
-from cadre.delivery.codec import decode
 from cadre.delivery.hash_chain import ChainCheck
-from cadre.errors import UnreadableMessage
-from cadre.journal.entry import Entry
-from cadre.local.exit_codes import CommandFailed, ExitCode
-from cadre.loop.redecide import Journaled, redecide
+from cadre.local.exit_codes import ExitCode
+from cadre.loop.redecide import redecide
 
 
 def _journal_options(how: str = "") -> Callable[[Decorated], Decorated]:
@@ -83,17 +79,9 @@ def _checked(
 
 
 def _replay_file(file: Path, run_only: bool) -> Account:
-    tree = ""
-    journals: dict[str, list[Journaled]] = {}
-    for tree, seq, data in _exported_entries(file):
-        try:
-            entry: Entry = decode(data, Entry)
-        except UnreadableMessage as error:
-            raise CommandFailed(f"{file} cannot be read: {error}", ExitCode.USAGE) from error
-        if not run_only or entry.run == tree:
-            journals.setdefault(entry.run, []).append(Journaled(seq, entry))
-    found: Account = msgspec.to_builtins(redecide(journals.values()))
-    return {"id": tree, **found, "omitted": 0}
+    tree, journals = read_exported_run(file)
+    replay = redecide([journals[tree]] if run_only else journals.values())
+    return {"id": tree, **msgspec.to_builtins(replay), "omitted": 0}
 
 
 def _verify_file(file: Path, run_only: bool) -> Account:
@@ -103,7 +91,7 @@ def _verify_file(file: Path, run_only: bool) -> Account:
     def is_wanted(run: str) -> bool:
         return not run_only or run == tree
 
-    for entry in _exported_entries(file):
+    for entry in exported_entries(file):
         tree = entry.tree
         check.take(entry.data, is_wanted)
     broken = [msgspec.to_builtins(link) for link in check.broken]
@@ -141,37 +129,3 @@ def _verify_lines(found: Account) -> Iterator[str]:
 
 def _many(count: int, one: str, many: str | None = None) -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
-
-
-class _ExportedEntry(NamedTuple):
-    tree: str
-    seq: int
-    data: bytes
-    """The entry as its journal held it."""
-
-
-class _ExportLine(msgspec.Struct):
-    line: str = ""
-    """What the line holds: `entry`, `end`, or something that does not matter here."""
-    seq: int = 0
-    entry: msgspec.Raw = msgspec.Raw(b"null")
-    format: str = ""
-    tree: str = ""
-
-
-def _exported_entries(file: Path) -> Iterator[_ExportedEntry]:
-    """Yields the entries in the order of their stream. Raises CommandFailed for a file that is no whole export."""
-    tree, last = "", ""
-    try:
-        with gzip.open(file) as stream:
-            for number, text in enumerate(stream):
-                record = msgspec.json.decode(text, type=_ExportLine)
-                if number == 0 and record.format != "cadre-run":
-                    raise CommandFailed(f"{file} was not written by `cadre runs export`", ExitCode.USAGE)
-                tree, last = tree or record.tree, record.line
-                if record.line == "entry":
-                    yield _ExportedEntry(tree, record.seq, bytes(record.entry))
-    except (OSError, EOFError, zlib.error, msgspec.DecodeError) as error:
-        raise CommandFailed(f"{file} cannot be read: {error}", ExitCode.USAGE) from error
-    if last != "end":
-        raise CommandFailed(f"{file} was cut off: export the run again", ExitCode.USAGE)

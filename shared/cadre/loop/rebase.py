@@ -1,0 +1,118 @@
+"""A kept run as it would go with what its agent's files say now: the same arrivals, another specification.
+
+What the models, tools, members and people of the run answered stays as it is; `redecide` then tells which decisions
+would be others.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from cadre.engine.offer import card_of, offer_of
+from cadre.journal import events as ev
+from cadre.journal.arrivals import Offer
+from cadre.journal.entry import AnyEvent, EarlierEntry, Entry
+from cadre.journal.run import Run
+from cadre.loop.arrival_of import arrival_of
+from cadre.loop.fold import apply_entry
+from cadre.loop.redecide import Journaled
+from cadre.loop.transition import transition
+from cadre.protocol.cards import AgentCard, Presence, ToolCard
+from cadre.spec.agent import AgentSpec
+
+_OF_THE_FILES = 1.0
+"""The start of what the files offer: later than that of what the run was offered, so that it counts."""
+
+
+_OF_THE_SERVICE = (ev.RunAccepted, ev.OfferChanged)
+
+
+class TeamFiles(NamedTuple):
+    """A team as its files say it now."""
+
+    agents: dict[str, AgentSpec]
+    tools: list[ToolCard]
+    """Those that can be known without starting anything; others are as the run was offered them."""
+
+
+class CannotRebase(Exception):
+    """The files say nothing about the run; the text says why."""
+
+
+def rebase(journal: Sequence[Journaled], team: TeamFiles) -> list[Journaled]:
+    """The whole journal of a run with the spec and the offer of the files. Raises CannotRebase.
+
+    The run keeps the kind's version that it began with. Snapshots are left out: they hold the earlier spec.
+    """
+    first = journal[0].entry
+    accepted = next((event for event in first.events if isinstance(event, ev.RunAccepted)), None)
+    if accepted is None or first.arrived is None or isinstance(first, EarlierEntry):
+        raise CannotRebase("its journal does not begin with its task, or was written by an early version")
+    spec = team.agents.get(first.agent)
+    if spec is None:
+        raise CannotRebase(f"the team has no agent {first.agent}")
+    if spec.kind != accepted.spec.kind:
+        raise CannotRebase(
+            f"it began as an agent of kind {accepted.spec.kind}, and {first.agent} is {spec.kind} now"
+        )
+    changes = [event for _, entry in journal for event in entry.events if isinstance(event, ev.OfferChanged)]
+    offer = _offer(spec, team, changes, [])
+    run, rebased = Run(id=first.run, tree=first.tree), list[Journaled]()
+    for seq, entry in journal:
+        if change := next((event for event in entry.events if isinstance(event, ev.OfferChanged)), None):
+            offer = _offer(spec, team, changes, change.missing)
+        events = [event for event in entry.events if not isinstance(event, _OF_THE_SERVICE)]
+        for place, event in _of_the_service(run, entry, spec, offer):
+            events.insert(place, event)
+        if events:
+            now = msgspec.structs.replace(entry, events=events, snapshot=None)
+            rebased.append(Journaled(seq, now))
+            try:
+                apply_entry(run, now)
+            except Exception:
+                break  # the files' agent could not have come here: its decision is another one
+    return rebased
+
+
+def _of_the_service(run: Run, entry: Entry, spec: AgentSpec, offer: Offer) -> list[tuple[int, AnyEvent]]:
+    """What the service would add of its own to the entry, with its place: the spec as the run begins, its offer."""
+    try:
+        arrival = msgspec.structs.replace(arrival_of(run, entry), offer=offer)
+        if run.spec is None:
+            arrival = msgspec.structs.replace(arrival, spec=spec)
+        now = enumerate(transition(run, arrival))
+    except Exception:
+        return []  # which is told when the entry is decided anew
+    return [(place, event) for place, event in now if isinstance(event, _OF_THE_SERVICE)]
+
+
+def _offer(
+    spec: AgentSpec, team: TeamFiles, changes: Sequence[ev.OfferChanged], missing: Sequence[str]
+) -> Offer:
+    """What the files offer to the agent, and what other services offered to the run besides; nothing that was
+    `missing` then."""
+    tools = {card.name: card for change in changes for card in change.tools}
+    members = {card.name: card for change in changes for card in change.members}
+    offered = [
+        *_presences(tools.values(), members.values(), 0.0),
+        *_presences(team.tools, map(card_of, team.agents.values()), _OF_THE_FILES),
+    ]
+    offer = offer_of(spec, [one for one in offered if _name(one) not in missing])
+    # Checks and memory were there, or would have been missing: the journal has no cards of them.
+    lacking = [name for name in offer.missing if name in (*spec.tools, *spec.team, *missing)]
+    return msgspec.structs.replace(offer, missing=lacking)
+
+
+def _presences(
+    tools: Iterable[ToolCard], members: Iterable[AgentCard], started_at: float
+) -> Iterable[Presence]:
+    for tool in tools:
+        yield Presence(instance="", host="", pid=0, started_at=started_at, tool=tool)
+    for member in members:
+        yield Presence(instance="", host="", pid=0, started_at=started_at, agent=member)
+
+
+def _name(presence: Presence) -> str:
+    card = presence.tool or presence.agent
+    return card.name if card is not None else ""

@@ -1,0 +1,148 @@
+"""Kept runs decided by what their agents' files say now."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cadre.journal import events as ev
+from cadre.loop.rebase import CannotRebase, TeamFiles, rebase
+from cadre.loop.redecide import Journaled, Replay, redecide
+from cadre.protocol.messages import Budget
+from cadre.spec.agent import AgentSpec, Limits
+from journals import kept
+from unit.loop.build import ADD, ANSWER, KID, LOOK, Course, Offer, call, report, result, spec
+from unit.loop.test_loop_properties import Chance
+from unit.loop.test_redecide import busy_course
+
+
+def journal_of(course: Course) -> list[Journaled]:
+    return [Journaled(n, entry) for n, entry in enumerate(course.journal(), start=1)]
+
+
+def decided(course: Course, now: AgentSpec, *tools: Any) -> Replay:
+    return redecide(
+        [rebase(journal_of(course), TeamFiles({now.name: now}, list(tools)))], decisions_only=True
+    )
+
+
+def lines(replay: Replay) -> str:
+    return "\n".join(line for one in replay.divergences for line in one.lines)
+
+
+def simple() -> Course:
+    course = Course().begin()
+    course.say(call("add", a=1, b=2), call("kid", task="help"))
+    course.arrive(result(course.id(0), 3))
+    course.arrive(report(course.id(1), "helped"))
+    course.say(ANSWER)
+    return course
+
+
+def test_with_the_files_that_it_began_with_a_run_goes_as_it_did() -> None:
+    for course in (simple(), busy_course()):
+        for tools in ((), (ADD, LOOK)):
+            replay = decided(course, spec(), *tools)
+            assert (replay.divergences, replay.undecided) == ([], [])
+            assert replay.decided == len(course.journal())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_whatever_happened_to_a_run_it_goes_as_it_did(data: st.DataObject) -> None:
+    chance = Chance(data)
+    for _ in range(data.draw(st.integers(1, 30))):
+        chance.step()
+    course = chance.course
+    if isinstance(course.journal()[0].events[0], ev.RunAccepted):
+        assert decided(course, course.spec).divergences == []
+
+
+def test_kept_runs_of_every_kind_go_as_they_did() -> None:
+    """Those of the simulation, whose offers are not in the order of a registry: texts that list names may differ."""
+    kinds, tried = set(), 0
+    for version in kept.VERSIONS:
+        for name in kept.names(version):
+            for journal in kept.journals(version, name):
+                first = journal[0].entry.events[0]
+                if not isinstance(first, ev.RunAccepted):
+                    continue
+                try:
+                    rebased = rebase(journal, TeamFiles({first.spec.name: first.spec}, []))
+                except CannotRebase:
+                    continue
+                replay = redecide([rebased], decisions_only=True)
+                kinds.add(first.spec.kind)
+                tried += 1
+                assert not replay.undecided
+                assert all("now [" not in line for line in _without_lists(replay)), replay.divergences
+    assert kinds >= {"tool_calling", "code", "goals", "task_queue", "solution", "plan", "workflow"}
+    assert tried > 300
+
+
+def _without_lists(replay: Replay) -> list[str]:
+    """The lines that do not tell of a text which lists names."""
+    found = [line for one in replay.divergences for line in one.lines]
+    return [f"now [{line}]" for line in found if "one of" not in line and "is not running" not in line]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"approvals": {"add": "always"}}, "approval.requested"),
+        ({"tools": ["look"]}, "Unknown tool 'add'"),
+        ({"team": []}, "Unknown tool 'kid'"),
+        ({"limits": Limits(max_steps=1)}, 'journaled "act", now "final"'),
+        (
+            {"limits": Limits(budget=Budget(steps=1))},
+            'delegate.started.budget: journaled null, now {"steps":1}',
+        ),
+        ({"output_schema": {"type": "object"}}, "now       model.answered, call.refused"),
+    ],
+    ids=lambda one: str(one)[:40],
+)
+def test_changed_files_are_told_where_they_count(fields: dict[str, Any], told: str) -> None:
+    replay = decided(simple(), spec(**fields), ADD, LOOK)
+    assert len(replay.divergences) == 1, "of each run the first"
+    assert told in lines(replay), lines(replay)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"instructions": "Be brief."},
+        {"description": "Does it."},
+        {"limits": Limits(max_steps=7)},
+        {"tools": ["add"]},
+    ],
+    ids=str,
+)
+def test_files_that_change_no_decision(fields: dict[str, Any]) -> None:
+    assert decided(simple(), spec(**fields), ADD, LOOK).divergences == []
+
+
+def test_a_tool_with_another_schema_refuses_what_it_took() -> None:
+    strict = ADD.__class__(
+        name="add",
+        description="Adds.",
+        input_schema={**ADD.input_schema, "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}},
+    )
+    assert "call.refused" in lines(decided(simple(), spec(), strict, LOOK))
+
+
+def test_what_was_not_running_then_is_not_running_now() -> None:
+    course = Course(offer=Offer(tools={"look": LOOK}, members={"kid": KID}, missing=["add"])).begin()
+    course.say(call("add", a=1, b=2))
+    course.say(ANSWER)
+    assert decided(course, spec(), ADD, LOOK).divergences == []
+
+
+@pytest.mark.parametrize(
+    ("agents", "why"),
+    [({}, "the team has no agent boss"), ({"boss": spec(kind="solution")}, "is solution now")],
+    ids=["unknown", "another kind"],
+)
+def test_files_that_say_nothing_of_a_run(agents: dict[str, AgentSpec], why: str) -> None:
+    with pytest.raises(CannotRebase, match=why):
+        rebase(journal_of(simple()), TeamFiles(agents, []))

@@ -1,0 +1,117 @@
+"""`cadre test`: exported runs, decided by the files of a team."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from cadre.cli.main import group
+from cadre.journal.arrivals import Offer
+from cadre.protocol.cards import ToolCard
+from cadre.spec.agent import AgentSpec
+from cadre.testing import Course, call, result
+
+TOOLS = '''
+from cadre import tool
+
+@tool(read_only=True)
+def price(article: str) -> float:
+    """Tell what an article costs."""
+    raise AssertionError("a kept run calls no tool")
+'''
+CLERK = """
+apiVersion: cadre.dev/v1
+kind: Agent
+metadata: {name: clerk}
+spec:
+  description: Tells prices.
+  tools: [price]
+"""
+TEAM = """
+apiVersion: cadre.dev/v1
+kind: Team
+metadata: {name: shop}
+spec: {agents: [clerk.yaml], tools: [shop.py]}
+"""
+PRICE = ToolCard(
+    name="price",
+    description="Tell what an article costs.",
+    input_schema={"type": "object", "properties": {"article": {"type": "string"}}, "required": ["article"]},
+)
+
+
+@pytest.fixture
+def team(tmp_path: Path) -> Path:
+    """A team, and in its folder `kept` a run of its clerk."""
+    for name, text in (("shop.py", TOOLS), ("clerk.yaml", CLERK), ("team.yaml", TEAM)):
+        (tmp_path / name).write_text(text)
+    course = Course(
+        AgentSpec(name="clerk", description="Tells prices.", tools=["price"]), Offer({"price": PRICE})
+    )
+    course.begin("What is a lamp?")
+    course.say(call("price", article="lamp"))
+    course.arrive(result("r1_1_0", 20.0, tool="price"))
+    course.say(call("final_answer", answer="20 euros"))
+    lines: list[dict[str, Any]] = [{"format": "cadre-run", "tree": "r1"}]
+    lines += [
+        {"line": "entry", "seq": n, "entry": msgspec.to_builtins(entry)}
+        for n, entry in enumerate(course.journal(), start=1)
+    ]
+    (tmp_path / "kept").mkdir()
+    text = "\n".join(json.dumps(line) for line in [*lines, {"line": "end"}])
+    (tmp_path / "kept" / "lamp.cadre").write_bytes(gzip.compress(text.encode()))
+    return tmp_path
+
+
+def tried(team: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(group, ["test", str(team / "kept"), "--team", str(team), *arguments])
+
+
+def test_a_run_that_goes_as_before(team: Path) -> None:
+    done = tried(team)
+    assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, "1 kept, 1 decided as before, 0 not")
+    (found,) = json.loads(tried(team, "-o", "json").stdout)
+    assert (found["id"], found["agent"], found["entries"], found["divergences"]) == ("r1", "clerk", 4, [])
+
+
+@pytest.mark.parametrize(
+    ("file", "was", "now", "told"),
+    [
+        (
+            "clerk.yaml",
+            "tools: [price]",
+            "tools: [price]\n  approvals: {price: always}",
+            "approval.requested",
+        ),
+        ("shop.py", "article: str", "article: int", "call.refused"),
+    ],
+)
+def test_a_run_that_would_go_otherwise(team: Path, file: str, was: str, now: str, told: str) -> None:
+    changed = (team / file).read_text().replace(was, now)
+    (team / file).write_text(changed)
+    done = tried(team)
+    assert (done.exit_code, told in done.stdout, "r1 entry 2" in done.stdout) == (1, True, True), done.output
+
+
+def test_a_run_that_the_team_says_nothing_about(team: Path) -> None:
+    for file in ("clerk.yaml", "team.yaml"):
+        (team / file).write_text((team / file).read_text().replace("clerk", "boss"))
+    (team / "clerk.yaml").rename(team / "boss.yaml")
+    done = tried(team)
+    assert (done.exit_code, "the team has no agent clerk" in done.stdout) == (1, True), done.output
+
+
+def test_a_folder_without_exported_runs(team: Path) -> None:
+    (team / "kept" / "lamp.cadre").unlink()
+    done = tried(team)
+    assert (done.exit_code, "cadre runs export" in done.stderr) == (2, True)
+
+
+def test_tools_that_cannot_be_read(team: Path) -> None:
+    (team / "shop.py").write_text("import nothing_of_that_name")
+    done = tried(team)
+    assert (done.exit_code, "nothing_of_that_name" in done.stderr) == (2, True)
