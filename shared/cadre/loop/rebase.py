@@ -62,29 +62,29 @@ def rebase(journal: Sequence[Journaled], team: TeamFiles) -> list[Journaled]:
     for seq, entry in journal:
         if change := next((event for event in entry.events if isinstance(event, ev.OfferChanged)), None):
             offer = _offer(spec, team, changes, change.missing)
-        events = [event for event in entry.events if not isinstance(event, _OF_THE_SERVICE)]
-        for place, event in _of_the_service(run, entry, spec, offer):
-            events.insert(place, event)
-        if events:
-            now = msgspec.structs.replace(entry, events=events, snapshot=None)
+        now = msgspec.structs.replace(entry, snapshot=None)
+        try:
+            now = msgspec.structs.replace(now, events=_with_the_services_own(run, now, spec, offer))
+            apply_entry(run, now)
+        except Exception:
+            # The files' agent would not have come here: what it decides is another thing, which `redecide` tells.
             rebased.append(Journaled(seq, now))
-            try:
-                apply_entry(run, now)
-            except Exception:
-                break  # the files' agent could not have come here: its decision is another one
+            break
+        if now.events:
+            rebased.append(Journaled(seq, now))
     return rebased
 
 
-def _of_the_service(run: Run, entry: Entry, spec: AgentSpec, offer: Offer) -> list[tuple[int, AnyEvent]]:
-    """What the service would add of its own to the entry, with its place: the spec as the run begins, its offer."""
-    try:
-        arrival = msgspec.structs.replace(arrival_of(run, entry), offer=offer)
-        if run.spec is None:
-            arrival = msgspec.structs.replace(arrival, spec=spec)
-        now = enumerate(transition(run, arrival))
-    except Exception:
-        return []  # which is told when the entry is decided anew
-    return [(place, event) for place, event in now if isinstance(event, _OF_THE_SERVICE)]
+def _with_the_services_own(run: Run, entry: Entry, spec: AgentSpec, offer: Offer) -> list[AnyEvent]:
+    """The entry's events, with what the service itself adds to them now: the spec as the run begins, its offer."""
+    arrival = msgspec.structs.replace(arrival_of(run, entry), offer=offer)
+    if run.spec is None:
+        arrival = msgspec.structs.replace(arrival, spec=spec)
+    events = [event for event in entry.events if not isinstance(event, _OF_THE_SERVICE)]
+    for place, event in enumerate(transition(run, arrival)):
+        if isinstance(event, _OF_THE_SERVICE):
+            events.insert(place, event)
+    return events
 
 
 def _offer(
