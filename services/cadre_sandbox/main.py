@@ -36,7 +36,8 @@ from cadre_sandbox.settings import SandboxSettings, read_sandbox_settings
 @click.option("--python", help="The Python that runs the code.  [CADRE_SANDBOX_PYTHON]")
 @click.option("--port", type=int, help="Port of /healthz and /readyz; 0 takes a free one.  [CADRE_PORT]")
 @click.option("--check", is_flag=True, help="Say which tier of isolation is reached here, and stop.")
-def command(port: int | None, check: bool, **options: object) -> None:
+@click.option("--imports", metavar="A,B", default="", help="With --check: also say which of these it lacks.")
+def command(port: int | None, check: bool, imports: str, **options: object) -> None:
     """Run the Python that agents of kind `code` write.
 
     Each run's code is locked in by itself. A second process with the same pool shares the load."""
@@ -45,7 +46,8 @@ def command(port: int | None, check: bool, **options: object) -> None:
         settings = read_settings(port=port)
         own = read_sandbox_settings(**options)
         if check:
-            click.echo(f"tier {asyncio.run(_reached(own))}")
+            tier, lacking = asyncio.run(_checked(own, [name for name in imports.split(",") if name]))
+            click.echo("\n".join([f"tier {tier}", *(f"lacks {name}" for name in lacking)]))
             return
     except SetupError as error:
         click.echo(f"cadre: {error}", err=True)
@@ -59,9 +61,10 @@ def command(port: int | None, check: bool, **options: object) -> None:
     sys.exit(frame.run("sandbox", settings, start))
 
 
-async def _reached(settings: SandboxSettings) -> str:
+async def _checked(settings: SandboxSettings, imports: list[str]) -> tuple[str, list[str]]:
+    """The tier that is reached, and those of the modules that code could not import."""
     sandbox = new_sandbox(settings)
     try:
-        return await start_sandbox(sandbox)
+        return await start_sandbox(sandbox), sandbox.lacks(imports)
     finally:
         await sandbox.close()

@@ -116,6 +116,18 @@ def test_the_command_says_which_tier_is_reached_here() -> None:
         assert done.stderr.startswith("cadre: code is refused, no isolation is to be had (")
 
 
+def test_the_command_says_which_modules_code_could_not_import() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cadre_sandbox", "--check", "--imports", "json,nothing_of_it,xml.dom"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        pytest.skip(done.stderr)
+    assert done.stdout.splitlines()[1:] == ["lacks nothing_of_it"]
+
+
 def test_what_the_doctor_makes_of_that() -> None:
     assert isolation("tier ns", "") == Finding("ok", "code of agents can be run here, isolated: tier ns")
     refused = isolation("", "warning\ncadre: code is refused, no isolation is to be had (ns: no)\n")

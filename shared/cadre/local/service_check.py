@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Iterable
 
 import httpx2
 
@@ -9,10 +10,10 @@ _TIMEOUT_SECONDS = 60.0
 _PROBE_SECONDS = 10.0
 
 
-async def check_service(module: str) -> tuple[int | None, str, str]:
+async def check_service(module: str, *options: str) -> tuple[int | None, str, str]:
     """Runs the check of a service; returns its exit code, stdout and stderr. Without an answer the code is None."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", module, "--check"),
+        *(sys.executable, "-m", module, "--check", *options),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -37,6 +38,12 @@ async def isolation_tier() -> tuple[str, str]:
     """Returns the tier in which agents' code would be isolated and "", or "" and why there is none."""
     code, output, errors = await check_service("cadre_sandbox")
     return (output.strip(), "") if code == 0 else ("", reason(errors))
+
+
+async def modules_lacking(modules: Iterable[str]) -> set[str]:
+    """Those of the modules that agents' code could not import on this machine; none where no code is run here."""
+    code, output, _ = await check_service("cadre_sandbox", "--imports", ",".join(modules))
+    return {line.removeprefix("lacks ") for line in output.splitlines()[1:]} if code == 0 else set()
 
 
 async def lack_of(port: int) -> str | None:

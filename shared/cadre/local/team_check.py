@@ -1,8 +1,9 @@
 """A team checked without starting anything: each file by itself, and what its agents expect of each other."""
 
+import asyncio
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -11,6 +12,7 @@ from cadre.automation.automation_file import read_automations
 from cadre.automation.notice import NoticeSpec
 from cadre.engine.contract import contract_problems
 from cadre.errors import SetupError, SpecError
+from cadre.local.service_check import modules_lacking
 from cadre.local.team_file import TeamSpec, named_files, read_team
 from cadre.local.tool_cards import read_tool_cards
 from cadre.prompting.prompts import prompts_for
@@ -19,6 +21,7 @@ from cadre.protocol.memory import MEMORY_TOOLS
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.contract import ProblemLevel, TeamReach
+from cadre.spec.kinds import declaration_of
 from cadre.spec.names import TEAM_FILE
 
 _KEY = re.compile(r"(?:agent \S+: )?([\w-]+(?:[.\[][^\s:]*)?): ")
@@ -58,7 +61,7 @@ def _agent_problems(file: Path) -> list[FileProblem]:
     if file in named_files(team_file)[1:]:
         with contextlib.suppress(SpecError):
             return [one for one in team_problems(read_team(team_file)) if one.file == str(file)]
-    return [*_prompts(spec, file), *_contract(spec, file, TeamReach(is_whole=False))]
+    return [*_modules({file: spec}), *_prompts(spec, file), *_contract(spec, file, TeamReach(is_whole=False))]
 
 
 def team_problems(team: TeamSpec) -> Iterator[FileProblem]:
@@ -73,6 +76,7 @@ def team_problems(team: TeamSpec) -> Iterator[FileProblem]:
     unknown = any(module.problem for module in modules)
     served = {one for spec in agents.values() for one in spec.tools if _is_served(one)} | {*MEMORY_TOOLS}
     reach = TeamReach(tools=tools, agents=agents, served=frozenset(served), is_whole=not unknown)
+    yield from _modules({team.agents[name]: spec for name, spec in agents.items()})
     for name, spec in agents.items():
         yield from _prompts(spec, team.agents[name])
         yield from _contract(spec, team.agents[name], reach)
@@ -81,6 +85,24 @@ def team_problems(team: TeamSpec) -> Iterator[FileProblem]:
             if not isinstance(one, NoticeSpec) and one.agent not in agents:
                 text = f"{one.name} names the agent {one.agent!r}; the team has {', '.join(agents)}"
                 yield FileProblem(level="missing", file=str(file), path="spec.agent", text=text)
+
+
+def _modules(agents: Mapping[Path, AgentSpec]) -> Iterator[FileProblem]:
+    """What their code may import and could not, in the sandbox of this machine."""
+    needed = {file: declaration_of(spec.kind).needs(spec).modules for file, spec in agents.items()}
+    if not (modules := {name for names in needed.values() for name in names}):
+        return
+    lacking = asyncio.run(modules_lacking(sorted({name.partition(".")[0] for name in modules})))
+    for file, names in needed.items():
+        for name in names:
+            if name.partition(".")[0] in lacking:
+                text = (
+                    f"the code could not import {name} here: install it beside Cadre, or have CADRE_SANDBOX_PYTHON"
+                    " name a Python that has it"
+                )
+                yield FileProblem(
+                    level="missing", file=str(file), path=f"spec.{agents[file].kind}.imports", text=text
+                )
 
 
 def _is_served(tool: str) -> bool:

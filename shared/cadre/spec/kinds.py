@@ -37,6 +37,8 @@ class Needs(NamedTuple):
 
     pools: tuple[str, ...] = ()
     """Sandbox pools that run their code."""
+    modules: tuple[str, ...] = ()
+    """What their code may import beside the base modules, and the sandboxes must have."""
     model: bool = True
     """Whether their runs ask a model."""
 

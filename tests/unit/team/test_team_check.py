@@ -1,5 +1,6 @@
 """`cadre check`: what does not hold between the files of a team."""
 
+import asyncio
 import functools
 import json
 import tempfile
@@ -12,6 +13,7 @@ from cadre.cli.main import group
 from cadre.cli.team.up import command as up
 from cadre.engine.contract import contract_problems
 from cadre.errors import CadreError
+from cadre.local.service_check import isolation_tier
 from cadre.local.team_check import FileProblem, check_files
 from cadre.protocol.cards import ToolCard
 from cadre.spec.agent_file import read_agent
@@ -369,3 +371,22 @@ def test_up_stops_at_errors(team: Path) -> None:
 def test_shipped_teams_hold_together() -> None:
     for team in Path("teams").iterdir():
         assert check_files(team) == []
+
+
+CODER = """\
+description: Counts.
+kind: code
+code: {imports: [json, xml.dom, nothing_of_it.below, "*"]}
+"""
+
+
+async def test_code_that_could_not_import_what_it_may(tmp_path: Path) -> None:
+    if why := (await isolation_tier())[1]:
+        pytest.skip(why)
+    write(tmp_path, "coder", "Agent", CODER)
+    write(tmp_path, "team", "Team", "agents: [coder.yaml]\n")
+    for path in (tmp_path, tmp_path / "coder.yaml"):
+        (told,) = lines(await asyncio.to_thread(check_files, path))
+        assert told.startswith(
+            "missing coder.yaml spec.code.imports: the code could not import nothing_of_it.below"
+        )

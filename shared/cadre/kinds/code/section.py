@@ -39,8 +39,9 @@ def code_of(spec: Any) -> CodeSpec:
 
 
 def needs(spec: Any) -> Needs:
-    """Sandboxes of the spec's pool."""
-    return Needs(pools=(code_of(spec).pool,))
+    """Sandboxes of the spec's pool, with the modules that it imports."""
+    code = code_of(spec)
+    return Needs(pools=(code.pool,), modules=tuple(name for name in code.imports if name != "*"))
 
 
 def prompt_file(spec: Any) -> str:
