@@ -13,6 +13,7 @@ from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.seed_secret import pool_secret
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import SetupError
 from cadre.protocol.cards import Presence, SandboxCard, ToolCard
@@ -52,7 +53,8 @@ class SandboxHost:
         platform, topology, pool = self._platform, self._platform.topology, self._settings.pool
         tier = await start_sandbox(self._sandbox)
         answer_builder = AnswerBuilder(platform.blobs, platform.settings.instance_name(), tier)
-        self._runner = CodeRunner(self._warm_pool, platform.blobs, answer_builder, platform.clock)
+        secret = await pool_secret(platform.nc, topology, pool)
+        self._runner = CodeRunner(self._warm_pool, platform.blobs, answer_builder, platform.clock, secret)
         self._code_calls = CodeCallHandler(
             self._runner, platform.bus, NatsQuarantine(platform.nc, topology), pool
         )

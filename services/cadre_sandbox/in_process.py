@@ -1,5 +1,7 @@
 """A pool's interpreters for a test team: the real jail, without a service around it."""
 
+import secrets
+
 from cadre.ports import Blobs, Bus, Clock, QuarantineStore
 from cadre.testing.in_memory_deployment import CodeRunning
 from cadre_sandbox.host import new_sandbox, start_sandbox
@@ -9,6 +11,9 @@ from cadre_sandbox.serving.run_block import CodeRunner
 from cadre_sandbox.serving.warm_pool import WarmPool
 from cadre_sandbox.settings import read_sandbox_settings
 
+_SECRET = secrets.token_bytes()
+"""Of all pools in this process: a sandbox that takes the place of a killed one goes on with it."""
+
 
 async def start(pool: str, bus: Bus, blobs: Blobs, quarantine: QuarantineStore, clock: Clock) -> CodeRunning:
     """`cadre.testing.in_memory_deployment.StartSandbox`. Raises SetupError where code cannot be run safely."""
@@ -16,7 +21,7 @@ async def start(pool: str, bus: Bus, blobs: Blobs, quarantine: QuarantineStore, 
     sandbox = new_sandbox(settings)
     tier = await start_sandbox(sandbox)
     warm_pool = WarmPool(sandbox, settings.sessions, settings.idle_seconds, _OneProcess())
-    runner = CodeRunner(warm_pool, blobs, AnswerBuilder(blobs, "sandbox", tier), clock)
+    runner = CodeRunner(warm_pool, blobs, AnswerBuilder(blobs, "sandbox", tier), clock, _SECRET)
     handler = CodeCallHandler(runner, bus, quarantine, pool)
 
     async def close() -> None:

@@ -99,6 +99,8 @@ PUBLISHES = [
     ("sandbox-default", "hands out code", T.code("default", TREE, RUN), b"{}"),
     ("sandbox-default", "settles a call", T.effect(TREE, CALL), b"{}"),
     ("sandbox-default", "writes a file of a workspace", T.file(TREE, "a.txt"), b"{}"),
+    ("sandbox-default", "replaces another pool's secret", T.seed("heavy"), b"{}"),
+    ("sandbox-default", "reads another pool's secret", f"$JS.API.DIRECT.GET.CADRE-0.{T.seed('heavy')}", b""),
     ("sandbox-default", "reads a journal", "$JS.API.STREAM.MSG.GET.CADRE-0", BY_SUBJECT),
     ("sandbox-default", "reads an effect", f"$JS.API.DIRECT.GET.CADRE-0.{T.effect(TREE, CALL)}", b""),
     ("sandbox-default", "pulls an agent's inbox", "$JS.API.CONSUMER.MSG.NEXT.CADRE-0.agent-boss", b"1"),

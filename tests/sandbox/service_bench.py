@@ -53,12 +53,13 @@ class Bench:
         idle: float = 600.0,
         blobs: Blobs | None = None,
         listener: HandoverListener | None = None,
+        secret: bytes = b"of the pool",
     ) -> None:
         self.sandbox = sandbox
         self.blobs = blobs or Blobs()
         self.warm_pool = WarmPool(sandbox, most, idle, listener)
         self.runner = CodeRunner(
-            self.warm_pool, self.blobs, AnswerBuilder(self.blobs, "here", sandbox.tier), SystemClock()
+            self.warm_pool, self.blobs, AnswerBuilder(self.blobs, "here", sandbox.tier), SystemClock(), secret
         )
 
     async def ask(self, call: CodeCall) -> Answer | None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from cadre.errors import BlobMissing, UnreadableMessage
 from cadre.protocol.code import BASE_IMPORTS, CodeFunction, CodeLimits, CodeReply, CodeRequest
 from cadre.protocol.messages import ErrorInfo
+from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.serving.request import check_call
 from cadre_sandbox.serving.run_block import MAX_LOSSES, VARIABLES_GONE
 from sandbox.service_bench import Bench, after, block, exchange, reply
@@ -91,6 +92,34 @@ async def test_clock_and_chance_are_the_same_in_a_replay(bench: Bench, other: Be
     done = await other.finished(reply(call, first, "seen"))
     assert done.output is not None
     assert first.calls[0].arguments["what"] == str(done.output)
+
+
+CHANCE = """
+import random, secrets, uuid
+drawn = [secrets.token_hex(8), str(uuid.uuid4()), random.random()]
+look(str(drawn))
+drawn
+"""
+
+
+async def test_chance_follows_from_the_pools_secret(bench: Bench, other: Bench, sandbox: Sandbox) -> None:
+    """Who knows the run cannot compute it; a replay in another replica of the pool has it all the same."""
+    call = block(CHANCE, secret_seed=True, authorized_imports=["random", "secrets", "uuid"])
+    drawn = (await bench.yielded(call)).calls[0].arguments
+    answer = await other.yielded(call)
+    assert answer.calls[0].arguments == drawn
+    elsewhere = Bench(sandbox, secret=b"of another pool")
+    assert (await elsewhere.yielded(call)).calls[0].arguments != drawn
+    await elsewhere.warm_pool.close()
+
+
+async def test_chance_of_a_run_of_earlier_versions_follows_from_its_block_alone(
+    bench: Bench, sandbox: Sandbox
+) -> None:
+    elsewhere = Bench(sandbox, secret=b"of another pool")
+    call = block(CHANCE, authorized_imports=["random", "secrets", "uuid"])
+    assert (await elsewhere.yielded(call)).calls == (await bench.yielded(call)).calls
+    await elsewhere.warm_pool.close()
 
 
 async def test_errors_of_calls_are_raised_in_the_code(bench: Bench) -> None:

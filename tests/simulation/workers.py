@@ -161,7 +161,7 @@ def start_sandbox(world: World, process: Process) -> Live:
     warm = SimWarm(world, ports.wire, lambda delivery: take(delivery))
     warm_pool = parts.warm_pool(sandbox, scenario.sessions, scenario.idle_seconds, warm)
     runner = parts.code_runner(
-        warm_pool, ports.blobs, AnswerBuilder(ports.blobs, process.name, "ns"), ports.clock
+        warm_pool, ports.blobs, AnswerBuilder(ports.blobs, process.name, "ns"), ports.clock, b"of the pool"
     )
     serving = parts.serving(runner, ports.bus, ports.quarantine, POOL)
 

@@ -1,6 +1,7 @@
 """The tool `python_interpreter`: code for agents that call tools, each call in a fresh interpreter of the pool."""
 
 import logging
+import secrets
 from typing import Any
 
 from cadre.delivery.call_worker import CallWorker
@@ -95,7 +96,9 @@ class InterpreterTool:
                 await interpreter.close()
 
     async def _run(self, interpreter: RunInterpreter, call: ToolCall, code: str) -> dict[str, Any]:
-        request = BlockRequest(code=code, authorized_imports=self._imports, final_answer=False, seed=call.id)
+        request = BlockRequest(
+            code=code, authorized_imports=self._imports, final_answer=False, seed=secrets.token_hex()
+        )
         outcome: object = None
         for _ in range(_TRIES):
             try:

@@ -1,6 +1,7 @@
 """A CodeCall as the interpreter is asked it: with its blobs fetched, and checked as far as it can be before it runs."""
 
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -42,10 +43,16 @@ def check_call(call: CodeCall, subject: str, pool: str) -> None:
             raise UnreadableMessage(f"function {function.name!r}: {error}") from None
 
 
+def seed_of(call: CodeCall, secret: bytes) -> str:
+    """What the chance of the call's block follows from: the same in each replay of the block, whichever process runs
+    it."""
+    return blake2b(call.block.encode(), key=secret).hexdigest() if call.secret_seed else call.block
+
+
 async def block_request(
-    call: CodeCall, snapshot: bytes | None, blobs: Blobs
+    call: CodeCall, snapshot: bytes | None, blobs: Blobs, secret: bytes
 ) -> tuple[BlockRequest, list[str]]:
-    """The request to an interpreter, and notes for the model on values that are missing.
+    """The request to an interpreter, and notes for the model on values that are missing. `secret` is that of the pool.
 
     Raises UnreadableMessage, BlobMissing, RetryableError.
     """
@@ -62,7 +69,7 @@ async def block_request(
             for one in call.functions
         ],
         authorized_imports=call.authorized_imports,
-        seed=call.block,
+        seed=seed_of(call, secret),
         limits=_limits(call.limits),
     )
     return request, notes

@@ -10,6 +10,7 @@ from cadre.errors import BlobMissing, RetryableError
 from cadre.ports import Blobs, Clock
 from cadre.protocol.messages import CodeCall, ErrorInfo
 from cadre_sandbox.interpreters.contract import (
+    BlockRequest,
     Failed,
     Finished,
     InterpreterLost,
@@ -43,15 +44,16 @@ class BlockTurn(NamedTuple):
 
 
 class CodeRunner:
-    """Runs the code of all runs that this process serves."""
+    """Runs the code of all runs that this process serves. `secret` is that of its pool."""
 
     def __init__(
-        self, warm_pool: WarmPool, blobs: Blobs, answer_builder: AnswerBuilder, clock: Clock
+        self, warm_pool: WarmPool, blobs: Blobs, answer_builder: AnswerBuilder, clock: Clock, secret: bytes
     ) -> None:
         self.warm_pool = warm_pool
         self.blobs = blobs
         self.answer_builder = answer_builder
         self.clock = clock
+        self._secret = secret
         self.counts: Counter[str] = Counter()
         """Calls since the start: those that went on in a `warm` interpreter, that were run in a `fresh` one from the
         beginning or `again` from what is recorded, and that were `handed_over` to another process."""
@@ -134,7 +136,7 @@ class CodeRunner:
                 return BlockTurn(await session.resume(results), served.notes, before)
             if served.follows(call):
                 self.count("again" if call.done else "warm")
-                request, notes = await retry(lambda: block_request(call, None, self.blobs), self.clock.sleep)
+                request, notes = await self._request(call, None)
                 return BlockTurn(await session.execute(request), tuple(notes), before)
         self.count("again" if call.done or call.snapshot else "fresh")
         return await self._start_anew(interpreter, call)
@@ -146,7 +148,7 @@ class CodeRunner:
                 snapshot = await retry(lambda: self.blobs.get(ref), self.clock.sleep)
             except BlobMissing as error:
                 return BlockTurn(self.answer_builder.unreadable_snapshot(str(error)), (), None)
-        request, notes = await retry(lambda: block_request(call, snapshot, self.blobs), self.clock.sleep)
+        request, notes = await self._request(call, snapshot)
         try:
             session = await interpreter.start()
         except SandboxError as error:
@@ -154,6 +156,9 @@ class CodeRunner:
             raise RetryableError(f"code cannot be run here: {error}") from error
         self.unavailable = None
         return BlockTurn(await session.execute(request), tuple(notes), snapshot)
+
+    async def _request(self, call: CodeCall, snapshot: bytes | None) -> tuple[BlockRequest, list[str]]:
+        return await retry(lambda: block_request(call, snapshot, self.blobs, self._secret), self.clock.sleep)
 
     async def _answer(self, call: CodeCall, outcome: Yielded | Finished | Failed, turn: BlockTurn) -> Answer:
         references = await retry(lambda: references_in(call, self.blobs), self.clock.sleep)

@@ -173,7 +173,7 @@ def permissions(role: Role, topology: Topology) -> Permissions:
             subscribe += [topology.interrupts, *peers]
         case "sandbox":
             warm = topology.below(Subject.WARM, pool=role.name)
-            publish += [*bus.answers(role), *bus.blobs(), *bus.quarantine()]
+            publish += [*bus.answers(role), *bus.blobs(), *bus.quarantine(), *bus.seed(role)]
             publish += [
                 topology.below(Subject.INBOX, sender=SANDBOX_SENDER),
                 warm,
@@ -256,6 +256,11 @@ class _Bus:
     def effects(self) -> list[str]:
         """Subjects of the claims of calls with effects."""
         return self._kept(Subject.EFFECT)
+
+    def seed(self, role: Role) -> list[str]:
+        """Subjects of the secret of its pool."""
+        subject = self._topology.seed(role.name)
+        return [subject, f"$JS.API.DIRECT.GET.{self._shards[0]}.{subject}"]
 
     def files(self) -> list[str]:
         """Subjects of the files of workspaces."""

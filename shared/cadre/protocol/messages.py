@@ -294,6 +294,9 @@ class CodeCall(Message, frozen=True, tag="code_call"):
     """The latest exchanges of the block; those before are in `earlier`."""
     before: int = 0
     """The number of exchanges in `earlier`."""
+    secret_seed: bool = False
+    """Whether chance in the block follows from its pool's secret too, or from its id alone, as in runs of earlier
+    versions."""
     earlier: str | None = None
     """`blob:` reference of the exchanges before `exchanges`."""
     snapshot: str | None = None

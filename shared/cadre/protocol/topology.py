@@ -21,6 +21,8 @@ class Subject:
     """Holds what is held against the message at a sequence, beside the effects of its tree."""
     FILE = "effect.{shard}.{tree}._file.{digest}"
     """Says what a path of the tree's workspace holds, beside the effects of the tree."""
+    SEED = "effect.{shard}._pool._seed.{pool}"
+    """Holds the secret that the chance of a pool's code follows from, beside the effects: no tree is named so."""
     TIMER = "timer.{shard}.{tree}.{run}.{name}"
     STORED = (JOURNAL, INBOX, CALL, CODE, EFFECT, TIMER)
     """What the stream of a shard holds, and with it what lies beside the journals and the effects."""
@@ -212,6 +214,10 @@ class Topology:
 
     def quarantine(self, tree: str, seq: int) -> str:
         return self.subject(Subject.QUARANTINE, tree=tree, seq=seq)
+
+    def seed(self, pool: str) -> str:
+        """Where the pool's secret lies, on the first shard's stream."""
+        return self.subject(Subject.SEED, shard=0, pool=pool)
 
     def file(self, tree: str, path: str) -> str:
         digest = blake2b(path.encode(), digest_size=16).hexdigest()

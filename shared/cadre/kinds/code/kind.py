@@ -278,7 +278,13 @@ def _is_awaited(run: Run, answer: CodeYielded | CodeFinished) -> bool:
     )
 
 
-class CodeKind6(CodeKind):
+class CodeKind7(CodeKind):
+    """Version 7: chance in a block follows from the block's id."""
+
+    version = 7
+
+
+class CodeKind6(CodeKind7):
     """Version 6: a run's code is bounded by its own agent's file alone, whoever asked for it."""
 
     version, shares_bounds = 6, False
@@ -333,5 +339,6 @@ CodeKind.earlier = {
     4: CodeKind4(),
     5: CodeKind5(),
     6: CodeKind6(),
+    7: CodeKind7(),
 }
 CODE = CodeKind()

@@ -126,7 +126,7 @@ _TAGS = "code_block_opening_tag code_block_closing_tag"
 
 DECLARATION = KindDeclaration(
     name=section.KIND,
-    version=7,
+    version=8,
     behavior="cadre.kinds.code.kind:CODE",
     purposes=STEPWISE,
     doing={"code.started": "running code", "code.finished": ""},

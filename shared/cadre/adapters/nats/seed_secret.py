@@ -1,0 +1,33 @@
+"""The secret of a sandbox pool in JetStream, which the chance of its code follows from: made once, by whoever comes
+first."""
+
+import secrets
+
+import msgspec
+from nats.aio.client import Client
+
+from cadre.adapters.nats.streams.fenced_value import FencedValue
+from cadre.errors import Fenced
+from cadre.protocol.topology import Topology
+
+_BYTES = 32
+
+
+class SeedSecret(msgspec.Struct, frozen=True, tag_field="type", tag="seed_secret"):
+    """A pool's secret as it is stored."""
+
+    secret: str
+    """Hex digits."""
+
+
+async def pool_secret(nc: Client, topology: Topology, pool: str) -> bytes:
+    """The secret that all sandboxes of the pool have in common. Raises BusUnavailable, RetryableError."""
+    kept: FencedValue[SeedSecret] = FencedValue(nc, topology.stream(0), topology.seed(pool), SeedSecret)
+    while True:
+        found, fence = await kept.read()
+        if found is not None:
+            return bytes.fromhex(found.secret)
+        try:
+            await kept.write(SeedSecret(secrets.token_hex(_BYTES)), fence)
+        except Fenced:
+            continue  # another sandbox was faster: its secret counts
