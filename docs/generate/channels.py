@@ -27,7 +27,7 @@ from cadre.protocol.messages import (
     ToolResult,
     UserMessage,
 )
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology
 
 Messages = tuple[type[msgspec.Struct], ...]
 
@@ -120,9 +120,10 @@ CHANNELS = (
     ),
     Channel(
         "effect",
-        _address(_topology.effect("{tree}", "{call}")),
+        _address(_topology.effect("{tree}", "{call}", "{agent}", "{tool}")),
         "stream",
-        "Who runs a call that may change the world, then what came of it: a claim with fence 0, a result fenced by it.",
+        "Who runs a call that may change the world, then what came of it: a claim with fence 0, a result fenced by it."
+        " Or a result alone, with fence 0: the agent has taken the call back.",
         (EffectClaim, EffectResult),
     ),
     Channel(
@@ -135,7 +136,7 @@ CHANNELS = (
     ),
     Channel(
         "file",
-        _address(_topology.effect("{tree}", "_file.{path}")),
+        _address(_topology.subject(Subject.FILE, tree="{tree}", digest="{path}")),
         "stream",
         "What a path of a tree's workspace holds; each version takes the place of the last, fenced by it.",
         (WorkspaceFile,),
@@ -203,6 +204,9 @@ OPERATIONS = (
     Operation("executorReceivesCalls", "receive", "call", "A tool service takes calls."),
     Operation(
         "executorClaims", "send", "effect", "A tool service claims a call with effects, and settles it."
+    ),
+    Operation(
+        "agentRevokesCalls", "send", "effect", "An agent service settles a call that nobody awaits any more."
     ),
     Operation(
         "executorAsksClaimer",

@@ -11,6 +11,7 @@ from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.fair_limiter import FairLimiter
+from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import SetupError
 from cadre.runtime.executor import Executor
 from cadre.runtime.in_hand import InHand
@@ -37,6 +38,7 @@ class ToolHost:
         platform, topology = self._platform, self._platform.topology
         settings = platform.settings
         effects = NatsEffects(platform.nc, topology)
+        await retry(effects.look_for_former, pauses=EVERY_SECOND)
         in_hand = InHand(settings.instance_name(), effects, NatsPeers(platform.nc, topology))
         quarantine = NatsQuarantine(platform.nc, topology)
         executor = Executor(effects, platform.bus, platform.blobs, in_hand, quarantine, platform.clock)
@@ -46,6 +48,7 @@ class ToolHost:
         limiter = FairLimiter(settings.concurrency)
         await hear_interrupts(platform.nc, topology, executor.invocations.interrupt)
         for tool in self._tools:
+            await effects.check_right("_", tool.name)
             await answer_peers(platform.nc, topology, tool.name, in_hand.instance, in_hand.has)
             handler = partial(executor.handle, tool)
             limit = min(tool.concurrency or settings.concurrency, settings.concurrency)

@@ -77,8 +77,8 @@ class Bus(Protocol):
         """
         ...
 
-    async def revoke(self, result: ToolResult) -> None:
-        """Settles the call with `result` unless it was claimed: no executor begins it then. One that works at it
+    async def revoke(self, settled: EffectResult) -> None:
+        """Stores what settles a call unless it was claimed: no executor begins it then. One that works at it
         is told to stop, which may be lost. Raises RetryableError."""
         ...
 
@@ -152,7 +152,7 @@ class Effect(NamedTuple):
 
     claim: EffectClaim
     seq: int
-    """Stream sequence of the claim."""
+    """Stream sequence of the claim, by which its result is fenced; 0 for a claim of an earlier version."""
     result: ToolResult | None
     """None while the claimer is at work, or after it died."""
 
@@ -160,8 +160,9 @@ class Effect(NamedTuple):
 class Effects(Protocol):
     """Who runs a call with effects, and what came of it: at most one claim and one result per call."""
 
-    async def read(self, tree: str, call: str) -> Effect | None:
-        """As of this moment; None when nobody has claimed the call. Raises BusUnavailable, UnreadableMessage."""
+    async def read(self, claim: EffectClaim) -> Effect | None:
+        """What stands in the place of this claim at this moment; None when nobody has claimed the call. Raises
+        BusUnavailable, UnreadableMessage."""
         ...
 
     async def claim(self, claim: EffectClaim) -> int:

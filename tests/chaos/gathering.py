@@ -49,9 +49,9 @@ async def gather(nats_url: str, into: Evidence) -> None:
             async for held in _messages(nc, stream, f"{own}.code.{shard}.>"):
                 into.code.append(await with_whole_history(await unpack_code_call(held.data, blobs), blobs))
             async for held in _messages(nc, stream, f"{own}.effect.{shard}.>"):
-                if topology.tree_of_file(held.subject) is not None or not held.data:
-                    continue  # a file, or what tried out whether the shard stores
-                _, call = topology.parse(held.subject)
+                _tree, call, *_ = held.subject.removeprefix(f"{own}.effect.{shard}.").split(".")
+                if call.startswith("_"):
+                    continue  # a file, say, or what tried out whether the shard stores
                 into.effects.setdefault(call, []).append(_effect(json.loads(held.data)))
             async for held in _messages(nc, stream, f"{own}.timer.{shard}.>"):
                 into.timers.append(held.subject)

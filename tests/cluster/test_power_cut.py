@@ -114,7 +114,7 @@ async def _write(nc: NatsClient, topology: Topology) -> list[int]:
     end = loop.time() + SECONDS
 
     async def write(writer: int) -> None:
-        subject = topology.effect(f"w{writer}", f"w{writer}")
+        subject = topology.effect(f"w{writer}", f"w{writer}", "boss", "pay")
         while loop.time() < end:
             acked.append(await jetstream.append(nc, subject, b"x" * 600))
 

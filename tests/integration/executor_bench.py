@@ -13,7 +13,7 @@ from uuid import uuid4
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import encode
-from cadre.protocol.messages import ToolCall, ToolResult
+from cadre.protocol.messages import EffectClaim, ToolCall, ToolResult
 from harness.patience import patience
 from integration.service_bench import ServiceBench
 
@@ -72,6 +72,20 @@ class Bench(ServiceBench[ToolResult]):
             agent="boss",
             tool=tool,
             arguments={} if arguments is None else arguments,
+        )
+
+    def new_claim(self, call: ToolCall) -> EffectClaim:
+        """Of an executor that is not there."""
+        return EffectClaim(
+            id=f"{call.id}:claim",
+            tree=call.tree,
+            run=call.run,
+            at=1.0,
+            call=call.id,
+            executor="gone",
+            call_seq=1,
+            agent=call.agent,
+            tool=call.tool,
         )
 
     def staged_call(self, tool: str) -> ToolCall:

@@ -84,7 +84,17 @@ async def full_tree(world: World, run: str) -> list[str]:
         ToolCall(id=call, tree=run, run=run, at=1.0, agent="boss", tool="look", arguments={"at": CANARY}),
         "boss",
     )
-    claim = EffectClaim(id=f"{call}:claim", tree=run, run=run, at=1.0, call=call, executor="e", call_seq=1)
+    claim = EffectClaim(
+        id=f"{call}:claim",
+        tree=run,
+        run=run,
+        at=1.0,
+        call=call,
+        executor="e",
+        call_seq=1,
+        agent="boss",
+        tool="look",
+    )
     await NatsEffects(world.nc, world.topology).claim(claim)
     result = ToolResult(id=result_id(call), tree=run, run=run, at=1.0, call=call, tool="look", output=CANARY)
     await world.bus.send(result, "look", to="boss")

@@ -6,13 +6,15 @@ from collections.abc import AsyncIterator
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from cadre.adapters.nats.connection.connect import connect, settled
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.delivery.codec import unpack_record
+from cadre.engine.commands import Revoke
 from cadre.journal.entry import Entry
 from cadre.journal.events import CancelRequested
-from cadre.protocol.messages import EffectClaim, ErrorInfo, TimerFired, ToolResult
+from cadre.protocol.messages import EffectResult, ErrorInfo, TimerFired, ToolResult
 from cadre.protocol.topology import timer_id
 from cadre.service.frame import Platform, open_platform
 from cadre.settings import Settings
@@ -37,8 +39,8 @@ def timer(tree: str, name: str) -> TimerFired:
     return TimerFired(id=timer_id(tree, name), tree=tree, run=tree, at=time.time(), name=name)
 
 
-def cancelled(call: str) -> ToolResult:
-    return ToolResult(
+def revocation(call: str) -> EffectResult:
+    result = ToolResult(
         id=f"{call}:result",
         tree=call.partition("_")[0],
         run=call.partition("_")[0],
@@ -47,6 +49,7 @@ def cancelled(call: str) -> ToolResult:
         tool="add",
         error=ErrorInfo("Cancelled", "not begun"),
     )
+    return Revoke(result).effect("boss")
 
 
 class Inbox:
@@ -103,10 +106,10 @@ async def test_a_timer_whose_time_has_passed_goes_off_at_once(platform: Platform
 async def test_a_revoked_call_has_its_result_before_anybody_claims_it(platform: Platform) -> None:
     effects = NatsEffects(platform.nc, platform.topology)
     tree = uuid4().hex
-    call = f"{tree}_1_0"
-    await platform.bus.revoke(cancelled(call))
-    await platform.bus.revoke(cancelled(call))
-    found = await effects.read(tree, call)
+    revoked = revocation(f"{tree}_1_0")
+    await platform.bus.revoke(revoked)
+    await platform.bus.revoke(revoked)
+    found = await effects.read(revoked.claim)
     assert found is not None
     assert found.result is not None
     assert found.result.error is not None
@@ -117,9 +120,8 @@ async def test_a_claimed_call_is_left_to_its_executor_who_is_told_to_stop(platfo
     effects = NatsEffects(platform.nc, platform.topology)
     tree = uuid4().hex
     call = f"{tree}_1_0"
-    claim = EffectClaim(
-        id=f"{call}:claim", tree=tree, run=tree, at=time.time(), call=call, executor="x", call_seq=7
-    )
+    revoked = revocation(call)
+    claim = replace(revoked.claim, executor="x", call_seq=7)
     await effects.claim(claim)
     other = await connect(platform.settings, "another executor")
     heard: asyncio.Queue[bytes] = asyncio.Queue()
@@ -129,9 +131,9 @@ async def test_a_claimed_call_is_left_to_its_executor_who_is_told_to_stop(platfo
 
     await other.subscribe(platform.topology.interrupt(tree), cb=note)
     await settled(other)
-    await platform.bus.revoke(cancelled(call))
+    await platform.bus.revoke(revoked)
     assert await asyncio.wait_for(heard.get(), patience()) == call.encode()
-    found = await effects.read(tree, call)
+    found = await effects.read(claim)
     assert found is not None
     assert found.claim == claim
     assert found.result is None

@@ -35,7 +35,7 @@ async def test_a_killed_server_loses_nothing_acknowledged(tmp_path: Path, sync: 
 
     async def write(writer: int) -> None:
         run, number = f"w{writer}", 0
-        subject = topology.effect(run, run)
+        subject = topology.effect(run, run, "boss", "pay")
         while not done.is_set():
             data = b"%d/%d" % (writer, number)
             number += 1

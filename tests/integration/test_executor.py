@@ -11,7 +11,7 @@ from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.quarantine import MAX_CRASHES_ALONE, SUSPECT_AFTER_DELIVERIES
 from cadre.errors import Fenced, RetryableError
-from cadre.protocol.messages import EffectClaim, EffectResult, ToolCall, ToolResult
+from cadre.protocol.messages import EffectResult, ToolCall, ToolResult
 from harness.nats_server import NatsServer
 from harness.patience import patience, until
 from integration.executor_bench import HERE, Bench, Visit, kill
@@ -160,7 +160,7 @@ async def test_a_result_outlives_the_server(bench: Bench, nats_server: NatsServe
         return False
 
     await until(answered)
-    effect = await bench.effects.read(call.tree, call.id)
+    effect = await bench.effects.read(bench.new_claim(call))
     assert effect is not None
     assert effect.result is not None
     assert effect.result.output == "paid"
@@ -207,9 +207,7 @@ async def test_a_stored_result_is_sent_without_running_the_tool(bench: Bench) ->
         tool="pay",
         output={"paid": 5},
     )
-    claim = EffectClaim(
-        id=f"{call.id}:claim", tree=call.tree, run=call.run, at=1.0, call=call.id, executor="gone", call_seq=1
-    )
+    claim = bench.new_claim(call)
     seq = await bench.effects.claim(claim)
     with pytest.raises(Fenced):
         await bench.effects.claim(claim)
@@ -225,7 +223,7 @@ async def test_a_stored_result_is_sent_without_running_the_tool(bench: Bench) ->
     await bench.effects.settle(settled)
     with pytest.raises(Fenced):
         await bench.effects.settle(settled)
-    assert await bench.effects.read(call.tree, call.id) == (claim, seq, result)
+    assert await bench.effects.read(claim) == (claim, seq, result)
 
     await bench.start()
     await bench.send(call)

@@ -38,9 +38,9 @@ class Hanging(NatsEffects):
         self.claims.append(claim)
         return await super().claim(claim)
 
-    async def read(self, tree: str, call: str) -> Effect | None:
+    async def read(self, claim: EffectClaim) -> Effect | None:
         self.reads += 1
-        return await super().read(tree, call)
+        return await super().read(claim)
 
 
 async def test_a_call_whose_claim_got_no_answer_is_run(
@@ -51,6 +51,7 @@ async def test_a_call_whose_claim_got_no_answer_is_run(
     try:
         async with Bench.open(Settings(nats_url=server.url, shards=1), tmp_path) as bench:
             effects = Hanging(bench, server)
+            await effects.look_for_former()
             in_hand = InHand("here", effects, NatsPeers(bench.nc, bench.topology))
             quarantine = NatsQuarantine(bench.nc, bench.topology)
             executor = Executor(effects, bench.bus, bench.blobs, in_hand, quarantine, SystemClock())

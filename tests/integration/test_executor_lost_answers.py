@@ -86,7 +86,7 @@ async def test_a_lost_answer_neither_repeats_nor_loses_the_effect(
     assert getattr(effects, what) == 0
     assert result.output == "marked"
     assert bench.effects_of(call) == 1
-    stored = await effects.read(call.tree, call.id)
+    stored = await effects.read(bench.new_claim(call))
     assert stored is not None
     assert stored.result == result
 
@@ -96,6 +96,6 @@ async def test_who_settles_second_sends_what_the_first_said(bench: Bench) -> Non
     effects.overtaken_by = ErrorInfo("Interrupted", "outcome unknown: taken for dead")
     call, result = await answer_through(bench, effects)
     assert result.error == effects.overtaken_by
-    stored = await effects.read(call.tree, call.id)
+    stored = await effects.read(bench.new_claim(call))
     assert stored is not None
     assert stored.result == result

@@ -109,7 +109,7 @@ async def test_who_is_at_work_and_says_so_is_left_to_it(bench: Bench, tool: str)
     await until(lambda: bench.all_acked(tool))
     assert bench.visits.empty()
     assert bench.effects_of(one.call) == 1
-    effect = await bench.effects.read(one.call.tree, one.call.id)
+    effect = await bench.effects.read(bench.new_claim(one.call))
     assert effect is not None
     assert effect.result is not None
     assert effect.result.executor == "executor-0"

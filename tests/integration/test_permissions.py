@@ -53,6 +53,8 @@ DURABLE = json.dumps(
 ).encode()
 BY_SUBJECT = json.dumps({"last_by_subj": JOURNAL}).encode()
 
+GET = "$JS.API.DIRECT.GET.CADRE-0."
+
 # Who, what for, the subject, the payload.
 PUBLISHES = [
     # An executor and the journals: every way that JetStream has of reading.
@@ -91,18 +93,21 @@ PUBLISHES = [
     ("tools-desk", "writes an answer of the server", "_INBOX_agent-boss.x.1", b"{}"),
     ("tools-desk", "asks the memory service", T.memory("export"), b"{}"),
     ("tools-desk", "interrupts a run", T.interrupt(TREE), b"t1"),
+    ("tools-desk", "settles another tool's call", T.effect(TREE, CALL, "boss", "dig"), b"{}"),
+    ("tools-desk", "reads another tool's effect", f"{GET}{T.effect(TREE, CALL, 'boss', 'dig')}", b""),
+    ("tools-desk", "settles a call of an earlier version", T.former_effect(TREE, CALL), b"{}"),
     ("tools-desk", "asks another tool's executor", T.executor("dig", "here"), b"t1_1_0"),
     # A sandbox.
     ("sandbox-default", "publishes a task as an agent", BOSS.format("digger"), b"{}"),
     ("sandbox-default", "publishes a task as the gateway", BOSS.format("gateway"), b"{}"),
     ("sandbox-default", "calls a tool", T.call("dig", "sandbox", TREE, CALL), b"{}"),
     ("sandbox-default", "hands out code", T.code("default", TREE, RUN), b"{}"),
-    ("sandbox-default", "settles a call", T.effect(TREE, CALL), b"{}"),
+    ("sandbox-default", "settles a call", T.effect(TREE, CALL, "boss", "dig"), b"{}"),
     ("sandbox-default", "writes a file of a workspace", T.file(TREE, "a.txt"), b"{}"),
     ("sandbox-default", "replaces another pool's secret", T.seed("heavy"), b"{}"),
     ("sandbox-default", "reads another pool's secret", f"$JS.API.DIRECT.GET.CADRE-0.{T.seed('heavy')}", b""),
     ("sandbox-default", "reads a journal", "$JS.API.STREAM.MSG.GET.CADRE-0", BY_SUBJECT),
-    ("sandbox-default", "reads an effect", f"$JS.API.DIRECT.GET.CADRE-0.{T.effect(TREE, CALL)}", b""),
+    ("sandbox-default", "reads an effect", f"{GET}{T.effect(TREE, CALL, 'boss', 'dig')}", b""),
     ("sandbox-default", "pulls an agent's inbox", "$JS.API.CONSUMER.MSG.NEXT.CADRE-0.agent-boss", b"1"),
     # An agent.
     ("agent-boss", "pulls another agent's inbox", "$JS.API.CONSUMER.MSG.NEXT.CADRE-0.agent-digger", b"1"),
@@ -113,6 +118,8 @@ PUBLISHES = [
     ("agent-boss", "approves its own call", BOSS.format("gateway"), b"{}"),
     ("agent-boss", "calls a tool that its file does not name", T.call("dig", "boss", TREE, CALL), b"{}"),
     ("agent-boss", "calls a tool as another", T.call("dig", "digger", TREE, CALL), b"{}"),
+    ("agent-boss", "settles another's call", T.effect(TREE, CALL, "digger", "look_up"), b"{}"),
+    ("agent-boss", "settles a call of an earlier version", T.former_effect(TREE, CALL), b"{}"),
     ("agent-boss", "erases a tree", T.fate(TREE), b"{}"),
     ("agent-boss", "purges the journals", "$JS.API.STREAM.PURGE.CADRE-0", b"{}"),
     ("agent-boss", "removes a message", "$JS.API.STREAM.MSG.DELETE.CADRE-0", b'{"seq":1}'),
@@ -192,10 +199,23 @@ async def test_nobody_but_the_operator_removes_a_stream(world: Secured, user: st
 async def test_an_executor_claims_marks_and_keeps_files_without_reading_anything_else(world: Secured) -> None:
     nc = await connect(world.settings("tools-desk"), "test")
     effects, quarantine, files = NatsEffects(nc, T), NatsQuarantine(nc, T), NatsFileIndex(nc, T)
-    claim = EffectClaim(id="c:claim", tree="t2", run="t2", at=0.0, call="c", executor="here", call_seq=1)
-    assert await effects.read("t2", "c") is None
+    claim = EffectClaim(
+        id="c:claim",
+        tree="t2",
+        run="t2",
+        at=0.0,
+        call="c",
+        executor="here",
+        call_seq=1,
+        agent="boss",
+        tool="look_up",
+    )
+    await effects.check_right("_", "look_up")
+    with pytest.raises(NotPermitted, match=r"may not publish to cadre\.effect"):
+        await effects.check_right("_", "dig")
+    assert await effects.read(claim) is None
     seq = await effects.claim(claim)
-    found = await effects.read("t2", "c")
+    found = await effects.read(claim)
     assert found is not None
     assert (found.claim, found.seq) == (claim, seq)
 

@@ -92,13 +92,15 @@ async def test_the_memory_service_answers_people_and_nothing_else_of_the_gateway
     await gateway.close()
 
 
+EFFECT = T.effect(TREE, CALL, "boss", "dig")
+
 # Subjects that a user both says and hears: by these it can ask itself.
 _TO_ITSELF = [
-    ("sandbox-default", T.warm("default", TREE, RUN), [JOURNAL, T.effect(TREE, CALL)]),
+    ("sandbox-default", T.warm("default", TREE, RUN), [JOURNAL, EFFECT]),
     ("sandbox-default", "$KV.cadre-registry.sandbox.default.here", [JOURNAL]),
     ("tools-desk", T.executor("look_up", "here"), [JOURNAL]),
     ("tools-desk", "$KV.cadre-registry.tool.look_up.here", [JOURNAL]),
-    ("memory", "$KV.cadre-registry.tool.recall.here", [JOURNAL, T.effect(TREE, CALL)]),
+    ("memory", "$KV.cadre-registry.tool.recall.here", [JOURNAL, EFFECT]),
     ("agent-boss", T.interrupt(TREE), [T.fate(TREE)]),
     ("agent-boss", "$KV.cadre-registry.agent.boss.here", [T.fate(TREE)]),
 ]
@@ -155,7 +157,7 @@ async def test_headers_reach_further_than_subjects(tmp_path: Path) -> None:
 
 async def test_the_server_answers_where_it_is_told_to(world: Secured) -> None:
     """Nobody checks whether who asks might publish there: what a user has stored can so come to any subject."""
-    victim, effect = T.journal("t7", "t7"), T.effect("t7", "c")
+    victim, effect = T.journal("t7", "t7"), T.effect("t7", "c", "boss", "look_up")
     nc = await connect(world.settings("operator"), "test")
     async with world.intruder("tools-desk") as executor:
         await executor.ask(effect, b"in the agent's name")

@@ -99,8 +99,13 @@ class History:
             case "effect" if "._trial." in message.subject:
                 self._trace.note("trial", message.seq, message.data.decode())
             case "effect":
-                record_of_effect = decode(message.data, EffectClaim | EffectResult)
-                self.effects[leaf].append(record_of_effect)
+                record_of_effect: EffectClaim | EffectResult = decode(
+                    message.data, EffectClaim | EffectResult
+                )
+                claim = record_of_effect
+                if isinstance(claim, EffectResult):
+                    claim = claim.claim
+                self.effects[claim.call].append(record_of_effect)
                 self._wanted(record_of_effect)
                 self._trace.note("effect", message.seq, record_of_effect.id)
 

@@ -6,14 +6,14 @@ from cadre.engine.commands import Command, Send, SetTimer
 from cadre.journal.entry import Entry
 from cadre.journal.run import Phase, Run
 from cadre.ports import Appended, Delivery, Effect
-from cadre.protocol.messages import Cancel, EffectClaim, Record, Report, Task, ToolResult
+from cadre.protocol.messages import Cancel, EffectClaim, EffectResult, Record, Report, Task, ToolResult
 from cadre.runtime.executor import Executor
 from cadre.runtime.in_hand import InHand
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.payments import Payments
 from cadre.runtime.run_cache import Held
 from cadre.runtime.runner import Advance, Runner
-from cadre.testing.in_memory_ports import InMemoryEffects
+from cadre.testing.in_memory_ports import InMemoryEffects, effect_subject
 from simulation import planted_in_code as code
 from simulation import planted_in_memory as memory
 from simulation.adapters import SimJournal
@@ -128,10 +128,10 @@ class _WithoutCancels(Payments):
 class ClaimsWithoutFence(InMemoryEffects):
     """Claims a call that somebody else has claimed."""
 
-    async def _append(self, tree: str, call: str, record: object, fence: int) -> int:
-        head = self._reach.stream(tree).last(self._reach.topology.effect(tree, call))
+    async def _append(self, claim: EffectClaim, record: EffectClaim | EffectResult, fence: int) -> int:
+        head = self._reach.stream(claim.tree).last(effect_subject(self._reach, claim))
         assert isinstance(record, EffectClaim) or head is not None
-        return await super()._append(tree, call, record, head.seq if head else 0)  # type: ignore[arg-type]
+        return await super()._append(claim, record, head.seq if head else 0)
 
 
 class LooksAtNoClaim(Executor):

@@ -60,6 +60,7 @@ def may_hear(user: str, subject: str) -> bool:
 
 
 INBOX = TOPOLOGY.inbox("boss", "{}", TREE, RUN)
+EFFECT = TOPOLOGY.effect(TREE, "c", "{}", "{}")
 
 
 @pytest.mark.parametrize(
@@ -79,11 +80,15 @@ INBOX = TOPOLOGY.inbox("boss", "{}", TREE, RUN)
         ("agent-boss", TOPOLOGY.timer(TREE, RUN, "deadline")),
         ("agent-boss", TOPOLOGY.code("default", TREE, RUN)),
         ("tools-desk", INBOX.format("look_up")),
-        ("tools-desk", TOPOLOGY.effect(TREE, "c")),
+        ("tools-desk", EFFECT.format("boss", "look_up")),
+        ("tools-desk", EFFECT.format("digger", "file_away")),
+        ("agent-boss", EFFECT.format("boss", "look_up")),
+        ("agent-boss", EFFECT.format("boss", "chosen_at_run_time")),
         ("tools-desk", TOPOLOGY.file(TREE, "a/b.txt")),
         ("tools-desk", TOPOLOGY.executor("look_up", "host-7")),
         ("tools-desk", "_INBOX_tools-desk.abc.1"),
-        ("tools-desk", f"$JS.API.DIRECT.GET.CADRE-1.{TOPOLOGY.effect(TREE, 'c')}"),
+        ("tools-desk", f"$JS.API.DIRECT.GET.CADRE-1.{EFFECT.format('boss', 'look_up')}"),
+        ("tools-desk", f"$JS.API.DIRECT.GET.CADRE-1.{TOPOLOGY.former_effect(TREE, 'c')}"),
         ("sandbox-big", INBOX.format("sandbox")),
         ("sandbox-big", INBOX.format("python_interpreter_big")),
         ("sandbox-big", TOPOLOGY.quarantine(TREE, 7)),
@@ -121,11 +126,16 @@ def test_a_service_may_do_its_work(user: str, subject: str) -> None:
         ("agent-boss", TOPOLOGY.executor("look_up", "host-7")),
         ("sandbox-big", INBOX.format("boss")),
         ("sandbox-big", INBOX.format("python_interpreter")),
-        ("sandbox-big", TOPOLOGY.effect(TREE, "c")),
+        ("agent-boss", EFFECT.format("digger", "look_up")),
+        ("agent-boss", TOPOLOGY.former_effect(TREE, "c")),
+        ("tools-desk", EFFECT.format("boss", "dig")),
+        ("tools-desk", TOPOLOGY.former_effect(TREE, "c")),
+        ("tools-desk", f"$JS.API.DIRECT.GET.CADRE-1.{EFFECT.format('boss', 'dig')}"),
+        ("sandbox-big", EFFECT.format("boss", "python_interpreter_big")),
         ("sandbox-big", TOPOLOGY.file(TREE, "a/b.txt")),
         ("sandbox-big", TOPOLOGY.warm("default", TREE, RUN)),
         ("sandbox-big", "_INBOX_sandbox-default.abc.1"),
-        ("memory", TOPOLOGY.effect(TREE, "c")),
+        ("memory", EFFECT.format("boss", "recall")),
         ("memory", "_INBOX_gateway.abc.1"),
         ("tracer", TOPOLOGY.journal(TREE, RUN)),
         ("tracer", INBOX.format("tracer")),

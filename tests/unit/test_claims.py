@@ -31,7 +31,7 @@ class MemoryEffects:
         self.lost: RetryableError | None = None
         """The next claim is stored, and what comes instead of its answer."""
 
-    async def read(self, tree: str, call: str) -> Effect | None:
+    async def read(self, claim: EffectClaim) -> Effect | None:
         return self.effect
 
     async def claim(self, claim: EffectClaim) -> int:

@@ -109,7 +109,7 @@ class TestAsyncApi:
             topology.call("look", "manager", "t", "t_1_0"),
             topology.code("default", "t", "t_1_0"),
             topology.warm("default", "t", "t_1_0"),
-            topology.effect("t", "t_1_0"),
+            topology.effect("t", "t_1_0", "manager", "look"),
             topology.executor("look", "host-7"),
             topology.file("t", "a/b.txt"),
             topology.timer("t", "t", "model-1-1"),

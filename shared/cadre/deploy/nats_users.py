@@ -167,7 +167,7 @@ def permissions(role: Role, topology: Topology) -> Permissions:
             subscribe += [topology.interrupts]
             never += [topology.below(Subject.FATE)]
         case "tools":
-            publish += [*bus.answers(role), *bus.blobs(), *bus.quarantine(), *bus.effects(), *bus.files()]
+            publish += [*bus.answers(role), *bus.blobs(), *bus.quarantine(), *bus.effects(role), *bus.files()]
             peers = [topology.executor(tool, "*") for tool in role.tools]
             publish += [*peers, *bus.replies_among_replicas(role)]
             subscribe += [topology.interrupts, *peers]
@@ -253,9 +253,10 @@ class _Bus:
         """Subjects of the records of messages that may crash their workers."""
         return self._kept(Subject.QUARANTINE)
 
-    def effects(self) -> list[str]:
-        """Subjects of the claims of calls with effects."""
-        return self._kept(Subject.EFFECT)
+    def effects(self, role: Role) -> list[str]:
+        """Subjects of the claims of calls of the role's own tools, and to read those of earlier versions."""
+        own = [subject for tool in role.tools for subject in self._kept(Subject.EFFECT, tool=tool)]
+        return [*own, *self._reads(Subject.FORMER_EFFECT)]
 
     def seed(self, role: Role) -> list[str]:
         """Subjects of the secret of its pool."""
@@ -296,7 +297,7 @@ class _Bus:
             *calls,
             topology.subject(Subject.CODE),
             topology.below(Subject.TIMER, run="*"),
-            topology.subject(Subject.EFFECT),
+            topology.subject(Subject.EFFECT, agent=name),
             topology.subject(Subject.DELTA),
             topology.interrupts,
         ]
@@ -337,11 +338,11 @@ class _Bus:
             f"$JS.ACK.*.{self._topology.notices_consumer()}.>",
         ]
 
-    def _kept(self, template: str) -> list[str]:
+    def _kept(self, template: str, **tokens: str) -> list[str]:
         """Subjects to write to those of the template, and to read the last message of each."""
-        return [self._topology.subject(template), *self._reads(template)]
+        return [self._topology.subject(template, **tokens), *self._reads(template, **tokens)]
 
-    def _reads(self, template: str) -> list[str]:
+    def _reads(self, template: str, **tokens: str) -> list[str]:
         """Subjects to read the last message of each subject of the template."""
-        subject = self._topology.subject(template)
+        subject = self._topology.subject(template, **tokens)
         return [f"$JS.API.DIRECT.GET.{shard}.{subject}" for shard in self._shards]

@@ -2,7 +2,17 @@
 
 import msgspec
 
-from cadre.protocol.messages import Cancel, CodeCall, Report, Task, TimerFired, ToolCall, ToolResult
+from cadre.protocol.messages import (
+    Cancel,
+    CodeCall,
+    EffectClaim,
+    EffectResult,
+    Report,
+    Task,
+    TimerFired,
+    ToolCall,
+    ToolResult,
+)
 
 
 class CallModel(msgspec.Struct, frozen=True):
@@ -29,6 +39,30 @@ class Revoke(msgspec.Struct, frozen=True):
 
     result: ToolResult
     """What its executor finds in place of an empty effect."""
+
+    def effect(self, agent: str) -> EffectResult:
+        """What settles the call of this agent before anybody has claimed it."""
+        result = self.result
+        claim = EffectClaim(
+            id=f"{result.call}:claim",
+            tree=result.tree,
+            run=result.run,
+            at=result.at,
+            call=result.call,
+            executor="",
+            call_seq=0,
+            agent=agent,
+            tool=result.tool,
+        )
+        return EffectResult(
+            id=f"{result.call}:effect",
+            tree=result.tree,
+            run=result.run,
+            at=result.at,
+            claim=claim,
+            claim_seq=0,
+            result=result,
+        )
 
 
 class Send(msgspec.Struct, frozen=True):

@@ -59,6 +59,10 @@ class SandboxCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     version: str = ""
 
 
+SUBJECTS = 1
+"""The form of the subjects that services of this version use: those of different forms do not work side by side."""
+
+
 class Presence(msgspec.Struct, frozen=True, kw_only=True):
     """One live replica, the value of a registry key; it expires unless the replica renews it."""
 
@@ -77,6 +81,8 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float
     skew: float = 0.0
     """Seconds that its machine's clock is ahead of the NATS server's; 0 for services of earlier versions."""
+    subjects: int = 0
+    """The form of the subjects that it uses, `SUBJECTS`; 0 for services of earlier versions."""
     agent: AgentCard | None = None
     tool: ToolCard | None = None
     sandbox: SandboxCard | None = None

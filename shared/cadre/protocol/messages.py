@@ -380,6 +380,10 @@ class EffectClaim(Message, tag="effect_claim", frozen=True):
     """The instance that runs the call."""
     call_seq: int
     """Stream sequence of the call's message: a second publication of the call has another one."""
+    agent: str = ""
+    """The agent that made the call; empty in claims of earlier versions."""
+    tool: str = ""
+    """The tool that is called; likewise."""
 
 
 class EffectResult(Message, tag="effect_result", frozen=True):

@@ -16,7 +16,9 @@ class Subject:
     INBOX = "in.{shard}.{agent}.{sender}.{tree}.{run}"
     CALL = "call.{shard}.{tool}.{sender}.{tree}.{call}"
     CODE = "code.{shard}.{pool}.{tree}.{run}"
-    EFFECT = "effect.{shard}.{tree}.{call}"
+    EFFECT = "effect.{shard}.{tree}.{call}.{agent}.{tool}"
+    FORMER_EFFECT = "effect.{shard}.{tree}.{call}"
+    """Where the effects of earlier versions stand: they are read, and nothing is written there any more."""
     QUARANTINE = "effect.{shard}.{tree}._trial.{seq}"
     """Holds what is held against the message at a sequence, beside the effects of its tree."""
     FILE = "effect.{shard}.{tree}._file.{digest}"
@@ -205,8 +207,14 @@ class Topology:
     def executor(self, tool: str, instance: str) -> str:
         return self.subject(Subject.EXECUTOR, tool=tool, instance=instance)
 
-    def effect(self, tree: str, call: str) -> str:
-        return self.subject(Subject.EFFECT, tree=tree, call=call)
+    def effect(self, tree: str, call: str, agent: str, tool: str) -> str:
+        return self.subject(Subject.EFFECT, tree=tree, call=call, agent=agent, tool=tool)
+
+    def former_effect(self, tree: str, call: str) -> str:
+        return self.subject(Subject.FORMER_EFFECT, tree=tree, call=call)
+
+    def former_effects(self, shard: int) -> str:
+        return self.subject(Subject.FORMER_EFFECT, shard=shard)
 
     def store_probe(self, shard: int) -> str:
         """Where services try out whether a shard stores: among the records of the quarantine, of no tree."""
@@ -321,7 +329,7 @@ class Topology:
 
     @staticmethod
     def parse(subject: str) -> tuple[str, str]:
-        """The (tree, run or call) that a journal, inbox, call, code or effect subject ends in."""
+        """The (tree, run or call) that a journal, inbox, call or code subject ends in."""
         tree, leaf = subject.split(".")[-2:]
         return tree, leaf
 

@@ -69,12 +69,13 @@ class Executor:
         if call := addressed_call(job.address):
             why = poisoned(call, error)
             refusal = self._tool_result(call, error=ErrorInfo(why.type, cut_error(why.message)))
-            await self._bus.send(await self._what_came_of(refusal), call.tool, to=call.agent)
+            came = await self._what_came_of(self._new_claim(call, job.delivery), refusal)
+            await self._bus.send(came, call.tool, to=call.agent)
 
-    async def _what_came_of(self, refusal: ToolResult) -> ToolResult:
+    async def _what_came_of(self, claim: EffectClaim, refusal: ToolResult) -> ToolResult:
         """The result that was kept before somebody died of telling it; else the refusal, kept from now on."""
         try:
-            effect = await self._effects.read(refusal.tree, refusal.call)
+            effect = await self._effects.read(claim)
             if effect is not None and effect.result is None:
                 effect = await self._in_hand.left(refusal.tool, effect)
         except UnreadableMessage as error:
@@ -88,15 +89,7 @@ class Executor:
         """None when the answer is somebody else's to give."""
         if tool.card.read_only:
             return await self._run(tool, call, delivery.deliveries)
-        claim = EffectClaim(
-            id=f"{call.id}:claim",
-            tree=call.tree,
-            run=call.run,
-            at=self._clock.now(),
-            call=call.id,
-            executor=self._in_hand.instance,
-            call_seq=delivery.seq,
-        )
+        claim = self._new_claim(call, delivery)
         with self._in_hand.hold(call.id):
             effect = await self._insist(lambda: self._claim(claim), f"claiming {call.id}")
             if effect.result is None and effect.claim == claim:
@@ -125,6 +118,19 @@ class Executor:
             call, InvocationOutcome(error=ErrorInfo("Interrupted", text)), self._clock.now()
         )
 
+    def _new_claim(self, call: ToolCall, delivery: Delivery) -> EffectClaim:
+        return EffectClaim(
+            id=f"{call.id}:claim",
+            tree=call.tree,
+            run=call.run,
+            at=self._clock.now(),
+            call=call.id,
+            executor=self._in_hand.instance,
+            call_seq=delivery.seq,
+            agent=call.agent,
+            tool=call.tool,
+        )
+
     async def _claim(self, claim: EffectClaim) -> Effect:
         """Returns our claim, or that of the executor that was first.
 
@@ -133,7 +139,7 @@ class Executor:
         try:
             return Effect(claim, await self._effects.claim(claim), None)
         except Fenced as error:
-            found = await self._effects.read(claim.tree, claim.call)
+            found = await self._effects.read(claim)
             if found is None:
                 raise OutcomeUnknown(f"the claim of {claim.call}", error) from error
             return found
@@ -154,7 +160,7 @@ class Executor:
             try:
                 await self._effects.settle(settled)
             except Fenced as error:
-                found = await self._effects.read(result.tree, result.call)
+                found = await self._effects.read(effect.claim)
                 if found is None:
                     return result  # claim and run were removed: nobody is left to mind whose result this is
                 if found.result is None:

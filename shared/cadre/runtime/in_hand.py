@@ -55,7 +55,7 @@ class InHand:
                 raise AtWorkElsewhere(f"call {claim.call} is in work at executor {claim.executor}")
             # It may have stored the result just before it was asked. And had the server itself been silent, this
             # would wait for it, or raise.
-            effect = await self._effects.read(claim.tree, claim.call) or effect
+            effect = await self._effects.read(claim) or effect
             if held is not None or effect.result is not None:
                 break
         else:

@@ -46,7 +46,7 @@ class Payments:
                 case SetTimer():
                     payments.append(self._bus.schedule(command.timer, self._agent, command.due))
                 case Revoke():
-                    payments.append(self._bus.revoke(command.result))
+                    payments.append(self._bus.revoke(command.effect(self._agent)))
                 case CallModel():
                     pass
         if len(payments) == 1:

@@ -11,6 +11,7 @@ import msgspec
 
 from cadre.adapters.models.model_chain import ModelChain
 from cadre.adapters.nats.bus import hear_interrupts
+from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
@@ -161,7 +162,9 @@ class AgentHost:
 
     async def prepare(self) -> Presence:
         """Makes all ready but for what others must see first; returns what they are to see."""
-        await hear_interrupts(self._platform.nc, self._platform.topology, self._runner.interrupt)
+        nc, topology = self._platform.nc, self._platform.topology
+        await NatsEffects(nc, topology).check_right(self._spec.name, "_")
+        await hear_interrupts(nc, topology, self._runner.interrupt)
         if self._asks_endpoint and (lack := self._own_model.missing()) is not None:
             log.warning("%s: every run will fail: %s", self._spec.name, lack)
         if (tight := tight_context(self._spec, self._prompts.own)) is not None:

@@ -32,13 +32,14 @@ from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import BusUnavailable, CadreError, OutcomeUnknown, SetupError
 from cadre.local.local_stack import nats_now
 from cadre.ports import Journal
-from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
+from cadre.protocol.cards import SUBJECTS, AgentCard, Presence, SandboxCard, ToolCard
 from cadre.protocol.topology import Topology
 from cadre.service.bounded_http import bounded_protocol
 from cadre.service.forked_children import cut_off_children
 from cadre.service.hang_watch import watch_for_hang
 from cadre.service.health import AsgiApp, send_problem, with_health
 from cadre.service.metrics import Measuring
+from cadre.service.older_replicas import await_older_gone
 from cadre.settings import HttpBounds, MetricsSettings, Settings, read_http_bounds, read_metrics_settings
 from cadre.telemetry.logs import configure_logging
 from cadre.telemetry.metrics.meters import Meters, Sample
@@ -126,6 +127,7 @@ class Platform(NamedTuple):
             pid=os.getpid(),
             health=self.health_url,
             started_at=self.started_at,
+            subjects=SUBJECTS,
             agent=agent,
             tool=tool,
             sandbox=sandbox,
@@ -322,6 +324,7 @@ async def _work(
 ) -> None:
     await state.measuring.start()
     state.platform = await open_platform(state.name, settings, health_url, state.meters, give_up)
+    await await_older_gone(state.platform.registry)
     store = StoreWatch(state.platform.nc, state.platform.topology)
     state.watching = await retry(store.start, pauses=EVERY_SECOND, log=log)
     state.store = store

@@ -26,7 +26,6 @@ from cadre.protocol.messages import (
     Task,
     TimerFired,
     ToolCall,
-    ToolResult,
 )
 from cadre.protocol.topology import Topology
 
@@ -173,15 +172,10 @@ class InMemoryBus:
             f"sending {id_}", lambda: stream.append(subject, data, message_id=id_), OutcomeUnknown
         )
 
-    async def revoke(self, result: ToolResult) -> None:
-        settled = revoked(result)
-        subject = self._reach.topology.effect(result.tree, result.call)
-        stream = self._reach.stream(result.tree)
+    async def revoke(self, settled: EffectResult) -> None:
         with contextlib.suppress(Fenced):  # claimed already: its executor is told to stop
-            await self._reach.wire.ask(
-                "revoking", lambda: stream.append(subject, encode(settled), expect=0), OutcomeUnknown
-            )
-        await self.interrupt(result.tree, result.call)
+            await store_effect(self._reach, settled.claim, settled, 0)
+        await self.interrupt(settled.tree, settled.claim.call)
 
     async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:
         topology, stream = self._reach.topology, self._reach.stream(timer.tree)
@@ -200,11 +194,20 @@ class InMemoryBus:
         """Nobody looks on."""
 
 
-def revoked(result: ToolResult) -> EffectResult:
-    """What stands in the place of a claim once a call is not to be begun any more."""
-    fields = {"tree": result.tree, "run": result.run, "at": result.at}
-    claim = EffectClaim(id=f"{result.call}:claim", call=result.call, executor="", call_seq=0, **fields)  # type: ignore[arg-type]
-    return EffectResult(id=f"{result.call}:effect", claim=claim, claim_seq=0, result=result, **fields)  # type: ignore[arg-type]
+async def store_effect(
+    reach: Reach, claim: EffectClaim, record: EffectClaim | EffectResult, fence: int
+) -> int:
+    """Stores the claim of a call, or what came of it, behind the message at `fence`; returns its sequence."""
+    stream = reach.stream(claim.tree)
+    return await reach.wire.ask(
+        f"storing {record.id}",
+        lambda: stream.append(effect_subject(reach, claim), encode(record), expect=fence),
+        OutcomeUnknown,
+    )
+
+
+def effect_subject(reach: Reach, claim: EffectClaim) -> str:
+    return reach.topology.effect(claim.tree, claim.call, claim.agent, claim.tool)
 
 
 class InMemoryEffects:
@@ -213,8 +216,8 @@ class InMemoryEffects:
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
 
-    async def read(self, tree: str, call: str) -> Effect | None:
-        subject, stream = self._reach.topology.effect(tree, call), self._reach.stream(tree)
+    async def read(self, claim: EffectClaim) -> Effect | None:
+        subject, stream = effect_subject(self._reach, claim), self._reach.stream(claim.tree)
         held = await self._reach.wire.ask("reading an effect", lambda: stream.last(subject), BusUnavailable)
         if held is None:
             return None
@@ -224,18 +227,13 @@ class InMemoryEffects:
         return Effect(record, held.seq, None)
 
     async def claim(self, claim: EffectClaim) -> int:
-        return await self._append(claim.tree, claim.call, claim, 0)
+        return await self._append(claim, claim, 0)
 
     async def settle(self, settled: EffectResult) -> None:
-        await self._append(settled.tree, settled.claim.call, settled, settled.claim_seq)
+        await self._append(settled.claim, settled, settled.claim_seq)
 
-    async def _append(self, tree: str, call: str, record: EffectClaim | EffectResult, fence: int) -> int:
-        subject, stream = self._reach.topology.effect(tree, call), self._reach.stream(tree)
-        return await self._reach.wire.ask(
-            f"storing {record.id}",
-            lambda: stream.append(subject, encode(record), expect=fence),
-            OutcomeUnknown,
-        )
+    async def _append(self, claim: EffectClaim, record: EffectClaim | EffectResult, fence: int) -> int:
+        return await store_effect(self._reach, claim, record, fence)
 
 
 class InMemoryQuarantine:

@@ -115,7 +115,7 @@ class _Books:
             if tokens[1] == "run":
                 self.journals[tokens[-1]].append(_Entry(seq, data, json.loads(data)))
             elif tokens[1] == "effect":
-                self.effects[tokens[-1]].append(json.loads(data))
+                self.effects[tokens[4]].append(json.loads(data))
             elif tokens[1] == "in":
                 self.records.append((tokens[-1], json.loads(data)["id"]))
 

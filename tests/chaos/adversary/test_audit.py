@@ -69,8 +69,8 @@ class Books:
     def __init__(self) -> None:
         self.runs = {"r1": [*HELD], "r2": [*LOOP]}
         self.more = [
-            Message(51, "cadre.effect.0.r1.c1", b'{"type":"effect_claim"}'),
-            Message(52, "cadre.effect.0.r1.c1", b'{"type":"effect_result"}'),
+            Message(51, "cadre.effect.0.r1.c1.boss.pay", b'{"type":"effect_claim"}'),
+            Message(52, "cadre.effect.0.r1.c1.boss.pay", b'{"type":"effect_result"}'),
             Message(53, "cadre.in.0.teller.gateway.r1.r1", b'{"id":"d2"}'),
             Message(54, "cadre.effect.0.r1._trial.7", b"not read"),
         ]
@@ -149,7 +149,7 @@ DECIDED = {"type": "approval.decided", "call": "c1", "verdict": "rejected"}
         (also(budgets={"r1": 100}), "did not end for its budget"),
         (also(memories={"r2": ["n1", "n2"]}), "the note n2 is recalled 0 times"),
         (also(memories={"r2": ["n2"]}), "nobody of its user has noted"),
-        (stored("cadre.effect.0.r1.c1", b'{"type":"effect_result"}'), "its effects are"),
+        (stored("cadre.effect.0.r1.c1.boss.pay", b'{"type":"effect_result"}'), "its effects are"),
         (stored("cadre.in.0.teller.gateway.r1.r1", b'{"id":"lost"}'), "no entry accounts for record lost"),
         (
             changed("r1", 4, ("c1:r", [{"type": "model.answered", "purpose": "act", "step": 1}])),

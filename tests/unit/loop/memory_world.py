@@ -26,6 +26,7 @@ from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import (
     Addressed,
     CodeCall,
+    EffectResult,
     Record,
     Task,
     TimerFired,
@@ -173,9 +174,9 @@ class MemoryBus:
         """Puts a record into the agent's inbox, behind everything that the stream holds."""
         self.inbox.append(Delivered(agent, encode(record), seq=next(self._seqs)))
 
-    async def revoke(self, result: ToolResult) -> None:
+    async def revoke(self, settled: EffectResult) -> None:
         await asyncio.sleep(0)
-        self.revoked.append(result.call)
+        self.revoked.append(settled.claim.call)
 
     async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:
         await asyncio.sleep(0)

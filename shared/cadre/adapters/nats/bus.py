@@ -23,7 +23,6 @@ from cadre.protocol.messages import (
     CodeYielded,
     Decision,
     Edit,
-    EffectClaim,
     EffectResult,
     Report,
     Signal,
@@ -79,31 +78,14 @@ class NatsBus:
         headers = HEADERS | {"traceparent": traceparent_of(message), jetstream.MESSAGE_ID: message.id}
         await jetstream.append(self._nc, subject, await pack(message, self._blobs), headers=headers)
 
-    async def revoke(self, result: ToolResult) -> None:
-        """Settles a call with this result unless it is claimed already, and has its executor stop if it is."""
-        claim = EffectClaim(
-            id=f"{result.call}:claim",
-            tree=result.tree,
-            run=result.run,
-            at=result.at,
-            call=result.call,
-            executor="",
-            call_seq=0,
-        )
-        settled = EffectResult(
-            id=f"{result.call}:effect",
-            tree=result.tree,
-            run=result.run,
-            at=result.at,
-            claim=claim,
-            claim_seq=0,
-            result=result,
-        )
+    async def revoke(self, settled: EffectResult) -> None:
+        """Settles a call in this way unless it is claimed already, and has its executor stop if it is."""
+        call = settled.claim.call
         try:
             await self._effects.settle(settled)
         except Fenced:
-            log.debug("%s was claimed already: its executor is told to stop", result.call)
-        await self.interrupt(result.tree, result.call)
+            log.debug("%s was claimed already: its executor is told to stop", call)
+        await self.interrupt(settled.tree, call)
 
     async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:
         """Has the timer delivered to the agent's inbox at `due`, in Unix seconds."""
