@@ -14,7 +14,7 @@ from cadre.delivery.codec import encode
 from cadre.errors import SetupError
 from cadre.protocol.cards import SUBJECTS, AgentCard, Presence
 from cadre.protocol.messages import EffectResult, ToolCall, ToolResult
-from cadre.protocol.topology import Topology, result_id
+from cadre.protocol.topology import Subject, Topology, result_id
 from cadre.service.older_replicas import await_older_gone
 from harness.patience import patience
 from integration.executor_bench import TOOLS, Bench
@@ -27,7 +27,7 @@ OLDER = Presence(
 async def claimed_before(bench: Bench, call: ToolCall, output: str | None = None) -> None:
     """The call was sent, and an executor of an earlier version died in it, or behind its result."""
     claim = replace(bench.new_claim(call), agent="", tool="", call_seq=await bench.publish(call))
-    subject = bench.topology.former_effect(call.tree, call.id)
+    subject = bench.topology.subject(Subject.FORMER_EFFECT, tree=call.tree, call=call.id)
     seq = await jetstream.append(bench.nc, subject, encode(claim), expect=0)
     if output is not None:
         fields = {"tree": call.tree, "run": call.run, "at": 2.0}

@@ -27,6 +27,7 @@ from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.messages import (
     EffectClaim,
 )
+from cadre.protocol.topology import Subject
 from cadre.settings import Settings
 from harness.patience import patience
 from integration.secured_world import BOSS, CALL, JOURNAL, RUN, TREE, Secured, T, secured
@@ -53,6 +54,7 @@ DURABLE = json.dumps(
 ).encode()
 BY_SUBJECT = json.dumps({"last_by_subj": JOURNAL}).encode()
 
+FORMER = T.subject(Subject.FORMER_EFFECT, tree=TREE, call=CALL)
 GET = "$JS.API.DIRECT.GET.CADRE-0."
 
 # Who, what for, the subject, the payload.
@@ -95,7 +97,7 @@ PUBLISHES = [
     ("tools-desk", "interrupts a run", T.interrupt(TREE), b"t1"),
     ("tools-desk", "settles another tool's call", T.effect(TREE, CALL, "boss", "dig"), b"{}"),
     ("tools-desk", "reads another tool's effect", f"{GET}{T.effect(TREE, CALL, 'boss', 'dig')}", b""),
-    ("tools-desk", "settles a call of an earlier version", T.former_effect(TREE, CALL), b"{}"),
+    ("tools-desk", "settles a call of an earlier version", FORMER, b"{}"),
     ("tools-desk", "asks another tool's executor", T.executor("dig", "here"), b"t1_1_0"),
     # A sandbox.
     ("sandbox-default", "publishes a task as an agent", BOSS.format("digger"), b"{}"),
@@ -119,7 +121,7 @@ PUBLISHES = [
     ("agent-boss", "calls a tool that its file does not name", T.call("dig", "boss", TREE, CALL), b"{}"),
     ("agent-boss", "calls a tool as another", T.call("dig", "digger", TREE, CALL), b"{}"),
     ("agent-boss", "settles another's call", T.effect(TREE, CALL, "digger", "look_up"), b"{}"),
-    ("agent-boss", "settles a call of an earlier version", T.former_effect(TREE, CALL), b"{}"),
+    ("agent-boss", "settles a call of an earlier version", FORMER, b"{}"),
     ("agent-boss", "erases a tree", T.fate(TREE), b"{}"),
     ("agent-boss", "purges the journals", "$JS.API.STREAM.PURGE.CADRE-0", b"{}"),
     ("agent-boss", "removes a message", "$JS.API.STREAM.MSG.DELETE.CADRE-0", b'{"seq":1}'),
@@ -199,17 +201,8 @@ async def test_nobody_but_the_operator_removes_a_stream(world: Secured, user: st
 async def test_an_executor_claims_marks_and_keeps_files_without_reading_anything_else(world: Secured) -> None:
     nc = await connect(world.settings("tools-desk"), "test")
     effects, quarantine, files = NatsEffects(nc, T), NatsQuarantine(nc, T), NatsFileIndex(nc, T)
-    claim = EffectClaim(
-        id="c:claim",
-        tree="t2",
-        run="t2",
-        at=0.0,
-        call="c",
-        executor="here",
-        call_seq=1,
-        agent="boss",
-        tool="look_up",
-    )
+    place = {"tree": "t2", "run": "t2", "call": "c", "agent": "boss", "tool": "look_up"}
+    claim = EffectClaim(id="c:claim", at=0.0, executor="here", call_seq=1, **place)  # type: ignore[arg-type]
     await effects.check_right("_", "look_up")
     with pytest.raises(NotPermitted, match=r"may not publish to cadre\.effect"):
         await effects.check_right("_", "dig")

@@ -210,12 +210,6 @@ class Topology:
     def effect(self, tree: str, call: str, agent: str, tool: str) -> str:
         return self.subject(Subject.EFFECT, tree=tree, call=call, agent=agent, tool=tool)
 
-    def former_effect(self, tree: str, call: str) -> str:
-        return self.subject(Subject.FORMER_EFFECT, tree=tree, call=call)
-
-    def former_effects(self, shard: int) -> str:
-        return self.subject(Subject.FORMER_EFFECT, shard=shard)
-
     def store_probe(self, shard: int) -> str:
         """Where services try out whether a shard stores: among the records of the quarantine, of no tree."""
         return self.subject(Subject.QUARANTINE, shard=shard, tree="_store", seq=0)
@@ -231,9 +225,6 @@ class Topology:
         digest = blake2b(path.encode(), digest_size=16).hexdigest()
         return self.subject(Subject.FILE, tree=tree, digest=digest)
 
-    def files_of_tree(self, tree: str) -> str:
-        return self.subject(Subject.FILE, tree=tree)
-
     def files_of_shard(self, shard: int) -> str:
         return self.subject(Subject.FILE, shard=shard)
 
@@ -248,9 +239,6 @@ class Topology:
 
     def delta(self, tree: str, run: str) -> str:
         return self.subject(Subject.DELTA, tree=tree, run=run)
-
-    def deltas_of_tree(self, tree: str) -> str:
-        return self.subject(Subject.DELTA, tree=tree)
 
     def interrupt(self, tree: str) -> str:
         return self.subject(Subject.INTERRUPT, tree=tree)

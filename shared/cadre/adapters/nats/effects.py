@@ -12,7 +12,7 @@ from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.errors import Fenced, RetryableError
 from cadre.ports import Effect
 from cadre.protocol.messages import EffectClaim, EffectResult
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology
 
 _Stage = EffectClaim | EffectResult
 
@@ -36,7 +36,7 @@ class NatsEffects:
 
     async def claim(self, claim: EffectClaim) -> int:
         if await self._may_be_former(claim.tree):
-            former = self._topology.former_effect(claim.tree, claim.call)
+            former = self._topology.subject(Subject.FORMER_EFFECT, tree=claim.tree, call=claim.call)
             if await self._is_any(self._topology.shard(claim.tree), former):
                 raise Fenced(f"call {claim.call} was claimed by an earlier version")
         return await self._stage(claim, self._subject(claim)).write(claim, 0)
@@ -57,13 +57,13 @@ class NatsEffects:
     async def look_for_former(self) -> None:
         """Finds out which shards hold effects of an earlier version, so that no call has to. Raises BusUnavailable."""
         self._has_former = {
-            shard: await self._is_any(shard, self._topology.former_effects(shard))
+            shard: await self._is_any(shard, self._topology.subject(Subject.FORMER_EFFECT, shard=shard))
             for shard in range(self._topology.shards)
         }
 
     async def _former(self, claim: EffectClaim) -> Effect | None:
         """What an earlier version knows of the call. Its result, still to come, is the first message of the subject."""
-        subject = self._topology.former_effect(claim.tree, claim.call)
+        subject = self._topology.subject(Subject.FORMER_EFFECT, tree=claim.tree, call=claim.call)
         stage, _ = await self._stage(claim, subject).read()
         if stage is None:
             return None

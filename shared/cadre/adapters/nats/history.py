@@ -16,7 +16,7 @@ from cadre.errors import BlobMissing, TooLarge, UnreadableMessage
 from cadre.ports import Blobs, Stored
 from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import Head, Spilled, Task
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology
 
 log = logging.getLogger("cadre.history")
 
@@ -198,7 +198,7 @@ async def watch_deltas(
         except UnreadableMessage as error:
             log.debug("delta on %s left out: %s", message.subject, error)
 
-    subscription = await nc.subscribe(topology.deltas_of_tree(tree), cb=note)
+    subscription = await nc.subscribe(topology.subject(Subject.DELTA, tree=tree), cb=note)
 
     async def unsubscribe() -> None:
         if not nc.is_closed:

@@ -12,7 +12,7 @@ from cadre.adapters.nats.streams import jetstream, listing
 from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.delivery.codec import HEADERS
 from cadre.protocol.files import WorkspaceFile
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology
 
 _AT_ONCE = 32
 _HEADERS = {**HEADERS, jetstream.ROLLUP: "sub"}
@@ -59,5 +59,5 @@ class NatsFileIndex:
 
     async def _subjects(self, tree: str) -> list[str]:
         return await listing.subjects(
-            self._nc, self._topology.stream_of(tree), self._topology.files_of_tree(tree)
+            self._nc, self._topology.stream_of(tree), self._topology.subject(Subject.FILE, tree=tree)
         )
