@@ -18,13 +18,12 @@ from cadre.protocol.code import BlobForm, CodeExchange, CodeFunction, CodeLimits
 
 SCHEMA_VERSION = 3
 """The version of everything that is stored. `cadre.protocol.upcast` reads messages of earlier versions."""
-type_field = "type"
 
 RunState = Literal["success", "max_steps_error", "error", "cancelled"]
 """How a run ended. `success` and `max_steps_error` are smolagents' names."""
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field=type_field):
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """The fields that every message has."""
 
     v: Literal[3] = 3
@@ -166,10 +165,9 @@ class Task(Message, frozen=True, tag="task"):
 
 
 class FileInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A file as a tool's output has it, `{"$file": {…}}`; its content is the blob."""
+    """A file as a tool's output has it, `{"$file": {…}}`; its content is the blob `ref`."""
 
     ref: str
-    """`blob:<sha256>`"""
     media_type: str = "application/octet-stream"
     name: str = ""
     size: int = 0
@@ -271,8 +269,7 @@ class UserMessage(Message, frozen=True, tag="user_message"):
 
 
 class Edit(Message, frozen=True, tag="edit"):
-    """A person's change to what a run plans to do, such as its queue of tasks or its plan. Of those that are based on
-    one version the first counts."""
+    """A person's change to a run's queue of tasks, plan or the like. Of those based on one version the first counts."""
 
     base: int
     """The version that the person saw."""
@@ -381,9 +378,8 @@ class EffectClaim(Message, tag="effect_claim", frozen=True):
     call_seq: int
     """Stream sequence of the call's message: a second publication of the call has another one."""
     agent: str = ""
-    """The agent that made the call; empty in claims of earlier versions."""
     tool: str = ""
-    """The tool that is called; likewise."""
+    """The tool that `agent` calls; both are empty in claims of earlier versions."""
 
 
 class EffectResult(Message, tag="effect_result", frozen=True):
@@ -391,7 +387,7 @@ class EffectResult(Message, tag="effect_result", frozen=True):
 
     claim: EffectClaim
     claim_seq: int
-    """Stream sequence of the claim: the fence that this result was stored under."""
+    """The fence that this result was stored under: the stream sequence of the claim, 0 where none stands before it."""
     result: ToolResult
 
 
