@@ -55,6 +55,7 @@ DURABLE = json.dumps(
 BY_SUBJECT = json.dumps({"last_by_subj": JOURNAL}).encode()
 
 FORMER = T.subject(Subject.FORMER_EFFECT, tree=TREE, call=CALL)
+SEED = T.subject(Subject.SEED, shard=0, pool="heavy")
 GET = "$JS.API.DIRECT.GET.CADRE-0."
 
 # Who, what for, the subject, the payload.
@@ -106,8 +107,8 @@ PUBLISHES = [
     ("sandbox-default", "hands out code", T.code("default", TREE, RUN), b"{}"),
     ("sandbox-default", "settles a call", T.effect(TREE, CALL, "boss", "dig"), b"{}"),
     ("sandbox-default", "writes a file of a workspace", T.file(TREE, "a.txt"), b"{}"),
-    ("sandbox-default", "replaces another pool's secret", T.seed("heavy"), b"{}"),
-    ("sandbox-default", "reads another pool's secret", f"$JS.API.DIRECT.GET.CADRE-0.{T.seed('heavy')}", b""),
+    ("sandbox-default", "replaces another pool's secret", SEED, b"{}"),
+    ("sandbox-default", "reads another pool's secret", f"$JS.API.DIRECT.GET.CADRE-0.{SEED}", b""),
     ("sandbox-default", "reads a journal", "$JS.API.STREAM.MSG.GET.CADRE-0", BY_SUBJECT),
     ("sandbox-default", "reads an effect", f"{GET}{T.effect(TREE, CALL, 'boss', 'dig')}", b""),
     ("sandbox-default", "pulls an agent's inbox", "$JS.API.CONSUMER.MSG.NEXT.CADRE-0.agent-boss", b"1"),

@@ -260,7 +260,7 @@ class _Bus:
 
     def seed(self, role: Role) -> list[str]:
         """Subjects of the secret of its pool."""
-        subject = self._topology.seed(role.name)
+        subject = self._topology.subject(Subject.SEED, shard=0, pool=role.name)
         return [subject, f"$JS.API.DIRECT.GET.{self._shards[0]}.{subject}"]
 
     def files(self) -> list[str]:

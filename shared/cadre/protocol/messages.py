@@ -138,12 +138,10 @@ class Task(Message, frozen=True, tag="task"):
     images: list[str] = []
     """`blob:`, `data:` or `https:` references."""
     has_files: bool = False
-    """Whether the tree began with files in its workspace: its agents are offered `query_resources` where a memory
-    service answers it."""
+    """Whether the tree began with files in its workspace: its agents are offered `query_resources`, if there is one."""
     max_steps: int | None = None
     spec: dict[str, Any] = {}
-    """Fields of the agent's spec that hold in this run in place of the agent's own: the run does a part of its
-    parent's work. Only the agent itself may give it such a part."""
+    """Fields of the spec in place of the agent's own, in a run that does a part of the same agent's work."""
     session: str | None = None
     continues: str | None = None
     """A finished root run of the same agent whose steps this run continues (`reset=False`)."""
@@ -292,8 +290,7 @@ class CodeCall(Message, frozen=True, tag="code_call"):
     before: int = 0
     """The number of exchanges in `earlier`."""
     secret_seed: bool = False
-    """Whether chance in the block follows from its pool's secret too, or from its id alone, as in runs of earlier
-    versions."""
+    """Whether chance in the block follows from its pool's secret too; not so in runs of earlier versions."""
     earlier: str | None = None
     """`blob:` reference of the exchanges before `exchanges`."""
     snapshot: str | None = None

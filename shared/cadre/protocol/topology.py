@@ -217,10 +217,6 @@ class Topology:
     def quarantine(self, tree: str, seq: int) -> str:
         return self.subject(Subject.QUARANTINE, tree=tree, seq=seq)
 
-    def seed(self, pool: str) -> str:
-        """Where the pool's secret lies, on the first shard's stream."""
-        return self.subject(Subject.SEED, shard=0, pool=pool)
-
     def file(self, tree: str, path: str) -> str:
         digest = blake2b(path.encode(), digest_size=16).hexdigest()
         return self.subject(Subject.FILE, tree=tree, digest=digest)

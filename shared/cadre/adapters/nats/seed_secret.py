@@ -8,7 +8,7 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.errors import Fenced
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology
 
 _BYTES = 32
 
@@ -22,7 +22,8 @@ class SeedSecret(msgspec.Struct, frozen=True, tag_field="type", tag="seed_secret
 
 async def pool_secret(nc: Client, topology: Topology, pool: str) -> bytes:
     """The secret that all sandboxes of the pool have in common. Raises BusUnavailable, RetryableError."""
-    kept: FencedValue[SeedSecret] = FencedValue(nc, topology.stream(0), topology.seed(pool), SeedSecret)
+    subject = topology.subject(Subject.SEED, shard=0, pool=pool)
+    kept: FencedValue[SeedSecret] = FencedValue(nc, topology.stream(0), subject, SeedSecret)
     while True:
         found, fence = await kept.read()
         if found is not None:
