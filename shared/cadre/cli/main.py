@@ -39,6 +39,7 @@ _VERBS_OF_ROOMS = {
         "replay": "Decide a run's journal anew and report what differs.",
         "verify": "Check that nothing of a run's journal was changed.",
         "test": "Decide exported runs by a team's files of now.",
+        "eval": "Run the tasks of exported runs again and compare.",
         "approvals": "List the calls that wait for a person.",
         "approve": "Let a held call be made.",
         "reject": "Turn a held call down.",

@@ -65,11 +65,15 @@ class SkippingClock:
 
     def skip_to_next(self) -> bool:
         """Moves the clock on to what is due next; False when nothing is to come."""
-        self._drop_cancelled()
-        if not self._alarms:
+        if (left := self.next_in()) is None:
             return False
-        self.skip(max(0.0, self._alarms[0].due - self.now()))
+        self.skip(left)
         return True
+
+    def next_in(self) -> float | None:
+        """Seconds until what is due next; None when nothing is to come."""
+        self._drop_cancelled()
+        return max(0.0, self._alarms[0].due - self.now()) if self._alarms else None
 
     def stop(self) -> None:
         """Calls nothing back any more."""

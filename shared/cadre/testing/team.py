@@ -54,6 +54,7 @@ class Team:
 
     Decisions, deliveries and their guarantees are production's; no server, network or disk is needed. What is not
     here: the memory service, HTTP, traces. Whoever waits for a run need not wait for time: see `TeamRun.result`.
+    `blobs` are contents by their references that are there from the beginning, and where new ones go.
     Raises SetupError, as services do, for what cannot work.
     """
 
@@ -62,6 +63,8 @@ class Team:
         agents: Iterable[AgentSpec | Path | str],
         tools: Iterable[AnyTool | Path | str] = (),
         model: AnyModel | Mapping[str, AnyModel] | None = None,
+        *,
+        blobs: dict[str, bytes] | None = None,
     ) -> None:
         specs = [_native(one if isinstance(one, AgentSpec) else read_agent(Path(one))) for one in agents]
         given = [
@@ -74,6 +77,8 @@ class Team:
             _models(specs, model),
             self._change.set,
         )
+        if blobs is not None:
+            self._deployment.blobs = blobs
         self._outside = InMemoryProcess("test")
         self._ports = self._deployment.ports(self._outside)
         self._numbers = itertools.count(1)
@@ -228,6 +233,10 @@ class Team:
     def skip_to_next(self) -> bool:
         """Moves the clock on to what is due next; False when nothing is."""
         return self._deployment.clock.skip_to_next()
+
+    def next_in(self) -> float | None:
+        """Seconds until the next thing is due by the clock; None when nothing is."""
+        return self._deployment.clock.next_in()
 
     def now(self) -> float:
         """The team's time in Unix seconds."""

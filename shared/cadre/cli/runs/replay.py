@@ -7,7 +7,7 @@ from typing import Any
 import click
 import msgspec
 
-from cadre.cli.runs.exported_run import exported_entries, read_exported_run
+from cadre.cli.runs.exported_run import exported_lines, read_exported_run
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import Decorated, output_option, print_json, with_options
@@ -79,9 +79,9 @@ def _checked(
 
 
 def _replay_file(file: Path, run_only: bool) -> Account:
-    tree, journals = read_exported_run(file)
-    replay = redecide([journals[tree]] if run_only else journals.values())
-    return {"id": tree, **msgspec.to_builtins(replay), "omitted": 0}
+    tree = read_exported_run(file)
+    replay = redecide([tree.journals[tree.id]] if run_only else tree.journals.values())
+    return {"id": tree.id, **msgspec.to_builtins(replay), "omitted": 0}
 
 
 def _verify_file(file: Path, run_only: bool) -> Account:
@@ -91,9 +91,10 @@ def _verify_file(file: Path, run_only: bool) -> Account:
     def is_wanted(run: str) -> bool:
         return not run_only or run == tree
 
-    for entry in exported_entries(file):
-        tree = entry.tree
-        check.take(entry.data, is_wanted)
+    for line in exported_lines(file):
+        tree = line.tree
+        if line.line == "entry":
+            check.take(bytes(line.entry), is_wanted)
     broken = [msgspec.to_builtins(link) for link in check.broken]
     return {
         "id": tree,

@@ -1,12 +1,12 @@
 """`cadre test`: kept runs, decided by what the files of their team say now."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import msgspec
 
-from cadre.cli.runs.exported_run import read_exported_run
+from cadre.cli.runs.exported_run import exported_files, read_exported_run
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.local.exit_codes import CommandFailed, ExitCode
@@ -19,7 +19,7 @@ from cadre.spec.agent_file import read_agent
 _PATH = click.Path(exists=True, path_type=Path)
 
 
-class KeptRun(msgspec.Struct, kw_only=True):
+class ReplayedRun(msgspec.Struct, kw_only=True):
     """What the files of a team make of an exported run and of those below it."""
 
     file: str
@@ -55,12 +55,7 @@ def command(paths: tuple[Path, ...], team: Path, output: str) -> int:
     answered is taken from the journals: nothing is asked, called or started. Ends with 0 when every decision is the one
     that was journaled, else with 1.
     """
-    files = list(_exported(paths))
-    if not files:
-        raise CommandFailed(
-            "no exported run there: `cadre runs export RUN -o FILE.cadre` writes one", ExitCode.USAGE
-        )
-    present = _team_files(team)
+    files, present = exported_files(paths), _team_files(team)
     found = [_tried(file, present) for file in files]
     if output == "json":
         print_json([msgspec.to_builtins(one) for one in found])
@@ -69,11 +64,6 @@ def command(paths: tuple[Path, ...], team: Path, output: str) -> int:
         failed = sum(not one.is_as_it_was for one in found)
         print_text(f"{len(found)} kept, {len(found) - failed} decided as before, {failed} not")
     return ExitCode.OK if all(one.is_as_it_was for one in found) else ExitCode.FAILED
-
-
-def _exported(paths: Sequence[Path]) -> Iterator[Path]:
-    for path in paths:
-        yield from sorted(path.glob("*.cadre")) if path.is_dir() else [path]
 
 
 def _team_files(path: Path) -> TeamFiles:
@@ -87,8 +77,8 @@ def _team_files(path: Path) -> TeamFiles:
     return TeamFiles(agents, [card for module in modules for card in module.cards])
 
 
-def _tried(file: Path, team: TeamFiles) -> KeptRun:
-    tree, journals = read_exported_run(file)
+def _tried(file: Path, team: TeamFiles) -> ReplayedRun:
+    tree, journals = read_exported_run(file)[:2]
     rebased: list[list[Journaled]] = []
     undecided: list[Undecided] = []
     for run, journal in journals.items():
@@ -97,7 +87,7 @@ def _tried(file: Path, team: TeamFiles) -> KeptRun:
         except CannotRebase as why:
             undecided.append(Undecided(run, 1, str(why)))
     replay = redecide(rebased, decisions_only=True)
-    return KeptRun(
+    return ReplayedRun(
         file=str(file),
         id=tree,
         agent=journals[tree][0].entry.agent if tree in journals else "",
@@ -107,7 +97,7 @@ def _tried(file: Path, team: TeamFiles) -> KeptRun:
     )
 
 
-def _lines(found: KeptRun) -> Iterator[str]:
+def _lines(found: ReplayedRun) -> Iterator[str]:
     verdict = "as before" if found.is_as_it_was else "OTHERWISE" if found.divergences else "NOT DECIDED"
     yield f"{found.file}: {found.agent}, {found.entries} entries: {verdict}"
     for one in found.divergences:
