@@ -64,7 +64,8 @@ CARDS = {
 }
 JUDGED = """
   - match: {system: "You compare two answers"}
-    reply: {content: '{"why": "It lost the price.", "verdict": "VERDICT"}'}
+    reply:
+      tool_calls: [{name: final_answer, arguments: {answer: {why: It lost the price., verdict: VERDICT}}}]
 """
 
 
