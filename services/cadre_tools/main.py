@@ -4,35 +4,59 @@ import sys
 
 import click
 
+from cadre.adapters.mcp.server import INSTALL
+from cadre.adapters.mcp.server_file import is_server_file
 from cadre.errors import SetupError
+from cadre.local.extras import missing_modules
 from cadre.local.other_processes import close_other_processes
+from cadre.local.tool_entries import mcp_servers
 from cadre.service import frame
 from cadre.settings import read_settings
 from cadre_tools.host import ToolHost, gather_tools
 
 
 @click.command("tools")
-@click.argument("modules", nargs=-1, required=True, metavar="MODULE...")
+@click.argument("modules", nargs=-1, metavar="[MODULE]...")
+@click.option(
+    "--mcp", "sources", multiple=True, metavar="FILE|URL|COMMAND", help="Serve the tools of MCP servers too."
+)
 @click.option("--concurrency", type=click.IntRange(min=1), help="Calls at work at once. [CADRE_CONCURRENCY]")
 @click.option("--port", type=int, help="Port of /healthz and /readyz; 0 takes a free one. [CADRE_PORT]")
 @click.option(
     "--alone", is_flag=True, help="Close the user's other processes to the tools' code (Linux 5.19)."
 )
-def command(modules: tuple[str, ...], concurrency: int | None, port: int | None, alone: bool) -> None:
-    """Serve the tools of each MODULE: a file (tools.py), a module (package.tools), or one tool of it
-    (tools.py:search). A second process with the same modules shares the load."""
+def command(
+    modules: tuple[str, ...],
+    sources: tuple[str, ...],
+    concurrency: int | None,
+    port: int | None,
+    alone: bool,
+) -> None:
+    """Serve the tools of each MODULE: a file (tools.py), a module (package.tools), one tool of it
+    (tools.py:search), or a file of MCP servers (mcp.json). A second process with the same modules shares the load."""
+    if not modules and not sources:
+        raise click.UsageError("name a MODULE, or MCP servers with --mcp")
     try:
         if alone:
             close_other_processes()
         settings = read_settings(concurrency=concurrency, port=port)
-        tools = gather_tools(modules)
+        files = tuple(module for module in modules if is_server_file(module))
+        tools = gather_tools(tuple(module for module in modules if module not in files))
+        servers = [server for source in (*files, *sources) for server in mcp_servers(source)]
+        if servers and missing_modules("mcp"):
+            raise SetupError(INSTALL)
+        for server in servers:
+            server.spec.endpoint()
     except SetupError as error:
         click.echo(f"cadre: {error}", err=True)
         sys.exit(2)
-    click.echo(f"tools: {', '.join(tool.name for tool in tools)}")
+    if tools:
+        click.echo(f"tools: {', '.join(tool.name for tool in tools)}")
+    if servers:
+        click.echo(f"MCP servers: {', '.join(server.spec.name for server in servers)}")
 
     async def start(platform: frame.Platform) -> ToolHost:
-        host = ToolHost(platform, tools)
+        host = ToolHost(platform, tools, servers)
         await host.start()
         return host
 

@@ -20,6 +20,7 @@ NAMELESS = {"utils", "util", "helpers", "helper", "common", "misc", "base", "typ
 READS_THE_ENVIRONMENT = {"shared/cadre/settings.py"}
 
 CATCHES_ALL = {
+    "shared/cadre/adapters/mcp/server.py": "whatever a server or its protocol raises ends one connection",
     "shared/cadre/adapters/nats/queues/work.py": "a handler's failure is a redelivery, not the end of the process",
     "shared/cadre/cli/main.py": "whatever ends a command ends it with one line",
     "shared/cadre/tools/thread.py": "what a thread raises is handed to who awaits it",

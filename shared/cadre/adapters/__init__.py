@@ -1,1 +1,1 @@
-"""The outside world: the only rooms that talk to NATS, to model endpoints and to OTLP receivers."""
+"""The outside world: the only rooms that talk to NATS, to model endpoints, to MCP servers and to OTLP receivers."""

@@ -10,12 +10,13 @@ _EXTRA_OF = {"tracer": "tracing"}
 
 _MODULES = {
     "gateway": ("fastapi",),
+    "mcp": ("mcp",),
     "memory": ("qdrant_client", "semantic_text_splitter"),
     "sandbox": ("cloudpickle",),
     "scripted-model": ("starlette",),
     "tracer": ("opentelemetry.exporter.otlp.proto.http",),
 }
-"""What each service imports beyond the packages that every installation has."""
+"""What each service, and `cadre tools --mcp`, imports beyond the packages that every installation has."""
 
 OF_UP = ("gateway", "sandbox", "scripted-model")
 """Services whose packages the extra `up` installs."""

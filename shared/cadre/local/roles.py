@@ -7,8 +7,8 @@ from pathlib import Path
 from cadre.deploy.nats_users import Role, team_roles
 from cadre.engine.offer import callable_tools
 from cadre.local.team_file import TeamSpec
+from cadre.local.tool_entries import load_entry
 from cadre.spec.agent_file import read_agent
-from cadre.tools.loading import load_tools
 
 
 def roles_of(team: TeamSpec, *, memory: bool | None = None) -> list[Role]:
@@ -16,7 +16,7 @@ def roles_of(team: TeamSpec, *, memory: bool | None = None) -> list[Role]:
 
     Raises SetupError when a module of tools cannot be loaded, or an agent's file cannot be read."""
     tools = [
-        (name, tuple(tool.name for tool in load_tools(entry)))
+        (name, tuple(tool.name for tool in load_entry(entry)))
         for entry, name in zip(team.tools, tool_service_names(team.tools), strict=True)
     ]
     calls = {name: tuple(callable_tools(read_agent(file))) for name, file in team.agents.items()}

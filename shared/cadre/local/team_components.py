@@ -9,10 +9,10 @@ from cadre.deploy.k8s.values import Values
 from cadre.errors import SetupError, SpecError
 from cadre.local.roles import tool_service_names
 from cadre.local.team_file import TeamSpec
+from cadre.local.tool_entries import load_entry
 from cadre.protocol.topology import Topology
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import files_of_agent, read_agent
-from cadre.tools.loading import load_tools
 
 VALUES_FILE = "kubernetes.yaml"
 
@@ -74,7 +74,7 @@ def _tools(team: TeamSpec, values: Values) -> Iterator[Component]:
 def _offered(entry: str, name: str) -> list[str]:
     """Names of the tools in a module. Raises SpecError when it can only be imported in its image."""
     try:
-        return [tool.name for tool in load_tools(entry)]
+        return [tool.name for tool in load_entry(entry)]
     except SetupError as error:
         raise SpecError(
             f"{error}: if it can only be imported in its image, name its tools in the values:"

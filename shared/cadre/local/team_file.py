@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from cadre.adapters.mcp.server_file import is_server_file, read_servers
 from cadre.automation.automation_file import path_of, read_automations
 from cadre.errors import SpecError
 from cadre.protocol.code import INTERPRETER_TOOL
@@ -70,7 +71,8 @@ class TeamSpec(msgspec.Struct, frozen=True, kw_only=True):
     agents: dict[str, Path] = {}
     """Agent file by the name of the agent in it."""
     tools: list[str] = []
-    """Module names or absolute paths of files, each perhaps with `:NAME` of one tool in it."""
+    """Module names or absolute paths of files, each perhaps with `:NAME` of one tool in it; and files
+    of MCP servers."""
     pools: list[str] = []
     """Sandbox pools that its agents need."""
     isolated: list[str] = []
@@ -218,8 +220,13 @@ def _automations(file: Path, entries: list[str]) -> list[Path]:
 
 
 def _tool(file: Path, key: str, entry: str) -> str:
-    """The checked entry: a file if it looks like one, else an importable module; `:NAME` picks one tool."""
+    """The checked entry: a file if it looks like one, else an importable module, of which `:NAME` picks one tool;
+    or a file of MCP servers."""
     place, mark, tool = entry.partition(":")
+    if is_server_file(entry):
+        path = str(_existing(file, key, entry))
+        read_servers(path)
+        return path
     if place.endswith(".py") or "/" in place:
         return f"{_existing(file, key, place)}{mark}{tool}"
     if not all(part.isidentifier() for part in place.split(".")):

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import msgspec
 
 from cadre.errors import SetupError
+from cadre.local.tool_entries import load_entry
 from cadre.protocol.cards import ToolCard
-from cadre.tools.loading import load_tools
 
 _TIMEOUT_SECONDS = 60.0
 
@@ -22,7 +22,7 @@ class ToolModule(msgspec.Struct, frozen=True):
 
 
 def read_tool_cards(entries: Sequence[str]) -> list[ToolModule]:
-    """The tools of each entry, as `load_tools` takes it. Nothing is served."""
+    """The tools of each entry, as `load_entry` takes it. Nothing is served."""
     if not entries:
         return []
     command = [sys.executable, "-m", "cadre.local.tool_cards", *entries]
@@ -41,7 +41,7 @@ def read_tool_cards(entries: Sequence[str]) -> list[ToolModule]:
 def _module(entry: str) -> ToolModule:
     try:
         with contextlib.redirect_stdout(sys.stderr):
-            return ToolModule([tool.card for tool in load_tools(entry)])
+            return ToolModule([tool.card for tool in load_entry(entry)])
     except SetupError as error:
         return ToolModule(problem=str(error))
 

@@ -17,6 +17,7 @@ from cadre.runtime.tool_output import as_promised, cut_error, to_json, too_large
 from cadre.telemetry.tracing.current_context import context_below
 from cadre.telemetry.tracing.ids import traceparent_of
 from cadre.tool import InvalidArguments, ToolContext
+from cadre.tools.decorator import CallInterrupted
 from cadre.tools.files import File
 from cadre.tools.loading import AnyTool
 from cadre.tools.workspace import Workspace
@@ -176,6 +177,12 @@ class _Invocation:
                 f"Invalid call of tool {self._tool.name!r} with arguments {self._shown()}: {_text_of(error)}"
             )
             return InvocationOutcome(error=ErrorInfo("AgentToolCallError", cut_error(text)))
+        if isinstance(error, CallInterrupted):
+            text = (
+                f"outcome unknown: {_text_of(error)}; tool {self._tool.name!r} may or may not have done its work,"
+                " and was not run again"
+            )
+            return InvocationOutcome(error=ErrorInfo("Interrupted", cut_error(text)))
         log.warning("tool %s, call %s failed", self._tool.name, self._call.id, exc_info=error)
         return InvocationOutcome(error=self._failure(_one_line(error)))
 

@@ -31,6 +31,10 @@ class InvalidArguments(TerminalError):
     """A model's arguments do not fit the tool. The text names the argument; the model reads it."""
 
 
+class CallInterrupted(TerminalError):
+    """A tool lost sight of its work: it may be done or not. The model reads that; nobody repeats the call."""
+
+
 class ToolOptions(TypedDict, total=False):
     """The options of `@tool(...)`; all have defaults."""
 

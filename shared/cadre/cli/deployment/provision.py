@@ -8,9 +8,9 @@ import click
 
 from cadre.local.local_stack import find_nats
 from cadre.local.team_file import read_team
+from cadre.local.tool_entries import load_entry
 from cadre.protocol.nats_addresses import redacted
 from cadre.settings import read_settings
-from cadre.tools.loading import load_tools
 
 
 @click.command("provision")
@@ -45,7 +45,7 @@ def command(
     if team is not None:
         found = read_team(team)
         agents += tuple(found.agents)
-        tools += tuple(tool.name for entry in found.tools for tool in load_tools(entry))
+        tools += tuple(tool.name for entry in found.tools for tool in load_entry(entry))
         pools += tuple(found.pools)
         memory, tracer = memory or found.needs_memory, True
     find_nats()

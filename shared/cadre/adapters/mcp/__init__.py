@@ -1,0 +1,1 @@
+"""MCP servers as tools of Cadre: the only room that talks to them."""

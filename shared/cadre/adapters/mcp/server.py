@@ -1,0 +1,200 @@
+"""An MCP server that is kept connected: its tools are listed, called, and listed anew when they change."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cadre.adapters.mcp.offer import McpTool, tools_of
+from cadre.adapters.mcp.results import error_text, value_of
+from cadre.adapters.mcp.server_file import Endpoint, ServerSpec
+from cadre.errors import CadreError, SetupError
+from cadre.tools.context import ToolContext
+from cadre.tools.decorator import CallInterrupted
+
+if TYPE_CHECKING:
+    from cadre.adapters.mcp.session import Progress, Session
+
+log = logging.getLogger("cadre.mcp")
+
+INSTALL = "MCP servers need the package mcp, which is not installed: pip install 'cadre-agents[mcp]'"
+
+_PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+"""Seconds before the next try to connect."""
+_STEADY_SECONDS = 30.0
+"""A session that lasted so long counts as a success: after its end the pauses begin anew."""
+_LOOK_SECONDS = 30.0
+"""Between two listings of the tools, for servers that do not tell of changes, or are gone without a word."""
+WAIT_SECONDS = 30.0
+"""How long a call waits for a server that is not there."""
+_TRIES = 3
+"""How often a call that may be repeated is sent to a server that dies in it."""
+
+
+class ToolError(CadreError):
+    """What the server says of a call that failed."""
+
+
+class McpServer:
+    """One server. `serve` keeps it connected, and `tools` are those of the last listing."""
+
+    def __init__(self, spec: ServerSpec, tie: Sequence[str] = ()) -> None:
+        """`tie` is put before the command of a server that is started here."""
+        self.spec = spec
+        self.tools: list[McpTool] = []
+        self.trouble: str | None = "not connected yet"
+        """Why it cannot be called now; None when it can."""
+        self._tie = tie
+        self._session: Session | None = None
+        self._connected = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._endpoint: Endpoint | None = None
+
+    async def list_tools(self) -> list[McpTool]:
+        """Connects, lists the tools and ends the session again. Raises SetupError."""
+        try:
+            await self._once(None)
+        except BaseExceptionGroup as group:
+            raise SetupError(f"{self.spec.where}: {self._text(group)}") from group
+        except (CadreError, OSError, TimeoutError, ValueError) as error:
+            raise SetupError(f"{self.spec.where}: {self._text(error)}") from error
+        return self.tools
+
+    async def serve(self, renewed: Callable[[], Awaitable[None]]) -> None:
+        """Keeps the server connected until `stop`; `renewed` is awaited whenever its tools have changed."""
+        tries = 0
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            try:
+                await self._once(renewed)
+                self.trouble = "the connection ended"
+            except Exception as error:
+                self.trouble = self._text(error)
+                log.debug("MCP server %s", self.spec.name, exc_info=error)
+            if time.monotonic() - began >= _STEADY_SECONDS:
+                tries = 0
+            if not self._stopping.is_set():
+                pause = _PAUSES[min(tries, len(_PAUSES) - 1)]
+                tries += 1
+                log.warning("MCP server %s: %s; trying again in %g s", self.spec.name, self.trouble, pause)
+                await _wait_for_any(self._stopping, seconds=pause)
+
+    def stop(self) -> None:
+        """Ends the session, and with it a server that was started here."""
+        self._stopping.set()
+
+    async def _once(self, renewed: Callable[[], Awaitable[None]] | None) -> None:
+        """One session from its beginning to its end, or with `renewed` None to its first listing."""
+        try:
+            from cadre.adapters.mcp.session import open_session
+        except ModuleNotFoundError as error:
+            raise SetupError(INSTALL) from error
+        self._endpoint = endpoint = self.spec.endpoint()
+        async with open_session(endpoint, self._tie) as session:
+            await self._list(session)
+            if renewed is None:
+                return
+            log.info(
+                "MCP server %s: protocol %s, tools: %s",
+                *(self.spec.name, session.version, ", ".join(tool.name for tool in self.tools) or "none"),
+            )
+            self._session, self.trouble = session, None
+            self._connected.set()
+            try:
+                await renewed()
+                await self._watch(session, renewed)
+            finally:
+                self._session = None
+                self._connected.clear()
+
+    async def _watch(self, session: Session, renewed: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await _wait_for_any(self._stopping, session.lost, session.changed, seconds=_LOOK_SECONDS)
+            if self._stopping.is_set() or session.lost.is_set():
+                return
+            session.changed.clear()
+            before = [tool.card for tool in self.tools]
+            await self._list(session)
+            self._connected.set()
+            if before != [tool.card for tool in self.tools]:
+                log.info(
+                    "MCP server %s: tools: %s", self.spec.name, ", ".join(tool.name for tool in self.tools)
+                )
+                await renewed()
+
+    async def _list(self, session: Session) -> None:
+        self.tools = tools_of(self.spec, await session.tools(), self.call)
+
+    def _text(self, error: BaseException) -> str:
+        """The error in one line, without secrets."""
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        text = " ".join(str(error).split()) or type(error).__name__
+        return self._endpoint.hide(text) if self._endpoint is not None else text
+
+    # --- calls
+
+    async def call(self, tool: McpTool, arguments: dict[str, Any], context: ToolContext) -> Any:
+        """Has the server run the tool. Raises ToolError, and CallInterrupted when nobody knows whether it did.
+
+        A call that the server never got is sent again; one that it died in only if that does no harm.
+        """
+        from cadre.adapters.mcp.session import NotSent, Refused, SessionLost
+
+        may_repeat = tool.card.read_only or tool.card.idempotent
+        for left in reversed(range(_TRIES)):
+            session = await self._wait_until_connected()
+            try:
+                result = await session.call(tool.listed, arguments, _meta(context), _progress(context))
+            except Refused as error:
+                raise ToolError(self._text(error)) from error
+            except SessionLost as error:
+                # Until the loop that keeps it connected has seen for itself.
+                self._connected.clear()
+                text = f"MCP server {self.spec.name}: {self._text(error)}"
+                if not isinstance(error, NotSent) and not may_repeat:
+                    raise CallInterrupted(text) from error
+                if not left:
+                    raise ToolError(f"{text}; tried {_TRIES} times") from error
+                log.warning("call %s of %s is sent again: %s", context.call_id, tool.name, text)
+                continue
+            if result.is_error:
+                raise ToolError(error_text(result))
+            return value_of(result)
+        raise AssertionError("the last try returns or raises")
+
+    async def _wait_until_connected(self) -> Session:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_SECONDS):
+                await self._connected.wait()
+        if self._session is None or not self._connected.is_set():
+            raise ToolError(f"MCP server {self.spec.name} cannot be reached: {self.trouble}")
+        return self._session
+
+
+def _meta(context: ToolContext) -> dict[str, str]:
+    """What a server is told of the call beside its arguments."""
+    told = {"cadre.dev/call": context.call_id, "cadre.dev/run": context.run}
+    return told | ({"traceparent": context.traceparent} if context.traceparent else {})
+
+
+def _progress(context: ToolContext) -> Progress:
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        done = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
+        context.progress(f"{done} {json.dumps(message, ensure_ascii=False)}" if message else done)
+
+    return tell
+
+
+async def _wait_for_any(*events: asyncio.Event, seconds: float) -> None:
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waiting:
+            one.cancel()

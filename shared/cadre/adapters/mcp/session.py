@@ -1,0 +1,222 @@
+"""One session with an MCP server over stdio or streamable HTTP: the only module that imports the package `mcp`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, cast
+
+import httpx2
+import mcp_types
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import get_default_environment, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+from mcp.shared.dispatcher import ProgressFnT
+
+from cadre.adapters.mcp.server_file import Endpoint
+from cadre.errors import CadreError
+
+log = logging.getLogger("cadre.mcp")
+
+NOT_SENT = -32097
+"""Code of an error made here: the request never reached the server."""
+
+_CONNECT_SECONDS = 120.0
+"""For a server to answer for the first time: some are downloaded then."""
+_LISTING_SECONDS = 60.0
+_HTTP_SECONDS = 30.0
+_SILENCE_SECONDS = 300.0
+"""After which an HTTP response that says nothing, not even that it is alive, counts as lost."""
+_MAX_PAGES = 100
+_SESSION_HEADER = "mcp-session-id"
+
+Progress = ProgressFnT
+
+
+class SessionLost(CadreError):
+    """The connection ended before the server answered: what came of the request is not known."""
+
+
+class NotSent(SessionLost):
+    """The request did not reach the server."""
+
+
+class Refused(CadreError):
+    """The server answers the request with an error of the protocol."""
+
+
+class Session:
+    """A session that is open. `lost` is set when it ended, `changed` when its tools are to be listed again."""
+
+    def __init__(self, client: Client, lost: asyncio.Event, changed: asyncio.Event) -> None:
+        self._client = client
+        self.lost = lost
+        self.changed = changed
+
+    @property
+    def version(self) -> str:
+        """The version of the protocol that was agreed on."""
+        return self._client.protocol_version
+
+    async def tools(self) -> list[mcp_types.Tool]:
+        """All tools of the server. Raises SessionLost, Refused, TimeoutError."""
+        found: list[mcp_types.Tool] = []
+        cursor: str | None = None
+        async with asyncio.timeout(_LISTING_SECONDS):
+            for _ in range(_MAX_PAGES):
+                with self._errors():
+                    page = await self._client.list_tools(cursor=cursor, cache_mode="refresh")
+                found += page.tools
+                cursor = page.next_cursor
+                if cursor is None:
+                    break
+        return found
+
+    async def call(
+        self, tool: str, arguments: dict[str, Any], meta: dict[str, str], progress: Progress
+    ) -> mcp_types.CallToolResult:
+        """Has the tool run; when cancelled, tells the server. Raises SessionLost, NotSent, Refused."""
+        with self._errors():
+            return await self._client.call_tool(
+                tool, arguments, progress_callback=progress, meta=cast(mcp_types.RequestParamsMeta, meta)
+            )
+
+    async def listen(self) -> None:
+        """Hears of changes to the tools as servers of 2026 tell them, for as long as the session lasts."""
+        with contextlib.suppress(ListenNotSupportedError, MCPError, TimeoutError):
+            try:
+                async with self._client.listen(tools_list_changed=True) as events:
+                    async for _ in events:
+                        self.changed.set()
+            except SubscriptionLost:
+                self.lost.set()
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except MCPError as error:
+            if error.code not in (NOT_SENT, mcp_types.CONNECTION_CLOSED):
+                raise Refused(error.message) from error
+            # Over HTTP it may have been this one request: the tools are listed anew, which tells.
+            self.changed.set()
+            raise (NotSent if error.code == NOT_SENT else SessionLost)(error.message) from error
+
+
+@contextlib.asynccontextmanager
+async def open_session(endpoint: Endpoint, tie: Sequence[str] = ()) -> AsyncIterator[Session]:
+    """Connects to the server, or starts it and ends it with the session; `tie` is put before its command.
+
+    Raises Refused, SessionLost, TimeoutError, OSError.
+    """
+    lost, changed = asyncio.Event(), asyncio.Event()
+
+    async def on_message(message: object) -> None:
+        if isinstance(message, mcp_types.ToolListChangedNotification):
+            changed.set()
+
+    async with contextlib.AsyncExitStack() as stack:
+        if endpoint.url:
+            http = await stack.enter_async_context(_http_client(endpoint))
+            transport = streamable_http_client(endpoint.url, http_client=http)
+        else:
+            transport = _watched(stdio_client(_process(endpoint, tie), sys.stderr), lost)
+        client = Client(transport, message_handler=on_message, cache=None)
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                await stack.enter_async_context(client)
+        except MCPError as error:
+            raise Refused(error.message) from error
+        session = Session(client, lost, changed)
+        listening = asyncio.create_task(session.listen(), name="mcp listen")
+        try:
+            yield session
+        finally:
+            listening.cancel()
+
+
+def _process(endpoint: Endpoint, tie: Sequence[str]) -> StdioServerParameters:
+    environment = get_default_environment() | endpoint.env
+    command = [*tie, *endpoint.command]
+    return StdioServerParameters(command=command[0], args=command[1:], env=environment, cwd=endpoint.folder)
+
+
+# --- stdio
+
+
+class _WatchedStream:
+    """What a server writes, up to its end, which `lost` tells."""
+
+    def __init__(self, stream: Any, lost: asyncio.Event) -> None:
+        self._stream = stream
+        self._lost = lost
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def __aiter__(self) -> _WatchedStream:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._stream.__anext__()
+        except BaseException:
+            self._lost.set()
+            raise
+
+    async def __aenter__(self) -> _WatchedStream:
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: Any) -> Any:
+        return await self._stream.__aexit__(*error)
+
+
+@contextlib.asynccontextmanager
+async def _watched(transport: AbstractAsyncContextManager[Any], lost: asyncio.Event) -> AsyncIterator[Any]:
+    async with transport as (read, write):
+        yield _WatchedStream(read, lost), write
+
+
+# --- HTTP
+
+
+class _HttpClient(httpx2.AsyncClient):
+    """Turns failures of one request into its JSON-RPC error: the package would end the whole session over them."""
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        if request.method != "POST":
+            return await super().send(request, **options)
+        try:
+            response = await super().send(request, **options)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+            return _failed(request, NOT_SENT, f"cannot connect: {error}")
+        except httpx2.TransportError as error:
+            text = f"the connection failed: {type(error).__name__} {error}"
+            return _failed(request, mcp_types.CONNECTION_CLOSED, text)
+        is_json = response.headers.get("content-type", "").lower().startswith("application/json")
+        if response.status_code < 400 or (is_json and response.status_code != 404):
+            return response
+        if response.status_code == 404 and _SESSION_HEADER not in request.headers:
+            return response  # how a server of another era says that it does not know a method
+        await response.aclose()
+        text = f"HTTP {response.status_code} {response.reason_phrase}"
+        if response.status_code == 404:
+            return _failed(request, NOT_SENT, "the server does not know the session any more")
+        is_lost = response.status_code >= 500
+        return _failed(request, mcp_types.CONNECTION_CLOSED if is_lost else mcp_types.INTERNAL_ERROR, text)
+
+
+def _failed(request: httpx2.Request, code: int, message: str) -> httpx2.Response:
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message.strip()}}
+    return httpx2.Response(502, json=error, request=request)
+
+
+def _http_client(endpoint: Endpoint) -> httpx2.AsyncClient:
+    timeout = httpx2.Timeout(_HTTP_SECONDS, read=_SILENCE_SECONDS)
+    return _HttpClient(headers=endpoint.headers, timeout=timeout)
