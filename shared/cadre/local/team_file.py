@@ -9,7 +9,7 @@ import msgspec
 
 from cadre.adapters.mcp.server_file import is_server_file, read_servers
 from cadre.automation.automation_file import path_of, read_automations
-from cadre.errors import SpecError
+from cadre.errors import SetupError, SpecError
 from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.memory import MEMORY_TOOLS
 from cadre.spec.agent import AgentSpec, MemorySpec
@@ -225,7 +225,10 @@ def _tool(file: Path, key: str, entry: str) -> str:
     place, mark, tool = entry.partition(":")
     if is_server_file(entry):
         path = str(_existing(file, key, entry))
-        read_servers(path)
+        try:
+            read_servers(path)
+        except SetupError as error:
+            raise SpecError(f"{file}: {key}: {error}") from error
         return path
     if place.endswith(".py") or "/" in place:
         return f"{_existing(file, key, place)}{mark}{tool}"

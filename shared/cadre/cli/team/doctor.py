@@ -13,19 +13,23 @@ import click
 import httpx2
 import msgspec
 
+from cadre.adapters.mcp.server import INSTALL
+from cadre.adapters.mcp.server_file import is_server_file, read_servers
 from cadre.adapters.models.failure import shown_url
 from cadre.api.directory import SKEW_SHOWN_SECONDS, skew_lines
 from cadre.cli.terminal.answer import printable
 from cadre.client.errors import ClientError
 from cadre.client.transport import client_options
-from cadre.errors import CadreError, SettingError
+from cadre.errors import CadreError, SettingError, SetupError
 from cadre.local import local_stack, nats_server
 from cadre.local.exit_codes import CommandFailed, ExitCode
-from cadre.local.extras import OF_UP, check_extras
+from cadre.local.extras import OF_UP, check_extras, missing_modules
 from cadre.local.service_check import check_service, isolation_tier, reason
+from cadre.local.team_file import read_team
 from cadre.protocol.nats_addresses import addresses, redacted
 from cadre.protocol.topology import Topology
 from cadre.settings import SYNC_ALWAYS, Settings, read_model_settings, read_secret, read_settings
+from cadre.spec.names import TEAM_FILE
 
 if TYPE_CHECKING:
     from cadre.adapters.nats.server_clock import ServerClock
@@ -76,7 +80,7 @@ async def _findings(settings: Settings) -> AsyncIterator[Finding]:
     if info is not None:
         for finding in await _streams(settings):
             yield finding
-    for finding in (*await _gateway(), *model()):
+    for finding in (*await _gateway(), *mcp_servers(Path()), *model()):
         yield finding
     async for finding in model_calls(Path()):
         yield finding
@@ -223,6 +227,27 @@ async def _gateway() -> list[Finding]:
             found.append(Finding("warn", line))
     found += [Finding("warn", line) for line in skew_lines(one for agent in agents for one in agent.replicas)]
     return found
+
+
+def mcp_servers(folder: Path) -> Iterator[Finding]:
+    """Findings about what the MCP servers of the team in the folder need here; none of them is started."""
+    if not (folder / TEAM_FILE).is_file():
+        return
+    try:
+        entries = [entry for entry in read_team(folder).tools if is_server_file(entry)]
+        servers = [server for entry in entries for server in read_servers(entry)]
+    except SetupError as error:
+        yield Finding("fail", str(error))
+        return
+    if servers and missing_modules("mcp"):
+        yield Finding("fail", INSTALL)
+    for server in servers:
+        try:
+            server.endpoint()
+        except SetupError as error:
+            yield Finding("fail", str(error))
+        else:
+            yield Finding("ok", f"MCP server {server.name}: what it needs here is there")
 
 
 def model() -> Iterator[Finding]:
