@@ -50,6 +50,7 @@ class ToolHost:
         self._keeping: list[asyncio.Task[None]] = []
         self._served: dict[str, _ServedTool] = {}
         self._renewing = asyncio.Lock()
+        self._is_draining = False
 
     async def start(self) -> None:
         """Begins to work, then says so in the registry. Raises BusUnavailable, SetupError."""
@@ -108,6 +109,8 @@ class ToolHost:
     async def _renew(self) -> None:
         """Serves the tools that the MCP servers have now, and no others."""
         async with self._renewing:
+            if self._is_draining:
+                return
             offered: dict[str, AnyTool] = {tool.name: tool for tool in self._tools}
             for server in self._servers:
                 for found in server.tools:
@@ -143,6 +146,7 @@ class ToolHost:
 
     async def drain(self, grace: float) -> None:
         """Takes no more calls; those at work have `grace` seconds, the rest goes back to the queues."""
+        self._is_draining = True
         await asyncio.gather(*(queue.drain(grace) for queue in self._queues()))
         for server in self._servers:
             server.stop()

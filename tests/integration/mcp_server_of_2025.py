@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ ECHO = {
 }
 HANG = {"name": "hang", "inputSchema": {"type": "object"}}
 LATE = {"name": "late", "inputSchema": {"type": "object"}}
+BLOCK = {"name": "block", "inputSchema": {"type": "object"}}
 
 
 def say(**message: Any) -> None:
@@ -28,7 +30,7 @@ def listed(params: dict[str, Any], tools: list[dict[str, Any]]) -> dict[str, Any
 
 
 def main() -> None:
-    tools = [ECHO, HANG]
+    tools = [ECHO, HANG, BLOCK]
     for line in sys.stdin:
         message = json.loads(line)
         params, number = message.get("params", {}), message.get("id")
@@ -54,6 +56,12 @@ def main() -> None:
                 say(id=number, result={"content": [{"type": "text", "text": answer}]})
             case "tools/call" if params["name"] == "late":
                 say(id=number, result={"content": [{"type": "text", "text": "late"}], "isError": True})
+            case "tools/call" if params["name"] == "block":
+                # As one does that can do one thing at a time: nothing else is answered meanwhile.
+                Path(os.environ["FOLDER"], "blocks.txt").touch()
+                while not Path(os.environ["FOLDER"], "go").exists():
+                    time.sleep(0.05)
+                say(id=number, result={"content": [{"type": "text", "text": "went"}]})
             case "tools/call":
                 Path(os.environ["FOLDER"], "hangs.txt").touch()
             case "notifications/cancelled":

@@ -54,6 +54,8 @@ class McpServer:
         self._connected = asyncio.Event()
         self._stopping = asyncio.Event()
         self._endpoint: Endpoint | None = None
+        self._calls = 0
+        """At work now."""
 
     async def list_tools(self) -> list[McpTool]:
         """Connects, lists the tools and ends the session again. Raises SetupError."""
@@ -117,9 +119,16 @@ class McpServer:
             await _wait_for_any(self._stopping, session.lost, session.changed, seconds=_LOOK_SECONDS)
             if self._stopping.is_set() or session.lost.is_set():
                 return
+            if self._calls and not session.changed.is_set():
+                continue  # one that works on a call may not be able to answer beside it
             session.changed.clear()
             before = [tool.card for tool in self.tools]
-            await self._list(session)
+            try:
+                await self._list(session)
+            except TimeoutError:
+                if not self._calls:
+                    raise
+                continue
             self._connected.set()
             if before != [tool.card for tool in self.tools]:
                 log.info(
@@ -149,6 +158,7 @@ class McpServer:
         may_repeat = tool.card.read_only or tool.card.idempotent
         for left in reversed(range(_TRIES)):
             session = await self._wait_until_connected()
+            self._calls += 1
             try:
                 result = await session.call(tool.listed, arguments, _meta(context), _progress(context))
             except Refused as error:
@@ -163,6 +173,8 @@ class McpServer:
                     raise ToolError(f"{text}; tried {_TRIES} times") from error
                 log.warning("call %s of %s is sent again: %s", context.call_id, tool.name, text)
                 continue
+            finally:
+                self._calls -= 1
             if result.is_error:
                 raise ToolError(error_text(result))
             return value_of(result)

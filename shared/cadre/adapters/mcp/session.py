@@ -33,6 +33,9 @@ _HTTP_SECONDS = 30.0
 _SILENCE_SECONDS = 300.0
 """After which an HTTP response that says nothing, not even that it is alive, counts as lost."""
 _MAX_PAGES = 100
+_LISTEN_AGAIN_SECONDS = 5.0
+_MAX_EVENT_BYTES = 64 * 1024 * 1024
+"""Of one answer over HTTP, with the pictures in it: they are held to the bounds of files afterwards."""
 _SESSION_HEADER = "mcp-session-id"
 
 Progress = ProgressFnT
@@ -89,12 +92,14 @@ class Session:
     async def listen(self) -> None:
         """Hears of changes to the tools as servers of 2026 tell them, for as long as the session lasts."""
         with contextlib.suppress(ListenNotSupportedError, MCPError, TimeoutError):
-            try:
-                async with self._client.listen(tools_list_changed=True) as events:
-                    async for _ in events:
-                        self.changed.set()
-            except SubscriptionLost:
-                self.lost.set()
+            while True:
+                with contextlib.suppress(SubscriptionLost):
+                    async with self._client.listen(tools_list_changed=True) as events:
+                        async for _ in events:
+                            self.changed.set()
+                # What was told meanwhile was missed; whether the server is still there comes out as well.
+                self.changed.set()
+                await asyncio.sleep(_LISTEN_AGAIN_SECONDS)
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:
@@ -123,7 +128,9 @@ async def open_session(endpoint: Endpoint, tie: Sequence[str] = ()) -> AsyncIter
     async with contextlib.AsyncExitStack() as stack:
         if endpoint.url:
             http = await stack.enter_async_context(_http_client(endpoint))
-            transport = streamable_http_client(endpoint.url, http_client=http)
+            transport = streamable_http_client(
+                endpoint.url, http_client=http, max_sse_event_size=_MAX_EVENT_BYTES
+            )
         else:
             transport = _watched(stdio_client(_process(endpoint, tie), sys.stderr), lost)
         client = Client(transport, message_handler=on_message, cache=None)

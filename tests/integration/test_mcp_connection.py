@@ -1,0 +1,179 @@
+"""The connection to an MCP server: what a busy server, and failures of HTTP, mean for it."""
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from cadre.adapters.mcp import server as server_module
+from cadre.adapters.mcp.server import McpServer, ToolError
+from cadre.adapters.mcp.server_file import read_servers
+from cadre.tool import ToolContext
+from cadre.tools.decorator import CallInterrupted
+from harness.patience import patience, until
+
+mcp_types = pytest.importorskip("mcp_types")
+session_module = pytest.importorskip("cadre.adapters.mcp.session")
+
+OLD_SERVER = str(Path(__file__).parent / "mcp_server_of_2025.py")
+
+
+@contextlib.asynccontextmanager
+async def connected(folder: Path, entry: dict[str, Any]) -> AsyncIterator[McpServer]:
+    """The server of the entry, its tools listed."""
+    file = folder / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"desk": {**entry, "cadre": {"prefix": ""}}}}))
+    [spec] = read_servers(str(file))
+    server, listed = McpServer(spec), asyncio.Event()
+
+    async def renewed() -> None:
+        listed.set()
+
+    serving = asyncio.create_task(server.serve(renewed))
+    try:
+        await asyncio.wait_for(listed.wait(), patience())
+        yield server
+    finally:
+        server.stop()
+        await serving
+
+
+async def call(server: McpServer, name: str, **arguments: Any) -> Any:
+    [tool] = [one for one in server.tools if one.name == name]
+    return await tool.call(arguments, ToolContext(call_id="c", run="r", tool=name))
+
+
+async def test_a_server_that_is_busy_with_a_call_is_not_taken_for_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = asyncio.Event()
+    tools = session_module.Session.tools
+
+    async def listing(session: Any) -> Any:
+        try:
+            return await tools(session)
+        except TimeoutError:
+            gone.set()
+            raise
+
+    async def blocks() -> bool | None:
+        return (tmp_path / "blocks.txt").exists() or None
+
+    entry = {"command": sys.executable, "args": [OLD_SERVER], "env": {"FOLDER": str(tmp_path)}}
+    async with connected(tmp_path, entry) as server:
+        monkeypatch.setattr(session_module, "_LISTING_SECONDS", 0.1)
+        monkeypatch.setattr(session_module.Session, "tools", listing)
+        asked = asyncio.create_task(call(server, "block"))
+        session = server._session
+        assert session is not None
+        await until(blocks)
+        # Told of a change it looks all the same, and finds nobody who answers.
+        session.changed.set()
+        await asyncio.wait_for(gone.wait(), patience())
+        assert not asked.done()
+        monkeypatch.setattr(session_module, "_LISTING_SECONDS", patience())
+        (tmp_path / "go").touch()
+        assert await asked == "went"
+        assert server._session is session
+
+
+class Web:
+    """A server of 2025 over HTTP, which fails where it is told to."""
+
+    def __init__(self) -> None:
+        self.failing: dict[str, int] = {}
+        """Status by tool."""
+        self.calls: list[str] = []
+        self.session = 1
+        self.called, self.held = asyncio.Event(), asyncio.Event()
+
+    async def answer(self, request: httpx2.Request) -> httpx2.Response:
+        if request.method != "POST":
+            return httpx2.Response(405)
+        message = json.loads(request.content)
+        method, params = message["method"], message.get("params", {})
+        own = {"mcp-session-id": str(self.session)}
+        if method != "initialize" and request.headers.get("mcp-session-id") != own["mcp-session-id"]:
+            return httpx2.Response(404 if "mcp-session-id" in request.headers else 400)
+        if "id" not in message:
+            return httpx2.Response(202)
+        result: dict[str, Any] = {}
+        if method == "initialize":
+            result = {
+                "protocolVersion": "2025-06-18",
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "web", "version": "1"},
+            }
+        elif method == "tools/list":
+            result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("one", "two")]}
+        elif method == "tools/call":
+            self.calls.append(params["name"])
+            self.called.set()
+            if params["name"] in self.failing:
+                return httpx2.Response(self.failing[params["name"]], text="oh")
+            if params["name"] == "two":
+                await self.held.wait()
+            result = {"content": [{"type": "text", "text": params["name"]}]}
+        body = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+        return httpx2.Response(200, json=body, headers=own if method == "initialize" else {})
+
+
+@pytest.fixture
+def web(monkeypatch: pytest.MonkeyPatch) -> Web:
+    web = Web()
+
+    def client(endpoint: Any) -> httpx2.AsyncClient:
+        made: httpx2.AsyncClient = session_module._HttpClient(transport=httpx2.MockTransport(web.answer))
+        return made
+
+    monkeypatch.setattr(session_module, "_http_client", client)
+    return web
+
+
+URL = {"url": "http://desk.test/mcp"}
+
+
+async def test_one_call_that_fails_over_http_takes_no_other_along(tmp_path: Path, web: Web) -> None:
+    async with connected(tmp_path, URL) as server:
+        other = asyncio.create_task(call(server, "two"))
+        await asyncio.wait_for(web.called.wait(), patience())
+        web.failing["one"] = 503
+        with pytest.raises(CallInterrupted, match="HTTP 503"):
+            await call(server, "one")
+        web.failing["one"] = 403
+        with pytest.raises(ToolError, match="HTTP 403"):
+            await call(server, "one")
+        web.held.set()
+        assert await other == "two"
+        assert web.calls == ["two", "one", "one"]
+
+
+async def test_a_session_that_the_server_has_forgotten_is_begun_anew(tmp_path: Path, web: Web) -> None:
+    async with connected(tmp_path, URL) as server:
+        web.session = 2
+        assert await call(server, "one") == "one"
+        assert web.calls == ["one"]
+
+
+async def test_a_server_that_cannot_be_reached_is_said_after_a_while(
+    tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "WAIT_SECONDS", 0.2)
+    async with connected(tmp_path, URL) as server:
+
+        async def refuse(request: httpx2.Request) -> httpx2.Response:
+            raise httpx2.ConnectError("nobody is there")
+
+        monkeypatch.setattr(web, "answer", refuse)
+        monkeypatch.setattr(
+            session_module._HttpClient, "_transport_for_url", lambda *_: httpx2.MockTransport(refuse)
+        )
+        with pytest.raises(ToolError, match="MCP server desk cannot be reached"):
+            await call(server, "one")
+        assert web.calls == []
