@@ -127,6 +127,12 @@ async def grow(context: Context[Any, Any]) -> str:
     return "grown"
 
 
+@server.resource("notes://{name}")
+def note(name: str) -> str:
+    """A note."""
+    return f"about {name}"
+
+
 class Answer(BaseModel):
     colour: str
 

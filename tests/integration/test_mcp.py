@@ -62,7 +62,7 @@ def texts(result: ToolResult) -> str:
 
 
 async def test_tools_of_a_server_over_stdio(bench: Bench) -> None:
-    desk = stdio(SERVER, "stdio", env={"TOKEN": "${DESK_TOKEN}"}, cadre={"trust": True})
+    desk = stdio(SERVER, "stdio", env={"TOKEN": "${DESK_TOKEN}"}, cadre={"trust": True, "resources": True})
     await bench.start("--mcp", server_file(bench.folder, desk=desk), DESK_TOKEN="very secret")
     assert (await bench.ask("desk_add", a=1, b=2)).output == {"result": 3}
     assert failure(await bench.ask("desk_add", a="x", b=2)).type == "AgentToolCallError"
@@ -74,6 +74,9 @@ async def test_tools_of_a_server_over_stdio(bench: Bench) -> None:
         ("image/png", ""),
         ("application/x-data", "data.bin"),
     ]
+    note = {"uri": "notes://moon", "text": "about moon"}
+    assert (await bench.ask("desk_read_resource", uri="notes://moon")).output == note
+    assert "nowhere" in failure(await bench.ask("desk_read_resource", uri="nowhere://moon")).message
     # It has what its file gives to it, and nothing else of the executor's environment.
     environment = (await bench.ask("desk_whoami")).output
     assert environment["TOKEN"] == "very secret"

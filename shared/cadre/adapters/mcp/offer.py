@@ -22,6 +22,7 @@ log = logging.getLogger("cadre.mcp")
 
 MAX_NAME_CHARS = 64
 _DIGEST_CHARS = 8
+_READ_RESOURCE = "read_resource"
 
 Caller = Callable[["McpTool", dict[str, Any], ToolContext], Awaitable[Any]]
 
@@ -53,6 +54,21 @@ def name_for(listed: str, prefix: str) -> str:
         return name
     digest = hashlib.sha256(f"{prefix}{listed}".encode()).hexdigest()[:_DIGEST_CHARS]
     return f"{name[: MAX_NAME_CHARS - _DIGEST_CHARS - 1]}_{digest}"
+
+
+def resource_tool(spec: ServerSpec, caller: Caller) -> McpTool:
+    """The tool that reads resources of the server."""
+    uri = {"type": "string", "description": "The URI as a result of a tool or a text names it."}
+    card = ToolCard(
+        name=name_for(_READ_RESOURCE, spec.prefix),
+        description=f"Reads a resource of the server {spec.name}: a text, or a file.",
+        input_schema={"type": "object", "properties": {"uri": uri}, "required": ["uri"]},
+        read_only=True,
+        timeout=spec.entry.cadre.timeout,
+        approval=spec.entry.cadre.approval or "",
+        labels={"mcp": spec.name},
+    )
+    return McpTool(_READ_RESOURCE, card, spec.entry.cadre.concurrency, caller)
 
 
 def tools_of(spec: ServerSpec, listing: Iterable[ListedTool], caller: Caller) -> list[McpTool]:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from cadre.tools.files import File
 
 if TYPE_CHECKING:
-    from mcp_types import CallToolResult, ContentBlock
+    from mcp_types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents
 
 
 def value_of(result: CallToolResult) -> Any:
@@ -18,7 +18,7 @@ def value_of(result: CallToolResult) -> Any:
     blocks = [_value(block) for block in result.content]
     if result.structured_content is None:
         texts = [value for value in blocks if isinstance(value, str)]
-        return "\n".join(texts) if len(texts) == len(blocks) else _one_or_all(blocks)
+        return "\n".join(texts) if len(texts) == len(blocks) else one_or_all(blocks)
     # Its text is the same again, for clients that know nothing else.
     others = [value for value in blocks if not isinstance(value, str)]
     return {"result": result.structured_content, "content": others} if others else result.structured_content
@@ -30,7 +30,8 @@ def error_text(result: CallToolResult) -> str:
     return "\n".join(texts) or "the server reports a failure and says nothing of it"
 
 
-def _one_or_all(values: list[Any]) -> Any:
+def one_or_all(values: list[Any]) -> Any:
+    """The only value, or the list of them."""
     return values[0] if len(values) == 1 else values
 
 
@@ -43,7 +44,11 @@ def _value(block: ContentBlock) -> Any:
         case "resource_link":
             about = {"uri": str(block.uri), "name": block.name, "description": block.description}
             return {key: text for key, text in about.items() if text}
-    resource = block.resource
+    return resource_value(block.resource)
+
+
+def resource_value(resource: TextResourceContents | BlobResourceContents) -> Any:
+    """A text with its URI; anything else is a file."""
     if "text" in resource.model_fields_set:
         return {"uri": str(resource.uri), "text": getattr(resource, "text", "")}
     name = posixpath.basename(urlsplit(str(resource.uri)).path)

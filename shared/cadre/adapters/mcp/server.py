@@ -8,10 +8,10 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from cadre.adapters.mcp.offer import McpTool, tools_of
-from cadre.adapters.mcp.results import error_text, value_of
+from cadre.adapters.mcp.offer import McpTool, resource_tool, tools_of
+from cadre.adapters.mcp.results import error_text, one_or_all, resource_value, value_of
 from cadre.adapters.mcp.server_file import Endpoint, ServerSpec
 from cadre.errors import CadreError, SetupError
 from cadre.tools.context import ToolContext
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from cadre.adapters.mcp.session import Progress, Session
 
 log = logging.getLogger("cadre.mcp")
+
+T = TypeVar("T")
 
 INSTALL = "MCP servers need the package mcp, which is not installed: pip install 'cadre-agents[mcp]'"
 
@@ -137,7 +139,9 @@ class McpServer:
                 await renewed()
 
     async def _list(self, session: Session) -> None:
-        self.tools = tools_of(self.spec, await session.tools(), self.call)
+        tools = tools_of(self.spec, await session.tools(), self.call)
+        reading = [resource_tool(self.spec, self.read)] if self.spec.entry.cadre.resources else []
+        self.tools = [*tools, *(one for one in reading if one.name not in {tool.name for tool in tools})]
 
     def _text(self, error: BaseException) -> str:
         """The error in one line, without secrets."""
@@ -149,10 +153,26 @@ class McpServer:
     # --- calls
 
     async def call(self, tool: McpTool, arguments: dict[str, Any], context: ToolContext) -> Any:
-        """Has the server run the tool. Raises ToolError, and CallInterrupted when nobody knows whether it did.
+        """Has the server run the tool. Raises ToolError, and CallInterrupted when nobody knows whether it did."""
+        result = await self._request(
+            tool,
+            context,
+            lambda session: session.call(tool.listed, arguments, _meta(context), _progress(context)),
+        )
+        if result.is_error:
+            raise ToolError(error_text(result))
+        return value_of(result)
 
-        A call that the server never got is sent again; one that it died in only if that does no harm.
-        """
+    async def read(self, tool: McpTool, arguments: dict[str, Any], context: ToolContext) -> Any:
+        """Reads a resource. Raises ToolError."""
+        result = await self._request(tool, context, lambda session: session.read(arguments["uri"]))
+        return one_or_all([resource_value(resource) for resource in result.contents])
+
+    async def _request(
+        self, tool: McpTool, context: ToolContext, send: Callable[[Session], Awaitable[T]]
+    ) -> T:
+        """The server's answer. A request that the server never got is sent again; one that it died in only if that
+        does no harm."""
         from cadre.adapters.mcp.session import NotSent, Refused, SessionLost
 
         may_repeat = tool.card.read_only or tool.card.idempotent
@@ -160,7 +180,7 @@ class McpServer:
             session = await self._wait_until_connected()
             self._calls += 1
             try:
-                result = await session.call(tool.listed, arguments, _meta(context), _progress(context))
+                return await send(session)
             except Refused as error:
                 raise ToolError(self._text(error)) from error
             except SessionLost as error:
@@ -172,12 +192,8 @@ class McpServer:
                 if not left:
                     raise ToolError(f"{text}; tried {_TRIES} times") from error
                 log.warning("call %s of %s is sent again: %s", context.call_id, tool.name, text)
-                continue
             finally:
                 self._calls -= 1
-            if result.is_error:
-                raise ToolError(error_text(result))
-            return value_of(result)
         raise AssertionError("the last try returns or raises")
 
     async def _wait_until_connected(self) -> Session:

@@ -52,6 +52,8 @@ class CadreSection(ToolEffects, frozen=True, kw_only=True, forbid_unknown_fields
     """Names of the tools at the server that are offered; `*` stands for any characters."""
     trust: bool = False
     """The server's annotations are believed."""
+    resources: bool = False
+    """A tool is offered beside them that reads the server's resources."""
     tools: dict[str, OneTool] = {}
 
 

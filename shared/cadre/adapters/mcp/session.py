@@ -89,6 +89,11 @@ class Session:
                 tool, arguments, progress_callback=progress, meta=cast(mcp_types.RequestParamsMeta, meta)
             )
 
+    async def read(self, uri: str) -> mcp_types.ReadResourceResult:
+        """Reads a resource. Raises SessionLost, NotSent, Refused."""
+        with self._errors():
+            return await self._client.read_resource(uri)
+
     async def listen(self) -> None:
         """Hears of changes to the tools as servers of 2026 tell them, for as long as the session lasts."""
         with contextlib.suppress(ListenNotSupportedError, MCPError, TimeoutError):
