@@ -6,9 +6,12 @@ from pathlib import Path
 
 
 def source_files(entry: str, folder: Path) -> list[Path]:
-    """The files of `path/to/file.py` or `package.module`, perhaps with `:NAME` behind it; a module's name is looked for
-    in the folder. Installed packages are left out, and so is what can only be found by running the code."""
+    """The files of `path/to/file.py` or `package.module`, perhaps with `:NAME` behind it, and all of those in a folder
+    of skills; a module's name is looked for in the folder. Installed packages are left out, and so is what can only be
+    found by running the code."""
     source = entry.partition(":")[0]
+    if "/" in source and Path(source).is_dir():
+        return sorted(file.resolve() for file in Path(source).rglob("*") if file.is_file())
     if source.endswith(".py") or "/" in source:
         path = Path(source).resolve()
         root, found = path.parent, [path]

@@ -13,7 +13,7 @@ from cadre.errors import SetupError, SpecError
 from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.memory import MEMORY_TOOLS
 from cadre.spec.agent import AgentSpec, MemorySpec
-from cadre.spec.agent_file import read_agent
+from cadre.spec.agent_file import read_agent, skills_of_agent
 from cadre.spec.kinds import declaration_of
 from cadre.spec.model import ModelSpec
 from cadre.spec.names import TEAM_FILE
@@ -71,8 +71,8 @@ class TeamSpec(msgspec.Struct, frozen=True, kw_only=True):
     agents: dict[str, Path] = {}
     """Agent file by the name of the agent in it."""
     tools: list[str] = []
-    """Module names or absolute paths of files, each perhaps with `:NAME` of one tool in it; and files
-    of MCP servers."""
+    """Module names or absolute paths of files, each perhaps with `:NAME` of one tool in it; files of
+    MCP servers; and folders of skills."""
     pools: list[str] = []
     """Sandbox pools that its agents need."""
     isolated: list[str] = []
@@ -117,7 +117,7 @@ def read_team(path: Path) -> TeamSpec:
         file=file,
         description=body.description,
         agents=agents,
-        tools=[_tool(file, f"spec.tools[{i}]", entry) for i, entry in enumerate(body.tools)],
+        tools=_tools(file, body.tools, agents),
         pools=sorted({pool for one in needed.values() for pool in one.pools}),
         isolated=[name for name, one in needed.items() if one.isolation],
         needs_memory=(memory := any(one.memory for one in needed.values())),
@@ -219,10 +219,19 @@ def _automations(file: Path, entries: list[str]) -> list[Path]:
     return paths
 
 
+def _tools(file: Path, entries: list[str], agents: dict[str, Path]) -> list[str]:
+    """The checked entries, and the folders in which the agents' skills lie."""
+    named = [_tool(file, f"spec.tools[{i}]", entry) for i, entry in enumerate(entries)]
+    skills = [str(skill.folder.parent) for path in agents.values() for skill in skills_of_agent(path)]
+    return [*named, *(one for one in dict.fromkeys(skills) if one not in named)]
+
+
 def _tool(file: Path, key: str, entry: str) -> str:
     """The checked entry: a file if it looks like one, else an importable module, of which `:NAME` picks one tool;
-    or a file of MCP servers."""
+    a file of MCP servers; or a folder of skills."""
     place, mark, tool = entry.partition(":")
+    if "/" in place and (file.parent / place).is_dir():
+        return str((file.parent / place).resolve())
     if is_server_file(entry):
         path = str(_existing(file, key, entry))
         try:

@@ -12,6 +12,7 @@ from cadre.spec.agent import SHORT_PROMPTS, AgentSpec, Selector
 from cadre.spec.kinds import declaration_of, declared_kinds
 from cadre.spec.model import ReasoningEffort, check_url
 from cadre.spec.model_file import check_keys, with_models
+from cadre.spec.skill_file import SKILL_FILE, Skill, with_skills
 from cadre.spec.team_defaults import defaults_for, with_team_model, with_variables
 from cadre.spec.yaml_file import known_keys, read_yaml, refused_key, sections_at
 
@@ -57,14 +58,21 @@ def read_agent(path: Path) -> AgentSpec:
 
 
 def files_of_agent(path: Path) -> list[Path]:
-    """The files that an agent consists of: its own, then its prompts, its models and its team's. Raises SpecError."""
-    spec, models = _read(path)
+    """The files that an agent consists of: its own, then its prompts, its models and its team's, and what its skills
+    say of themselves. Raises SpecError."""
+    spec, models, skills = _read(path)
+    models += [skill.folder / SKILL_FILE for skill in skills]
     prompts = [] if spec.prompts in (None, SHORT_PROMPTS) else [Path(str(spec.prompts))]
     return [path.resolve(), *prompts, *dict.fromkeys(model.resolve() for model in models)]
 
 
-def _read(path: Path) -> tuple[AgentSpec, list[Path]]:
-    """The agent, and the files of its models and its team."""
+def skills_of_agent(path: Path) -> list[Skill]:
+    """The skills that an agent's file names. Raises SpecError."""
+    return _read(path)[2]
+
+
+def _read(path: Path) -> tuple[AgentSpec, list[Path], list[Skill]]:
+    """The agent, the files of its models and its team, and its skills."""
     if path.suffix == ".py":
         raise SpecError(
             f"{path}: is Python, and an agent is a YAML file: run a program that serves one with `python {path}`,"
@@ -80,6 +88,7 @@ def _read(path: Path) -> tuple[AgentSpec, list[Path]]:
         data = written = with_variables(data, team.variables) if team.variables else data
         data, models = with_models(data, path.parent)
         data, of_team = with_team_model(data, team)
+        data, skills = with_skills(data, path.parent)
         models += [*of_team, *([team.file] if team.file is not None else [])]
         _check_keys(data)
         document = msgspec.convert(data, _AgentDocument)
@@ -90,7 +99,7 @@ def _read(path: Path) -> tuple[AgentSpec, list[Path]]:
         fields = msgspec.structs.asdict(document.spec)
         if fields["prompts"] not in (None, SHORT_PROMPTS):
             fields["prompts"] = str((path.parent / fields["prompts"]).resolve())
-        return AgentSpec(**msgspec.structs.asdict(document.metadata), **fields), models
+        return AgentSpec(**msgspec.structs.asdict(document.metadata), **fields), models, skills
     except msgspec.ValidationError as error:
         raise SpecError(f"{path}: {_explain(error)}") from error
     except SpecError as error:

@@ -11,19 +11,24 @@ from typing import Any
 from zlib import crc32
 
 from cadre.errors import SetupError
+from cadre.spec.skill_file import SKILL_FILE
 from cadre.tools.decorator import Tool
+from cadre.tools.skills import load_skills
 
 AnyTool = Tool[..., Any]
 
 
 def load_tools(target: str) -> list[AnyTool]:
-    """Loads the tools of `package.module` or `path/to/file.py`, or one of them by `target:function`.
+    """Loads the tools of `package.module` or `path/to/file.py`, or one of them by `target:function`; or the skills
+    of a folder, `path/to/folder/`.
 
     Raises SetupError with one line when the module is not found, cannot be imported, or has no tools.
     """
     source, _, function = target.partition(":")
     if not source:
         raise SetupError(f"{target!r}: name a module, like tools.py or package.module")
+    if "/" in source and Path(source).is_dir():
+        return _skills(Path(source))
     module = _import(source)
     if function:
         found = getattr(module, function, None)
@@ -40,6 +45,13 @@ def load_tools(target: str) -> list[AnyTool]:
     counts = Counter(tool.name for tool in tools)
     if twice := sorted(name for name, count in counts.items() if count > 1):
         raise SetupError(f"{source}: two tools are named {', '.join(twice)}: rename one by @tool(name=…)")
+    return tools
+
+
+def _skills(folder: Path) -> list[AnyTool]:
+    tools = load_skills(folder)
+    if not tools:
+        raise SetupError(f"{folder}: is a folder without skills: one has a {SKILL_FILE}, or folders with one")
     return tools
 
 
