@@ -1,5 +1,6 @@
 """Agent Skills: folders with a SKILL.md, whose front matter says what the skill is and when to use it."""
 
+import os
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,11 +50,13 @@ def read_skill(folder: Path) -> Skill:
         raise SpecError(
             f"{file}: name: use 1 to {_MAX_NAME_CHARS} of the letters a-z, digits and single '-' in between"
         )
-    if name != folder.resolve().name:
-        raise SpecError(f"{file}: name: must be the folder's name, {folder.resolve().name!r}")
+    # As it is named, links and all: a mounted folder may be exchanged for another one.
+    place = Path(os.path.abspath(folder))
+    if name != place.name:
+        raise SpecError(f"{file}: name: must be the folder's name, {place.name!r}")
     if not isinstance(description, str) or not 0 < len(description.strip()) <= _MAX_DESCRIPTION_CHARS:
         raise SpecError(f"{file}: description: write 1 to {_MAX_DESCRIPTION_CHARS} characters")
-    return Skill(name, " ".join(description.split()), folder.resolve())
+    return Skill(name, " ".join(description.split()), place)
 
 
 def skills_in(folder: Path) -> list[Skill]:

@@ -41,6 +41,7 @@ def _tool(skill: Skill) -> Tool[..., Any]:
 
 def _content(folder: Path, path: str) -> str | File:
     """A text as it is, anything else as a file. Raises InvalidArguments for a path that is not in the skill."""
+    folder = folder.resolve()
     file = (folder / path).resolve()
     if not file.is_relative_to(folder) or not file.is_file():
         raise InvalidArguments(f"the skill has no file {path!r}; it has {', '.join(_files(folder))}")
