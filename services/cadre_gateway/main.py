@@ -5,6 +5,7 @@ from functools import partial
 
 import click
 
+from cadre.adapters.oidc.settings import check_packages, read_oidc_settings
 from cadre.errors import SettingError
 from cadre.service.frame import run
 from cadre.settings import is_loopback, read_access_settings, read_settings
@@ -16,14 +17,22 @@ from cadre_gateway.wiring import start
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=None, help="Port to listen on; 0 takes a free one."
 )
-@click.option("--auth", "auth", flag_value="keys", help="Ask everybody for an API key [CADRE_AUTH=keys].")
 @click.option(
-    "--insecure", "auth", flag_value="off", help="Let everybody in, wherever it listens [CADRE_AUTH=off]."
+    "--auth",
+    is_flag=False,
+    flag_value="keys",
+    metavar="[keys|oidc|keys,oidc]",
+    help="Ask everybody for an API key, for a token of an OpenID provider, or for either [CADRE_AUTH, keys].",
 )
-def command(host: str | None, port: int | None, auth: str | None) -> None:
+@click.option("--insecure", is_flag=True, help="Let everybody in, wherever it listens [CADRE_AUTH=off].")
+def command(host: str | None, port: int | None, auth: str | None, insecure: bool) -> None:
     """Serves runs, their events and the directory of agents and tools over HTTP."""
     try:
-        settings, access = read_settings(host=host, port=port), read_access_settings(auth=auth)
+        settings = read_settings(host=host, port=port)
+        access = read_access_settings(auth="off" if insecure else auth)
+        if "oidc" in access.ways():
+            check_packages()
+            read_oidc_settings().read_grants()
         if not access.auth and not is_loopback(settings.host):
             raise SettingError(
                 f"CADRE_HOST={settings.host} can be reached from elsewhere, and nobody would be asked who they are:"

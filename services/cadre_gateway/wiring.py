@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,9 @@ from cadre.adapters.nats.sessions import NatsSessions
 from cadre.adapters.nats.storage import NatsStorage
 from cadre.adapters.nats.tail import Tail, identities
 from cadre.adapters.nats.workspace import NatsFileIndex
+from cadre.adapters.oidc.provider import OidcProvider
+from cadre.adapters.oidc.settings import read_oidc_settings
+from cadre.api.access import SignInWays
 from cadre.automation.standing_budget import BudgetState
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import SetupError
@@ -36,6 +40,8 @@ from cadre.settings import (
 from cadre_gateway.access.api_keys import ApiKeys
 from cadre_gateway.access.audit import AuditTrail
 from cadre_gateway.access.gate import Access
+from cadre_gateway.access.oidc.renewal import SessionRenewal
+from cadre_gateway.access.oidc.signing_keys import SigningKeys
 from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.automation.background import Automation, automation_of
 from cadre_gateway.automation.run_starter import RunStarter
@@ -63,6 +69,7 @@ from cadre_gateway.routes import (
     notices,
     runs,
     schedules,
+    sign_in,
     statistics,
     steering,
     time_travel,
@@ -90,6 +97,7 @@ from cadre_gateway.transfer.import_run import RunImporter
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
+
 
 log = logging.getLogger("cadre.gateway")
 
@@ -124,11 +132,11 @@ async def start(access_settings: AccessSettings, platform: Platform) -> GatewayS
     feeds = LiveFeeds(tail)
     provider = _tracer_provider(platform, tracing_settings) if tracing_settings.endpoint else None
     lookup = RunLookup(index, trees, History(nc, topology, blobs))
-    keys, door = _access(access_settings, platform, lookup)
+    door, access_routers, to_provider = _access(access_settings, platform, lookup)
     routers, automation = _routers(
         platform, index, ledger, trees, janitor, erasure, tail, feeds, tracing_settings
     )
-    application = app.build([*routers, access.router(keys, door)], feeds, nc, provider, door)
+    application = app.build([*routers, *access_routers], feeds, nc, provider, door, to_provider)
     application.state.body_memory = BodyMemory(read_http_bounds().body_bytes)
     application.state.meters = platform.meters
     gateway = GatewayService(
@@ -148,7 +156,7 @@ async def start(access_settings: AccessSettings, platform: Platform) -> GatewayS
     # The list and the ledger were not saved in one: each leaves out what it knows.
     tail.start([min(both) for both in zip(positions, ledger.positions, strict=True)])
     gateway.start()
-    if access_settings.auth != "keys":
+    if not access_settings.ways():
         _warn_of_strangers(platform.settings.host)
     return gateway
 
@@ -162,18 +170,32 @@ def _warn_of_strangers(host: str) -> None:
         )
 
 
-def _access(settings: AccessSettings, platform: Platform, lookup: RunLookup) -> tuple[ApiKeys, Access]:
-    """The keys of the deployment, and what the gate knows."""
+def _access(
+    settings: AccessSettings, platform: Platform, lookup: RunLookup
+) -> tuple[Access, list[APIRouter], APIRouter | None]:
+    """What the gate knows, the routes of keys and sign-ins, and those to a provider and back."""
     nc, topology, clock = platform.nc, platform.topology, platform.clock
-    keys = ApiKeys(NatsDefinitions(nc, topology, "key", ApiKey), clock, settings.admin_key)
-    access = Access(
-        keys if settings.auth == "keys" else None,
-        lookup,
-        AuditTrail(NatsAudit(nc, topology), clock, platform.settings.instance_name()),
-        RateLimits(settings.key_rate),
-        frozenset(settings.hosts()),
-    )
-    return keys, access
+    ways = settings.ways()
+    definitions = NatsDefinitions(nc, topology, "key", ApiKey)
+    keys = ApiKeys(definitions, clock, settings.admin_key, accepted=ways != {"oidc"})
+    trail = AuditTrail(NatsAudit(nc, topology), clock, platform.settings.instance_name())
+    limits, hosts = RateLimits(settings.key_rate), frozenset(settings.hosts())
+    door = Access(keys if ways else None, lookup, trail, limits, hosts)
+    sign_in_ways, to_provider = SignInWays(keys="keys" in ways), None
+    if "oidc" in ways:
+        # Its packages are an extra: no other gateway needs them.
+        from cadre_gateway.access.oidc.sign_in import ConsoleSignIn
+        from cadre_gateway.access.oidc.tokens import ProviderTokens
+
+        oidc = read_oidc_settings()
+        provider = OidcProvider(oidc)
+        tokens = ProviderTokens(oidc, SigningKeys(provider))
+        keys.renewal = SessionRenewal(definitions, provider, tokens, oidc.client_id, clock)
+        door = replace(door, tokens=tokens, public_url=oidc.public_url)
+        if oidc.client_id:
+            to_provider = sign_in.provider_router(ConsoleSignIn(oidc, provider, tokens, keys), door)
+            sign_in_ways.provider, sign_in_ways.login = oidc.shown_name, sign_in.LOGIN
+    return door, [access.router(keys, door), sign_in.router(sign_in_ways)], to_provider
 
 
 def _routers(  # noqa: PLR0913 - what all routes share

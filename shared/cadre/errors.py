@@ -5,6 +5,7 @@ CadreError
 │   ├── BusUnavailable      NATS does not answer
 │   │   └── BusFull         its storage limit is reached: nothing was stored
 │   ├── MemoryUnavailable   no memory service answers, or its index does not
+│   ├── ProviderUnavailable the OpenID Connect provider does not answer, or not as it must
 │   └── OutcomeUnknown      an append or publish was sent, its answer was lost
 ├── TerminalError           trying again cannot help
 │   ├── MemoryRefused       the memory service will never do this
@@ -61,6 +62,10 @@ class OutcomeUnknown(RetryableError):
 
 class MemoryUnavailable(RetryableError):
     """No memory service answers, or its index does not: nothing was stored, found or removed."""
+
+
+class ProviderUnavailable(RetryableError):
+    """The OpenID Connect provider does not answer, or not as it must: who asks cannot be found out."""
 
 
 class TerminalError(CadreError):

@@ -22,6 +22,7 @@ DOORS = ("openai",)
 # What also stands for itself as a variable in a server's file, where `2m` would be two million.
 _INTERVAL = re.compile(r"[1-9][0-9]{0,6}(s|ms)")
 
+_AUTH_WAYS = ("keys", "oidc")
 _COMPRESSIONS = ("none", "gzip", "deflate")
 _MIN_ADMIN_KEY_CHARS = 32
 _TLS_FILES = ("certificate", "client_key", "client_certificate")
@@ -107,15 +108,12 @@ class HttpBounds(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of large bodies that the gateway holds in memory, those of all requests together."""
 
 
-AuthMode = Literal["", "keys", "off"]
-
-
 class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whom the gateway lets in: `CADRE_<FIELD>`."""
 
-    auth: AuthMode = ""
-    """`keys`: who has one. `off`: everybody, wherever it listens. Left out: everybody, and it listens on loopback
-    only."""
+    auth: str = ""
+    """`keys`: who has one; `oidc`: whom a provider knows; both with a comma. `off`: everybody, wherever it listens.
+    Left out: everybody, and it listens on loopback only."""
     admin_key: str = ""
     """A key that is an administrator's, to make the others with."""
     allowed_hosts: str = ""
@@ -124,11 +122,17 @@ class AccessSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Requests a second of a key that says none of its own."""
 
     def __post_init__(self) -> None:
+        for way in self.auth.split(",") if self.auth else ():
+            _one_of("CADRE_AUTH", way, _AUTH_WAYS if "," in self.auth else (*_AUTH_WAYS, "off"))
         if 0 < len(self.admin_key) < _MIN_ADMIN_KEY_CHARS:
             raise SettingError(
                 f"CADRE_ADMIN_KEY has {len(self.admin_key)} characters: take {_MIN_ADMIN_KEY_CHARS} random ones or"
                 " more, such as `openssl rand -hex 32` prints"
             )
+
+    def ways(self) -> frozenset[str]:
+        """How people and programs say who they are; empty: nobody is asked."""
+        return frozenset(self.auth.split(",")).intersection(_AUTH_WAYS)
 
     def hosts(self) -> list[str]:
         """The names of `allowed_hosts`, in lower case."""
@@ -390,6 +394,6 @@ def without_secrets(environment: dict[str, str], *others: str) -> dict[str, str]
         or not (
             name in others
             or name.startswith("CADRE_SECRET_")
-            or (name.startswith("CADRE_") and name.endswith("_KEY"))
+            or (name.startswith("CADRE_") and name.endswith(("_KEY", "_SECRET")))
         )
     }

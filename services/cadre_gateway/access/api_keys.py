@@ -18,7 +18,9 @@ from cadre.api.access import KeyView, MadeKey
 from cadre.errors import UnreadableMessage
 from cadre.ports import Clock
 from cadre.protocol.access import ApiKey, RoleName
-from cadre_gateway.access.principal import Principal, caller_with
+from cadre_gateway.access.oidc.renewal import SessionRenewal
+from cadre_gateway.access.oidc.sealing import seal
+from cadre_gateway.access.principal import OF_PROVIDER, Principal, caller_with
 from cadre_gateway.requests.problems import Problem, invalid
 
 FRESH_SECONDS = 5.0
@@ -73,35 +75,52 @@ class ApiKeys:
     clock: Clock
     admin_key: str = ""
     """A token that is an administrator's, from the gateway's own settings; "" for none."""
+    accepted: bool = True
+    """Whether keys count; else nothing does but what a provider vouches for."""
+    renewal: SessionRenewal | None = None
+    """Asks the provider that people sign in by whether it still vouches for them; None without one."""
     _known: dict[str, ApiKey] = field(default_factory=dict)
     _read_at: float = -FRESH_SECONDS
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def caller(self, token: str) -> Principal | None:
-        """Who has this token; None when nobody does (any more)."""
-        if self.admin_key and hmac.compare_digest(token.encode(), self.admin_key.encode()):
+        """Who has this token; None when nobody does (any more). Raises a 403 problem for whom the provider grants
+        nothing any more."""
+        if self.accepted and self.admin_key and hmac.compare_digest(token.encode(), self.admin_key.encode()):
             return Principal(name="admin", key=OF_SETTINGS, roles=frozenset({"admin"}))
         shape = _TOKEN.fullmatch(token)
         if shape is None:
             return None
         await self._read(FRESH_SECONDS)
         if shape[1] not in self._known:
-            await self._read(_MISS_SECONDS)
+            # Another gateway may have made it this moment: who has just signed in is not told that they have not.
+            await self._read(0.0, apart=_MISS_SECONDS)
         key = self._known.get(shape[1])
         if key is None or not hmac.compare_digest(_digest(token), key.digest) or not self._counts(key):
             return None
+        if self.renewal is not None and self.renewal.is_due(key):
+            key = await self.renewal.renew(key, token)
+            if key is None:
+                self._known.pop(shape[1], None)
+                return None
+            self._known[key.id] = key
         return caller_with(key)
 
     async def make(self, wanted: KeyBody, by: str) -> MadeKey:
         """Makes a key and returns it with its token, which nobody can read again. Raises a 422 problem."""
         wanted.check()
+        if not self.accepted:
+            raise invalid(
+                "no keys count here, only what the provider vouches for: CADRE_AUTH=keys,oidc takes both"
+            )
         now = self.clock.now()
         fields = {name: getattr(wanted, name) for name in wanted.__struct_fields__ if name != "expires_in"}
         expires_at = now + wanted.expires_in if wanted.expires_in is not None else None
         return await self._store(fields, by, expires_at)
 
-    async def sign_in(self, caller: Principal) -> MadeKey:
-        """Makes the short-lived key that a browser keeps as its cookie; it may what the caller may, and no longer."""
+    async def sign_in(self, caller: Principal, refresh: str = "") -> MadeKey:
+        """Makes the short-lived key that a browser keeps as its cookie; it may what the caller may, and no longer. With
+        the refresh token of a provider it is renewed until its end."""
         now = self.clock.now()
         for one in [key for key in self._known.values() if key.parent and not self._counts(key)]:
             await self.definitions.remove(one.id)
@@ -114,7 +133,9 @@ class ApiKeys:
         }
         until = now + SIGN_IN_SECONDS
         ends = until if caller.expires_at is None else min(until, caller.expires_at)
-        return await self._store(fields, caller.name, ends)
+        if refresh:
+            fields["renew_at"], ends = ends, until
+        return await self._store(fields, caller.name, ends, refresh)
 
     async def sign_out(self, token: str) -> None:
         """Ends the sign-in with this token, if it is one's."""
@@ -144,11 +165,17 @@ class ApiKeys:
         """Whether the key has not expired, and neither has the one that it was made with."""
         if key.expires_at is not None and key.expires_at <= self.clock.now():
             return False
+        if key.parent.startswith(OF_PROVIDER):
+            return self.renewal is not None
+        if not self.accepted:
+            return False
         if key.parent in ("", OF_SETTINGS if self.admin_key else ""):
             return True
         return key.parent in self._known and self._counts(self._known[key.parent])
 
-    async def _store(self, fields: dict[str, object], by: str, expires_at: float | None) -> MadeKey:
+    async def _store(
+        self, fields: dict[str, object], by: str, expires_at: float | None, refresh: str = ""
+    ) -> MadeKey:
         identity = secrets.token_hex(6)
         token = f"cadre_{identity}_{secrets.token_hex(32)}"
         about = {
@@ -157,14 +184,15 @@ class ApiKeys:
             "made_at": self.clock.now(),
             "made_by": by,
             "expires_at": expires_at,
+            "sealed": seal(refresh, token) if refresh else "",
         }
         key = msgspec.convert({**about, "digest": _digest(token)}, ApiKey)
         await self.definitions.put(identity, key)
         self._known[identity] = key
         return MadeKey(**msgspec.structs.asdict(_view(key)), token=token)
 
-    async def _read(self, within: float) -> None:
-        """Has all keys as they were at most so many seconds ago."""
+    async def _read(self, within: float, apart: float = 0.0) -> None:
+        """Has all keys as they were at most so many seconds ago; waits until `apart` seconds after the last reading."""
         asked = time.monotonic()
         if asked - self._read_at < within:
             return
@@ -172,6 +200,7 @@ class ApiKeys:
             # Somebody else has read them while this one waited.
             if self._read_at >= asked:
                 return
+            await asyncio.sleep(max(0.0, self._read_at + apart - time.monotonic()))
             began = time.monotonic()
             found = [one for one in await self.definitions.all() if not isinstance(one, UnreadableMessage)]
             self._known = {key.id: key for key in found}

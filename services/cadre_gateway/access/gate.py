@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cadre.errors import RetryableError
@@ -20,7 +24,17 @@ from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.access.rules import RouteRule, rule_of
 from cadre_gateway.reading.lookup import RunLookup, checked_tree_of
 from cadre_gateway.requests.headers import is_own_page
-from cadre_gateway.requests.problems import Problem, answer_deadline, as_problem, respond, unknown_run
+from cadre_gateway.requests.problems import (
+    Problem,
+    answer_deadline,
+    as_problem,
+    respond,
+    unauthorized,
+    unknown_run,
+)
+
+if TYPE_CHECKING:
+    from cadre_gateway.access.oidc.tokens import ProviderTokens
 
 COOKIE = "cadre_session"
 
@@ -37,6 +51,9 @@ _HEADERS = {
 _READING = ("GET", "HEAD", "OPTIONS")
 _USER = "cadre-user"
 
+_SIGNED_TOKEN = re.compile(r"[\w-]+\.[\w-]+\.[\w-]*", re.ASCII)
+"""The form of a provider's tokens: three parts in base64url."""
+
 
 @dataclass(frozen=True)
 class Access:
@@ -49,6 +66,14 @@ class Access:
     limits: RateLimits
     hosts: frozenset[str] = frozenset()
     """Names that it may be called by beside addresses and private names."""
+    tokens: ProviderTokens | None = None
+    """Reads the tokens of a provider; None where these count for nothing."""
+    public_url: str = ""
+    """Where browsers reach the gateway; "" where they say it themselves."""
+
+    def is_https(self, request: Request) -> bool:
+        """Whether the browser sends its cookies over TLS."""
+        return "https" in (request.url.scheme, urlsplit(self.public_url).scheme)
 
     async def caller(self, headers: Headers) -> Principal | None:
         """Who sends these headers, by a bearer token or else by the cookie of a sign-in; None when they do not say."""
@@ -58,6 +83,8 @@ class Access:
         token = given.strip() if scheme.lower() == "bearer" else cookie_of(headers)
         if not token:
             return None
+        if self.tokens is not None and scheme.lower() == "bearer" and _SIGNED_TOKEN.fullmatch(token):
+            return await self.tokens.principal(token)
         caller = await self.keys.caller(token)
         if caller is None:
             raise unauthorized("this key is not known, was revoked or has expired")
@@ -210,17 +237,10 @@ async def _nothing() -> Message:
     return {"type": "http.disconnect"}
 
 
-def cookie_of(headers: Headers) -> str:
-    """The token in the cookie of a sign-in; "" without one."""
+def cookie_of(headers: Headers, name: str = COOKIE) -> str:
+    """The value of a cookie, of the sign-in's unless another is named; "" without one."""
     try:
-        found = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        found = SimpleCookie(headers.get("cookie", "")).get(name)
     except CookieError:
         return ""
     return found.value if found is not None else ""
-
-
-def unauthorized(detail: str) -> Problem:
-    """The 401 problem."""
-    problem = Problem(401, "unauthorized", detail)
-    problem.headers = {"WWW-Authenticate": 'Bearer realm="cadre"'}
-    return problem

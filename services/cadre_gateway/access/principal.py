@@ -26,13 +26,17 @@ RIGHTS: dict[RoleName, frozenset[Right]] = {
 """What each role may do."""
 
 
+OF_PROVIDER = "oidc:"
+"""Begins what stands for the id of a key where a provider vouches for somebody; their subject follows."""
+
+
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
     """Who sent a request."""
 
     name: str = ""
     """The person, else the name of the key; "" where nobody is asked who they are."""
     key: str = ""
-    """Id of the key; "" where nobody is asked."""
+    """Id of the key, or what stands for it; "" where nobody is asked."""
     roles: frozenset[RoleName]
     user: str = ""
     own: bool = False

@@ -13,7 +13,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Match
 
-from cadre.errors import BlobMissing, BusFull, MemoryRefused, MemoryUnavailable, RetryableError, TooLarge
+from cadre.errors import (
+    BlobMissing,
+    BusFull,
+    MemoryRefused,
+    MemoryUnavailable,
+    ProviderUnavailable,
+    RetryableError,
+    TooLarge,
+)
 
 ANSWER_SECONDS = 6.0
 """All questions to NATS of one request together; of a long tree, each page of it."""
@@ -66,6 +74,7 @@ _TITLES = {
     "unreadable-run": "The run was written by another version",
     "invalid-run-file": "The file holds no run that can be imported",
     "bus-unavailable": "NATS does not answer",
+    "provider-unavailable": "The OpenID provider does not answer",
     "busy": "The gateway has no room for it now",
     "request-timeout": "The request did not come in time",
     "reading-busy": "Other long runs are being read",
@@ -102,6 +111,14 @@ def invalid(detail: str, status: int = 422) -> Problem:
 def unknown_run(run: str) -> Problem:
     """The 404 problem of a run that is not known."""
     return Problem(404, "unknown-run", f"run {run!r} is not known here: GET /v1/runs lists the runs")
+
+
+def unauthorized(detail: str, error: str = "") -> Problem:
+    """The 401 problem; `error` is one of RFC 6750, for a token that was read and does not count."""
+    problem = Problem(401, "unauthorized", detail)
+    more = f', error="{error}", error_description="{detail}"' if error else ""
+    problem.headers = {"WWW-Authenticate": f'Bearer realm="cadre"{more}'}
+    return problem
 
 
 def full(why: str) -> Problem:
@@ -155,6 +172,8 @@ def as_problem(error: Exception) -> Problem:
             return full(str(error))
         case MemoryUnavailable():
             return Problem(503, "memory-unavailable", str(error))
+        case ProviderUnavailable():
+            return Problem(503, "provider-unavailable", str(error))
         case MemoryRefused():
             return Problem(404, "unknown-memory", str(error)) if error.not_found else invalid(str(error))
         case RetryableError() | TimeoutError():

@@ -9,12 +9,12 @@ from fastapi.responses import Response
 from cadre.api.access import AuditView, Identity, KeyView, MadeKey
 from cadre_gateway.access.api_keys import ApiKeys, KeyBody
 from cadre_gateway.access.audit import AuditFilter, note
-from cadre_gateway.access.gate import COOKIE, Access, cookie_of, unauthorized
+from cadre_gateway.access.gate import COOKIE, Access, cookie_of
 from cadre_gateway.access.principal import ANYBODY, Principal, caller_of
 from cadre_gateway.requests import body
 from cadre_gateway.requests.headers import MAX_SEQ
 from cadre_gateway.requests.paging import page_of
-from cadre_gateway.requests.problems import answer_deadline
+from cadre_gateway.requests.problems import answer_deadline, unauthorized
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
 from cadre_gateway.routes.statistics import TIME, moment
@@ -110,7 +110,7 @@ def router(keys: ApiKeys, access: Access) -> APIRouter:
             async with answer_deadline():
                 await keys.sign_out(cookie_of(request.headers))
                 made = await keys.sign_in(caller)
-            set_cookie(request, answer, made)
+            set_cookie(request, answer, made, access)
         return answer
 
     @routes.delete("/session", summary="Sign out of the browser", status_code=204, response_class=Response)
@@ -118,13 +118,13 @@ def router(keys: ApiKeys, access: Access) -> APIRouter:
         async with answer_deadline():
             await keys.sign_out(cookie_of(request.headers))
         answer = Response(status_code=204)
-        answer.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=request.url.scheme == "https")
+        answer.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=access.is_https(request))
         return answer
 
     return routes
 
 
-def set_cookie(request: Request, answer: Response, made: MadeKey) -> None:
+def set_cookie(request: Request, answer: Response, made: MadeKey, access: Access) -> None:
     """Gives the browser its sign-in: no script reads it, and no other site's page has it sent."""
     assert made.expires_at is not None
     answer.set_cookie(
@@ -133,5 +133,5 @@ def set_cookie(request: Request, answer: Response, made: MadeKey) -> None:
         max_age=max(1, int(made.expires_at - made.made_at)),
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https",
+        secure=access.is_https(request),
     )

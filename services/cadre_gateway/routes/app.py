@@ -26,9 +26,10 @@ def build(
     nc: NatsClient,
     tracer_provider: TracerProvider | None,
     access: Access,
+    provider_routes: APIRouter | None = None,
 ) -> FastAPI:
-    """The application of these routes, behind the gate. While the gateway drains or is not connected, it answers none
-    of them."""
+    """The application of these routes, behind the gate; those to a provider and back take any parameters. While the
+    gateway drains or is not connected, it answers none of them."""
 
     async def check_serving() -> None:
         if feeds.draining:
@@ -57,6 +58,8 @@ def build(
         app.include_router(
             router, dependencies=[Depends(own_origin), Depends(check_serving), Depends(known_parameters)]
         )
+    if provider_routes is not None:
+        app.include_router(provider_routes, dependencies=[Depends(own_origin), Depends(check_serving)])
     # Needs no NATS: the page itself says what the gateway answers meanwhile.
     app.include_router(console.router(), dependencies=[Depends(own_origin), Depends(known_parameters)])
     openapi.describe(app)

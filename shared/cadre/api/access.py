@@ -52,3 +52,14 @@ class Identity(msgspec.Struct, kw_only=True):
     agents: list[str] = []
     teams: list[str] = []
     expires_at: float | None = None
+
+
+class SignInWays(msgspec.Struct, kw_only=True):
+    """How people may sign in at a gateway."""
+
+    keys: bool
+    """Whether an API key does; where nobody is asked who they are, nothing does."""
+    provider: str = ""
+    """What people know the OpenID provider as; "" without one."""
+    login: str = ""
+    """The path that leads to its page; `return_to` says where at the gateway to go on behind it."""

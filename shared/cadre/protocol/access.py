@@ -56,4 +56,11 @@ class ApiKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     made_by: str = ""
     expires_at: float | None = None
     parent: str = ""
-    """Of a sign-in with a browser: the key that it was made with, without which it is nothing."""
+    """Of a sign-in with a browser: the key that it was made with, without which it is nothing; `oidc:` and a subject
+    when a provider has vouched for it."""
+    renew_at: float | None = None
+    """Of a sign-in by a provider: when the provider is asked whether it still holds."""
+    renewing_until: float = 0.0
+    """Until when the gateway that asks has the time to; the others wait for it."""
+    sealed: str = ""
+    """The refresh token of such a sign-in, encrypted with the token of the sign-in itself, which is kept nowhere."""

@@ -116,6 +116,30 @@ def test_secrets_are_named_and_never_shown() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("env", "secrets"),
+    [
+        ({}, {"CADRE_ADMIN_KEY"}),
+        ({"CADRE_AUTH": "off"}, set()),
+        ({"CADRE_AUTH": "oidc"}, set()),
+        ({"CADRE_AUTH": "oidc", "CADRE_OIDC_CLIENT_ID": "cadre"}, {"CADRE_OIDC_CLIENT_SECRET"}),
+        (
+            {"CADRE_AUTH": "keys,oidc", "CADRE_OIDC_CLIENT_ID": "cadre"},
+            {"CADRE_ADMIN_KEY", "CADRE_OIDC_CLIENT_SECRET"},
+        ),
+    ],
+)
+def test_the_gateway_has_the_secrets_of_how_it_lets_people_in(env: dict[str, str], secrets: set[str]) -> None:
+    variables = env_of(rendered({"workloads": {"gateway": {"env": env}}}), "Deployment/gateway")
+    assert variables["CADRE_AUTH"] == env.get("CADRE_AUTH", "keys")
+    held = {
+        name: value
+        for name, value in variables.items()
+        if isinstance(value, dict) and "secretKeyRef" in value
+    }
+    assert held == {name: {"secretKeyRef": {"name": "cadre-gateway", "key": name}} for name in secrets}
+
+
 def test_replicas_follow_the_lag_of_each_durable_on_each_shard() -> None:
     manifests = rendered(
         {"nats": {"shards": 3}, "workloads": {"agent/manager": {"scale": {"min": 0, "max": 5, "lag": 30}}}}

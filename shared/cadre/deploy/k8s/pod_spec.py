@@ -20,8 +20,8 @@ CREDENTIALS = "/var/run/secrets/cadre/nats"
 CREDENTIALS_FILE = "nats.nk"
 """Key of the credentials in the Secret that `cadre auth init --secrets` writes."""
 
-ADMIN_KEY = "cadre-gateway/CADRE_ADMIN_KEY"
-"""Secret and key of the gateway's first administrator."""
+GATEWAY_SECRET = "cadre-gateway"
+"""The Secret with the key of the gateway's first administrator, and with what it proves itself by to a provider."""
 
 _CONFINED = {
     "allowPrivilegeEscalation": False,
@@ -109,10 +109,13 @@ def _environment(component: Component, values: Values, workload: Workload) -> li
     if component.role == "agent":
         plain |= _non_empty(CADRE_MODEL_URL=values.model.url, CADRE_MODEL=values.model.name)
         secrets |= {variable: f"{values.model.secret}/{variable}" for variable in component.key_variables}
-    if component.role == "gateway" and workload.env.get("CADRE_AUTH", "keys") == "keys":
+    if component.role == "gateway":
         # It is reached from beyond its pod: whoever asks says who they are, the first one by the administrator's key.
-        plain["CADRE_AUTH"] = "keys"
-        secrets["CADRE_ADMIN_KEY"] = ADMIN_KEY
+        plain["CADRE_AUTH"] = ways = workload.env.get("CADRE_AUTH", "keys")
+        if "keys" in ways.split(","):
+            secrets["CADRE_ADMIN_KEY"] = f"{GATEWAY_SECRET}/CADRE_ADMIN_KEY"
+        if "oidc" in ways.split(",") and "CADRE_OIDC_CLIENT_ID" in workload.env:
+            secrets["CADRE_OIDC_CLIENT_SECRET"] = f"{GATEWAY_SECRET}/CADRE_OIDC_CLIENT_SECRET"
     if component.role == "memory":
         plain |= {"QDRANT_URL": values.qdrant.url}
         secrets |= _non_empty(

@@ -73,14 +73,15 @@ export function button(words, work, props = {}) {
   return element;
 }
 
-/** A modal dialog with a form. `submit` gets the form's data; its errors are shown in the dialog. */
+/** A modal dialog with a form. `submit` gets the form's data; its errors are shown in the dialog. Without an action there
+ * is nothing to submit. */
 export function dialog(title, fields, action, submit) {
   const problem = h("div", null);
   const close = () => box.close();
   const go = h("button", { type: "submit", class: "primary" }, action);
   const form = h("form", { method: "dialog" },
     h("h2", null, title), fields, problem,
-    h("div", { class: "actions" }, go, h("button", { type: "button", onclick: close }, "Close")));
+    h("div", { class: "actions" }, action && go, h("button", { type: "button", onclick: close }, "Close")));
   const box = h("dialog", { "aria-label": title, onclose: () => box.remove() }, form);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();

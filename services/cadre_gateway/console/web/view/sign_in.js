@@ -1,16 +1,20 @@
-// Who looks: asks for a key where the gateway wants one, says whose it is, and signs out. No script keeps the key: the
-// gateway answers it with a cookie that none can read.
+// Who looks: asks for a key, or leads to the page of a provider, where the gateway wants to know; says who is signed in,
+// and signs out. No script keeps the key: the gateway answers it with a cookie that none can read.
 
-import { ApiError, UNAUTHORIZED, get, request } from "../http/api.js";
+import { ApiError, UNAUTHORIZED, get, request, withQuery } from "../http/api.js";
 import { button, dialog, field, h } from "./element.js";
 
 let asking = false;
 
-function ask() {
+async function ask() {
   if (asking) return;
   asking = true;
+  const ways = await get("/v1/sign-in").catch(() => ({ keys: true }));
+  const back = withQuery(ways.login, { return_to: location.pathname + location.search + location.hash });
+  const provider = ways.provider && h("p", null, button(`Sign in with ${ways.provider}`, () => location.assign(back), { class: "primary" }));
   const key = h("input", { type: "password", name: "key", required: true, autocomplete: "current-password" });
-  const box = dialog("Sign in", field("API key", key, "As `cadre keys create` printed it"), "Sign in", async (data) => {
+  const fields = ways.keys ? field("API key", key, "As `cadre keys create` printed it") : null;
+  const box = dialog("Sign in", [provider, fields], ways.keys && "Sign in", async (data) => {
     const given = String(data.get("key")).trim();
     if (!/^[!-~]+$/.test(given)) throw new ApiError(401, "unauthorized", "this is no key");
     await request("POST", "/v1/session", undefined, undefined, { Authorization: `Bearer ${given}` });
