@@ -7,7 +7,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from cadre.cli.team.doctor import Finding, model
+from cadre.cli.team.doctor import Finding, model, provider
+from harness.oidc_provider import OidcProviderServer
 
 
 class Endpoint(BaseHTTPRequestHandler):
@@ -73,3 +74,60 @@ def test_what_is_no_url(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     assert finding == Finding(
         "fail", f"CADRE_MODEL_URL={wrong} is no URL: it must begin with http:// or https://"
     )
+
+
+@pytest.fixture(scope="module")
+def issuer() -> Iterator[str]:
+    server = OidcProviderServer()
+    yield server.issuer
+    server.close()
+
+
+RIGHT = {
+    "CADRE_AUTH": "keys,oidc",
+    "CADRE_OIDC_CLIENT_ID": "cadre",
+    "CADRE_OIDC_GRANTS": '{"a": {"roles": ["admin"]}}',
+}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({}, ["ok", "lists 1 key"]),
+        (
+            {"CADRE_OIDC_CLIENT_ID": "", "CADRE_OIDC_AUDIENCE": "x"},
+            ["warn", "CADRE_OIDC_CLIENT_ID is not set"],
+        ),
+        ({"CADRE_OIDC_GRANTS": ""}, ["fail", "CADRE_OIDC_GRANTS is not set"]),
+        ({"CADRE_OIDC_GRANTS": "nowhere.yaml"}, ["fail", "nowhere.yaml: cannot be read"]),
+        (
+            {"CADRE_OIDC_ISSUER": "http://127.0.0.1:1"},
+            ["fail", "does not answer at http://127.0.0.1:1/.well-known"],
+        ),
+        ({"CADRE_OIDC_ISSUER": "{issuer}/"}, ["fail", "write exactly that as CADRE_OIDC_ISSUER"]),
+        ({"CADRE_OIDC_ISSUER": "id.example.com"}, ["fail", "must be a URL that begins with https://"]),
+        ({"CADRE_AUTH": "oidc,off"}, ["fail", "CADRE_AUTH=off: must be one of keys, oidc"]),
+    ],
+)
+async def test_what_is_wrong_with_a_provider_is_named(
+    monkeypatch: pytest.MonkeyPatch, issuer: str, wrong: dict[str, str], says: list[str]
+) -> None:
+    for variable, value in {"CADRE_OIDC_ISSUER": issuer, **RIGHT, **wrong}.items():
+        monkeypatch.setenv(variable, value.replace("{issuer}", issuer))
+    last = (await provider())[-1]
+    assert last.verdict == says[0]
+    assert says[1] in last.text
+
+
+async def test_a_gateway_that_asks_no_provider_needs_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CADRE_AUTH", "keys")
+    assert await provider() == []
+
+
+async def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch, issuer: str) -> None:
+    for variable, value in {"CADRE_OIDC_ISSUER": issuer, **RIGHT}.items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setattr("cadre.adapters.oidc.settings.find_spec", lambda _: None)
+    [finding] = await provider()
+    assert finding.verdict == "fail"
+    assert "pip install 'cadre-agents[oidc]'" in finding.text

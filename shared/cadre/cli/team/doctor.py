@@ -16,11 +16,13 @@ import msgspec
 from cadre.adapters.mcp.server import INSTALL
 from cadre.adapters.mcp.server_file import is_server_file, read_servers
 from cadre.adapters.models.failure import shown_url
+from cadre.adapters.oidc.provider import OidcProvider
+from cadre.adapters.oidc.settings import check_packages, read_oidc_settings
 from cadre.api.directory import SKEW_SHOWN_SECONDS, skew_lines
 from cadre.cli.terminal.answer import printable
 from cadre.client.errors import ClientError
 from cadre.client.transport import client_options
-from cadre.errors import CadreError, SettingError, SetupError
+from cadre.errors import CadreError, ProviderUnavailable, SettingError, SetupError
 from cadre.local import local_stack, nats_server
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.extras import OF_UP, check_extras, missing_modules
@@ -28,7 +30,14 @@ from cadre.local.service_check import check_service, isolation_tier, reason
 from cadre.local.team_file import read_team
 from cadre.protocol.nats_addresses import addresses, redacted
 from cadre.protocol.topology import Topology
-from cadre.settings import SYNC_ALWAYS, Settings, read_model_settings, read_secret, read_settings
+from cadre.settings import (
+    SYNC_ALWAYS,
+    Settings,
+    read_access_settings,
+    read_model_settings,
+    read_secret,
+    read_settings,
+)
 from cadre.spec.names import TEAM_FILE
 
 if TYPE_CHECKING:
@@ -80,7 +89,7 @@ async def _findings(settings: Settings) -> AsyncIterator[Finding]:
     if info is not None:
         for finding in await _streams(settings):
             yield finding
-    for finding in (*await _gateway(), *mcp_servers(Path()), *model()):
+    for finding in (*await provider(), *await _gateway(), *mcp_servers(Path()), *model()):
         yield finding
     async for finding in model_calls(Path()):
         yield finding
@@ -248,6 +257,36 @@ def mcp_servers(folder: Path) -> Iterator[Finding]:
             yield Finding("fail", str(error))
         else:
             yield Finding("ok", f"MCP server {server.name}: what it needs here is there")
+
+
+async def provider() -> list[Finding]:
+    """Findings about the OpenID provider of a gateway with this environment; none where it asks no provider."""
+    try:
+        if "oidc" not in read_access_settings().ways():
+            return []
+        check_packages()
+        settings = read_oidc_settings()
+        settings.read_grants()
+        source = OidcProvider(settings)
+        metadata = await source.metadata()
+        keys = await source.keys(metadata)
+    except (SettingError, ProviderUnavailable) as error:
+        return [Finding("fail", f"sign-in: {error}")]
+    signing = [
+        key for key in keys if key.get("use", "sig") == "sig" and key.get("kty") in ("RSA", "EC", "OKP")
+    ]
+    if not signing:
+        return [Finding("fail", f"sign-in: {metadata.jwks_uri} lists no key to check signatures with")]
+    count = "1 key" if len(signing) == 1 else f"{len(signing)} keys"
+    found = [Finding("ok", f"sign-in: {settings.issuer} answers and lists {count}")]
+    if not settings.client_id:
+        text = (
+            "CADRE_OIDC_CLIENT_ID is not set: programs get in by tokens, and nobody signs in at the console"
+        )
+        found.append(Finding("warn", f"sign-in: {text}"))
+    elif not (metadata.authorization_endpoint and metadata.token_endpoint):
+        found.append(Finding("fail", f"sign-in: {settings.issuer} offers no authorization code flow"))
+    return found
 
 
 def model() -> Iterator[Finding]:
