@@ -154,8 +154,8 @@ class _Handler(BaseHTTPRequestHandler):
             assert query["code_challenge_method"] == "S256"
             assert "openid" in query["scope"].split()
             self._authorize(query)
-        else:
-            self._answer(404, {})
+        else:  # the icon that browsers ask for
+            self._answer(200, "")
 
     def _authorize(self, query: dict[str, str]) -> None:
         provider = self.server_of
