@@ -9,6 +9,8 @@ import json
 import secrets
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -53,6 +55,8 @@ class OidcProviderServer:
         self._codes: dict[str, dict[str, str]] = {}
         self._refresh: dict[str, str] = {}
         self._lock = threading.Lock()
+        self._answering = threading.Event()
+        self._answering.set()
         provider = self
 
         class Handler(_Handler):
@@ -67,6 +71,15 @@ class OidcProviderServer:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
+
+    @contextmanager
+    def stalled(self) -> Iterator[None]:
+        """Answers nothing meanwhile."""
+        self._answering.clear()
+        try:
+            yield
+        finally:
+            self._answering.set()
 
     def rotate(self) -> None:
         """Signs with a new key from now on; the old one is listed no more."""
@@ -132,6 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         provider, asked = self.server_of, urlsplit(self.path)
+        provider._answering.wait()
         provider.asked.append(asked.path)
         query = {name: values[0] for name, values in parse_qs(asked.query).items()}
         if provider.is_down:

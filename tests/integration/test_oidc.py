@@ -291,6 +291,18 @@ async def test_a_sign_in_leads_nowhere_else(world: World, browser: Browser, path
     assert answer.headers["location"] == "/"
 
 
+async def test_a_token_signs_a_browser_in_and_a_sign_in_signs_in_no_other(
+    world: World, browser: Browser, provider: OidcProviderServer
+) -> None:
+    bearer = {"Authorization": f"Bearer {provider.token('viewer')}"}
+    signed = await browser.http.post("/v1/session", headers={**bearer, **SAME})
+    assert signed.json()["name"] == "viewer"
+    assert (await session(browser)).json()["roles"] == ["viewer"]
+    again = {"Authorization": f"Bearer {browser.http.cookies['cadre_session']}"}
+    refused = await browser.http.post("/v1/session", headers={**again, **SAME})
+    assert refused.status_code == 401, "what a provider ends would live on in it"
+
+
 async def session(browser: Browser, url: str = "") -> httpx2.Response:
     return await browser.http.get(f"{url}/v1/session", headers=SAME)
 

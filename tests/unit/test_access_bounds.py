@@ -1,5 +1,6 @@
 """How often a key may ask, and by which names the gateway may be called."""
 
+import msgspec
 import pytest
 from starlette.datastructures import Headers
 
@@ -50,6 +51,14 @@ def test_without_one_of_its_own_it_has_that_of_the_gateway_and_who_has_no_key_ha
         limits.check(caller(), READ)
     for _ in range(1000):
         limits.check(ANYBODY, START)
+
+
+def test_a_new_sign_in_begins_with_no_new_quota() -> None:
+    limits = RateLimits(1000.0, Hands())
+    for sign_in in ("one", "two"):
+        limits.check(msgspec.structs.replace(caller(sign_in, runs=2), account="k"), START)
+    with pytest.raises(Problem):
+        limits.check(caller("k", runs=2), START)
 
 
 def test_a_quota_counts_runs_and_nothing_else() -> None:

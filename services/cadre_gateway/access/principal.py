@@ -37,6 +37,8 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     """The person, else the name of the key; "" where nobody is asked who they are."""
     key: str = ""
     """Id of the key, or what stands for it; "" where nobody is asked."""
+    account: str = ""
+    """Whose rate and quota it uses up, where that is not the key's own: a new sign-in begins with no new ones."""
     roles: frozenset[RoleName]
     user: str = ""
     own: bool = False
@@ -113,6 +115,7 @@ def caller_with(key: ApiKey) -> Principal:
     return Principal(
         name=key.user or key.name,
         key=key.id,
+        account=key.parent,
         roles=frozenset(key.roles),
         user=key.user,
         own=key.own,

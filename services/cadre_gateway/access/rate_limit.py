@@ -43,11 +43,11 @@ class RateLimits:
         """Counts a request. Raises a 429 problem when there were too many."""
         if not caller.key:
             return
-        rate = caller.rate or self._default_rate
-        self._take(f"rate {caller.key}", rate, max(1.0, rate * _BURST_SECONDS), f"{rate:g} requests a second")
+        account, rate = caller.account or caller.key, caller.rate or self._default_rate
+        self._take(f"rate {account}", rate, max(1.0, rate * _BURST_SECONDS), f"{rate:g} requests a second")
         if caller.runs_per_day is not None and rule.method == "POST" and rule.path in _STARTS:
             runs = caller.runs_per_day
-            self._take(f"runs {caller.key}", runs / _DAY_SECONDS, runs, f"{runs} runs a day")
+            self._take(f"runs {account}", runs / _DAY_SECONDS, runs, f"{runs} runs a day")
 
     def check_stranger(self, source: str) -> None:
         """Counts a request whose key is none. Raises a 429 problem when there were too many from that address."""

@@ -105,6 +105,9 @@ def router(keys: ApiKeys, access: Access) -> APIRouter:
         if "authorization" not in request.headers and access.keys is not None:
             raise unauthorized("sign in with `Authorization: Bearer KEY`")
         caller = await signed_in(request)
+        if caller.account:
+            # It would outlive what it was made with, and what a provider says of that.
+            raise unauthorized("this is a sign-in already: sign in with the key")
         answer = json_answer(caller.identity())
         if caller is not ANYBODY:
             async with answer_deadline():

@@ -38,7 +38,7 @@ class SigningKeys:
     _asked_at: float = float("-inf")
     _failure: ProviderUnavailable | None = None
     """Why the last question was not answered."""
-    _asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _asking: asyncio.Task[None] | None = None
 
     async def metadata(self) -> ProviderMetadata:
         """The provider's endpoints."""
@@ -48,7 +48,7 @@ class SigningKeys:
         """The key of this id, or the only one there is for a token that names none; None when the provider has none."""
         await self._known(MAX_AGE_SECONDS)
         if (found := self._find(kid)) is None:
-            await self._known(MISS_SECONDS)
+            await self._known(MISS_SECONDS, wait=True)
             if (found := self._find(kid)) is None and self._failure is not None:
                 raise self._failure
         return found
@@ -59,19 +59,30 @@ class SigningKeys:
             return keys[0] if len(keys) == 1 else None
         return next((key for key in keys if key.get("kid") == kid), None)
 
-    async def _known(self, within: float) -> ProviderMetadata:
-        """What was known at most so many seconds ago, or else at last."""
-        async with self._asking:
-            now = self.clock()
-            if now - self._asked_at >= (within if self._failure is None else MISS_SECONDS):
-                self._asked_at = now
-                try:
-                    metadata = await self.provider.metadata()
-                    self._keys = await self.provider.keys(metadata)
-                    self._metadata, self._read_at, self._failure = metadata, now, None
-                except ProviderUnavailable as error:
-                    log.warning("keys of the OpenID provider not read: %s", error)
-                    self._failure = error
-        if self._metadata is None or now - self._read_at > STALE_SECONDS:
-            raise self._failure or ProviderUnavailable("the OpenID provider was not asked yet")
-        return self._metadata
+    async def _known(self, within: float, *, wait: bool = False) -> ProviderMetadata:
+        """What was known at most so many seconds ago, or else at last. While the provider does not answer it is asked
+        in the background: only who cannot do with what is known waits for it."""
+        now = self.clock()
+        if self._asking is None or (
+            self._asking.done()
+            and now - self._asked_at >= (within if self._failure is None else MISS_SECONDS)
+        ):
+            self._asked_at = now
+            self._asking = asyncio.create_task(self._ask(now))
+        if wait or self._failure is None or self._usable(now) is None:
+            await asyncio.shield(self._asking)
+        if (found := self._usable(now)) is None:
+            raise self._failure or ProviderUnavailable("the OpenID provider has not answered")
+        return found
+
+    def _usable(self, now: float) -> ProviderMetadata | None:
+        return self._metadata if now - self._read_at <= STALE_SECONDS else None
+
+    async def _ask(self, now: float) -> None:
+        try:
+            metadata = await self.provider.metadata()
+            self._keys = await self.provider.keys(metadata)
+            self._metadata, self._read_at, self._failure = metadata, now, None
+        except ProviderUnavailable as error:
+            log.warning("keys of the OpenID provider not read: %s", error)
+            self._failure = error
