@@ -306,6 +306,9 @@ async def test_a_token_signs_a_browser_in_and_a_sign_in_signs_in_no_other(
     again = {"Authorization": f"Bearer {browser.http.cookies['cadre_session']}"}
     refused = await browser.http.post("/v1/session", headers={**again, **SAME})
     assert refused.status_code == 401, "what a provider ends would live on in it"
+    ended = browser.http.cookies["cadre_session"].split("_")[1]
+    assert (await world.http.delete(f"/v1/keys/{ended}")).status_code == 200
+    assert (await session(browser)).status_code == 401
 
 
 async def session(browser: Browser, url: str = "") -> httpx2.Response:

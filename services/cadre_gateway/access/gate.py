@@ -229,7 +229,7 @@ class _Answering:
             return await self._access.caller(self._headers) == self._caller
         except Problem:
             return False
-        except RetryableError:
+        except (RetryableError, TimeoutError):
             return True  # what is not known is not revoked: asked again with the next piece
 
 
