@@ -1,7 +1,6 @@
 """Gateways that let in whom a provider knows: programs by its tokens, people by signing in at its page."""
 
 import asyncio
-import json
 import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -12,21 +11,12 @@ import jwt
 import pytest
 
 from cadre.adapters.nats.streams import listing
-from cadre_gateway.access.principal import RIGHTS
 from harness.nats_server import NatsServer
-from harness.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProviderServer, SigningKey
-from harness.patience import patience, until
+from harness.oidc_provider import CLIENT_ID, OidcProviderServer, SigningKey
+from harness.patience import until
 from integration.gateway_world import GatewayProcess, World, entered
+from integration.oidc_world import ADMIN_KEY, GRANTS, SAME, SENT_BACK, Browser, program, session, settings_of
 from integration.role_routes import check_roles
-
-ADMIN_KEY = "0123456789abcdef" * 4
-GRANTS = {role: {"roles": [role]} for role in RIGHTS} | {
-    "poets": {"roles": ["operator"], "agents": ["poet"]},
-    "selves": {"roles": ["operator"], "own": True},
-}
-SAME = {"Sec-Fetch-Site": "same-origin"}
-# What a browser says that follows the provider's redirect.
-SENT_BACK = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
 
 
 @pytest.fixture(scope="module")
@@ -41,18 +31,6 @@ def provider(server: OidcProviderServer) -> OidcProviderServer:
     server.is_down, server.lifetime, server.gives_refresh = False, 300.0, True
     server.people = {role: {"roles": [role]} for role in GRANTS} | {"nobody": {}}
     return server
-
-
-def settings_of(server: OidcProviderServer) -> dict[str, Any]:
-    return {
-        "CADRE_AUTH": "keys,oidc",
-        "CADRE_ADMIN_KEY": ADMIN_KEY,
-        "CADRE_OIDC_ISSUER": server.issuer,
-        "CADRE_OIDC_CLIENT_ID": CLIENT_ID,
-        "CADRE_OIDC_CLIENT_SECRET": CLIENT_SECRET,
-        "CADRE_OIDC_GRANTS": json.dumps(GRANTS),
-        "CADRE_OIDC_NAME": "Test ID",
-    }
 
 
 @pytest.fixture(scope="module")
@@ -76,40 +54,6 @@ async def world(gateways: list[GatewayProcess], provider: OidcProviderServer) ->
         for name in ("boss", "poet"):
             await one.announce(name)
         yield one
-
-
-def program(world: World, token: str) -> httpx2.AsyncClient:
-    headers = {"Authorization": f"Bearer {token}"}
-    return httpx2.AsyncClient(base_url=world.http.base_url, headers=headers, timeout=patience())
-
-
-class Browser:
-    """A browser as far as sign-ins need one: its cookies, and what it says of where it was."""
-
-    def __init__(self, url: str) -> None:
-        self.http = httpx2.AsyncClient(base_url=url, timeout=patience())
-
-    async def begin(self, **query: str) -> httpx2.Response:
-        return await self.http.get(
-            "/auth/login", params=query, headers={"Sec-Fetch-Mode": "navigate", **SAME}
-        )
-
-    async def at_provider(self, person: str, **query: str) -> str:
-        """Where the provider sends the browser back to."""
-        begun = await self.begin(**query)
-        assert begun.status_code == 303, begun.text
-        async with httpx2.AsyncClient() as elsewhere:
-            chosen = await elsewhere.get(f"{begun.headers['location']}&person={person}")
-        found: str = chosen.headers["location"]
-        return found
-
-    async def back(self, address: str) -> httpx2.Response:
-        return await self.http.get(address, headers=SENT_BACK)
-
-    async def sign_in(self, person: str, **query: str) -> httpx2.Response:
-        answer = await self.back(await self.at_provider(person, **query))
-        assert answer.status_code == 303, answer.text
-        return answer
 
 
 @pytest.fixture
@@ -309,10 +253,6 @@ async def test_a_token_signs_a_browser_in_and_a_sign_in_signs_in_no_other(
     ended = browser.http.cookies["cadre_session"].split("_")[1]
     assert (await world.http.delete(f"/v1/keys/{ended}")).status_code == 200
     assert (await session(browser)).status_code == 401
-
-
-async def session(browser: Browser, url: str = "") -> httpx2.Response:
-    return await browser.http.get(f"{url}/v1/session", headers=SAME)
 
 
 async def test_the_provider_is_asked_again_when_its_word_has_expired(
