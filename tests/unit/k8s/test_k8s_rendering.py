@@ -123,6 +123,7 @@ def test_secrets_are_named_and_never_shown() -> None:
         ({"CADRE_AUTH": "off"}, set()),
         ({"CADRE_AUTH": "oidc"}, set()),
         ({"CADRE_AUTH": "oidc", "CADRE_OIDC_CLIENT_ID": "cadre"}, {"CADRE_OIDC_CLIENT_SECRET"}),
+        ({"CADRE_AUTH": "oidc", "CADRE_OIDC_CLIENT_ID": "cadre", "CADRE_OIDC_CLIENT_SECRET": ""}, set()),
         (
             {"CADRE_AUTH": "keys,oidc", "CADRE_OIDC_CLIENT_ID": "cadre"},
             {"CADRE_ADMIN_KEY", "CADRE_OIDC_CLIENT_SECRET"},

@@ -114,7 +114,8 @@ def _environment(component: Component, values: Values, workload: Workload) -> li
         plain["CADRE_AUTH"] = ways = workload.env.get("CADRE_AUTH", "keys")
         if "keys" in ways.split(","):
             secrets["CADRE_ADMIN_KEY"] = f"{GATEWAY_SECRET}/CADRE_ADMIN_KEY"
-        if "oidc" in ways.split(",") and "CADRE_OIDC_CLIENT_ID" in workload.env:
+        is_client = "CADRE_OIDC_CLIENT_ID" in workload.env and "CADRE_OIDC_CLIENT_SECRET" not in workload.env
+        if "oidc" in ways.split(",") and is_client:
             secrets["CADRE_OIDC_CLIENT_SECRET"] = f"{GATEWAY_SECRET}/CADRE_OIDC_CLIENT_SECRET"
     if component.role == "memory":
         plain |= {"QDRANT_URL": values.qdrant.url}
