@@ -177,3 +177,27 @@ async def test_a_server_that_cannot_be_reached_is_said_after_a_while(
         with pytest.raises(ToolError, match="MCP server desk cannot be reached"):
             await call(server, "one")
         assert web.calls == []
+
+
+async def test_a_call_that_waits_is_reason_to_try_at_once(
+    tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "_PAUSES", (3600.0,))
+    async with connected(tmp_path, URL) as server:
+        answer = web.answer
+
+        async def refuse(request: httpx2.Request) -> httpx2.Response:
+            refused.set()
+            raise httpx2.ConnectError("nobody is there")
+
+        refused = asyncio.Event()
+        monkeypatch.setattr(web, "answer", refuse)
+        monkeypatch.setattr(
+            session_module._HttpClient,
+            "_transport_for_url",
+            lambda *_: httpx2.MockTransport(lambda request: web.answer(request)),
+        )
+        asked = asyncio.create_task(call(server, "one"))
+        await asyncio.wait_for(refused.wait(), patience())
+        monkeypatch.setattr(web, "answer", answer)
+        assert await asyncio.wait_for(asked, patience()) == "one"

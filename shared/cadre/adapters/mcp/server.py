@@ -28,11 +28,13 @@ INSTALL = "MCP servers need the package mcp, which is not installed: pip install
 
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds before the next try to connect."""
+_URGENT_SECONDS = 1.0
+"""Likewise, at most, while a call waits for the server."""
 _STEADY_SECONDS = 30.0
 """A session that lasted so long counts as a success: after its end the pauses begin anew."""
 _LOOK_SECONDS = 30.0
 """Between two listings of the tools, for servers that do not tell of changes, or are gone without a word."""
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 """How long a call waits for a server that is not there."""
 _TRIES = 3
 """How often a call that may be repeated is sent to a server that dies in it."""
@@ -58,6 +60,9 @@ class McpServer:
         self._endpoint: Endpoint | None = None
         self._calls = 0
         """At work now."""
+        self._waiting = 0
+        """Calls that wait for the server; `_wanted` is set while there are some."""
+        self._wanted = asyncio.Event()
 
     async def list_tools(self) -> list[McpTool]:
         """Connects, lists the tools and ends the session again. Raises SetupError."""
@@ -86,7 +91,9 @@ class McpServer:
                 pause = _PAUSES[min(tries, len(_PAUSES) - 1)]
                 tries += 1
                 log.warning("MCP server %s: %s; trying again in %g s", self.spec.name, self.trouble, pause)
-                await _wait_for_any(self._stopping, seconds=pause)
+                urgent = min(pause, _URGENT_SECONDS)
+                await _wait_for_any(self._stopping, seconds=urgent)
+                await _wait_for_any(self._stopping, self._wanted, seconds=pause - urgent)
 
     def stop(self) -> None:
         """Ends the session, and with it a server that was started here."""
@@ -197,11 +204,20 @@ class McpServer:
         raise AssertionError("the last try returns or raises")
 
     async def _wait_until_connected(self) -> Session:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(WAIT_SECONDS):
-                await self._connected.wait()
+        self._waiting += 1
+        self._wanted.set()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(WAIT_SECONDS):
+                    await self._connected.wait()
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._wanted.clear()
         if self._session is None or not self._connected.is_set():
-            raise ToolError(f"MCP server {self.spec.name} cannot be reached: {self.trouble}")
+            raise ToolError(
+                f"MCP server {self.spec.name} cannot be reached: {self.trouble or 'it does not answer'}"
+            )
         return self._session
 
 
