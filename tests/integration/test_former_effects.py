@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec.structs import replace
 
+from cadre.adapters.nats.connection.connect import connect
+from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import encode
@@ -16,6 +18,7 @@ from cadre.protocol.cards import SUBJECTS, AgentCard, Presence
 from cadre.protocol.messages import EffectResult, ToolCall, ToolResult
 from cadre.protocol.topology import Subject, Topology, result_id
 from cadre.service.older_replicas import await_older_gone
+from cadre.settings import Settings
 from harness.patience import patience
 from integration.executor_bench import TOOLS, Bench
 
@@ -69,6 +72,22 @@ async def test_what_was_claimed_or_settled_before_an_upgrade_is_honoured(bench: 
     await bench.send(call)
     assert (await bench.answer(call)).output == "marked"
     assert bench.effects_of(call) == 1
+
+
+async def test_a_call_costs_two_requests_where_no_earlier_version_was(
+    bench: Bench, settings: Settings
+) -> None:
+    nc = await connect(settings, "an executor that does nothing else")
+    effects, claim = NatsEffects(nc, bench.topology), bench.new_claim(bench.new_call("mark"))
+    await effects.look_for_former()
+    about = {"tree": claim.tree, "run": claim.run, "at": 2.0}
+    result = ToolResult(id=result_id(claim.call), call=claim.call, tool="mark", **about)  # type: ignore[arg-type]
+    before = nc.stats["out_msgs"]
+    seq = await effects.claim(claim)
+    settled = EffectResult(id="x", claim=claim, claim_seq=seq, result=result, **about)  # type: ignore[arg-type]
+    await effects.settle(settled)
+    assert nc.stats["out_msgs"] - before == 2
+    await nc.close()
 
 
 @asynccontextmanager
