@@ -289,8 +289,6 @@ class CodeCall(Message, frozen=True, tag="code_call"):
     """The latest exchanges of the block; those before are in `earlier`."""
     before: int = 0
     """The number of exchanges in `earlier`."""
-    secret_seed: bool = False
-    """Whether chance in the block follows from its pool's secret too; not so in runs of earlier versions."""
     earlier: str | None = None
     """`blob:` reference of the exchanges before `exchanges`."""
     snapshot: str | None = None
@@ -301,6 +299,8 @@ class CodeCall(Message, frozen=True, tag="code_call"):
     limits: CodeLimits = CodeLimits()
     deadline: float | None = None
     trace: str | None = None
+    secret_seed: bool = False
+    """Whether chance in the block follows from its pool's secret too; not so in runs of earlier versions."""
 
     @property
     def done(self) -> int:
