@@ -1,1 +1,1 @@
-"""The verbs for runs: started, followed, shown, decided on, steered, forked, replayed."""
+"""The verbs for runs: started, followed, shown, decided on, steered and forked."""

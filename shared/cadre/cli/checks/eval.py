@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from cadre.cli.runs.exported_run import exported_files, read_exported_run
+from cadre.cli.checks.exported_run import exported_files, read_exported_run
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.table import number, table
 from cadre.deploy.nats_users import GATEWAY_SENDER

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from cadre.cli.runs.exported_run import exported_files, read_exported_run
+from cadre.cli.checks.exported_run import exported_files, read_exported_run
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.local.exit_codes import CommandFailed, ExitCode

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import msgspec
 
-from cadre.cli.runs.exported_run import exported_lines, read_exported_run
+from cadre.cli.checks.exported_run import exported_lines, read_exported_run
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import Decorated, output_option, print_json, with_options
