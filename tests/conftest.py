@@ -1,11 +1,20 @@
-"""Every test's own time limit is for a machine at rest: a slow one gets more."""
+"""Every test's own time limit is for a machine at rest: a slow one gets more. Hypothesis has none of its own."""
 
 from typing import Any
 
+import hypothesis
 import pytest
 import pytest_timeout  # type: ignore[import-untyped]
 
 from harness.patience import patience
+
+hypothesis.settings.register_profile(
+    "any machine",
+    hypothesis.settings.default,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("any machine")
 
 
 @pytest.hookimpl(tryfirst=True)

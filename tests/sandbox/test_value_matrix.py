@@ -194,7 +194,7 @@ async def _travel(item: Any) -> Any:
     return from_value(await from_json(on_the_bus, blobs))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(_values)
 async def test_nested_values_arrive_as_the_table_says(item: Any) -> None:
     assert repr(await _travel(item)) == repr(arrives(item))
@@ -211,7 +211,7 @@ _forms = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.tuples(_forms, _contents).map(lambda pair: {"$given": [*pair]}), max_size=2) | _contents)
 async def test_what_anybody_writes_is_read_without_an_error(value: Any) -> None:
     blobs = Blobs()

@@ -237,7 +237,7 @@ values = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     properties=st.dictionaries(
         st.text(max_size=4) | st.sampled_from(["from", "ﬁ", "a-b"]), schemas, max_size=4

@@ -64,7 +64,7 @@ def _waits(run: Run) -> bool:
 
 
 @pytest.mark.parametrize("name", AWAITED)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_whatever_became_of_an_answer_its_run_goes_on_or_ends(name: str, data: st.DataObject) -> None:
     awaited = AWAITED[name]

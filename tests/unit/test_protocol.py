@@ -147,7 +147,7 @@ class TestSchemas:
             for entry in explore().entries:
                 check(entry)
         else:
-            settings(max_examples=15, deadline=None)(given(values(message))(check))()
+            settings(max_examples=15)(given(values(message))(check))()
 
     def test_an_event_that_nobody_knows_does_not_fit(self) -> None:
         entry = json.loads(encode(explore().entries[0]))

@@ -96,7 +96,7 @@ turns = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     turns=turns,
     context=st.sampled_from([7_000, 9_000, 16_000]),

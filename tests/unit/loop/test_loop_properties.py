@@ -121,7 +121,7 @@ class Chance:
         return result(id, self.draw(OUTPUTS), self.draw(ERRORS))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_every_run(data: st.DataObject) -> None:
     chance = Chance(data)
@@ -179,7 +179,7 @@ def read_back(course: Course) -> None:
     assert decode(encode(course.run), Run) == course.run
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_results_of_one_step_fold_to_the_same_in_any_order(data: st.DataObject) -> None:
     calls = data.draw(st.lists(CALLS, min_size=2, max_size=6))

@@ -48,7 +48,7 @@ def test_with_the_files_that_it_began_with_a_run_goes_as_it_did() -> None:
             assert replay.decided == len(course.journal())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_whatever_happened_to_a_run_it_goes_as_it_did(data: st.DataObject) -> None:
     chance = Chance(data)

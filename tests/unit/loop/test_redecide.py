@@ -103,7 +103,7 @@ def test_each_end_by_failure_is_decided_anew(arrive: Any) -> None:
     sound(course)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_whatever_happens_to_a_run_is_decided_anew(data: st.DataObject) -> None:
     chance = Chance(data)

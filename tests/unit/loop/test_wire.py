@@ -84,7 +84,7 @@ MESSAGES = sorted(
 
 @pytest.mark.parametrize("kind", MESSAGES)
 def test_every_message_comes_back_as_it_was(kind: type[msgspec.Struct]) -> None:
-    @settings(max_examples=15, deadline=None)
+    @settings(max_examples=15)
     @given(values(kind))
     def check(message: msgspec.Struct) -> None:
         assert decode(encode(message), kind) == message
@@ -94,7 +94,7 @@ def test_every_message_comes_back_as_it_was(kind: type[msgspec.Struct]) -> None:
 
 @pytest.mark.parametrize("kind", EVENTS)
 def test_every_event_comes_back_as_it_was(kind: type[msgspec.Struct]) -> None:
-    @settings(max_examples=10, deadline=None)
+    @settings(max_examples=10)
     @given(values(kind))
     def check(event: Any) -> None:
         entry = Entry(tree="t", run="t", agent="a", n=1, cause="c", at=1.5, events=[event], prev=[3, 4])
