@@ -10,15 +10,9 @@ from cadre.journal.entry import Entry
 from cadre.journal.events import RequestedCall
 from cadre.protocol.deltas import Delta
 from cadre.protocol.files import WorkspaceFile
-from cadre.protocol.messages import (
-    Addressed,
-    EffectClaim,
-    EffectResult,
-    TimerFired,
-    ToolResult,
-    Usage,
-)
+from cadre.protocol.messages import Addressed, EffectClaim, EffectResult, TimerFired, ToolResult
 from cadre.protocol.topology import Address
+from cadre.protocol.usage import Usage
 
 
 class Stored(NamedTuple):

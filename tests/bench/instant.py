@@ -7,7 +7,7 @@ import msgspec
 from cadre.engine.model_request import ModelRequest
 from cadre.journal.events import RequestedCall
 from cadre.ports import ModelReply, OnText
-from cadre.protocol.messages import Usage
+from cadre.protocol.usage import Usage
 
 
 class InstantModel:

@@ -14,9 +14,9 @@ from typing import Any
 from uuid import uuid4
 
 import httpx2
-from nats.aio.client import Client
 
 from cadre.adapters.nats.bus import NatsBus
+from cadre.adapters.nats.connection.client import NatsClient
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.history import History
 from cadre.adapters.nats.journal import NatsJournal
@@ -27,8 +27,9 @@ from cadre.journal.entry import Entry
 from cadre.journal.events import AnyEvent, ModelCalled, RunAccepted, RunFinished
 from cadre.journal.run import Run
 from cadre.protocol.cards import AgentCard, Presence
-from cadre.protocol.messages import ReplyTo, Task, Usage
+from cadre.protocol.messages import ReplyTo, Task
 from cadre.protocol.topology import Topology, task_id, tree_of
+from cadre.protocol.usage import Usage
 from cadre.settings import Settings
 from cadre.spec.agent import AgentSpec
 from harness.nats_server import free_port
@@ -192,7 +193,7 @@ async def sse_events(answer: httpx2.Response) -> AsyncIterator[SseEvent]:
 class World:
     """A client of the deployment, beside the gateway."""
 
-    def __init__(self, nc: Client, topology: Topology, url: str) -> None:
+    def __init__(self, nc: NatsClient, topology: Topology, url: str) -> None:
         self.nc, self.topology = nc, topology
         self.blobs = NatsBlobs(nc, topology)
         self.journal = NatsJournal(nc, topology, self.blobs)

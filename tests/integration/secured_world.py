@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-import nats
 from nats.aio.client import Client
 
+from cadre.adapters.nats.connection.client import NatsClient
 from cadre.adapters.nats.connection.keys import read_key
 from cadre.adapters.nats.queues.consumers import provision_roles
 from cadre.deploy.nats_users import inbox_of, team_roles
@@ -60,7 +60,8 @@ class Secured:
         async def note(error: Exception) -> None:
             refusals.put_nowait(str(error))
 
-        nc = await nats.connect(
+        nc = NatsClient(refusals.put_nowait)
+        await nc.connect(
             self.server.url,
             nkeys_seed_str=read_key(nats_files.key_file(self.auth, user)).seed,
             inbox_prefix=inbox_of(user).encode(),

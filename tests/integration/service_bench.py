@@ -7,9 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from nats.aio.client import Client
-
 from cadre.adapters.nats.bus import NatsBus
+from cadre.adapters.nats.connection.client import NatsClient
 from cadre.adapters.nats.connection.connect import connect, settled
 from cadre.adapters.nats.dead_letters import DeadLetter, NatsDeadLetters
 from cadre.adapters.nats.objects.blobs import NatsBlobs
@@ -30,7 +29,7 @@ class ServiceBench(Generic[A]):
     inboxes = ">"
     """Filter of the inboxes that are heard, behind the deployment's prefix."""
 
-    def __init__(self, settings: Settings, folder: Path, nc: Client, topology: Topology) -> None:
+    def __init__(self, settings: Settings, folder: Path, nc: NatsClient, topology: Topology) -> None:
         self.settings = settings
         self.folder = folder
         self.nc = nc

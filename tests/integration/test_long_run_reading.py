@@ -12,8 +12,8 @@ from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.loop.fold import apply_entry
-from cadre.protocol.messages import Usage
 from cadre.protocol.topology import call_id
+from cadre.protocol.usage import Usage
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.reading import audit, traces
 from cadre_gateway.reading import lookup as lookup_module

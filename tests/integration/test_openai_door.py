@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cadre.journal import events as ev
-from cadre.protocol.messages import Usage
+from cadre.protocol.usage import Usage
 from harness.nats_server import NatsServer
 from integration.gateway_world import CALLED, GatewayProcess, World, entered
 

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 
 from cadre.journal.events import ModelAnswered
-from cadre.protocol.messages import Usage
+from cadre.protocol.usage import Usage
 from harness.nats_server import NatsServer
 from harness.patience import patience, until
 from integration.gateway_world import CALLED, FINISHED, GatewayProcess, World, entered, new_run

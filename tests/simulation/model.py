@@ -12,7 +12,7 @@ from cadre.engine.context.context_budget import room
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.ports import ModelReply, OnText
-from cadre.protocol.messages import Usage
+from cadre.protocol.usage import Usage
 from cadre.spec.agent import AgentSpec
 from simulation.contexts import size_of, steps_told, summary_of
 from simulation.faults import Faults

@@ -7,7 +7,7 @@ import msgspec
 
 from cadre.journal.arrivals import Offer
 from cadre.protocol.cards import AgentCard
-from cadre.protocol.messages import Budget
+from cadre.protocol.usage import Budget
 from cadre.spec.agent import AgentSpec, Limits, MemorySpec
 from cadre.spec.model import ModelSpec
 from simulation.contexts import narrowed

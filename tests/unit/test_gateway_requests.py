@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from cadre.journal.entry import Entry
 from cadre.journal.events import RunAccepted
 from cadre.loop.fold import fold
-from cadre.protocol.messages import Budget, Task
+from cadre.protocol.messages import Task
 from cadre.protocol.topology import run_id_of
+from cadre.protocol.usage import Budget
 from cadre.spec.agent import AgentSpec
 from cadre.spec.names import NAME
 from cadre_gateway.requests import problems

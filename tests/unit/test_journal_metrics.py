@@ -10,7 +10,7 @@ from cadre.errors import BusUnavailable, ModelUnavailable
 from cadre.journal.entry import Entry
 from cadre.journal.events import RequestedCall
 from cadre.ports import Appended, ModelReply
-from cadre.protocol.messages import Usage
+from cadre.protocol.usage import Usage
 from cadre.spec.model import ModelSpec
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.journal_metrics import PROVIDER

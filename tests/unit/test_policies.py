@@ -6,7 +6,7 @@ import pytest
 
 from cadre import tool
 from cadre.errors import SettingError, SpecError, ToolDefinitionError
-from cadre.protocol.messages import Budget, Usage
+from cadre.protocol.usage import Budget, Usage
 from cadre.spec.agent_file import read_agent
 from cadre.spec.policy import check_policy, names_in, reason_to_ask
 from cadre.spec.prices import Prices, priced

@@ -15,8 +15,9 @@ from cadre.journal.run import Run
 from cadre.kinds.code.records import BlockYielded
 from cadre.loop.fold import fold
 from cadre.protocol.code import CodeRequest
-from cadre.protocol.messages import ErrorInfo, Origin, Usage
+from cadre.protocol.messages import ErrorInfo, Origin
 from cadre.protocol.topology import call_id
+from cadre.protocol.usage import Usage
 from cadre_gateway.index.run_index import RunIndex, TreeSummary
 from cadre_gateway.index.run_summary import MAX_TASK_CHARS
 from unit.journal_entries import accepted, called, entry, index_of

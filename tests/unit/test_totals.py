@@ -4,7 +4,7 @@ from typing import Any
 
 from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.events import ModelAnswered, RunFinished
-from cadre.protocol.messages import Usage
+from cadre.protocol.usage import Usage
 from cadre.telemetry.metrics import names
 from cadre_gateway.index.totals import Totals
 

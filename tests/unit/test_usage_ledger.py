@@ -10,7 +10,8 @@ from cadre.api.statistics import Dimension
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.kinds.code.records import BlockFinished
-from cadre.protocol.messages import ErrorInfo, Usage
+from cadre.protocol.messages import ErrorInfo
+from cadre.protocol.usage import Usage
 from cadre_gateway.index.usage_ledger import DAY_SECONDS, HOUR_SECONDS, SavedLedger, UsageLedger
 
 DAY = 20_000 * DAY_SECONDS

@@ -21,7 +21,8 @@ from cadre.journal.events import (
     WaitBegun,
 )
 from cadre.journal.run import Phase, Run
-from cadre.protocol.messages import RunState, Task, Usage
+from cadre.protocol.messages import RunState, Task
+from cadre.protocol.usage import Usage
 
 MAX_TASK_CHARS = 200
 

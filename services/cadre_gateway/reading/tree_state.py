@@ -9,7 +9,7 @@ from cadre.journal.events import DelegateFinished
 from cadre.journal.run import Run
 from cadre.loop.fold import apply_entry
 from cadre.ports import Stored
-from cadre.protocol.messages import Usage
+from cadre.protocol.usage import Usage
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.run_summary import end_state
 

@@ -10,7 +10,8 @@ from fastapi import Request
 
 from cadre.errors import SpecError
 from cadre.protocol.call_edit import CallEdit
-from cadre.protocol.messages import Budget, MessageMode, Verdict
+from cadre.protocol.messages import MessageMode, Verdict
+from cadre.protocol.usage import Budget
 from cadre.spec.names import check_name
 from cadre_gateway.requests.body_memory import HeldBody
 from cadre_gateway.requests.problems import Problem, invalid

@@ -8,7 +8,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from cadre.journal.steps import Step
-from cadre.protocol.messages import Budget, ErrorInfo, Fork, Usage
+from cadre.protocol.messages import ErrorInfo, Fork
+from cadre.protocol.usage import Budget, Usage
 
 State = Literal["running", "waiting", "success", "max_steps_error", "error", "cancelled"]
 """`waiting`: for a person, a time, a signal, or as long as the model endpoint asked for."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cadre.client.run_handle import RunHandle
     from cadre.client.sync_client import SyncClient, SyncRunHandle
     from cadre.protocol.memory import Remembered, Selection
-    from cadre.protocol.messages import Budget
+    from cadre.protocol.usage import Budget
     from cadre.tools.workspace import FileEntry
 
 __all__ = [

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from cadre.client.data_urls import Source, file_urls, image_urls
-from cadre.protocol.messages import Budget
+from cadre.protocol.usage import Budget
 
 
 class RunBounds(TypedDict, total=False):

@@ -20,6 +20,7 @@ from contextlib import ExitStack
 
 from msgspec.structs import replace
 
+from cadre.delivery.deadlines import Deadlines
 from cadre.delivery.retry import retry
 from cadre.errors import CadreError, Fenced
 from cadre.ports import Clock, Delivery, QuarantineRecord, QuarantineStore
@@ -57,6 +58,7 @@ class Quarantine:
         self._store = store
         self._clock = clock
         self._handler_seconds = handler_seconds
+        self._deadlines = Deadlines()
         self._alone = asyncio.Lock()
         self._nobody_alone = asyncio.Event()
         self._nobody_alone.set()
@@ -93,13 +95,24 @@ class Quarantine:
         if self._handler_seconds is None:
             await handle()
             return
+        task, is_overdue = asyncio.current_task(), False
+        assert task is not None
+        cancels = task.cancelling()
+
+        def end() -> None:
+            nonlocal is_overdue
+            is_overdue = True
+            task.cancel()
+
+        self._deadlines.add(task, self._handler_seconds, end)
         try:
-            async with asyncio.timeout(self._handler_seconds) as limit:
-                await handle()
-        except TimeoutError as error:
-            if not limit.expired():
+            await handle()
+        except asyncio.CancelledError as error:
+            if not is_overdue or task.uncancel() > cancels:
                 raise
             raise Overdue(f"it was not done within {self._handler_seconds:g} s") from error
+        finally:
+            self._deadlines.remove(task)
 
     async def forget(self, delivery: Delivery) -> None:
         """Removes the record of a message that will not be delivered any more."""

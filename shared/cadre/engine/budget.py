@@ -11,7 +11,8 @@ from cadre.journal import events as ev
 from cadre.journal.parts import JournalEvent
 from cadre.journal.run import Run
 from cadre.protocol.cards import AgentCard
-from cadre.protocol.messages import Budget, ErrorInfo, Task, Usage
+from cadre.protocol.messages import ErrorInfo, Task
+from cadre.protocol.usage import Budget, Usage
 from cadre.spec.agent import AgentSpec
 
 GRACE_SECONDS = 300.0

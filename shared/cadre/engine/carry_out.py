@@ -30,8 +30,9 @@ from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.parts import KindState
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep
-from cadre.protocol.messages import ErrorInfo, Usage
+from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.topology import call_id
+from cadre.protocol.usage import Usage
 
 NO_USAGE = Usage()
 

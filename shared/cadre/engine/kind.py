@@ -18,12 +18,8 @@ from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState, Step
 from cadre.prompting.prompts import Prompts
-from cadre.protocol.messages import (
-    Budget,
-    Edit,
-    ErrorInfo,
-    Message,
-)
+from cadre.protocol.messages import Edit, ErrorInfo, Message
+from cadre.protocol.usage import Budget
 from cadre.spec.agent import AgentSpec
 from cadre.spec.contract import ContractProblem, TaskInputs, TeamReach
 from cadre.spec.kinds import declaration_of, declared_kinds

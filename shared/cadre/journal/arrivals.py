@@ -8,7 +8,8 @@ from cadre.journal.events import RequestedCall
 from cadre.journal.parts import any_of
 from cadre.journal.steps import Step
 from cadre.protocol.cards import AgentCard, ToolCard
-from cadre.protocol.messages import Message, Record, Task, Usage
+from cadre.protocol.messages import Message, Record, Task
+from cadre.protocol.usage import Usage
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import declared_kinds
 

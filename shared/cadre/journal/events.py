@@ -13,7 +13,8 @@ from cadre.journal.wait_events import WaitEnded as WaitEnded
 from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.code import BlobForm
-from cadre.protocol.messages import Budget, ErrorInfo, FileInfo, MessageMode, RunState, Task, Usage, Verdict
+from cadre.protocol.messages import ErrorInfo, FileInfo, MessageMode, RunState, Task, Verdict
+from cadre.protocol.usage import Budget, Usage
 from cadre.spec.agent import AgentSpec
 
 

@@ -5,7 +5,7 @@ from typing import Any, Union
 
 import msgspec
 
-from cadre.protocol.messages import Usage
+from cadre.protocol.usage import Usage
 
 
 def any_of(types: Iterable[type]) -> Any:

@@ -11,7 +11,8 @@ import msgspec
 from cadre.journal.parts import KindState, any_of
 from cadre.journal.steps import ActionStep, CallKind, CallState, MessageStep, Step
 from cadre.protocol.cards import AgentCard, ToolCard
-from cadre.protocol.messages import Budget, ErrorInfo, RunState, Task, Usage
+from cadre.protocol.messages import ErrorInfo, RunState, Task
+from cadre.protocol.usage import Budget, Usage
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import declaration_of, declared_kinds
 

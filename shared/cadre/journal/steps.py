@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from cadre.journal.parts import KindStep, any_of
-from cadre.protocol.messages import Budget, ErrorInfo, Usage
+from cadre.protocol.messages import ErrorInfo
+from cadre.protocol.usage import Budget, Usage
 from cadre.spec.kinds import declared_kinds
 
 if TYPE_CHECKING:

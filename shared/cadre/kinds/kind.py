@@ -20,12 +20,8 @@ from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState
 from cadre.prompting.prompts import Prompts
-from cadre.protocol.messages import (
-    Budget,
-    Edit,
-    ErrorInfo,
-    Message,
-)
+from cadre.protocol.messages import Edit, ErrorInfo, Message
+from cadre.protocol.usage import Budget
 from cadre.spec.agent import AgentSpec
 from cadre.spec.contract import ContractProblem, TaskInputs, TeamReach
 

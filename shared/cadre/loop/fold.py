@@ -57,7 +57,7 @@ from cadre.journal.steps import (
     TaskStep,
     is_fresh,
 )
-from cadre.protocol.messages import Usage
+from cadre.protocol.usage import Usage
 
 
 def fold(entries: Iterable[Entry], run: str, tree: str) -> Run:

@@ -39,10 +39,10 @@ from cadre.protocol.messages import (
     Task,
     TimerFired,
     ToolResult,
-    Usage,
     UserMessage,
 )
 from cadre.protocol.topology import call_id
+from cadre.protocol.usage import Usage
 
 _QUESTION_CHARS = 2_000
 """Characters of a task that the memory service is asked with."""

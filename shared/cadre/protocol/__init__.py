@@ -4,7 +4,6 @@ from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
 from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import (
     SCHEMA_VERSION,
-    Budget,
     Cancel,
     CodeCall,
     CodeFinished,
@@ -25,7 +24,6 @@ from cadre.protocol.messages import (
     TimerFired,
     ToolCall,
     ToolResult,
-    Usage,
     UserMessage,
 )
 from cadre.protocol.topology import (
@@ -38,6 +36,7 @@ from cadre.protocol.topology import (
     timer_id,
     tree_of,
 )
+from cadre.protocol.usage import Budget, Usage
 
 __all__ = [
     "SCHEMA_VERSION",

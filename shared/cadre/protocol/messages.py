@@ -7,7 +7,6 @@ stay readable. Times (`at`, `started_at`) are Unix seconds by the NATS server's 
 
 from __future__ import annotations
 
-from operator import add
 from typing import Any, Literal
 
 import msgspec
@@ -15,6 +14,7 @@ import msgspec
 from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.caller_terms import CallerTerms
 from cadre.protocol.code import BlobForm, CodeExchange, CodeFunction, CodeLimits, CodeRequest
+from cadre.protocol.usage import Budget, Usage
 
 SCHEMA_VERSION = 3
 """The version of everything that is stored. `cadre.protocol.upcast` reads messages of earlier versions."""
@@ -54,42 +54,6 @@ class ErrorInfo(msgspec.Struct, frozen=True):
 
     type: str
     message: str
-
-
-class Usage(msgspec.Struct, frozen=True):
-    """What a run and all runs below it have used."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    model_calls: int = 0
-    steps: int = 0
-    """Finished steps."""
-    cost: float = 0.0
-    """In the currency of the price table; models without a price cost nothing here."""
-    calls: int = 0
-    stored_bytes: int = 0
-    """What was stored for code; `calls` are those that code has made."""
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(*map(add, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
-
-    @property
-    def tokens(self) -> int:
-        return self.input_tokens + self.output_tokens
-
-
-class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run and all runs below it may use together, cost in the currency of the price table; None is no bound."""
-
-    tokens: int | None = None
-    """Input and output tokens."""
-    cost: float | None = None
-    steps: int | None = None
-    depth: int | None = None
-    """Levels of delegation below the run."""
-    calls: int | None = None
-    stored_mb: float | None = None
-    """Megabytes stored for code; `calls` are those that code makes."""
 
 
 class ReplyTo(msgspec.Struct, frozen=True):

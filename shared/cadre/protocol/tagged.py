@@ -8,6 +8,8 @@ _TEXTS = ("int", "complex", "fraction", "timedelta")
 
 _NAMED = ("nan", "inf", "-inf")
 
+_TAGS = ("$given", "$dict")
+
 
 def for_tool(value: Any) -> Any:
     """The value as a Python function gets it: NaN and infinities are floats, an integer is one, dicts have their keys;
@@ -36,18 +38,20 @@ def _plain(
             return [plain(item) for item in part]
         if not isinstance(part, dict):
             return part
+        if len(part) != 1 or next(iter(part)) not in _TAGS:
+            return {key: plain(item) for key, item in part.items()}
         match part:
-            case {"$dict": dict(own)} if len(part) == 1 and own.keys() & {"$given", "$file", "$dict"}:
+            case {"$dict": dict(own)} if own.keys() & {"$given", "$file", "$dict"}:
                 return {key: plain(item) for key, item in own.items()}
-            case {"$given": ["float", str(name)]} if len(part) == 1 and name in _NAMED:
+            case {"$given": ["float", str(name)]} if name in _NAMED:
                 return number(name)
-            case {"$given": ["int", str(digits)]} if len(part) == 1 and digits.removeprefix("-").isdecimal():
+            case {"$given": ["int", str(digits)]} if digits.removeprefix("-").isdecimal():
                 return integer(digits)
-            case {"$given": [str(form), str(text)]} if len(part) == 1 and form in _TEXTS:
+            case {"$given": [str(form), str(text)]} if form in _TEXTS:
                 return text
-            case {"$given": ["tuple" | "frozenset", list(items)]} if len(part) == 1:
+            case {"$given": ["tuple" | "frozenset", list(items)]}:
                 return tuple(plain(item) for item in items)
-            case {"$given": ["dict", list(found)]} if len(part) == 1 and all(
+            case {"$given": ["dict", list(found)]} if all(
                 isinstance(pair, list) and len(pair) == 2 for pair in found
             ):
                 try:

@@ -1,5 +1,6 @@
 """Every subject, stream, consumer, bucket and derived id: the one module that knows the topology."""
 
+import functools
 from hashlib import blake2b, sha256
 from typing import NamedTuple
 from zlib import crc32
@@ -82,6 +83,7 @@ class Topology:
     def __init__(self, shards: int, prefix: str = DEFAULT_PREFIX) -> None:
         self.shards = shards
         self.prefix = prefix
+        self.journal = functools.lru_cache(maxsize=1024)(self._journal)
 
     # --- streams and buckets
 
@@ -156,7 +158,7 @@ class Topology:
             parts.pop()
         return f"{self.subject('.'.join(parts), **tokens)}.>"
 
-    def journal(self, tree: str, run: str) -> str:
+    def _journal(self, tree: str, run: str) -> str:
         return self.subject(Subject.JOURNAL, tree=tree, run=run)
 
     def journals_of_tree(self, tree: str) -> str:

@@ -111,7 +111,7 @@ class Locked:
         while True:
             held = await self._cache.get(self._tree, self._run, fresh=self._fresh)
             await held.lock.acquire()
-            if not held.spoiled and self._cache.age(held) > self._within:
+            if self._within < math.inf and not held.spoiled and self._cache.age(held) > self._within:
                 self._cache.spoil(held)
             if not held.spoiled:
                 self._held = held

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from cadre.errors import SpecError
-from cadre.protocol.messages import Budget, MemoryScope
+from cadre.protocol.messages import MemoryScope
+from cadre.protocol.usage import Budget
 from cadre.spec.answer_schema import check_schema
 from cadre.spec.kinds import DEFAULT, declared_kinds
 from cadre.spec.model import ModelSpec, NamedFunction, check_fallbacks, model_bounds

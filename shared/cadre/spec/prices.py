@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from cadre.errors import SettingError
-from cadre.protocol.messages import Usage
+from cadre.protocol.usage import Usage
 from cadre.spec.model import Price
 from cadre.spec.names import MOST
 from cadre.spec.yaml_file import read_yaml

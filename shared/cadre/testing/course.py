@@ -14,8 +14,9 @@ from cadre.loop.entry_of import entry_of
 from cadre.loop.fold import apply_entry
 from cadre.loop.owed import owed
 from cadre.loop.transition import transition
-from cadre.protocol.messages import Message, Usage
+from cadre.protocol.messages import Message
 from cadre.protocol.topology import call_id, tree_of
+from cadre.protocol.usage import Usage
 from cadre.spec.agent import AgentSpec
 from cadre.testing.records import task, timer
 

@@ -11,7 +11,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.events import RequestedCall
 from cadre.ports import Model, ModelReply, OnText
-from cadre.protocol.messages import Usage
+from cadre.protocol.usage import Usage
 from cadre.tools.example_values import example
 
 Reply = ModelReply | RequestedCall | Sequence[RequestedCall] | str | Exception

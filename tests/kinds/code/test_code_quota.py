@@ -8,7 +8,7 @@ from cadre.journal import events as ev
 from cadre.kinds.code.section import CodeSpec
 from cadre.kinds.plan.section import PlanSpec
 from cadre.protocol.code import CodeLimits
-from cadre.protocol.messages import Budget, Usage
+from cadre.protocol.usage import Budget, Usage
 from cadre.spec.agent import Limits
 from kinds.code.build import ANSWER_WITH_CODE, asks, begun, code_call, coder, ended, yielded
 from unit.loop.build import Course, kinds, only, report, result

@@ -7,7 +7,8 @@ import pytest
 from cadre.engine.budget import GRACE_SECONDS
 from cadre.engine.commands import SetTimer
 from cadre.journal import events as ev
-from cadre.protocol.messages import Budget, ErrorInfo, Signal, ToolCall
+from cadre.protocol.messages import ErrorInfo, Signal, ToolCall
+from cadre.protocol.usage import Budget
 from kinds.workflow.built import entered, run_of, workflow
 from kinds.workflow.test_workflow_runs import end_of
 from unit.loop.build import Course, cancel, kinds, only, result, sent, sound, timer

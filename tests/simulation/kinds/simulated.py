@@ -9,7 +9,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.journal.events import RequestedCall
 from cadre.kinds.stepwise import END_PLAN
 from cadre.ports import ModelReply
-from cadre.protocol.messages import Usage
+from cadre.protocol.usage import Usage
 from cadre.spec.agent import AgentSpec
 from simulation.plans import Plan, call_of
 

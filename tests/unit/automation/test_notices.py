@@ -19,7 +19,7 @@ from cadre.errors import SpecError
 from cadre.journal.entry import Entry
 from cadre.journal.events import AnyEvent, ApprovalRequested, RunFinished
 from cadre.journal.run import Run
-from cadre.protocol.messages import Budget, Usage
+from cadre.protocol.usage import Budget, Usage
 
 ENDED = RunFinished(state="success", output="done", steps=2, usage=Usage(5, 3, 1))
 HELD = ApprovalRequested(call="r_1_0", name="pay", kind="tool", arguments={"amount": 5}, reason="always")

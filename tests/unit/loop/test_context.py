@@ -17,7 +17,8 @@ from cadre.journal.run import Phase, Run, Summary
 from cadre.journal.steps import ActionStep, Step, TaskStep
 from cadre.kinds.code.records import CodeStep
 from cadre.prompting.prompts import Prompts
-from cadre.protocol.messages import ErrorInfo, Usage
+from cadre.protocol.messages import ErrorInfo
+from cadre.protocol.usage import Usage
 from cadre.spec.agent import AgentSpec, Limits
 from cadre.spec.model import ModelSpec
 from loop_texts import SAMPLES

@@ -11,7 +11,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.run import Phase, Run
-from cadre.protocol.messages import Usage
+from cadre.protocol.usage import Usage
 from cadre.spec.agent import AgentSpec, Limits
 from cadre.spec.model import ModelSpec
 from simulation.contexts import size_of

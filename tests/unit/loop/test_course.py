@@ -7,7 +7,7 @@ from cadre.journal import events as ev
 from cadre.journal.arrivals import Offer
 from cadre.journal.run import Phase
 from cadre.journal.steps import ActionStep, AnswerStep, PlanningStep, Step, TaskStep
-from cadre.protocol.messages import Usage
+from cadre.protocol.usage import Usage
 from cadre.spec.agent import Limits
 from unit.loop.build import ADD, ANSWER, KID, OFFER, Course, call, kinds, only, report, result, spec, task
 

@@ -10,7 +10,7 @@ from cadre.errors import SpecError
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
 from cadre.prompting.prompts import Prompts
-from cadre.protocol.messages import Usage
+from cadre.protocol.usage import Usage
 from cadre.spec.model import ModelSpec
 from unit.loop.build import Course, call, only, result, sound, spec
 

@@ -14,7 +14,8 @@ from cadre.journal.run import Phase, Run
 from cadre.loop.fold import fold
 from cadre.loop.owed import owed
 from cadre.prompting.prompts import Prompts
-from cadre.protocol.messages import ErrorInfo, Record, RunState, Usage
+from cadre.protocol.messages import ErrorInfo, Record, RunState
+from cadre.protocol.usage import Usage
 from cadre.spec.agent import Limits
 from cadre.spec.model import ModelSpec
 from unit.loop.build import ANSWER, Course, call, cancel, report, result, spec, task, timer

@@ -3,7 +3,8 @@
 from typing import Any
 
 from cadre.engine.commands import CallModel, Revoke, Send, SetTimer
-from cadre.protocol.messages import Cancel, ErrorInfo, ReplyTo, Report, Task, TimerFired, ToolCall, Usage
+from cadre.protocol.messages import Cancel, ErrorInfo, ReplyTo, Report, Task, TimerFired, ToolCall
+from cadre.protocol.usage import Usage
 from unit.loop.build import ANSWER, Course, call, cancel, report, result, sent, task
 
 

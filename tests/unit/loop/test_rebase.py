@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cadre.journal import events as ev
 from cadre.loop.rebase import CannotRebase, TeamFiles, rebase
 from cadre.loop.redecide import Journaled, Replay, redecide
-from cadre.protocol.messages import Budget
+from cadre.protocol.usage import Budget
 from cadre.spec.agent import AgentSpec, Limits
 from journals import kept
 from unit.loop.build import ADD, ANSWER, KID, LOOK, Course, Offer, call, report, result, spec

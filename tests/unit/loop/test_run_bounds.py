@@ -8,7 +8,8 @@ from cadre.engine.timers import ended
 from cadre.journal import events as ev
 from cadre.journal.run import Phase
 from cadre.journal.steps import ActionStep
-from cadre.protocol.messages import Budget, Cancel, Decision, ErrorInfo, Task, ToolCall, Usage
+from cadre.protocol.messages import Cancel, Decision, ErrorInfo, Task, ToolCall
+from cadre.protocol.usage import Budget, Usage
 from cadre.spec.agent import Limits
 from unit.loop.build import (
     ANSWER,

@@ -14,7 +14,8 @@ from cadre.journal.run import Phase
 from cadre.journal.steps import ActionStep
 from cadre.loop.fold import fold
 from cadre.ports import ModelReply
-from cadre.protocol.messages import Report, Usage
+from cadre.protocol.messages import Report
+from cadre.protocol.usage import Usage
 from cadre.runtime.run_cache import SNAPSHOT_ENTRIES
 from cadre.runtime.runner import Runner
 from cadre.spec.agent import AgentSpec, Limits

@@ -9,7 +9,8 @@ from cadre.journal import events as ev
 from cadre.journal.arrivals import Offer
 from cadre.journal.run import Phase
 from cadre.ports import ModelReply
-from cadre.protocol.messages import Decision, ToolCall, Usage
+from cadre.protocol.messages import Decision, ToolCall
+from cadre.protocol.usage import Usage
 from cadre.runtime.payments import Payments
 from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.runner import Runner, World

@@ -11,7 +11,8 @@ from cadre.errors import BusUnavailable, ModelUnavailable, OutcomeUnknown
 from cadre.journal import events as ev
 from cadre.journal.run import Phase
 from cadre.ports import Appended, Confirm, ModelReply
-from cadre.protocol.messages import Budget, Report, Usage
+from cadre.protocol.messages import Report
+from cadre.protocol.usage import Budget, Usage
 from unit.loop.build import ANSWER, call, cancel, only, result, task
 from unit.loop.memory_world import MemoryWorld, ScriptedModel
 from unit.loop.workers import count, each_cause_once, says, stuck, worker

@@ -7,7 +7,7 @@ import msgspec
 
 from cadre.journal import events as ev
 from cadre.ports import ModelReply
-from cadre.protocol.messages import Usage
+from cadre.protocol.usage import Usage
 from cadre.runtime.runner import Runner
 from unit.loop.build import ANSWER, OFFER, SPEC, task
 from unit.loop.memory_world import MemoryWorld, ScriptedModel

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cadre.journal.arrivals import ModelReplied
-from cadre.protocol.messages import Usage
+from cadre.protocol.usage import Usage
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import MAX_CHARS
 from cadre.telemetry.tracing.spans import SpanRecord

@@ -3,7 +3,7 @@
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.journal.steps import Memory
-from cadre.protocol.messages import Usage
+from cadre.protocol.usage import Usage
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.spans import SpanRecord
 from cadre.telemetry.tracing.tree_trace import trace_of

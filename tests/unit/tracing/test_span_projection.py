@@ -8,7 +8,8 @@ import pytest
 
 from cadre.journal.entry import Entry
 from cadre.journal.events import ToolAnswered
-from cadre.protocol.messages import ErrorInfo, ToolResult, Usage, Verdict
+from cadre.protocol.messages import ErrorInfo, ToolResult, Verdict
+from cadre.protocol.usage import Usage
 from cadre.spec.model import ModelSpec
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, trace_id

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from cadre.protocol.code import CodeRequest
-from cadre.protocol.messages import Decision, ErrorInfo, Usage
+from cadre.protocol.messages import Decision, ErrorInfo
+from cadre.protocol.usage import Usage
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import MAX_CHARS
 from cadre.telemetry.tracing.tree_trace import trace_of

@@ -7,7 +7,7 @@ import msgspec
 
 from cadre.journal.events import RequestedCall
 from cadre.ports import ModelReply, OnText
-from cadre.protocol.messages import Usage
+from cadre.protocol.usage import Usage
 from cadre.spec.model import MAX_ANSWER_CHARS
 
 FILTERED = "content_filter"

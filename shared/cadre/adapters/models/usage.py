@@ -8,7 +8,7 @@ from cadre.engine.context.context_budget import IMAGE, MESSAGE
 from cadre.engine.context.tokens import tokens_of
 from cadre.engine.model_request import ModelRequest
 from cadre.ports import ModelReply
-from cadre.protocol.messages import Usage
+from cadre.protocol.usage import Usage
 
 
 def estimated(request: ModelRequest, reply: ModelReply) -> Usage:

@@ -8,7 +8,7 @@ from cadre.engine.budget import share
 from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
 from cadre.journal.run import Run
-from cadre.protocol.messages import Usage
+from cadre.protocol.usage import Usage
 
 
 def made(run: Run, call: str, name: str, arguments: dict[str, Any]) -> ev.ToolCalled | ev.DelegateStarted:

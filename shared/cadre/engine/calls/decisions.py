@@ -11,7 +11,8 @@ from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
-from cadre.protocol.messages import Decision, ErrorInfo, Usage
+from cadre.protocol.messages import Decision, ErrorInfo
+from cadre.protocol.usage import Usage
 
 
 def on_decision(run: Run, held: CallState, decision: Decision, arrival: Arrival) -> list[ev.AnyEvent]:

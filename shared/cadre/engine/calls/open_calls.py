@@ -14,8 +14,9 @@ from cadre.engine.steps import step_in_work
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
-from cadre.protocol.messages import ErrorInfo, Usage
+from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.topology import call_id
+from cadre.protocol.usage import Usage
 
 ALONE = (
     "`final_answer` must be the only call of a step: the other calls of this step are being made."

@@ -4,6 +4,7 @@ The first further call is refused with a word to the model; when that does not h
 reads an error and gives the very answer that it was about has had that word.
 """
 
+import functools
 import hashlib
 import re
 from typing import Any
@@ -22,13 +23,14 @@ _REMEMBERED = 32
 
 def note_outcome(run: Run, call: CallState) -> None:
     """Counts what a call came to; called when it has its observation."""
-    if kind_of(run).knows_waiting and _waits(call.name):
+    kind = kind_of(run)
+    if kind.knows_waiting and _waits(call.name):
         run.repeated.clear()
         return
     key = _key(call.name, call.arguments)
     outcome = _digest(call.error.message if call.error is not None else call.observation)
     before = run.repeated.pop(key, None)
-    step = run.step if kind_of(run).counts_answers else 0
+    step = run.step if kind.counts_answers else 0
     times = 1
     if before is not None and before.outcome == outcome:
         times = before.times + int(not step or before.step != step)
@@ -61,6 +63,7 @@ def _how_to_wait(run: Run) -> str:
     return f" To wait for a change, call {' or '.join(names)} first; then it may be called again."
 
 
+@functools.lru_cache(maxsize=1024)
 def _waits(name: str) -> bool:
     """Whether a tool or member waits, by the words of its name: `wait`, `wait_for_payment`."""
     return not {"wait", "waits", "sleep"}.isdisjoint(re.split(r"[\W_]+", name.casefold()))

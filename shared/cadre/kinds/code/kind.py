@@ -14,7 +14,7 @@ from cadre.engine.context.context_budget import MESSAGE
 from cadre.engine.context.images import images_of
 from cadre.engine.context.observation import clip
 from cadre.engine.context.tokens import tokens_of
-from cadre.engine.kind import Chat, Deed, Execution, Kind
+from cadre.engine.kind import Chat, Deed, Execution
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.moves import (
     PARTIAL_RESULT,
@@ -45,11 +45,11 @@ from cadre.kinds.code.records import (
 )
 from cadre.kinds.code.references import not_given, note_use
 from cadre.kinds.code.section import code_of
-from cadre.kinds.plan.executing import decider_of
-from cadre.kinds.stepwise import StepwiseKind
+from cadre.kinds.plan.executing import CarriesPlansOut
 from cadre.prompting.code_signature import named_in_code
-from cadre.protocol.messages import Budget, CodeFinished, CodeYielded, ErrorInfo, Message, Usage
+from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo, Message
 from cadre.protocol.topology import block_id
+from cadre.protocol.usage import Budget, Usage
 from cadre.spec.agent import AgentSpec, Limits
 
 THOUGHT_AND_CODE: dict[str, Any] = {
@@ -66,7 +66,7 @@ THOUGHT_AND_CODE: dict[str, Any] = {
 }
 
 
-class CodeKind(StepwiseKind):
+class CodeKind(CarriesPlansOut):
     """`cadre.engine.kind.Kind` for agents that write code."""
 
     name, version = DECLARATION.name, DECLARATION.version
@@ -84,9 +84,6 @@ class CodeKind(StepwiseKind):
         if not self.shares_bounds:
             return None
         return Budget(calls=spec.limits.calls, stored_mb=spec.limits.stored_mb)
-
-    def deciding(self, spec: AgentSpec) -> Kind:
-        return decider_of(spec, self)
 
     def act(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
         """Hands the block that the model wrote to a sandbox."""

@@ -9,7 +9,8 @@ from cadre.kinds.code import section
 from cadre.kinds.plan.section import PLAN_LISTS, PLAN_TEMPLATES
 from cadre.kinds.purposes import STEPWISE
 from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
-from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo, Usage
+from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo
+from cadre.protocol.usage import Usage
 from cadre.spec.kinds import KindDeclaration, PromptFile
 
 

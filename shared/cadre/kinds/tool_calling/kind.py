@@ -10,29 +10,25 @@ from cadre.engine.answers.answer_form import answer_of
 from cadre.engine.answers.json_text import UNREADABLE, ReadingError, decode_text, read_arguments
 from cadre.engine.calls.call_check import CallNotAllowed, check_call
 from cadre.engine.calls.calls_in_text import read_calls, schemas_of
-from cadre.engine.kind import Chat, Kind
+from cadre.engine.kind import Chat
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.moves import Answer, Call, Moves
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run
-from cadre.kinds.plan.executing import decider_of
-from cadre.kinds.stepwise import StepwiseKind
+from cadre.kinds.plan.executing import CarriesPlansOut
 from cadre.kinds.tool_calling.arguments import with_values
 from cadre.kinds.tool_calling.records import DECLARATION
 from cadre.kinds.tool_calling.request import ask_for_calls, unreadable
 from cadre.spec.agent import AgentSpec
 
 
-class ToolCallingKind(StepwiseKind):
+class ToolCallingKind(CarriesPlansOut):
     """`cadre.engine.kind.Kind` for agents that call tools."""
 
     name, version = DECLARATION.name, DECLARATION.version
     knows_waiting = mends_texts = True
-
-    def deciding(self, spec: AgentSpec) -> Kind:
-        return decider_of(spec, self)
 
     def act(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
         try:

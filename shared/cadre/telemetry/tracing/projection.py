@@ -6,8 +6,9 @@ follows from the run and the place in it, so parallel branches cannot mix up the
 
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
-from cadre.protocol.messages import Task, Usage
+from cadre.protocol.messages import Task
 from cadre.protocol.topology import parent_of, tree_of
+from cadre.protocol.usage import Usage
 from cadre.spec.agent import AgentSpec
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.calls import Calls

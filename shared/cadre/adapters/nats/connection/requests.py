@@ -1,12 +1,13 @@
 """Requests on one standing subscription for their answers: what nats-py's `request` does, at half the price.
 
-A token is a counter, a timeout one timer, an answer one dictionary look-up: an append is two thirds of a step's cost,
-so this is worth a module.
+A token is a counter, all timeouts share a timer, an answer is one dictionary look-up: an append is two thirds of a
+step's cost, so this is worth a module.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import weakref
 from collections.abc import Callable
 
@@ -15,6 +16,8 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from cadre.adapters.nats.connection.client import NatsClient
+from cadre.delivery.deadlines import Deadlines
 from cadre.errors import NotPermitted
 
 _FEW = 3
@@ -70,6 +73,7 @@ class Requests:
         self._inbox = nc.new_inbox()
         self._count = 0
         self._open: dict[str, tuple[asyncio.Future[Msg], str]] = {}
+        self._deadlines = Deadlines()
         self._listening: asyncio.Task[Subscription] | None = None
 
     async def ask(
@@ -86,7 +90,8 @@ class Requests:
         if nc is None:
             raise nats.errors.ConnectionClosedError
         if self._listening is None:
-            self._listening = asyncio.create_task(nc.subscribe(f"{self._inbox}.>", cb=self._on_answer))
+            assert isinstance(nc, NatsClient), "made by `connect` (decision 0016)"
+            self._listening = asyncio.create_task(nc.listen(f"{self._inbox}.>", self._on_answer))
         if not self._listening.done():
             await asyncio.shield(self._listening)
         loop = asyncio.get_running_loop()
@@ -94,7 +99,7 @@ class Requests:
         token = f"{apart}.{self._count}" if apart else str(self._count)
         answer: asyncio.Future[Msg] = loop.create_future()
         self._open[token] = (answer, subject)
-        timer = loop.call_later(within, _give_up, answer)
+        self._deadlines.add(token, within, functools.partial(_give_up, answer))
         try:
             await nc.publish(subject, data, reply=f"{self._inbox}.{token}", headers=headers)
             if meanwhile is not None:
@@ -102,7 +107,7 @@ class Requests:
                 meanwhile()
             message = await answer
         finally:
-            timer.cancel()
+            self._deadlines.remove(token)
             del self._open[token]
         if message.headers and message.headers.get("Status") == "503":
             raise nats.errors.NoRespondersError
@@ -127,7 +132,7 @@ class Requests:
             if asked.lower() == subject.lower() and not answer.done():
                 answer.set_exception(NotPermitted(asked))
 
-    async def _on_answer(self, message: Msg) -> None:
+    def _on_answer(self, message: Msg) -> None:
         found = self._open.get(message.subject[len(self._inbox) + 1 :])
         if found is not None and not found[0].done():
             found[0].set_result(message)

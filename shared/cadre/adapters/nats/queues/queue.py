@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Self
 
 import nats.errors
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from cadre.adapters.nats.connection.client import NatsClient
 from cadre.adapters.nats.queues.consumers import MAX_DELIVER, ensure_consumer
 from cadre.adapters.nats.queues.delivery import Handler, NatsDelivery
 from cadre.adapters.nats.queues.pulls import Pulls
@@ -49,7 +49,7 @@ class Queue:
 
     def __init__(
         self,
-        nc: Client,
+        nc: NatsClient,
         stream: str,
         consumer: str,
         subject: str,
@@ -78,7 +78,7 @@ class Queue:
     @classmethod
     async def start_all(
         cls,
-        nc: Client,
+        nc: NatsClient,
         topology: Topology,
         consumer: str,
         filter_of: Callable[[int], str],
@@ -145,7 +145,7 @@ class Queue:
             await self._subscription.unsubscribe()
         self._pulls.clear()
         self._inbox = self._nc.new_inbox()
-        self._subscription = await self._nc.subscribe(f"{self._inbox}.*", cb=self._on_message)
+        self._subscription = await self._nc.listen(f"{self._inbox}.*", self._on_message)
 
     async def _pull(self) -> None:
         want = self._wanted()
@@ -186,15 +186,15 @@ class Queue:
         if self._wanted() and self._is_idle("pull"):
             self._tasks["pull"] = asyncio.create_task(self._pull(), name=f"pull {self._consumer}")
 
-    async def _on_message(self, message: Msg) -> None:
+    def _on_message(self, message: Msg) -> None:
         if not message.reply.startswith("$JS.ACK"):
-            await self._on_status(message)
+            self._on_status(message)
             return
         self._pulls.pay()
         self._work.take(NatsDelivery(self._nc, message), self._handler)
-        await self._pull()
+        self._pull_soon()
 
-    async def _on_status(self, message: Msg) -> None:
+    def _on_status(self, message: Msg) -> None:
         token = message.subject.rpartition(".")[2]
         status = (message.headers or {}).get("Status", "")
         if status == "100":
@@ -202,7 +202,7 @@ class Queue:
         elif self._pulls.close(token):
             if status in ("404", "408"):
                 self._rests_until = time.monotonic() + self.rests
-                await self._pull()
+                self._pull_soon()
             else:
                 # No leader, a new leader, no such consumer: left to the next tick, which is no busy loop.
                 self._is_doubtful = True

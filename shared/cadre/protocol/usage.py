@@ -1,0 +1,49 @@
+"""What a run has used, and what it may use."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What a run and all runs below it have used."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    model_calls: int = 0
+    steps: int = 0
+    """Finished steps."""
+    cost: float = 0.0
+    """In the currency of the price table; models without a price cost nothing here."""
+    calls: int = 0
+    stored_bytes: int = 0
+    """What was stored for code; `calls` are those that code has made."""
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.model_calls + other.model_calls,
+            self.steps + other.steps,
+            self.cost + other.cost,
+            self.calls + other.calls,
+            self.stored_bytes + other.stored_bytes,
+        )
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a run and all runs below it may use together, cost in the currency of the price table; None is no bound."""
+
+    tokens: int | None = None
+    """Input and output tokens."""
+    cost: float | None = None
+    steps: int | None = None
+    depth: int | None = None
+    """Levels of delegation below the run."""
+    calls: int | None = None
+    stored_mb: float | None = None
+    """Megabytes stored for code; `calls` are those that code makes."""
