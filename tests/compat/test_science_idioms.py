@@ -8,7 +8,7 @@ import pytest_asyncio
 
 from cadre_sandbox.interpreters.contract import TIERS, BlockLimits, Python, Tier
 from cadre_sandbox.interpreters.pool import Sandbox
-from cadre_sandbox.jail import landlock
+from cadre_sandbox.jail.confinement import landlock
 from compat.cadre_values import PYTHON
 from sandbox import idioms
 

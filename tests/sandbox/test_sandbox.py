@@ -17,7 +17,7 @@ from cadre_sandbox.interpreters.contract import BlockLimits, CallResult, Interpr
 from cadre_sandbox.interpreters.pool import NOBODY_UID, Sandbox
 from cadre_sandbox.interpreters.process import InterpreterProcess, ProcessPlan, TierRefused
 from cadre_sandbox.interpreters.zygote import ZygoteProcess
-from cadre_sandbox.jail import landlock
+from cadre_sandbox.jail.confinement import landlock
 from harness.patience import patience
 from sandbox import walled_python
 from sandbox.worlds import World, failed, finished, open_to_all, run, worlds, yielded

@@ -15,7 +15,7 @@ LANDLOCK = {444: 38, 445: 38, 446: 38}
 _SCRIPT = """#!{python}
 import os, sys
 sys.path.insert(0, {services!r})
-from cadre_sandbox.jail import kernel, seccomp
+from cadre_sandbox.jail.confinement import kernel, seccomp
 kernel.no_new_privileges()
 program = [(0x20, 0, 0, 0)]
 for number, code in {refused!r}.items():

@@ -20,7 +20,7 @@ from cadre_sandbox.interpreters.contract import (
 )
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.interpreters.session import Session
-from cadre_sandbox.jail import landlock
+from cadre_sandbox.jail.confinement import landlock
 
 ORDINARY_USER = 20_001
 

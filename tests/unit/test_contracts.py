@@ -36,7 +36,7 @@ VIOLATIONS = {
     ],
     "sandbox": [
         ("services/cadre_sandbox/jail/guard.py", "import cadre_sandbox.interpreters.session"),
-        ("services/cadre_sandbox/interpreters/session.py", "import cadre_sandbox.jail.kernel"),
+        ("services/cadre_sandbox/interpreters/session.py", "import cadre_sandbox.jail.confinement.kernel"),
         ("services/cadre_sandbox/wire/frames.py", "import cadre_sandbox.serving.request"),
         ("services/cadre_sandbox/a_room_without_a_place.py", "import cadre_sandbox.wire"),
     ],

@@ -18,7 +18,7 @@ import sys
 from typing import Any
 
 from cadre_sandbox.jail import clock, interpreter
-from cadre_sandbox.jail.jail import enter
+from cadre_sandbox.jail.confinement.jail import enter
 from cadre_sandbox.wire.frames import encode
 from cadre_sandbox.wire.jail_order import NO_JAIL, JailOrder
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cadre_sandbox.jail import kernel, landlock, mounts, seccomp, standard_library
+from cadre_sandbox.jail.confinement import kernel, landlock, mounts, seccomp, standard_library
 from cadre_sandbox.wire.jail_order import OWN_TASKS, JailOrder
 
 _INSIDE_ID = 1000

@@ -4,8 +4,8 @@ import os
 import sys
 import sysconfig
 
-from cadre_sandbox.jail import kernel
-from cadre_sandbox.jail.kernel import mount
+from cadre_sandbox.jail.confinement import kernel
+from cadre_sandbox.jail.confinement.kernel import mount
 
 WORK = "/work"
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from cadre_sandbox.jail.kernel import SECCOMP, syscall
+from cadre_sandbox.jail.confinement.kernel import SECCOMP, syscall
 from cadre_sandbox.wire.jail_order import MACHINE
 
 Instruction: TypeAlias = tuple[int, int, int, int]

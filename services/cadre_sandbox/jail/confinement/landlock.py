@@ -5,7 +5,7 @@ import os
 import struct
 from collections.abc import Iterable
 
-from cadre_sandbox.jail.kernel import LANDLOCK_ADD, LANDLOCK_CREATE, LANDLOCK_RESTRICT, syscall
+from cadre_sandbox.jail.confinement.kernel import LANDLOCK_ADD, LANDLOCK_CREATE, LANDLOCK_RESTRICT, syscall
 
 ENOUGH = 3
 """The first version that governs truncating; below it the tier cannot be had."""

@@ -1,0 +1,1 @@
+"""Locks a process in: namespaces, mounts, Landlock and seccomp, by the kernel's own calls."""
