@@ -9,7 +9,7 @@ from cadre.adapters.mcp.server_file import is_server_file
 from cadre.errors import SetupError
 from cadre.local.extras import missing_modules
 from cadre.local.other_processes import close_other_processes
-from cadre.local.tool_entries import mcp_servers
+from cadre.local.team.tool_entries import mcp_servers
 from cadre.service import frame
 from cadre.settings import read_settings
 from cadre_tools.host import ToolHost, gather_tools

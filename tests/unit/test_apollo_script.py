@@ -16,7 +16,7 @@ import yaml
 from cadre.errors import TerminalError
 from cadre.kinds.code.parse import read_code
 from cadre.kinds.code.section import code_of, prompt_terms
-from cadre.local.team_file import read_team
+from cadre.local.team.team_file import read_team
 from cadre.prompting.prompts import Prompts, prompts_for
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent

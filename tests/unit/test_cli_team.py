@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cadre.errors import SpecError
-from cadre.local.team_file import read_team
+from cadre.local.team.team_file import read_team
 
 AGENT = """\
 apiVersion: cadre.dev/v1

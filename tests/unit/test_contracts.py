@@ -51,7 +51,7 @@ VIOLATIONS = {
         ("services/cadre_gateway/starting/admission.py", "import nats.js"),
     ],
     "openai": [("shared/cadre/adapters/models/openai_model.py", "import openai")],
-    "mcp": [("shared/cadre/local/tool_entries.py", "import mcp")],
+    "mcp": [("shared/cadre/local/team/tool_entries.py", "import mcp")],
     "qdrant": [("services/cadre_memory/operations/search.py", "import qdrant_client")],
     "edge": [
         ("services/cadre_memory/index/memory_index.py", "import qdrant_edge"),

@@ -11,7 +11,7 @@ from cadre.cli.team.doctor import memory
 from cadre.deploy.k8s.values import Values
 from cadre.local.local_stack import Ports
 from cadre.local.processes import Stack
-from cadre.local.team_components import components_of
+from cadre.local.team.team_components import components_of
 from unit.played_gateway import cadre, playing
 from unit.team_files import write_team
 

@@ -12,8 +12,8 @@ import yaml
 from cadre.adapters.nats.connection.keys import read_key
 from cadre.deploy.nats_server_file import server_file
 from cadre.local.nats_files import SERVER_FILE
-from cadre.local.roles import roles_of
-from cadre.local.team_file import read_team
+from cadre.local.team.roles import roles_of
+from cadre.local.team.team_file import read_team
 from cadre.protocol.topology import Topology
 from harness.nats_server import nats_binary
 

@@ -6,8 +6,8 @@ import pytest
 
 from cadre.deploy.k8s.values import Values
 from cadre.errors import SpecError
-from cadre.local.team_components import components_of
-from cadre.local.team_file import read_team
+from cadre.local.team.team_components import components_of
+from cadre.local.team.team_file import read_team
 from cadre.spec.agent_file import files_of_agent, read_agent
 from cadre.spec.model import Price
 

@@ -6,7 +6,7 @@ import pytest
 
 from cadre.local.local_stack import Ports
 from cadre.local.processes import Stack
-from cadre.local.team_file import read_team
+from cadre.local.team.team_file import read_team
 from cadre.settings import without_secrets
 
 

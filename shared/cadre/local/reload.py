@@ -13,7 +13,7 @@ from cadre.errors import SetupError
 from cadre.local.exit_codes import CommandFailed
 from cadre.local.processes import Stack
 from cadre.local.supervise import ManagedProcess, ProcessSpec
-from cadre.local.team_file import TeamSpec, named_files, read_team
+from cadre.local.team.team_file import TeamSpec, named_files, read_team
 
 _POLL_SECONDS = 0.5
 _QUIET_SECONDS = 0.3

@@ -15,8 +15,8 @@ from cadre.adapters.nats.queues.consumers import provision_roles
 from cadre.deploy.nats_users import OPERATOR, team_roles
 from cadre.local import nats_files
 from cadre.local.exit_codes import CommandFailed
-from cadre.local.roles import roles_of
-from cadre.local.team_file import TeamSpec
+from cadre.local.team.roles import roles_of
+from cadre.local.team.team_file import TeamSpec
 from cadre.protocol.topology import Topology
 from cadre.settings import read_settings
 

@@ -26,7 +26,7 @@ from cadre.journal.arrivals import Offer
 from cadre.journal.run import Run
 from cadre.local.exit_codes import CommandFailed
 from cadre.local.local_stack import find_nats, model_settings
-from cadre.local.tested_models import with_tested_calls
+from cadre.local.team.tested_models import with_tested_calls
 from cadre.ports import Model
 from cadre.prompting.prompts import Prompts, prompts_for
 from cadre.protocol.cards import Presence

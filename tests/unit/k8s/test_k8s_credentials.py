@@ -10,8 +10,8 @@ import yaml
 from cadre.deploy.k8s.manifest import Manifest
 from cadre.deploy.k8s.values import setting
 from cadre.local import nats_files
-from cadre.local.roles import roles_of
-from cadre.local.team_file import read_team
+from cadre.local.team.roles import roles_of
+from cadre.local.team.team_file import read_team
 from cadre.protocol.topology import Topology
 from harness.nats_server import nats_binary
 from unit.k8s.faults import faults

@@ -12,8 +12,8 @@ from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values, setting
 from cadre.errors import SpecError
 from cadre.local.manifest_files import as_yaml
-from cadre.local.team_components import components_of
-from cadre.local.team_file import read_team
+from cadre.local.team.team_components import components_of
+from cadre.local.team.team_file import read_team
 from cadre.spec.agent_file import read_agent
 from unit.k8s.shipped import TEAM, env_of, main_of, pick, pod_of, rendered
 

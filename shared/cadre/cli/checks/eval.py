@@ -13,7 +13,7 @@ from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.table import number, table
 from cadre.deploy.nats_users import GATEWAY_SENDER
 from cadre.local.exit_codes import CommandFailed, ExitCode
-from cadre.local.team_file import TeamSpec, read_team
+from cadre.local.team.team_file import TeamSpec, read_team
 from cadre.settings import read_model_settings, read_settings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent

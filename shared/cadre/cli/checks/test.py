@@ -10,8 +10,8 @@ from cadre.cli.checks.exported_run import exported_files, read_exported_run
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.local.exit_codes import CommandFailed, ExitCode
-from cadre.local.team_file import read_team
-from cadre.local.tool_cards import read_tool_cards
+from cadre.local.team.team_file import read_team
+from cadre.local.team.tool_cards import read_tool_cards
 from cadre.loop.rebase import CannotRebase, TeamFiles, rebase
 from cadre.loop.redecide import Divergence, Journaled, Undecided, redecide
 from cadre.spec.agent_file import read_agent

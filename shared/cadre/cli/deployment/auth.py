@@ -79,8 +79,8 @@ def init(folder: Path | None, **options: Any) -> None:
 
 def _roles(options: dict[str, Any], *, known: bool) -> list[Any]:
     from cadre.deploy.nats_users import team_roles
-    from cadre.local.roles import roles_of
-    from cadre.local.team_file import read_team
+    from cadre.local.team.roles import roles_of
+    from cadre.local.team.team_file import read_team
 
     tools = [_tools(text) for text in options["tools"]]
     for name in (*options["agents"], *options["pools"]):

@@ -9,8 +9,8 @@ from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values, setting
 from cadre.errors import SpecError
 from cadre.local.manifest_files import as_yaml, write_folder
-from cadre.local.team_components import VALUES_FILE, components_of
-from cadre.local.team_file import read_team
+from cadre.local.team.team_components import VALUES_FILE, components_of
+from cadre.local.team.team_file import read_team
 from cadre.spec.yaml_file import read_yaml
 
 

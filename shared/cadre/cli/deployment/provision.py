@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from cadre.local.local_stack import find_nats
-from cadre.local.team_file import read_team
-from cadre.local.tool_entries import load_entry
+from cadre.local.team.team_file import read_team
+from cadre.local.team.tool_entries import load_entry
 from cadre.protocol.nats_addresses import redacted
 from cadre.settings import read_settings
 

@@ -17,7 +17,7 @@ from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.status_line import print_status
 from cadre.local.exit_codes import ExitCode
 from cadre.local.processes import Stack, advice
-from cadre.local.team_file import Demo, TeamSpec
+from cadre.local.team.team_file import Demo, TeamSpec
 from cadre.settings import child_environment
 
 _CHECK_SECONDS = 60.0

@@ -27,7 +27,7 @@ from cadre.local import local_stack, nats_server
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.extras import OF_UP, check_extras, missing_modules
 from cadre.local.service_check import check_service, isolation_tier, reason
-from cadre.local.team_file import read_team
+from cadre.local.team.team_file import read_team
 from cadre.protocol.nats_addresses import addresses, redacted
 from cadre.protocol.topology import Topology
 from cadre.settings import (
@@ -325,7 +325,7 @@ def model() -> Iterator[Finding]:
 
 async def model_calls(folder: Path) -> AsyncIterator[Finding]:
     """Findings about real calls of the models that the environment and the team in the folder name."""
-    from cadre.local.model_check import check_model, used_models  # its weight is not the help's
+    from cadre.local.team.model_check import check_model, used_models  # its weight is not the help's
 
     try:
         models = used_models(folder, local_stack.model_settings())

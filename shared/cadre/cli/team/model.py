@@ -17,7 +17,7 @@ from cadre.cli.terminal.table import brief
 from cadre.errors import SpecError
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.local_stack import model_settings
-from cadre.local.tested_models import keep_report
+from cadre.local.team.tested_models import keep_report
 from cadre.spec.agent_file import read_agent
 from cadre.spec.model import ModelSpec
 from cadre.spec.model_file import read_model

@@ -9,8 +9,8 @@ from cadre.cli.team import skeletons
 from cadre.cli.terminal.table import table
 from cadre.errors import SpecError
 from cadre.local.exit_codes import CommandFailed, ExitCode
-from cadre.local.shipped_teams import files_of, shipped_team, shipped_teams
-from cadre.local.team_file import read_team
+from cadre.local.team.shipped_teams import files_of, shipped_team, shipped_teams
+from cadre.local.team.team_file import read_team
 from cadre.spec.names import check_name
 
 

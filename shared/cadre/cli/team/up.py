@@ -21,9 +21,9 @@ from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.nats_server import choose_port
 from cadre.local.processes import START_SECONDS, Stack
 from cadre.local.reload import Reloader
-from cadre.local.shipped_teams import DEMO, shipped_team
-from cadre.local.team_check import team_problems
-from cadre.local.team_file import TeamSpec, read_team
+from cadre.local.team.shipped_teams import DEMO, shipped_team
+from cadre.local.team.team_check import team_problems
+from cadre.local.team.team_file import TeamSpec, read_team
 from cadre.local.users import StackUsers
 from cadre.spec.names import TEAM_FILE
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from cadre.deploy.k8s.components import Component, Files, object_name
 from cadre.deploy.k8s.values import Values
 from cadre.errors import SetupError, SpecError
-from cadre.local.roles import tool_service_names
-from cadre.local.team_file import TeamSpec
-from cadre.local.tool_entries import load_entry
+from cadre.local.team.roles import tool_service_names
+from cadre.local.team.team_file import TeamSpec
+from cadre.local.team.tool_entries import load_entry
 from cadre.protocol.topology import Topology
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import files_of_agent, read_agent

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from cadre.deploy.nats_users import Role, team_roles
 from cadre.engine.offer import callable_tools
-from cadre.local.team_file import TeamSpec
-from cadre.local.tool_entries import load_entry
+from cadre.local.team.team_file import TeamSpec
+from cadre.local.team.tool_entries import load_entry
 from cadre.spec.agent_file import read_agent
 
 
