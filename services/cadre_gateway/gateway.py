@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
-from cadre.adapters.nats.tail import Tail
+from cadre.adapters.nats.reading.tail import Tail
 from cadre.errors import BusUnavailable
 from cadre.service.frame import Platform
 from cadre.telemetry.metrics.meters import Sample

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cadre.adapters.nats.tail import Read
+from cadre.adapters.nats.reading.tail import Read
 from cadre.protocol.fates import Erased, Fate
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.usage_ledger import UsageLedger

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 
-from cadre.adapters.nats.archive import NatsArchive
 from cadre.adapters.nats.audit import NatsAudit
 from cadre.adapters.nats.automations import NatsDefinitions
 from cadre.adapters.nats.dead_letters import NatsDeadLetters
 from cadre.adapters.nats.erasure import NatsErasure
-from cadre.adapters.nats.history import History, watch_deltas
 from cadre.adapters.nats.memory import NatsMemory
 from cadre.adapters.nats.objects.snapshots import NatsSnapshots
+from cadre.adapters.nats.reading.archive import NatsArchive
+from cadre.adapters.nats.reading.history import History, watch_deltas
+from cadre.adapters.nats.reading.tail import Tail, identities
 from cadre.adapters.nats.sessions import NatsSessions
 from cadre.adapters.nats.storage import NatsStorage
-from cadre.adapters.nats.tail import Tail, identities
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.adapters.oidc.provider import OidcProvider
 from cadre.adapters.oidc.settings import read_oidc_settings

@@ -6,10 +6,10 @@ import time
 from typing import Any
 
 from cadre.adapters.nats.erasure import NatsErasure
-from cadre.adapters.nats.history import History
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.otel.otlp_spans import SpanSender
 from cadre.delivery.codec import decode, unpack_entry

@@ -9,11 +9,11 @@ import pytest
 
 from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.connection.connect import NatsClient, connect
-from cadre.adapters.nats.history import History
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
-from cadre.adapters.nats.reader import OrderedReader
+from cadre.adapters.nats.reading.history import History
+from cadre.adapters.nats.reading.reader import OrderedReader
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.adapters.nats.streams.provision import check, provision

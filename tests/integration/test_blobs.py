@@ -15,9 +15,9 @@ import pytest
 from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.objects.snapshots import NatsSnapshots
+from cadre.adapters.nats.reading.tail import Read, Tail
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
-from cadre.adapters.nats.tail import Read, Tail
 from cadre.delivery.codec import encode
 from cadre.errors import BlobMissing, BusFull, RetryableError
 from cadre.protocol.messages import Spilled

@@ -11,7 +11,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from cadre.adapters.nats.connection.connect import connect, settled
-from cadre.adapters.nats.reader import OrderedReader
+from cadre.adapters.nats.reading.reader import OrderedReader
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.adapters.nats.streams.provision import provision

@@ -10,8 +10,8 @@ import pytest
 
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.objects.snapshots import NatsSnapshots
+from cadre.adapters.nats.reading.tail import identities
 from cadre.adapters.nats.streams.provision import provision
-from cadre.adapters.nats.tail import identities
 from cadre.journal.entry import Entry
 from cadre.journal.events import RunAccepted
 from cadre.protocol.fates import Erased

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from cadre.adapters.nats.connection.connect import connect
-from cadre.adapters.nats.reader import OrderedReader
+from cadre.adapters.nats.reading.reader import OrderedReader
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.adapters.nats.streams.provision import provision

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from nats.aio.client import Client
 
-from cadre.adapters.nats.archive import NatsArchive
 from cadre.adapters.nats.erasure import NatsErasure
-from cadre.adapters.nats.history import History
 from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.reading.archive import NatsArchive
+from cadre.adapters.nats.reading.history import History
 from cadre.delivery.codec import encode
 from cadre.journal.entry import Entry
 from cadre.protocol.fates import Erased

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from cadre.adapters.addresses import read_networks
 from cadre.adapters.nats.automations import NatsAlarms, NatsDefinitions, NatsDeliveries
-from cadre.adapters.nats.history import History
 from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.reading.history import History
 from cadre.adapters.webhooks import WebhookSender
 from cadre.automation.notice import NoticeSpec
 from cadre.automation.schedule_state import ScheduleState

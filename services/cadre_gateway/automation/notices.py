@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass, field
 
 from cadre.adapters.nats.automations import NatsDefinitions, NatsDeliveries
-from cadre.adapters.nats.history import History
+from cadre.adapters.nats.reading.history import History
 from cadre.adapters.webhooks import WebhookFailed, WebhookGone, WebhookSender
 from cadre.automation.notice import (
     RETRY_SECONDS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cadre.adapters.nats.history import History
+from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.sessions import NatsSessions
 from cadre.ports import Clock

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request
 from fastapi.responses import Response
 
-from cadre.adapters.nats.archive import NatsArchive
+from cadre.adapters.nats.reading.archive import NatsArchive
 from cadre.api.runs import Accepted
 from cadre_gateway.access.audit import note
 from cadre_gateway.reading.audit import ReplayAnswer, VerifyAnswer, replay, verify

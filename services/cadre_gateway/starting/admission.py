@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cadre.adapters.nats.history import History
+from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.storage import NatsStorage
 from cadre.api.runs import RunSummary

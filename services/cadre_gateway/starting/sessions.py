@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cadre.adapters.nats.history import History
+from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
 from cadre.errors import Fenced
 from cadre.loop.fold import fold

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cadre.adapters.nats.erasure import NatsErasure
-from cadre.adapters.nats.history import History
 from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.workspace_store import MAX_FILES, WorkspaceStore
 from cadre.errors import BusUnavailable, Fenced

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from cadre.adapters.nats.reading.tail import Tail
 from cadre.adapters.nats.registry import NatsRegistry
-from cadre.adapters.nats.tail import Tail
 from cadre.api.runs import RunSummary
 from cadre.errors import BusFull
 from cadre.protocol.topology import tree_of

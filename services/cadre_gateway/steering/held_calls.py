@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from cadre.adapters.nats.history import History
+from cadre.adapters.nats.reading.history import History
 from cadre.api.approvals import ApprovalDecision
 from cadre.engine.calls.approval import held_call
 from cadre.engine.calls.call_check import MEMBER_SCHEMA

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from cadre.adapters.nats.tail import Tail
+from cadre.adapters.nats.reading.tail import Tail
 from cadre.ports import Stored
 from cadre.protocol.topology import is_within, tree_of
 from cadre_gateway.requests.feed import Feed

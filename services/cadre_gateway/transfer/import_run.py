@@ -14,10 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from cadre.adapters.nats.archive import NatsArchive
 from cadre.adapters.nats.erasure import NatsErasure
-from cadre.adapters.nats.history import History
-from cadre.adapters.nats.tail import Tail
+from cadre.adapters.nats.reading.archive import NatsArchive
+from cadre.adapters.nats.reading.history import History
+from cadre.adapters.nats.reading.tail import Tail
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.errors import Fenced
 from cadre.ports import Blobs, Clock

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from cadre.adapters.nats.archive import NatsArchive
+from cadre.adapters.nats.reading.archive import NatsArchive
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.errors import Fenced
 from cadre.ports import Blobs

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from cadre_sandbox.jail.block import Block
-from cadre_sandbox.jail.functions import DeferredCall
 from cadre_sandbox.jail.confinement.jail import Layers, lower_limits
+from cadre_sandbox.jail.functions import DeferredCall
 from cadre_sandbox.jail.state import Channel, InterpreterState
 from cadre_sandbox.jail.stopwatch import Stopped
 from cadre_sandbox.wire.frames import Frame

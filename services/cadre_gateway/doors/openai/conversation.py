@@ -6,7 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-from cadre.adapters.nats.history import History
+from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
 from cadre.api.runs import RunSummary
 from cadre.errors import Fenced

@@ -11,7 +11,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from cadre.adapters.nats.history import History
+from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.protocol.messages import Task
 from cadre_gateway.doors.openai.answer_json import json_answer, run_headers

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from nats.aio.client import Client
 
 from cadre.adapters.nats.objects.blob_refs import Noting, refs_in
-from cadre.adapters.nats.reader import OrderedReader
+from cadre.adapters.nats.reading.reader import OrderedReader
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.delivery.codec import decode, unpack_entry

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 from nats.aio.client import Client
 
-from cadre.adapters.nats.history import History
+from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import HEADERS, SPILL_BYTES, encode
 from cadre.ports import Blobs
