@@ -5,8 +5,7 @@ import json
 import pytest
 
 from cadre_gateway.doors.openai import hidden_tasks
-from cadre_gateway.doors.openai.turn import PersonsWord
-from cadre_gateway.doors.openai.verdict_words import word_in
+from cadre_gateway.doors.verdict_words import PersonsWord, word_in
 
 HIDDEN = "### Task:\n{}\n### Chat History:\n<chat_history>\nUSER: {}\nASSISTANT: Gladly.\n</chat_history>"
 

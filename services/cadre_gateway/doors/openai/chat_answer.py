@@ -8,7 +8,7 @@ from typing import Any
 
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre_gateway.doors.openai.errors import error_of
-from cadre_gateway.doors.openai.progress import HeldBack, Pause, Progress, Tokens, answer_text
+from cadre_gateway.doors.progress import HeldBack, Pause, Progress, Tokens, answer_text
 from cadre_gateway.requests.problems import Problem
 
 MAX_DELTA_CHARS = 4_000

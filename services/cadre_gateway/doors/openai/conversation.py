@@ -13,10 +13,10 @@ from cadre.errors import Fenced
 from cadre.ports import Clock
 from cadre.protocol.caller_terms import CallerTerms
 from cadre.protocol.topology import run_id_of, tree_of
-from cadre_gateway.doors.openai.following import Answers
-from cadre_gateway.doors.openai.progress import Progress, answer_text
-from cadre_gateway.doors.openai.turn import PersonsWord, Place, Turn
-from cadre_gateway.doors.openai.verdict_words import word_in
+from cadre_gateway.doors.following import Answers, Place
+from cadre_gateway.doors.openai.turn import Turn
+from cadre_gateway.doors.progress import Progress, answer_text
+from cadre_gateway.doors.verdict_words import PersonsWord, word_in
 from cadre_gateway.index.run_summary import shortened
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.body import Ruling, Submission, checked_submission

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.openai import chat_routes, model_routes, response_routes
 from cadre_gateway.doors.openai.chat_routes import ChatCompletions
 from cadre_gateway.doors.openai.conversation import Conversations
 from cadre_gateway.doors.openai.errors import OpenAIRoute
-from cadre_gateway.doors.openai.following import Answers
 from cadre_gateway.doors.openai.response_routes import Responses
 from cadre_gateway.doors.run_service import RunService
 

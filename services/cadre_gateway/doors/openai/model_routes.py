@@ -9,7 +9,7 @@ from fastapi.responses import Response
 
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.protocol.cards import Presence
-from cadre_gateway.doors.openai.answer_json import json_answer
+from cadre_gateway.doors.answer_json import json_answer
 from cadre_gateway.reading.directory import live_agents
 from cadre_gateway.requests.problems import Problem
 

@@ -10,8 +10,9 @@ from cadre.protocol.cards import AgentCard
 from cadre_gateway.doors.openai.callers_tools import schema_of, tools_of
 from cadre_gateway.doors.openai.content_parts import MessageContent, content_of, text_of
 from cadre_gateway.doors.openai.response_id import place_of_response
-from cadre_gateway.doors.openai.turn import PersonsWord, Said, Turn
+from cadre_gateway.doors.openai.turn import Said, Turn
 from cadre_gateway.doors.openai.turn_request import Envelope, session_name
+from cadre_gateway.doors.verdict_words import PersonsWord
 from cadre_gateway.requests.problems import invalid
 
 OWN_NOTE = "openai."

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cadre.protocol.cards import ToolCard
-from cadre.protocol.messages import Verdict
+from cadre_gateway.doors.verdict_words import PersonsWord
 from cadre_gateway.requests.idempotency import IdempotencyKey
 
 
@@ -16,13 +16,6 @@ class Said(NamedTuple):
 
     role: str
     text: str
-
-
-class PersonsWord(NamedTuple):
-    """A person's word on a call that waits for one."""
-
-    verdict: Verdict
-    feedback: str = ""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,10 +59,3 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     def first_text(self) -> str:
         """The first thing that the caller said in the conversation."""
         return next((said.text for said in self.history if said.role == "user"), self.text)
-
-
-class Place(NamedTuple):
-    """Where the answer to a turn begins: behind this sequence in the journals of this run's tree."""
-
-    run: str
-    after: int = 0

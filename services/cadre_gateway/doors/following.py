@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from cadre.ports import Stored
 from cadre.protocol.topology import tree_of
-from cadre_gateway.doors.openai.progress import Progress
-from cadre_gateway.doors.openai.turn import Place
+from cadre_gateway.doors.progress import Progress
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.streaming.follow import EndOfRun, Follower, Notice
@@ -19,6 +18,13 @@ from cadre_gateway.streaming.live_feeds import LiveFeeds
 
 _IDLE_SECONDS = 2.0
 _PING_SECONDS = 15.0
+
+
+class Place(NamedTuple):
+    """Where the answer to a turn begins: behind this sequence in the journals of this run's tree."""
+
+    run: str
+    after: int = 0
 
 
 class News(NamedTuple):

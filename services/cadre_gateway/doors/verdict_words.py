@@ -1,11 +1,19 @@
 """A person's word on held calls, as people write it in a chat."""
 
 import re
+from typing import NamedTuple
 
-from cadre_gateway.doors.openai.turn import PersonsWord
+from cadre.protocol.messages import Verdict
 
 _YES = frozenset({"approve", "approved", "yes", "y", "ok", "okay", "allow", "allowed", "go ahead", "do it"})
 _REJECT = re.compile(r"(?:reject(?:ed)?|deny|denied|no|n)\b[\s,.:;!—-]*", re.IGNORECASE)
+
+
+class PersonsWord(NamedTuple):
+    """A person's word on a call that waits for one."""
+
+    verdict: Verdict
+    feedback: str = ""
 
 
 def word_in(text: str) -> PersonsWord | None:
