@@ -134,7 +134,7 @@ async def start(access_settings: AccessSettings, platform: Platform) -> GatewayS
     lookup = RunLookup(index, trees, History(nc, topology, blobs))
     door, access_routers, to_provider = _access(access_settings, platform, lookup)
     routers, automation = _routers(
-        platform, index, ledger, trees, janitor, erasure, tail, feeds, tracing_settings
+        platform, index, ledger, trees, janitor, erasure, tail, feeds, tracing_settings, door.limits
     )
     application = app.build([*routers, *access_routers], feeds, nc, provider, door, to_provider)
     application.state.body_memory = BodyMemory(read_http_bounds().body_bytes)
@@ -208,6 +208,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     tail: Tail,
     feeds: LiveFeeds,
     tracing_settings: TracingSettings,
+    limits: RateLimits,
 ) -> tuple[list[APIRouter], Automation]:
     """Gives each route the parts that it uses; the order is that of the API's description."""
     nc, topology, registry = platform.nc, platform.topology, platform.registry
@@ -254,9 +255,8 @@ def _routers(  # noqa: PLR0913 - what all routes share
         budgets.router(automation.budgets),
         tracing.router(lookup, clock, content=tracing_settings.content),
     ]
-    runs_service = RunService(
-        lookup, history, feeds, sessions.turns, submitter, decisions, steer, run_end, eraser, registry, clock
-    )
+    starting = (lookup, history, feeds, sessions.turns, submitter)
+    runs_service = RunService(*starting, decisions, steer, run_end, eraser, registry, clock, limits)
     return [*routers, *routers_of(read_doors(), runs_service)], automation
 
 

@@ -26,6 +26,8 @@ _STARTS = (
     "/v1/runs/{run}/fork",
     "/v1/runs/{run}/continue",
     "/v1/schedules/{name}/run",
+    "/v1/chat/completions",
+    "/v1/responses",
 )
 
 
@@ -45,8 +47,13 @@ class RateLimits:
             return
         account, rate = caller.account or caller.key, caller.rate or self._default_rate
         self._take(f"rate {account}", rate, max(1.0, rate * _BURST_SECONDS), f"{rate:g} requests a second")
-        if caller.runs_per_day is not None and rule.method == "POST" and rule.path in _STARTS:
-            runs = caller.runs_per_day
+        if rule.method == "POST" and rule.path in _STARTS:
+            self.check_start(caller)
+
+    def check_start(self, caller: Principal) -> None:
+        """Counts a run that is begun. Raises a 429 problem when there were too many."""
+        if caller.key and (runs := caller.runs_per_day) is not None:
+            account = caller.account or caller.key
             self._take(f"runs {account}", runs / _DAY_SECONDS, runs, f"{runs} runs a day")
 
     def check_stranger(self, source: str) -> None:

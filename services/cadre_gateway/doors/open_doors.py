@@ -16,4 +16,8 @@ def routers_of(doors: Collection[str], runs: RunService) -> list[APIRouter]:
         from cadre_gateway.doors.openai import door
 
         found.append(door.router(runs))
+    if "a2a" in doors:
+        from cadre_gateway.doors.a2a import door as a2a
+
+        found.append(a2a.router(runs))
     return found

@@ -8,6 +8,7 @@ from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.sessions import NatsSessions
 from cadre.ports import Clock
+from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.starting.submit import Submitter
 from cadre_gateway.steering.decide import ApprovalDecisions
@@ -32,3 +33,5 @@ class RunService:
     eraser: Eraser
     registry: NatsRegistry
     clock: Clock
+    limits: RateLimits
+    """What callers may begin; for doors whose address does not tell what begins a run."""

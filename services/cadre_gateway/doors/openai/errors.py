@@ -11,8 +11,7 @@ from fastapi import Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
-from cadre.telemetry.metrics import names
-from cadre.telemetry.metrics.meters import Meters
+from cadre_gateway.doors.door_meter import count_request
 from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
 
 _TYPES = {
@@ -63,15 +62,13 @@ class OpenAIRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handle_in_form(request: Request) -> Response:
-            attributes = {names.DOOR: "openai", names.ROUTE: self.path}
+            problem = None
             try:
                 answer = await handle(request)
             except FORESEEN as error:
                 problem = as_problem(error)
-                attributes[names.ERROR_TYPE] = problem.code
                 answer = refusal(problem)
-            meters: Meters = request.app.state.meters
-            meters.record(names.DOOR_REQUESTS, 1, attributes)
+            count_request(request, "openai", self.path, problem)
             return answer
 
         return handle_in_form

@@ -1,0 +1,35 @@
+"""An agent's card: what A2A's clients learn of it before they ask."""
+
+from typing import Any
+
+from cadre.protocol.cards import AgentCard
+
+VERSIONS = ("1.0", "0.3")
+MODES = ["text/plain", "application/json"]
+
+
+def card_of_agent(card: AgentCard, url: str, *, asks_who_calls: bool) -> dict[str, Any]:
+    """The card of the agent that is reached at `url`."""
+    interfaces = [
+        {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": version} for version in VERSIONS
+    ]
+    tags = sorted({card.kind, *(f"{key}={value}" for key, value in card.labels.items())})
+    skill = {"id": card.name, "name": card.name, "description": card.description, "tags": tags}
+    found: dict[str, Any] = {
+        "name": card.name,
+        "description": card.description,
+        "version": card.version or "0",
+        "supportedInterfaces": interfaces,
+        "capabilities": {"streaming": True, "pushNotifications": False, "extendedAgentCard": False},
+        "defaultInputModes": [*MODES, "image/*", "application/octet-stream"],
+        "defaultOutputModes": MODES,
+        "skills": [skill],
+        # For clients of version 0.3.
+        "url": url,
+        "preferredTransport": "JSONRPC",
+        "protocolVersion": "0.3.0",
+    }
+    if asks_who_calls:
+        found["securitySchemes"] = {"key": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
+        found["securityRequirements"] = [{"schemes": {"key": {"list": []}}}]
+    return found

@@ -1,0 +1,148 @@
+"""What A2A's clients may ask of an agent: its tasks, begun, told, streamed, listed, cancelled."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Any
+
+from cadre.protocol.messages import Task
+from cadre_gateway.doors.a2a.request import ListParams, SendParams, TaskParams
+from cadre_gateway.doors.a2a.sender import Messages, Sender
+from cadre_gateway.doors.a2a.task_object import (
+    STATES,
+    WORKING,
+    Json,
+    artifact_of,
+    brief_task,
+    context_of,
+    message,
+    status_of,
+    task_object,
+)
+from cadre_gateway.doors.following import Answers, Place
+from cadre_gateway.doors.progress import Progress
+from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
+
+_CANCEL_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class AgentTasks:
+    """The tasks of all agents. Every method raises Problem, RetryableError."""
+
+    runs: RunService
+    answers: Answers
+    messages: Messages
+
+    async def send(self, agent: str, sent: SendParams, sender: Sender) -> Json:
+        """The task that a message begins or goes on with: once it is over or waits, or at once."""
+        _refuse_push(sent)
+        place = await self.messages.place_of(agent, sent.message, sender)
+        task = await self._task(agent, place.run)
+        progress = Progress(place.run, place.after)
+        if sent.configuration.return_immediately:
+            progress = await self.answers.so_far(place)
+        else:
+            async with contextlib.aclosing(self.answers.follow(progress)) as follow:
+                async for _ in follow:
+                    pass
+        return {"task": task_object(progress, task, sent.configuration.history_length)}
+
+    async def send_streaming(self, agent: str, sent: SendParams, sender: Sender) -> AsyncGenerator[Json]:
+        """The same, with what happens on the way."""
+        _refuse_push(sent)
+        place = await self.messages.place_of(agent, sent.message, sender)
+        return self._events(place, await self._task(agent, place.run), sent.configuration.history_length)
+
+    async def subscribe(self, agent: str, wanted: TaskParams) -> AsyncGenerator[Json]:
+        """What happens to a task from now on."""
+        task = await self._task(agent, wanted.id)
+        progress = await self.answers.so_far(Place(wanted.id))
+        if progress.end is not None:
+            raise Problem(409, "run-ended", f"task {wanted.id} is over: ask for it with GetTask")
+        return self._events(Place(wanted.id, progress.seq), task, wanted.history_length)
+
+    async def get(self, agent: str, wanted: TaskParams) -> Json:
+        """A task as it is now."""
+        task = await self._task(agent, wanted.id)
+        return task_object(await self.answers.so_far(Place(wanted.id)), task, wanted.history_length)
+
+    async def cancel(self, agent: str, wanted: TaskParams) -> Json:
+        """Ends a task, and all that it has others do."""
+        task = await self._task(agent, wanted.id)
+        if (await self.answers.so_far(Place(wanted.id))).end is not None:
+            raise Problem(409, "task-not-cancelable", f"task {wanted.id} is over")
+        await self.runs.run_end.cancel(wanted.id, "cancelled as a task")
+        await self.runs.run_end.wait(wanted.id, _CANCEL_SECONDS)
+        return task_object(await self.answers.so_far(Place(wanted.id)), task, wanted.history_length)
+
+    async def list(self, agent: str, wanted: ListParams) -> Json:
+        """Tasks, the newest first."""
+        if wanted.status and wanted.status not in STATES:
+            raise invalid(f"status: one of {', '.join(sorted(STATES))}")
+
+        def is_wanted(task: Json) -> bool:
+            return (not wanted.status or task["status"]["state"] == wanted.status) and (
+                not wanted.context_id or task["contextId"] == wanted.context_id
+            )
+
+        try:
+            found, following = self.runs.lookup.index.roots(
+                agent=agent,
+                limit=wanted.page_size,
+                before=wanted.page_token or None,
+                only=lambda summary: is_wanted(brief_task(summary)),
+            )
+        except KeyError:
+            raise invalid(f"there is no page {wanted.page_token!r} (any more): begin without one") from None
+        tasks = [brief_task(summary) for summary in found]
+        if wanted.include_artifacts:
+            tasks = [await self.get(agent, TaskParams(id=task["id"], history_length=0)) for task in tasks]
+        total = self.runs.lookup.index.roots(
+            agent=agent, limit=_ALL, only=lambda summary: is_wanted(brief_task(summary))
+        )[0]
+        page: dict[str, Any] = {"tasks": tasks, "nextPageToken": following or ""}
+        return page | {"pageSize": wanted.page_size, "totalSize": len(total)}
+
+    async def _task(self, agent: str, run: str) -> Task:
+        async with answer_deadline():
+            await self.runs.lookup.find(run)
+            task = await self.runs.history.task(run, run)
+        if task is None or task.agent != agent:
+            raise Problem(404, "unknown-run", f"agent {agent!r} has no task {run!r} (any more)")
+        return task
+
+    async def _events(self, place: Place, task: Task, history: int | None) -> AsyncGenerator[Json]:
+        now = await self.answers.so_far(place)
+        yield {"task": task_object(now, task, history)}
+        if now.is_settled:
+            return
+        progress = Progress(place.run, place.after)
+        where = {"taskId": place.run, "contextId": context_of(task)}
+        async with contextlib.aclosing(self.answers.follow(progress)) as follow:
+            async for news in follow:
+                if news.lines and progress.seq > now.seq and not progress.is_settled:
+                    said = message(f"{place.run}-{progress.seq}", [{"text": "\n".join(news.lines)}], task)
+                    status = status_of(progress, task) | {"state": WORKING, "message": said}
+                    yield {"statusUpdate": {**where, "status": status}}
+        if progress.end is not None and progress.end.output is not None:
+            yield {
+                "artifactUpdate": {**where, "artifact": artifact_of(progress.end, task), "lastChunk": True}
+            }
+        yield {"statusUpdate": {**where, "status": status_of(progress, task)}}
+
+
+_ALL = 10_000
+"""Tasks that are counted at most."""
+
+
+def _refuse_push(sent: SendParams) -> None:
+    if sent.configuration.task_push_notification_config is not None:
+        raise Problem(
+            400,
+            "no-push-notifications",
+            "this agent pushes nothing: stream, or ask again (docs/notices.md has webhooks)",
+        )

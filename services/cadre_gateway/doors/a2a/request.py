@@ -1,0 +1,115 @@
+"""What A2A's clients send, in the JSON of protocol version 1.0."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from cadre_gateway.requests.problems import invalid
+
+MAX_PAGE = 100
+"""Tasks of one page at most, as the protocol has it."""
+_MAX_ID_CHARS = 255
+
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_ID_CHARS)]
+
+
+class RpcCall(msgspec.Struct, frozen=True):
+    """A call of JSON-RPC 2.0."""
+
+    jsonrpc: str
+    method: str
+    id: str | int | None = None
+    params: dict[str, Any] = {}
+
+
+class Part(msgspec.Struct, frozen=True, rename="camel"):
+    """A piece of a message: one of `text`, `raw`, `url` and `data`."""
+
+    text: str | None = None
+    raw: str | None = None
+    """Base64."""
+    url: str | None = None
+    data: Any = msgspec.UNSET
+    filename: str = ""
+    media_type: str = ""
+
+
+class Message(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """What the client says to the agent."""
+
+    message_id: Id
+    role: str = "ROLE_USER"
+    parts: Annotated[list[Part], msgspec.Meta(min_length=1)]
+    context_id: Annotated[str, msgspec.Meta(max_length=_MAX_ID_CHARS)] = ""
+    task_id: str = ""
+    metadata: dict[str, Any] = {}
+
+
+class Configuration(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """How a message is to be answered."""
+
+    return_immediately: bool = False
+    history_length: int | None = None
+    task_push_notification_config: Any = None
+
+
+class SendParams(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The parameters of SendMessage and SendStreamingMessage."""
+
+    message: Message
+    configuration: Configuration = Configuration()
+    metadata: dict[str, Any] = {}
+
+
+class TaskParams(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The parameters of GetTask, CancelTask and SubscribeToTask."""
+
+    id: Id
+    history_length: int | None = None
+
+
+class ListParams(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The parameters of ListTasks."""
+
+    context_id: str = ""
+    status: str = ""
+    page_size: Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE)] = 50
+    page_token: str = ""
+    history_length: int | None = None
+    include_artifacts: bool = False
+
+
+class Content(NamedTuple):
+    """What the parts of a message say."""
+
+    text: str
+    images: list[str]
+    files: dict[str, str]
+    """`data:` URLs by name."""
+    data: list[Any]
+
+
+def content_of(message: Message) -> Content:
+    """Reads the parts of a message. Raises a 422 problem for one that says nothing."""
+    found = Content("", [], {}, [])
+    texts: list[str] = []
+    for index, part in enumerate(message.parts):
+        if part.text is not None:
+            texts.append(part.text)
+        elif part.raw is not None:
+            url = f"data:{part.media_type};base64,{part.raw}"
+            if part.media_type.startswith("image/") and not part.filename:
+                found.images.append(url)
+            else:
+                found.files[part.filename or f"file-{len(found.files) + 1}"] = url
+        elif part.url is not None and part.media_type.startswith("image/"):
+            found.images.append(part.url)
+        elif part.url is not None:
+            texts.append(part.url)
+        elif part.data is not msgspec.UNSET:
+            found.data.append(part.data)
+        else:
+            raise invalid(f"send one of text, raw, url and data - at `$.message.parts[{index}]`")
+    return found._replace(text="\n".join(texts))

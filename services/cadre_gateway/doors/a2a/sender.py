@@ -1,0 +1,176 @@
+"""From a message to the run that it is for: begun, decided on, or told."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cadre.protocol.caller_terms import CallerTerms
+from cadre.protocol.topology import run_id_of
+from cadre.spec.names import NAME
+from cadre_gateway.access.principal import Principal
+from cadre_gateway.doors.a2a.request import Content, Message, content_of
+from cadre_gateway.doors.a2a.task_object import CONTEXT, questions_of
+from cadre_gateway.doors.following import Answers, Place
+from cadre_gateway.doors.progress import HeldBack, Progress
+from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.doors.verdict_words import word_in
+from cadre_gateway.requests.body import VERDICTS, Ruling, Submission, checked_submission
+from cadre_gateway.requests.idempotency import IdempotencyKey
+from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
+
+ASK_USER = "ask_user"
+_HOW = (
+    "answer it with a data part {call, decision: approve | reject | correct, arguments, feedback} for each call, or"
+    " with `approve` or `reject: why` as text"
+)
+
+
+class Sender(NamedTuple):
+    """Who sends a message."""
+
+    caller: Principal
+    name: str
+    """As decisions name them."""
+    traceparent: str | None
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Brings messages to runs. Every method raises Problem, RetryableError."""
+
+    runs: RunService
+    answers: Answers
+
+    async def place_of(self, agent: str, sent: Message, sender: Sender) -> Place:
+        """Where the answer to the message is told; the same message, sent again, finds the place that it had before."""
+        content = content_of(sent)
+        if sent.task_id:
+            return await self._go_on(agent, sent, content, sender)
+        return await self._begin(agent, sent, content, sender)
+
+    async def _begin(self, agent: str, sent: Message, content: Content, sender: Sender) -> Place:
+        key = _key_of(sent, sender)
+        session = (
+            sent.context_id if NAME.fullmatch(sent.context_id) else f"a2a-{_hash(sent.context_id or key.key)}"
+        )
+        arguments: dict[str, Any] = {}
+        for data in content.data:
+            arguments |= data if isinstance(data, dict) else {"data": data}
+        text = content.text or ("Do what the additional arguments say." if arguments else "")
+        wanted = checked_submission(
+            Submission(
+                agent=agent,
+                task=text,
+                additional_args=arguments,
+                images=content.images,
+                files=content.files,
+                session=session,
+                user=sender.caller.user or None,
+                reset=False,
+            )
+        )
+        terms = CallerTerms(
+            metadata={CONTEXT: sent.context_id} if sent.context_id not in ("", session) else {}
+        )
+        run = run_id_of(agent, key.key)
+        known = await self.runs.history.task(run, run)
+        if known is not None:
+            key.check(known.request)
+            return Place(run)
+        self.runs.limits.check_start(sender.caller)
+        async with answer_deadline():
+            begun = await self.runs.submitter.submit(wanted, key, sender.traceparent, terms=terms)
+        return Place(begun.id)
+
+    async def _go_on(self, agent: str, sent: Message, content: Content, sender: Sender) -> Place:
+        """Brings words to a run that waits for them, or a message to one that works."""
+        progress = await self.answers.so_far(Place(sent.task_id))
+        if progress.task is not None and progress.task.agent != agent:
+            raise Problem(404, "unknown-run", f"agent {agent!r} has no task {sent.task_id!r}")
+        rulings = _rulings(content, progress, sender)
+        if rulings:
+            if not sender.caller.may("decide"):
+                raise Problem(
+                    403,
+                    "forbidden",
+                    "this key may not decide on calls: somebody with the role `approver` does",
+                )
+            for call, ruling in rulings.items():
+                await self.runs.decisions.decide(call, ruling, sender.traceparent)
+            return Place(progress.run, progress.place_behind(set(rulings)))
+        if (place := _said_before(content, progress)) is not None:
+            return place
+        if questions_of(progress):
+            raise invalid(f"task {sent.task_id} waits for a person: {_HOW}")
+        text = content.text or msgspec.json.encode(content.data).decode()
+        key = _key_of(sent, sender)
+        await self.runs.steering.tell(progress.run, text, "interrupt", f"a2a:{key.key}", sender.name)
+        return Place(progress.run, progress.seq)
+
+
+def _key_of(sent: Message, sender: Sender) -> IdempotencyKey:
+    """The same for the same message of the same sender; the digest tells what it says."""
+    told = msgspec.json.encode([sent.parts, sent.context_id, sent.task_id])
+    return IdempotencyKey(
+        "a2a-" + _hash(f"{sender.name}\n{sent.message_id}"), hashlib.sha256(told).hexdigest()
+    )
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _rulings(content: Content, progress: Progress, sender: Sender) -> dict[str, Ruling]:
+    """What the message says of calls that wait, or have waited; empty when it says nothing of them."""
+    told = {
+        call: held for pause in progress.pauses for call, held in pause.held.items() if not held.is_callers
+    }
+    found = {}
+    for data in content.data:
+        if isinstance(data, dict) and isinstance(call := data.get("call"), str):
+            if call not in told:
+                raise invalid(f"task {progress.run} has asked for no call {call!r}")
+            found[call] = _ruling(data, told[call], sender)
+    asked = questions_of(progress)
+    if found or not content.text or not asked:
+        return found
+    word = word_in(content.text)
+    for call, held in asked.items():
+        if held.request.name == ASK_USER:
+            found[call] = _said("corrected", sender, arguments={"answer": content.text})
+        elif word is not None:
+            found[call] = _said(word.verdict, sender, word.feedback)
+    return found
+
+
+def _said_before(content: Content, progress: Progress) -> Place | None:
+    """The place of a word in text that came before: no call waits any more, or this very answer was given."""
+    if not progress.pauses or questions_of(progress):
+        return None
+    answers = [ruled.arguments for ruled in progress.decided.values()]
+    if word_in(content.text) is None and {"answer": content.text} not in answers:
+        return None
+    return Place(progress.run, progress.pauses[-1].seq)
+
+
+def _ruling(data: dict[str, Any], held: HeldBack, sender: Sender) -> Ruling:
+    decision, arguments = str(data.get("decision", "")).lower(), data.get("arguments")
+    feedback = str(data.get("feedback", ""))
+    if decision not in VERDICTS or not isinstance(arguments, dict | None):
+        raise invalid(f"{held.request.name} waits for a decision: {_HOW}")
+    verdict = VERDICTS[decision]
+    if arguments is not None and verdict != "rejected":
+        return _said("corrected", sender, feedback, arguments)
+    return _said(verdict, sender, feedback)
+
+
+def _said(
+    verdict: Any, sender: Sender, feedback: str = "", arguments: dict[str, Any] | None = None
+) -> Ruling:
+    return Ruling(
+        verdict=verdict, feedback=feedback, tool=None, arguments=arguments, replace=False, by=sender.name
+    )

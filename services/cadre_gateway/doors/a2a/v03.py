@@ -1,0 +1,91 @@
+"""Protocol version 0.3 as version 1.0 and back: other names of methods and states, and a `kind` in each object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cadre_gateway.doors.a2a.task_object import SUBMITTED, WORKING, Json
+
+METHODS = {
+    "message/send": "SendMessage",
+    "message/stream": "SendStreamingMessage",
+    "tasks/get": "GetTask",
+    "tasks/cancel": "CancelTask",
+    "tasks/resubscribe": "SubscribeToTask",
+    "tasks/pushNotificationConfig/set": "CreateTaskPushNotificationConfig",
+    "tasks/pushNotificationConfig/get": "GetTaskPushNotificationConfig",
+    "tasks/pushNotificationConfig/list": "ListTaskPushNotificationConfigs",
+    "tasks/pushNotificationConfig/delete": "DeleteTaskPushNotificationConfig",
+    "agent/getAuthenticatedExtendedCard": "GetExtendedAgentCard",
+}
+"""Each method of version 0.3, and what version 1.0 calls it."""
+
+
+def params_of(params: Json) -> Json:
+    """Parameters as version 1.0 has them; what has not their form is left for its checks."""
+    said, configuration = params.get("message"), params.get("configuration")
+    found = dict(params)
+    if isinstance(said, dict) and isinstance(said.get("parts"), list):
+        found["message"] = {**said, "parts": [_part_of(part) for part in said["parts"]]}
+    if isinstance(configuration, dict):
+        found["configuration"] = {
+            "returnImmediately": configuration.get("blocking") is False,
+            "historyLength": configuration.get("historyLength"),
+            "taskPushNotificationConfig": configuration.get("pushNotificationConfig"),
+        }
+    return found
+
+
+def result_of(result: Json) -> Json:
+    """What version 1.0 answers, or tells in a stream, as version 0.3 has it."""
+    if "task" in result:
+        return _task(result["task"])
+    if "statusUpdate" in result:
+        update = result["statusUpdate"]
+        is_final = update["status"]["state"] not in (WORKING, SUBMITTED)
+        return {**update, "kind": "status-update", "status": _status(update["status"]), "final": is_final}
+    if "artifactUpdate" in result:
+        update = result["artifactUpdate"]
+        return {**update, "kind": "artifact-update", "artifact": _with_parts(update["artifact"])}
+    return _task(result)
+
+
+def _part_of(part: Any) -> Any:
+    if not isinstance(part, dict):
+        return part
+    file = part.get("file")
+    if part.get("kind") != "file" or not isinstance(file, dict):
+        return {key: value for key, value in part.items() if key != "kind"}
+    names = {"bytes": "raw", "uri": "url", "name": "filename", "mimeType": "mediaType"}
+    return {names[key]: value for key, value in file.items() if key in names}
+
+
+def _task(task: Json) -> Json:
+    found = {**task, "kind": "task", "status": _status(task["status"])}
+    if "artifacts" in task:
+        found["artifacts"] = [_with_parts(artifact) for artifact in task["artifacts"]]
+    if "history" in task:
+        found["history"] = [_message(said) for said in task["history"]]
+    return found
+
+
+def _status(status: Json) -> Json:
+    state = status["state"].removeprefix("TASK_STATE_").lower().replace("_", "-")
+    return {**status, "state": state} | (
+        {"message": _message(status["message"])} if "message" in status else {}
+    )
+
+
+def _message(said: Json) -> Json:
+    return {**_with_parts(said), "kind": "message", "role": said["role"].removeprefix("ROLE_").lower()}
+
+
+def _with_parts(holder: Json) -> Json:
+    return {**holder, "parts": [_part(part) for part in holder["parts"]]}
+
+
+def _part(part: Json) -> Json:
+    if "text" in part:
+        return {"kind": "text", "text": part["text"]}
+    data = part["data"]
+    return {"kind": "data", "data": data if isinstance(data, dict) else {"value": data}}

@@ -1,0 +1,46 @@
+"""The stock client of A2A drives agents: cards, answers, streams, a correction of a call, lists, an end."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from clients.test_frameworks import PYTHON, TEAM
+from harness.patience import patience
+from harness.stack import Gateway, Stack
+
+AGENT = Path(__file__).parent / "a2a_agent.py"
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """The gateway of a chief whose clerk refunds, and of a host."""
+    with Stack(tmp_path_factory.mktemp("stack")) as stack:
+        stack.model(TEAM / "script.yaml")
+        for name in ("chief", "clerk", "host"):
+            stack.agent(TEAM / f"{name}.yaml", start=False)
+        stack.tools(TEAM / "tools.py", start=False)
+        found = stack.gateway(start=False)
+        stack.start_all()
+        found.wait_offered(3)
+        yield found
+
+
+def test_the_stock_client_of_a2a(gateway: Gateway, tmp_path: Path) -> None:
+    books = tmp_path / "books"
+    command = [str(PYTHON), str(AGENT), gateway.service.url, str(books)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=patience(120), check=False)
+    assert ended.returncode == 0, ended.stderr
+    told = json.loads(ended.stdout.splitlines()[-1])
+    assert told.pop("answer").endswith("refunded 50")
+    assert told == {
+        "version 0.3": "TASK_STATE_COMPLETED",
+        "greeting": "Hello!",
+        "waits": "TASK_STATE_INPUT_REQUIRED",
+        "ends": "TASK_STATE_COMPLETED",
+        "listed": True,
+        "cancelled": "TASK_STATE_CANCELED",
+    }
+    assert books.read_text() == "refund 50\n"
