@@ -239,7 +239,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
         approvals.router(Approvals(index, registry, held_calls), decisions),
         steering.router(steer),
         dead_letters.router(NatsDeadLetters(nc, topology), journal, blobs),
-        time_travel.router(lookup, raw, Forker(lookup, admission, carrier, bus, clock)),
+        time_travel.router(lookup, raw, Forker(lookup, admission, carrier, bus, clock), blobs),
         archive.router(
             eraser,
             RunExporter(lookup, raw, file_index, blobs),

@@ -101,6 +101,21 @@ def test_a_team_is_watched_two_levels_deep_and_a_call_below_is_corrected(
     assert tree.get_by_role("treeitem").all_inner_texts() == rows
 
 
+def test_what_a_model_was_sent_is_shown(
+    page: Page, gateway: Gateway, pictures: Pictures, tmp_path: Path
+) -> None:
+    run = gateway.submit("chief", f"have clerk: refund {tmp_path / 'books'} 50")
+    gateway.finished(run)
+    page.goto(f"{gateway.service.url}/#/run/{run}?at=item:{run}_1_0:1:0")
+    page.get_by_text("The prompt as sent").click()
+    messages = page.locator(".messages > li")
+    messages.first.locator("summary").click()
+    expect(messages.first).to_contain_text("You are the clerk")
+    expect(messages.last).to_contain_text("user")
+    expect(page.get_by_text("Tools on offer")).to_be_visible()
+    pictures.take(page, "run-prompt")
+
+
 def test_the_tree_is_walked_with_keys(page: Page, gateway: Gateway, tmp_path: Path) -> None:
     run = gateway.submit("chief", f"have clerk: refund {tmp_path / 'books'} 50")
     gateway.finished(run)

@@ -181,7 +181,17 @@ async def test_a_key_for_an_agent_reaches_no_other(world: World, scope: str) -> 
         assert mine in listed
         assert other not in listed
         assert (await poets.get(f"/v1/runs/{mine}")).status_code == 200
-        for path in ("", "/events", "/trace", "/replay", "/verify", "/export", "/files", "/plan"):
+        for path in (
+            "",
+            "/events",
+            "/trace",
+            "/steps/1/request",
+            "/replay",
+            "/verify",
+            "/export",
+            "/files",
+            "/plan",
+        ):
             assert (await poets.get(f"/v1/runs/{other}{path}")).json()["code"] == "unknown-run", path
         # As a member of another's team it is the agent's run, and not its team's.
         reached = (await poets.get(f"/v1/runs/{member}")).status_code

@@ -41,6 +41,7 @@ RULES: list[RouteRule] = [
     *_rules("/v1/runs/{run}", "all", delete="administer"),
     *_rules("/v1/runs/{run}/events", "run", get="read"),
     *_rules("/v1/runs/{run}/trace", "run", get="read"),
+    *_rules("/v1/runs/{run}/steps/{step}/request", "run", get="read"),
     *_rules("/v1/runs/{run}/replay", "run", get="read"),
     *_rules("/v1/runs/{run}/verify", "run", get="read"),
     *_rules("/v1/runs/{run}/export", "tree", get="read"),

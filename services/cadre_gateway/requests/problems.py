@@ -31,6 +31,8 @@ BASE_URL = "https://cadre.dev/problems/"
 _TITLES = {
     "unknown-agent": "No live agent has this name",
     "unknown-run": "There is no such run",
+    "unknown-model-call": "The step has no such model call",
+    "prompts-gone": "The prompts of the run are gone",
     "unknown-blob": "There is no such blob",
     "unknown-file": "There is no such file",
     "file-changed": "Somebody else has written the file",

@@ -1,16 +1,20 @@
-"""The HTTP routes that go back in a run's journal: decide it anew, or start a new run from one of its steps."""
+"""The HTTP routes that go back in a run's journal: what its model read, its decisions made anew, a new run from one of
+its steps."""
 
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Request
+from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import Response
 
 from cadre.adapters.nats.reading.archive import NatsArchive
-from cadre.api.runs import Accepted
+from cadre.api.runs import Accepted, SentRequest
+from cadre.ports import Blobs
 from cadre_gateway.access.audit import note
 from cadre_gateway.reading.audit import ReplayAnswer, VerifyAnswer, replay, verify
 from cadre_gateway.reading.lookup import RunLookup
+from cadre_gateway.reading.sent_request import sent_request
 from cadre_gateway.requests import body
+from cadre_gateway.requests.headers import MAX_SEQ
 from cadre_gateway.requests.idempotency import IdempotencyHeader, idempotency_key
 from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.routes import openapi
@@ -18,9 +22,25 @@ from cadre_gateway.routes.answers import accepted, json_answer
 from cadre_gateway.starting.fork import ContinueBody, ForkBody, Forker
 
 
-def router(lookup: RunLookup, archive: NatsArchive, forker: Forker) -> APIRouter:
+def router(lookup: RunLookup, archive: NatsArchive, forker: Forker, blobs: Blobs) -> APIRouter:
     """The routes of replay, verify and fork."""
     routes = APIRouter(prefix="/v1/runs", tags=["runs"])
+
+    @routes.get(
+        "/{run}/steps/{step}/request",
+        summary="What an agent sent to its model",
+        responses=openapi.answers(SentRequest),
+    )
+    async def get_request(
+        run: str,
+        step: Annotated[int, Path(ge=0, le=MAX_SEQ)],
+        purpose: str | None = None,
+        attempt: Annotated[int | None, Query(ge=1, le=MAX_SEQ)] = None,
+    ) -> Response:
+        """Rendered from the journal as the call began: messages, tools and options. Without `purpose` and `attempt` the
+        last model call of the step; `calls` names the others."""
+        async with answer_deadline():
+            return json_answer(await sent_request(lookup, blobs, run, step, purpose, attempt))
 
     @routes.get(
         "/{run}/replay", summary="Decide a run's journal anew", responses=openapi.answers(ReplayAnswer)

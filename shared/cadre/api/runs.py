@@ -90,3 +90,26 @@ class Accepted(msgspec.Struct):
     later_files: list[str] = []
     """The paths of a fork's workspace whose version at the step is not known. They are as they are now in the
     run that was forked."""
+
+
+class ModelCallPlace(msgspec.Struct, frozen=True):
+    """Which of the model calls of a step."""
+
+    purpose: str
+    attempt: int
+
+
+class SentRequest(msgspec.Struct, kw_only=True):
+    """A model call of a step, as its agent sent it."""
+
+    id: str
+    step: int
+    purpose: str
+    attempt: int
+    at: float
+    """Unix seconds at which the call began."""
+    api: Literal["chat", "responses"]
+    body: dict[str, Any]
+    """What was posted. Images stand as `blob:` references in place of their bytes."""
+    calls: list[ModelCallPlace]
+    """All model calls of the step, in their order; this is the one that was asked for, or the last."""

@@ -45,14 +45,19 @@ class PinnedPrompts:
 
     async def _read(self, ref: str, blobs: Blobs) -> Prompts:
         try:
-            return Prompts.decode(ref, await blobs.get(ref))
+            return await read_prompts(ref, blobs)
         except (BlobMissing, PromptError) as error:
-            found = _shipped(ref)
-            if found is None:
-                log.warning("runs go on with other prompts than they began with: %s", error)
-        return found or self.own
+            log.warning("runs go on with other prompts than they began with: %s", error)
+            return self.own
 
 
-def _shipped(ref: str) -> Prompts | None:
-    """Those of the installed version, if they are the very same."""
-    return next((prompts for prompts in map(Prompts.load, shipped_names()) if prompts.ref == ref), None)
+async def read_prompts(ref: str, blobs: Blobs) -> Prompts:
+    """The prompts of that reference, or those of the installed version if they are the very same. Raises BlobMissing,
+    PromptError, BusUnavailable."""
+    try:
+        return Prompts.decode(ref, await blobs.get(ref))
+    except (BlobMissing, PromptError):
+        found = next((one for one in map(Prompts.load, shipped_names()) if one.ref == ref), None)
+        if found is None:
+            raise
+        return found

@@ -6,8 +6,8 @@ from typing import Any
 
 from cadre.adapters.models.answer import ModelAnswer
 from cadre.adapters.models.openai_client import post
+from cadre.adapters.models.request_body import sent_body
 from cadre.adapters.models.responses_answer import ResponsesAnswer
-from cadre.adapters.models.responses_request import responses_body
 from cadre.ports import OnText
 from cadre.spec.model import ModelSpec
 
@@ -23,6 +23,5 @@ def answer_of(spec: ModelSpec, stop: list[str], on_text: OnText) -> Answer:
 async def create(client: Any, spec: ModelSpec, body: dict[str, Any]) -> Any:
     """Sends a chat completion request through the model's API; returns the answer, or the stream of its pieces, as
     plain JSON."""
-    is_responses = spec.api == "responses"
-    path, body = ("/responses", responses_body(body)) if is_responses else ("/chat/completions", body)
-    return await post(client, path, {**body, **spec.extra_body})
+    path = "/responses" if spec.api == "responses" else "/chat/completions"
+    return await post(client, path, sent_body(spec, body))

@@ -1,11 +1,9 @@
 """An agent's models as one: each request says which of them it is for."""
 
 from collections.abc import Callable
-from typing import Any
-
-import msgspec
 
 from cadre.adapters.models.openai_model import OpenAIModel, unconfirmed
+from cadre.adapters.models.request_body import as_seen
 from cadre.adapters.models.request_slots import RequestSlots
 from cadre.engine.model_request import ModelRequest
 from cadre.ports import Blobs, Confirm, ModelReply, OnText
@@ -43,10 +41,7 @@ class ModelChain:
     async def complete_in_turn(self, request: ModelRequest, on_text: OnText, confirm: Confirm) -> ModelReply:
         """Does as `complete`, and awaits `confirm` once `model.parallel` has let the request through."""
         chosen = min(request.fallback, len(self._models) - 1)
-        if chosen and not self._specs[chosen].vision:
-            # The run's messages are made for its first model, which may see.
-            messages = [_without_images(message) for message in request.messages]
-            request = msgspec.structs.replace(request, messages=messages)
+        request = as_seen(request, self._specs[chosen])
         return await self._models[chosen].complete(request, on_text, confirm)
 
     async def load(self) -> None:
@@ -61,10 +56,3 @@ class ModelChain:
     def missing(self) -> str | None:
         """Says what the settings lack for calls of any of the models; None when nothing."""
         return next((lack for model in self._models if (lack := model.missing()) is not None), None)
-
-
-def _without_images(message: dict[str, Any]) -> dict[str, Any]:
-    parts = message.get("content")
-    if not isinstance(parts, list):
-        return message
-    return {**message, "content": [part for part in parts if part.get("type") != "image_url"]}

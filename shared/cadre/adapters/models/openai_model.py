@@ -6,7 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
@@ -25,9 +25,9 @@ from cadre.adapters.models.failure import (
 )
 from cadre.adapters.models.images import with_images
 from cadre.adapters.models.openai_client import EndpointLost, EndpointRefused, OpenAIClient
+from cadre.adapters.models.request_body import TOKEN_LIMITS, chat_body, first_limits
 from cadre.adapters.models.request_slots import RequestSlots
 from cadre.adapters.models.responses_answer import ResponseFailed
-from cadre.adapters.models.responses_request import ENCRYPTED, own_items
 from cadre.adapters.models.too_long import Excess, excess_of
 from cadre.adapters.models.usage import estimated
 from cadre.engine.context.context_budget import ANSWER, answer_tokens
@@ -35,12 +35,10 @@ from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.ports import Blobs, Confirm, ModelReply, OnText
 from cadre.settings import ModelSettings
-from cadre.spec.answer_schema import is_strict
-from cadre.spec.model import ModelSpec, TokenLimit
+from cadre.spec.model import ModelSpec
 
 log = logging.getLogger("cadre.model")
 
-TOKEN_LIMITS = get_args(TokenLimit)
 CONNECT_SECONDS = 10.0
 
 _ENCRYPTION = re.compile(r"encrypted[_ ]content|\binclude\b", re.IGNORECASE)
@@ -89,18 +87,14 @@ class OpenAIModel:
         self._settings = settings
         self._url = spec.url or settings.url
         self._name = spec.name or settings.name
-        self._endpoint_context: int | None = None
         self._listed_context: int | None = None
-        self._limit: TokenLimit | None = (
-            None if spec.extra_body.keys() & {*TOKEN_LIMITS, "max_output_tokens"} else spec.token_limit
-        )
+        self._limits = first_limits(spec)
         self._endpoint = OpenAIClient(
             self._url,
             spec.key_env,
             spec.timeout,
             min(CONNECT_SECONDS, spec.timeout),
         )
-        self._encrypted = True
 
     async def _follow(self) -> None:
         """Turns to the endpoint of the moment; while there is none it may come back where it was."""
@@ -153,7 +147,7 @@ class OpenAIModel:
                 if is_unnamed(self._spec):
                     async with asyncio.timeout(_LIST_SECONDS), self._endpoint.client_for_request() as client:
                         listed = await client.get("/models", cast_to=object)
-                    self._listed_context = self._endpoint_context = context_of(listed, self._name)
+                    self._listed_context = self._limits.context = context_of(listed, self._name)
 
     async def close(self) -> None:
         """Closes the connections."""
@@ -178,39 +172,8 @@ class OpenAIModel:
         return msgspec.structs.replace(reply, usage=estimated(request, reply))
 
     async def _body(self, request: ModelRequest) -> dict[str, Any]:
-        spec = self._spec
-        body: dict[str, Any] = {
-            "model": self._name,
-            "messages": [
-                own_items(message, spec.api, request.fallback)
-                for message in await with_images(request.messages, self._blobs)
-            ],
-        }
-        native = spec.native_tools if request.native_tools else []
-        if request.tools or native:
-            body["tools"] = [*request.tools, *native]
-        if request.tools:
-            body["tool_choice"] = _tool_choice(spec, request)
-            if spec.parallel_tool_calls is not None:
-                body["parallel_tool_calls"] = spec.parallel_tool_calls
-        if request.schema is not None:
-            schema = {"name": "answer", "strict": is_strict(request.schema), "schema": request.schema}
-            body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        elif request.json_object:
-            body["response_format"] = {"type": "json_object"}
-        if request.stop and spec.stop and spec.api == "chat":
-            body["stop"] = request.stop
-        for name in ("temperature", "reasoning_effort", "seed"):
-            if (value := getattr(spec, name)) is not None:
-                body[name] = value
-        if self._limit is not None:
-            most = answer_tokens(spec, self._endpoint_context)
-            body[self._limit] = min(most, request.max_tokens or most)
-        if spec.api == "responses" and self._encrypted and "include" not in spec.extra_body:
-            body["include"] = [ENCRYPTED]
-        if spec.stream:
-            body |= {"stream": True, "stream_options": {"include_usage": True}}
-        return body
+        seen = msgspec.structs.replace(request, messages=await with_images(request.messages, self._blobs))
+        return chat_body(self._spec, seen, self._name, self._limits)
 
     async def _ask(self, body: dict[str, Any], answer: Answer) -> None:
         """Sends the request and adds what comes back to `answer`. Raises ModelUnavailable, ModelRefused."""
@@ -227,7 +190,7 @@ class OpenAIModel:
         refused."""
         if "include" in body and refusal.status in (400, 404, 422) and _ENCRYPTION.search(refusal.text):
             # This model does not reason, or what it is shown is the reasoning of another one.
-            self._encrypted = refusal.code == "invalid_encrypted_content"
+            self._limits.encrypted = refusal.code == "invalid_encrypted_content"
             return {key: value for key, value in body.items() if key != "include"}
         return self._limited_otherwise(body, refusal)
 
@@ -241,12 +204,12 @@ class OpenAIModel:
         if complains_of(name, refusal):
             other = next(one for one in TOKEN_LIMITS if one != name)
             other_name = self._spec.api == "chat" and name == self._spec.token_limit
-            self._limit = other if other_name else None
-            return rest if self._limit is None else {**rest, other: body[name]}
+            self._limits.name = other if other_name else None
+            return rest if self._limits.name is None else {**rest, other: body[name]}
         if not refusal.too_long:
             return None
         excess = excess_of(refusal.text)
-        self._endpoint_context = excess.context or self._endpoint_context
+        self._limits.context = excess.context or self._limits.context
         if excess.context is not None and excess.tokens is not None and excess.tokens >= excess.context:
             return None
         # The answer alone may be what there is no room for: the endpoint's context is smaller than the spec's.
@@ -297,13 +260,3 @@ def _shorter(spec: ModelSpec, limit: int, excess: Excess) -> int:
         if least < limit:
             return least
     return limit // 4
-
-
-def _tool_choice(spec: ModelSpec, request: ModelRequest) -> str | dict[str, Any]:
-    """The agent's choice in the terms of the API; a function that is not on offer cannot be asked for."""
-    choice = spec.tool_choice
-    if isinstance(choice, str):
-        return request.tool_choice or choice
-    if all(tool["function"]["name"] != choice.function for tool in request.tools):
-        return "required"
-    return {"type": "function", "function": {"name": choice.function}}

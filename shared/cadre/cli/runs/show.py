@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from cadre.cli.run_view.plan_lines import shown_plan
+from cadre.cli.run_view.prompt_lines import prompt_lines
 from cadre.cli.run_view.queue_lines import shown_queue
 from cadre.cli.run_view.run_text import Fetch, branches, playback, summary
 from cadre.cli.run_view.screen import screen
@@ -29,15 +30,27 @@ from cadre.local.exit_codes import CommandFailed, ExitCode
     help="Play its steps; with --full those of the runs below it, too.",
 )
 @click.option(
+    "--prompt",
+    type=click.IntRange(0),
+    metavar="STEP",
+    help="What its agent sent to the model in this step: messages, tools, options.",
+)
+@click.option(
     "-f", "--follow", "following", is_flag=True, help="Follow it until it ends. Ctrl-C leaves it running."
 )
 @output_option("text")
-def command(run: str, as_tree: bool, full: bool, played_back: bool, following: bool, output: str) -> int:
+def command(  # noqa: PLR0913 - one for each option
+    run: str, as_tree: bool, full: bool, played_back: bool, prompt: int | None, following: bool, output: str
+) -> int:
     """Show RUN: an id, a unique beginning of one, or @last."""
+    if prompt is not None and (as_tree or full or played_back or following):
+        raise click.UsageError("--prompt goes with -o only")
     if played_back and (as_tree or following):
         raise click.UsageError("--replay goes with --full and -o only")
     with Gateway() as gateway:
         identity = gateway.run_id(run)
+        if prompt is not None:
+            return _show_prompt(gateway, identity, prompt, output)
         if not following:
             found = gateway.get(f"/v1/runs/{identity}", full="true" if full or played_back else None)
             if played_back and output == "text":
@@ -56,6 +69,15 @@ def command(run: str, as_tree: bool, full: bool, played_back: bool, following: b
         print_text("\n".join(branches(found)))
     else:
         print_text("\n".join(summary(found, waiting, edited, full=full)))
+    return ExitCode.OK
+
+
+def _show_prompt(gateway: Gateway, run: str, step: int, output: str) -> int:
+    request = gateway.get(f"/v1/runs/{run}/steps/{step}/request")
+    if output == "json":
+        print_json(request)
+    else:
+        print_text("\n".join(prompt_lines(request)))
     return ExitCode.OK
 
 

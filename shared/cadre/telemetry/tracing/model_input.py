@@ -13,11 +13,18 @@ from cadre.prompting.prompts import Prompts, kind_for, shipped_for
 
 
 class ModelInput:
-    """The state of one run beside its spans, kept in memory until the run ends."""
+    """The state of one run beside its journal, kept in memory until the run ends."""
 
-    def __init__(self, tree: str, run: str) -> None:
+    def __init__(self, tree: str, run: str, prompts: Prompts | None = None) -> None:
+        """`prompts` are those that the run keeps; without them only what is shipped is known."""
         self._run: Run | None = Run(id=run, tree=tree)
+        self._prompts = prompts
         self._transcript: Transcript | None = None
+
+    @property
+    def run(self) -> Run | None:
+        """The state as of the last event; None when entries are missing."""
+        return self._run
 
     def enter(self, entry: Entry) -> None:
         """Begins an entry, before its events. After missing entries nothing is known until the next snapshot."""
@@ -36,19 +43,25 @@ class ModelInput:
     def request(self, purpose: str) -> ModelRequest | None:
         """The request of the model call that has just begun, with references for blobs; None when it is unknown.
 
-        It is unknown for an agent with a prompt file of its own, which lies on that agent's machine alone, and
-        for a run that began with what another version of Cadre shipped.
+        Without the run's prompts it is unknown for an agent with a prompt file of its own, and for a run that began
+        with what another version of Cadre shipped.
         """
-        run = self._run
-        shipped = shipped_for(run.spec) if run is not None and run.spec is not None else None
-        if run is None or run.spec is None or shipped is None:
+        if self._run is None or self._run.spec is None:
             return None
         if self._transcript is None:
-            prompts = _shipped(shipped, kind_for(run.spec))
-            if run.prompts not in ("", prompts.ref):
+            prompts = self._prompts or _shipped_prompts(self._run)
+            if prompts is None:
                 return None
             self._transcript = Transcript(prompts)
-        return self._transcript.request(run, purpose)
+        return self._transcript.request(self._run, purpose)
+
+
+def _shipped_prompts(run: Run) -> Prompts | None:
+    shipped = shipped_for(run.spec) if run.spec is not None else None
+    if run.spec is None or shipped is None:
+        return None
+    prompts = _shipped(shipped, kind_for(run.spec))
+    return prompts if run.prompts in ("", prompts.ref) else None
 
 
 @functools.cache

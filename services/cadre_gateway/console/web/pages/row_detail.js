@@ -1,11 +1,12 @@
 // What is in one row of the tree: a run, a step, a model's answer, a call, code or something told.
 
-import { blobPath, get, runPath } from "../http/api.js";
+import { blobPath } from "../http/api.js";
 import { isOver } from "../state/run_tree.js";
 import { decisionText, errorText, purposeText } from "../state/texts.js";
 import { decisionForm } from "../view/decision_form.js";
 import { alert, fill, h } from "../view/element.js";
 import { clock, cost, count, duration } from "../view/format.js";
+import { sentRequest } from "../view/sent_request.js";
 import { showFile, showImage, showValue } from "../view/value.js";
 import { workList } from "../view/work_list.js";
 
@@ -45,7 +46,7 @@ export class RowDetail {
   #draw({ type, run, step, item, call }) {
     if (type === "run") return this.#run(run, call);
     if (type === "step") return this.#step(run, step);
-    return { model: () => this.#model(run, item), call: () => this.#call(run, step, item), code: () => this.#code(item) }[item.type]?.() ?? this.#note(item);
+    return { model: () => this.#model(run, step, item), call: () => this.#call(run, step, item), code: () => this.#code(item) }[item.type]?.() ?? this.#note(item);
   }
 
   #run(run, call) {
@@ -86,7 +87,7 @@ export class RowDetail {
     ];
   }
 
-  #model(run, item) {
+  #model(run, step, item) {
     const going = item.state === "open";
     const text = h("pre", { class: going ? "live" : "" }, liveText(item));
     if (going) this.live = text;
@@ -103,28 +104,8 @@ export class RowDetail {
       (item.text || going) && block("Answer", text),
       item.calls?.length > 0 && block("Calls that it asks for", showValue(item.calls)),
       item.items?.length > 0 && block("Reasoning and more", showValue(item.items)),
-      this.#prompt(run),
+      sentRequest(run.id, step.number, item),
     ];
-  }
-
-  /** What the model has read, asked for when somebody wants to see it. */
-  #prompt(run) {
-    const box = h("div", null, "Loading …");
-    const details = h("details", null, h("summary", null, "What the run remembers (the steps that its model reads)"), box);
-    details.addEventListener("toggle", async () => {
-      if (!details.open || details.dataset.loaded) return;
-      details.dataset.loaded = "yes";
-      try {
-        const { memory } = await get(`${runPath(run.id)}?full=true`);
-        fill(box, memory.map((step) => {
-          const { type, ...rest } = step;
-          return h("details", null, h("summary", null, `${type} ${step.number ?? ""}`), showValue(rest));
-        }));
-      } catch (error) {
-        fill(box, alert(error.message));
-      }
-    });
-    return details;
   }
 
   #call(run, step, item) {

@@ -56,9 +56,10 @@ class History:
         at_least: int = 0,
         entries: int = _PAGE,
         whole_up_to: int | None = None,
+        run: str | None = None,
     ) -> AsyncIterator[list[Stored]]:
         """Yields what `pages` does, decoded beside the event loop, in pages of few bytes and of so many entries at
-        most, for readers of a long tree.
+        most, for readers of a long tree; with `run` of that run only.
 
         A large snapshot is left out (None) where the entry before it was yielded: the fold of that one and of those
         before it says the same. With `whole_up_to` none is left out, and TooLarge is raised when the entries have more
@@ -67,7 +68,7 @@ class History:
         last: dict[str, int] | None = {} if whole_up_to is None else None
         page: list[tuple[StoredMessage, bytes]] = []
         size = total = 0
-        async for held_page in self.raw_pages(tree, after, at_least=at_least, entries=entries):
+        async for held_page in self.raw_pages(tree, after, run, at_least=at_least, entries=entries):
             for held in held_page:
                 try:
                     data = await self.whole(held)

@@ -1,0 +1,93 @@
+"""The body of a request as it goes to an endpoint: what a run asks, as the model's spec has it sent."""
+
+from typing import Any, get_args
+
+import msgspec
+
+from cadre.adapters.models.responses_request import ENCRYPTED, own_items, responses_body
+from cadre.engine.context.context_budget import answer_tokens
+from cadre.engine.model_request import ModelRequest
+from cadre.spec.answer_schema import is_strict
+from cadre.spec.model import ModelSpec, TokenLimit
+
+TOKEN_LIMITS = get_args(TokenLimit)
+
+
+class Limits(msgspec.Struct, kw_only=True):
+    """What an endpoint is known to take; a refusal may teach better."""
+
+    name: TokenLimit | None
+    """Under which name the answer's limit of tokens is sent; None: no limit."""
+    context: int | None = None
+    """Tokens that the endpoint itself names as the model's context."""
+    encrypted: bool = True
+    """Reasoning may be asked for in the form that can be sent back."""
+
+
+def first_limits(spec: ModelSpec, context: int | None = None) -> Limits:
+    """What is assumed before the endpoint has refused anything."""
+    own = spec.extra_body.keys() & {*TOKEN_LIMITS, "max_output_tokens"}
+    return Limits(name=None if own else spec.token_limit, context=context)
+
+
+def as_seen(request: ModelRequest, spec: ModelSpec) -> ModelRequest:
+    """The request as that model, if it is a fallback, is shown it: the messages are made for the first model, which
+    may see images."""
+    if not request.fallback or spec.vision:
+        return request
+    return msgspec.structs.replace(request, messages=list(map(_without_images, request.messages)))
+
+
+def chat_body(spec: ModelSpec, request: ModelRequest, name: str, limits: Limits) -> dict[str, Any]:
+    """The request to the model of this name in the terms of chat completions, without `extra_body`."""
+    body: dict[str, Any] = {
+        "model": name,
+        "messages": [own_items(message, spec.api, request.fallback) for message in request.messages],
+    }
+    native = spec.native_tools if request.native_tools else []
+    if request.tools or native:
+        body["tools"] = [*request.tools, *native]
+    if request.tools:
+        body["tool_choice"] = _tool_choice(spec, request)
+        if spec.parallel_tool_calls is not None:
+            body["parallel_tool_calls"] = spec.parallel_tool_calls
+    if request.schema is not None:
+        schema = {"name": "answer", "strict": is_strict(request.schema), "schema": request.schema}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    elif request.json_object:
+        body["response_format"] = {"type": "json_object"}
+    if request.stop and spec.stop and spec.api == "chat":
+        body["stop"] = request.stop
+    for option in ("temperature", "reasoning_effort", "seed"):
+        if (value := getattr(spec, option)) is not None:
+            body[option] = value
+    if limits.name is not None:
+        most = answer_tokens(spec, limits.context)
+        body[limits.name] = min(most, request.max_tokens or most)
+    if spec.api == "responses" and limits.encrypted and "include" not in spec.extra_body:
+        body["include"] = [ENCRYPTED]
+    if spec.stream:
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+    return body
+
+
+def sent_body(spec: ModelSpec, body: dict[str, Any]) -> dict[str, Any]:
+    """What is posted for such a body: in the terms of the model's API, with what its spec adds."""
+    return {**(responses_body(body) if spec.api == "responses" else body), **spec.extra_body}
+
+
+def _without_images(message: dict[str, Any]) -> dict[str, Any]:
+    parts = message.get("content")
+    if not isinstance(parts, list):
+        return message
+    return {**message, "content": [part for part in parts if part.get("type") != "image_url"]}
+
+
+def _tool_choice(spec: ModelSpec, request: ModelRequest) -> str | dict[str, Any]:
+    """The agent's choice in the terms of the API; a function that is not on offer cannot be asked for."""
+    choice = spec.tool_choice
+    if isinstance(choice, str):
+        return request.tool_choice or choice
+    if all(tool["function"]["name"] != choice.function for tool in request.tools):
+        return "required"
+    return {"type": "function", "function": {"name": choice.function}}
