@@ -19,7 +19,7 @@ from cadre_gateway.retention.tree_records import SavedRecords, TreeRecords
 
 log = logging.getLogger("cadre.gateway")
 
-_VERSION = 3
+_VERSION = 4
 _SAVE_EVERY_ENTRIES = 1_000
 _SAVE_EVERY_SECONDS = 30.0
 _MIN_PAUSE_SECONDS = 1.0

@@ -18,7 +18,17 @@ from harness.stack import Gateway, Stack
 
 TEAMS = Path(__file__).parents[2] / "teams"
 
-PAGES = ("runs", "approvals", "team", "statistics", "schedules", "memory", "dead-letters", "system")
+PAGES = (
+    "runs",
+    "approvals",
+    "approvals?view=decided",
+    "team",
+    "statistics",
+    "schedules",
+    "memory",
+    "dead-letters",
+    "system",
+)
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -223,4 +223,42 @@ async def test_the_description_of_the_api_has_the_routes_and_their_bodies(world:
         schemas["RunDetail"]["properties"]
     )
     listing = document["paths"]["/v1/approvals"]["get"]
-    assert [one["name"] for one in listing["parameters"]] == ["agent", "run", "tree", "limit", "before"]
+    assert [one["name"] for one in listing["parameters"]] == [
+        "agent",
+        "run",
+        "tree",
+        "state",
+        "limit",
+        "before",
+    ]
+
+
+async def test_decided_calls_are_listed_with_who_decided_what_and_when(world: World) -> None:
+    scribe, (first, second, third) = await held(world, "clerk", {"amount": 1}, {"amount": 2}, {"amount": 3})
+    await scribe.write(ev.ApprovalDecided(call=first, verdict="approved", sender="ann"))
+    await scribe.write(
+        ev.ApprovalDecided(call=second, verdict="corrected", sender="bo", arguments={"amount": 9})
+    )
+    long = {"amount": 4, "note": "x" * 5000}
+    await scribe.write(ev.ApprovalDecided(call=third, verdict="corrected", sender="cy", arguments=long))
+
+    async def decided() -> list[dict[str, Any]] | None:
+        asked = {"run": scribe.run, "state": "decided"}
+        found: list[dict[str, Any]] = (await world.http.get("/v1/approvals", params=asked)).json()[
+            "approvals"
+        ]
+        return found if len(found) == 3 else None
+
+    newest, middle, oldest = await until(decided)
+    assert [one["call"] for one in (newest, middle, oldest)] == [third, second, first]
+    assert (oldest["decision"]["by"], oldest["decision"]["verdict"]) == ("ann", "approved")
+    assert (middle["arguments"], middle["decision"]["arguments"]) == ({"amount": 2}, {"amount": 9})
+    assert middle["decision"]["at"] > middle["requested_at"]
+    assert (newest["cut"], newest["decision"]["arguments"]) == (True, None)
+    assert (await world.http.get(f"/v1/approvals/{third}")).json()["decision"]["arguments"] == long
+
+    query: dict[str, str | int] = {"run": scribe.run, "state": "decided", "limit": 2}
+    page = (await world.http.get("/v1/approvals", params=query)).json()
+    rest = (await world.http.get("/v1/approvals", params={**query, "before": page["next"]})).json()
+    assert [one["call"] for one in rest["approvals"]] == [first]
+    assert (await world.http.get("/v1/approvals", params={"run": scribe.run})).json()["approvals"] == []

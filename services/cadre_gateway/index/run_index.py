@@ -11,6 +11,7 @@ from cadre.api.runs import RunSummary
 from cadre.journal.entry import Entry
 from cadre.protocol.topology import parent_of
 from cadre.recent import Recent
+from cadre_gateway.index.decided_approvals import MAX_DECIDED, DecidedCall, decided_in
 from cadre_gateway.index.pending_approvals import PendingCalls, pending_changes, pending_in
 from cadre_gateway.index.run_summary import apply_event, first_summary, starts_no_run
 from cadre_gateway.requests.paging import page_of
@@ -35,6 +36,9 @@ class TreeSummary(msgspec.Struct, kw_only=True):
     pending: dict[str, dict[str, PendingCall]] = {}
     """The calls that wait for a person, by run and call."""
 
+    decided: list[DecidedCall] = []
+    """The calls that were decided last, the oldest first."""
+
     @property
     def ended(self) -> bool:
         """Whether its root has ended."""
@@ -55,6 +59,9 @@ class RunIndex:
         self._order = sorted((tree.at, tree.id) for tree in self._trees.values())
         self._size = sum(len(tree.runs) for tree in self._trees.values())
         self._pending = PendingCalls(call for tree in self._trees.values() for call in tree.pending_calls())
+        self._decided = sorted(
+            (*call.place, tree.id) for tree in self._trees.values() for call in tree.decided
+        )
         self._ended = sorted((tree.at, tree.id) for tree in self._trees.values() if tree.ended)
         self._former_places = Recent[str, float](_MAX_FORMER_PLACES)
         """When the trees began that have left the list last."""
@@ -115,7 +122,9 @@ class RunIndex:
                 self._update_pending(tree, pending_in(entry.snapshot, entry), [])
         for event in entry.events:
             apply_event(summary, event, entry.at)
-        self._update_pending(tree, *pending_changes(entry, tree.pending.get(entry.run, {})))
+        pending = tree.pending.get(entry.run, {})
+        self._note_decided(tree, decided_in(entry, pending))
+        self._update_pending(tree, *pending_changes(entry, pending))
         _update_waiting(summary, tree)
         if entry.run == entry.tree and summary.finished:
             heappush(self._ended, (tree.at, tree.id))
@@ -131,10 +140,29 @@ class RunIndex:
         self._former_places[tree] = found.at
         for call in found.pending_calls():
             self._pending.drop(call)
+        for decided in found.decided:
+            self._forget_decided(found, decided)
 
     def pending(self, before: tuple[float, str] | None = None) -> Iterator[PendingCall]:
         """Calls that wait for a person, over all runs, the newest first; see `PendingCalls.newest_first`."""
         return self._pending.newest_first(before)
+
+    def decided(self, before: tuple[float, str] | None = None) -> Iterator[DecidedCall]:
+        """Calls that were decided, over all runs, the newest first; behind the position `before` (time of the decision,
+        call)."""
+        end = len(self._decided) if before is None else bisect_left(self._decided, before)
+        for at, call, tree in reversed(self._decided[:end]):
+            yield next(one for one in reversed(self._trees[tree].decided) if one.place == (at, call))
+
+    def _note_decided(self, tree: TreeSummary, calls: list[DecidedCall]) -> None:
+        for call in calls:
+            tree.decided.append(call)
+            insort(self._decided, (*call.place, tree.id))
+        while len(tree.decided) > MAX_DECIDED:
+            self._forget_decided(tree, tree.decided.pop(0))
+
+    def _forget_decided(self, tree: TreeSummary, call: DecidedCall) -> None:
+        del self._decided[bisect_left(self._decided, (*call.place, tree.id))]
 
     def _update_pending(self, tree: TreeSummary, added: list[PendingCall], gone: list[PendingCall]) -> None:
         for call in added:

@@ -1,6 +1,6 @@
 """The HTTP routes of calls that wait for a person: list, show, decide."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
@@ -33,21 +33,26 @@ def router(approvals: Approvals, decisions: ApprovalDecisions) -> APIRouter:
 
     @routes.get(
         "",
-        summary="Calls that wait for a person, newest first",
+        summary="Calls that wait for a person, or were decided, newest first",
         responses=openapi.answers(openapi.ApprovalList),
     )
-    async def get_approvals(
+    async def get_approvals(  # noqa: PLR0913 - one for each parameter of the query
         request: Request,
         agent: str | None = None,
         run: str | None = None,
         tree: str | None = None,
+        state: Literal["pending", "decided"] = "pending",
         limit: Annotated[int, Query(ge=1, le=1000)] = 50,
         before: str | None = None,
     ) -> Response:
-        """`run` stands for itself and all runs below it. Long arguments are cut here (`cut` says so)."""
+        """`run` stands for itself and all runs below it. Long arguments are cut here (`cut` says so). Of the calls that
+        were decided the list has the newest 200 of each tree, without their schema."""
         async with answer_deadline():
             wanted = ApprovalFilter(agent, run, tree, caller_of(request).reaches_tree)
-            page = await approvals.page(wanted, limit, before)
+            if state == "decided":
+                page = approvals.decided(wanted, limit, before)
+            else:
+                page = await approvals.page(wanted, limit, before)
         return json_answer(openapi.ApprovalList(page.calls, page.next))
 
     @routes.get("/{call}", summary="One call", responses=openapi.answers(Approval))

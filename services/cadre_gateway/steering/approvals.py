@@ -62,6 +62,16 @@ class Approvals:
         shown = await self._with_schemas(found)
         return ApprovalPage(shown, f"{last.requested_at!r},{last.call}" if last is not None else None)
 
+    def decided(self, wanted: ApprovalFilter, limit: int, before: str | None) -> ApprovalPage:
+        """Decided calls as far as the list has them, the newest decision first. Raises a 422 problem as `page` does."""
+        calls = self.index.decided(_position(before) if before is not None else None)
+        reached = (
+            call for call in calls if wanted.matches(call.asked) and self._is_of(call.asked, wanted.of_trees)
+        )
+        found, last = page_of(reached, limit)
+        shown = [self._shown(call.asked, None, state="decided", decision=call.decision) for call in found]
+        return ApprovalPage(shown, f"{last.place[0]!r},{last.place[1]}" if last is not None else None)
+
     def _is_of(self, call: PendingCall, of_trees: Callable[[RunSummary], bool]) -> bool:
         root = self.index.get(call.tree, call.tree)
         return root is not None and of_trees(root)
@@ -104,10 +114,13 @@ class Approvals:
                     schemas[call.name] = schema_in(held.run, call.name, call.kind)
             tool_schema = schemas.get(call.name) if call.kind == "tool" else None
             schema = MEMBER_SCHEMA if call.kind == "member" else tool_schema
-            summary = self.index.get(call.tree, call.run)
-            task = summary.task if summary is not None else ""
-            shown.append(Approval(**msgspec.structs.asdict(call), task=task, schema=schema))
+            shown.append(self._shown(call, schema))
         return shown
+
+    def _shown(self, call: PendingCall, schema: dict[str, Any] | None, **more: Any) -> Approval:
+        summary = self.index.get(call.tree, call.run)
+        task = summary.task if summary is not None else ""
+        return Approval(**msgspec.structs.asdict(call), task=task, schema=schema, **more)
 
 
 def _position(before: str) -> tuple[float, str]:

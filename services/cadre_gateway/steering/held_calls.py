@@ -15,6 +15,7 @@ from cadre.journal.steps import CallState
 from cadre.loop.fold import fold
 from cadre.ports import Journal
 from cadre.protocol.topology import parent_of, tree_of
+from cadre_gateway.index.decided_approvals import decision_of
 from cadre_gateway.requests.problems import Problem
 
 _CALL_ID = re.compile(r"[A-Za-z0-9-]{1,64}(?:_\d{1,9}_\d{1,9}){1,64}")
@@ -78,16 +79,7 @@ def ruled_in(entry: Entry, call: str) -> ApprovalDecision | None:
     """The decision on the call that an entry tells of."""
     for event in entry.events:
         if isinstance(event, ApprovalDecided) and event.call == call:
-            return ApprovalDecision(
-                call=call,
-                verdict=event.verdict,
-                by=event.sender,
-                at=entry.at,
-                feedback=event.feedback,
-                tool=event.name,
-                arguments=event.arguments,
-                edits=event.edits,
-            )
+            return decision_of(event, entry.at)
     return None
 
 

@@ -3,6 +3,7 @@
 import { blobPath } from "../http/api.js";
 import { isOver } from "../state/run_tree.js";
 import { decisionText, errorText, purposeText } from "../state/texts.js";
+import { showChanges, showDecided } from "../view/changes.js";
 import { decisionForm } from "../view/decision_form.js";
 import { alert, fill, h } from "../view/element.js";
 import { clock, cost, count, duration } from "../view/format.js";
@@ -119,12 +120,13 @@ export class RowDetail {
         ["Took", item.endedAt && duration(item.endedAt - (item.startedAt ?? item.openedAt))], ["By", item.executor],
         ["Call", h("code", null, item.id)],
       ]),
-      held && decisionForm(item.id, { name: item.name, ...item.hold }, this.changed),
+      held && decisionForm(item.id, { name: item.name, ...item.hold }, this.changed).element,
       item.error && alert(errorText(item.error)),
       item.error && item.kind !== "question" && h("p", { class: "hint" }, "The model reads this error and may try otherwise; ",
         h("button", { type: "button", class: "quiet", onclick: () => this.fork(run, step.number) }, "fork this step"), " to go on from here by yourself."),
       !held && block("Input", showValue(item.arguments)),
-      item.before && block("Before the correction", showValue(item.before)),
+      item.before && block("What a person changed", showChanges(item.before, item.arguments)),
+      item.decision?.edits.length > 0 && block("What a person changed", showDecided(item, item.decision)),
       item.result !== undefined && !item.error && block("Output", showValue(item.result)),
       item.blob && h("p", null, h("a", { href: blobPath(item.blob, `${item.name}.txt`), download: "" }, "The whole output")),
       item.files?.length > 0 && block("Files", item.files.map(showFile)),

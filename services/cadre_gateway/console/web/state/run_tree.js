@@ -126,7 +126,7 @@ const HANDLERS = {
     draft.settle(run);
   },
   "approval.decided"(draft, run, event, at) {
-    const decision = { verdict: event.verdict, by: event.sender ?? "", feedback: event.feedback ?? "", at };
+    const decision = { verdict: event.verdict, by: event.sender ?? "", feedback: event.feedback ?? "", edits: event.edits ?? [], at };
     const refused = event.verdict === "rejected" || event.verdict === "expired";
     draft.change(run, stepOf(run, event.call), isCall(event.call), (item) => {
       const changes = { decision, hold: null, decidedAt: at };

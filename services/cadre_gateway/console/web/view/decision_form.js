@@ -2,16 +2,28 @@
 
 import { callPath, get, post } from "../http/api.js";
 import { argumentForm } from "./argument_form.js";
+import { showChanges, showDecided } from "./changes.js";
 import { alert, field, fill, h, toast } from "./element.js";
 import { clock, relative } from "./format.js";
 import { proposalForm } from "./proposal_form.js";
 import { showValue } from "./value.js";
 
-/** The form of one call; `known` is what its list tells of it. `onDecided` is called when it is decided. */
+/**
+ * The form of one call; `known` is what its list tells of it. `onDecided` is called when it is decided. `element`, and
+ * `decide(decision, feedback)`, which decides with what the form says by now and returns the outcome (raises Error).
+ */
 export function decisionForm(call, known, onDecided) {
   const box = h("section", { class: "decision", "aria-label": `Decide on ${known?.name ?? "the call"}` }, h("p", null, "Loading …"));
-  load();
-  return box;
+  let send = null;
+  const loaded = load();
+  return {
+    element: box,
+    async decide(decision, feedback) {
+      await loaded;
+      if (!send) throw new Error(box.textContent);
+      return send(decision, feedback);
+    },
+  };
 
   async function load() {
     try {
@@ -24,7 +36,8 @@ export function decisionForm(call, known, onDecided) {
   function draw(approval) {
     if (approval.state !== "pending") {
       const { decision } = approval;
-      fill(box, h("p", null, decision ? `${decision.verdict} by ${decision.by}${decision.at ? `, ${clock(decision.at)}` : ""}` : "given up: its run ended first"));
+      fill(box, h("p", null, decision ? `${decision.verdict} by ${decision.by}${decision.at ? `, ${clock(decision.at)}` : ""}` : "given up: its run ended first"),
+        decision && showDecided(approval, decision));
       return;
     }
     const question = approval.kind === "question";
@@ -33,21 +46,31 @@ export function decisionForm(call, known, onDecided) {
     const changes = calls.length ? () => form.edits().length > 0 : () => !question && form.changed();
     const feedback = h("textarea", { rows: 2, name: "feedback" });
     const problem = h("div", null);
-    const decide = async (decision) => {
+    const changed = h("div", { role: "status" });
+    send = async (decision, words) => {
       const body = { decision };
-      if (feedback.value.trim()) body.feedback = feedback.value.trim();
+      const text = feedback.value.trim() || words;
+      if (text) body.feedback = text;
       try {
         if (decision === "approve" && changes()) Object.assign(body, calls.length ? { edits: form.edits() } : { decision: "correct", arguments: form.read(), replace: true });
         lock(true);
         const answer = await post(callPath(call), body);
-        toast(`${approval.name || "Question"}: ${answer.verdict}${answer.at ? "" : ", kept until its agent is back"}`);
-        fill(box, h("p", null, `${answer.verdict} by ${answer.by}`));
+        fill(box, h("p", null, `${answer.verdict} by ${answer.by}`), showDecided(approval, answer));
         onDecided?.(answer);
+        return `${answer.verdict}${answer.at ? "" : ", kept until its agent is back"}`;
       } catch (error) {
         fill(problem, alert(error.message));
         if (["already-decided", "approval-expired", "approval-dropped", "run-ended"].includes(error.code)) onDecided?.(null);
+        throw error;
       } finally {
         lock(false);
+      }
+    };
+    const decide = async (decision) => {
+      try {
+        toast(`${approval.name || "Question"}: ${await send(decision, "")}`);
+      } catch {
+        // The form tells it.
       }
     };
     const approveText = question && !calls.length ? "Yes" : "Approve";
@@ -57,13 +80,14 @@ export function decisionForm(call, known, onDecided) {
     ];
     const lock = (locked) => buttons.forEach((one) => { one.disabled = locked; });
     const watchChange = () => {
-      let changed = true;
+      let differs = true;
       try {
-        changed = changes();
+        differs = changes();
+        fill(changed, !calls.length && differs && showChanges(approval.arguments, form.read()));
       } catch {
         // Not JSON yet.
       }
-      buttons[0].textContent = changed ? "Approve with changes" : approveText;
+      buttons[0].textContent = differs ? "Approve with changes" : approveText;
     };
     box.addEventListener("input", watchChange);
     fill(box,
@@ -72,6 +96,6 @@ export function decisionForm(call, known, onDecided) {
       calls.length > 0 && approval.arguments.output != null && [h("h4", null, "Output so far"), showValue(approval.arguments.output)],
       question && !calls.length ? Object.keys(approval.arguments).length > 0 && showValue(approval.arguments) : form.element,
       field(question && !calls.length ? "Answer or remark" : "Feedback for the model", feedback),
-      problem, h("div", { class: "actions" }, buttons));
+      changed, problem, h("div", { class: "actions" }, buttons));
   }
 }
