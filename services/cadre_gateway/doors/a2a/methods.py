@@ -118,20 +118,24 @@ class AgentTasks:
     async def _events(self, place: Place, task: Task, history: int | None) -> AsyncGenerator[Json]:
         now = await self.answers.so_far(place)
         yield {"task": task_object(now, task, history)}
-        if now.is_settled:
-            return
-        progress = Progress(place.run, place.after)
         where = {"taskId": place.run, "contextId": context_of(task)}
-        async with contextlib.aclosing(self.answers.follow(progress)) as follow:
-            async for news in follow:
-                if news.lines and progress.seq > now.seq and not progress.is_settled:
-                    said = message(f"{place.run}-{progress.seq}", [{"text": "\n".join(news.lines)}], task)
-                    status = status_of(progress, task) | {"state": WORKING, "message": said}
-                    yield {"statusUpdate": {**where, "status": status}}
-        if progress.end is not None and progress.end.output is not None:
-            yield {
-                "artifactUpdate": {**where, "artifact": artifact_of(progress.end, task), "lastChunk": True}
-            }
+        progress = now
+        if not now.is_settled:
+            progress = Progress(place.run, place.after)
+            async with contextlib.aclosing(self.answers.follow(progress)) as follow:
+                async for news in follow:
+                    if news.lines and progress.seq > now.seq and not progress.is_settled:
+                        said = message(f"{place.run}-{progress.seq}", [{"text": "\n".join(news.lines)}], task)
+                        status = status_of(progress, task) | {"state": WORKING, "message": said}
+                        yield {"statusUpdate": {**where, "status": status}}
+            if progress.end is not None and progress.end.output is not None:
+                yield {
+                    "artifactUpdate": {
+                        **where,
+                        "artifact": artifact_of(progress.end, task),
+                        "lastChunk": True,
+                    }
+                }
         yield {"statusUpdate": {**where, "status": status_of(progress, task)}}
 
 
