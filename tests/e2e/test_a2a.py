@@ -2,6 +2,7 @@
 `tests/clients`."""
 
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -211,11 +212,13 @@ def test_a_failed_run_is_a_failed_task(gateway: Gateway) -> None:
 def test_a_killed_gateway_begins_nothing_twice(gateway: Gateway, stack: Stack, books: Path) -> None:
     """The client whose gateway dies sends its message again, and has the one task; another finds it by its id."""
     sent, before = message(f"have clerk: refund {books} 700"), runs(gateway)
+    stack.services["clerk"].signal(signal.SIGSTOP)
     events = streamed(gateway, "chief", sent)
     task = next(events)["task"]["id"]
     gateway.service.kill()
     with pytest.raises(httpx2.HTTPError):
         list(events)
+    stack.services["clerk"].signal(signal.SIGCONT)
     gateway.service.start()
     gateway.wait_offered(3)
     waiting = result(gateway, "chief", "SendMessage", sent)["task"]
