@@ -16,7 +16,7 @@ from cadre.protocol.topology import DEFAULT_PREFIX
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 SYNC_ALWAYS = "always"
 
-DOORS = ("openai", "a2a")
+DOORS = ("openai", "a2a", "agui")
 """The protocols that a gateway can speak beside the native API."""
 
 # What also stands for itself as a variable in a server's file, where `2m` would be two million.

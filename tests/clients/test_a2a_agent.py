@@ -1,5 +1,6 @@
 """The stock client of A2A drives agents: cards, answers, streams, a correction of a call, lists, an end."""
 
+import contextlib
 import json
 import subprocess
 from collections.abc import Iterator
@@ -14,10 +15,10 @@ from harness.stack import Gateway, Stack
 AGENT = Path(__file__).parent / "a2a_agent.py"
 
 
-@pytest.fixture(scope="module")
-def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+@contextlib.contextmanager
+def team(folder: Path) -> Iterator[Gateway]:
     """The gateway of a chief whose clerk refunds, and of a host."""
-    with Stack(tmp_path_factory.mktemp("stack")) as stack:
+    with Stack(folder) as stack:
         stack.model(TEAM / "script.yaml")
         for name in ("chief", "clerk", "host"):
             stack.agent(TEAM / f"{name}.yaml", start=False)
@@ -25,6 +26,12 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
         found = stack.gateway(start=False)
         stack.start_all()
         found.wait_offered(3)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    with team(tmp_path_factory.mktemp("stack")) as found:
         yield found
 
 

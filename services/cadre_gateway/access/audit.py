@@ -53,6 +53,7 @@ ACTIONS = {
     "POST /v1/chat/completions": "chat.turn",
     "POST /v1/responses": "chat.turn",
     "POST /a2a/{agent}": "chat.turn",
+    "POST /agui/{agent}": "chat.turn",
     "POST /v1/responses/{response}/cancel": "run.cancel",
     "DELETE /v1/responses/{response}": "run.erase",
     "POST /v1/keys": "key.make",

@@ -87,6 +87,7 @@ RULES: list[RouteRule] = [
     *_rules("/v1/responses/{response}/cancel", "all", post="act"),
     *_rules("/v1/responses/{response}/input_items", "all", get="read"),
     *_rules("/a2a/{agent}", "all", post="act"),
+    *_rules("/agui/{agent}", "all", post="act"),
     *_rules("/a2a/{agent}/.well-known/agent-card.json", "none", get="read"),
     *_rules("/v1/notices", "all", get="read"),
     *_rules("/v1/notices/{name}", "all", get="read", put="administer", delete="administer"),

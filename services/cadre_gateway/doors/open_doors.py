@@ -20,4 +20,8 @@ def routers_of(doors: Collection[str], runs: RunService) -> list[APIRouter]:
         from cadre_gateway.doors.a2a import door as a2a
 
         found.append(a2a.router(runs))
+    if "agui" in doors:
+        from cadre_gateway.doors.agui import door as agui
+
+        found.append(agui.router(runs))
     return found

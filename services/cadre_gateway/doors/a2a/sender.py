@@ -15,14 +15,14 @@ from cadre_gateway.access.principal import Principal
 from cadre_gateway.doors.a2a.request import Content, Message, content_of
 from cadre_gateway.doors.a2a.task_object import CONTEXT, questions_of
 from cadre_gateway.doors.following import Answers, Place
-from cadre_gateway.doors.progress import HeldBack, Progress
+from cadre_gateway.doors.progress import Progress
+from cadre_gateway.doors.rulings import ASK_USER, ruling_of, said
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.doors.verdict_words import word_in
-from cadre_gateway.requests.body import VERDICTS, Ruling, Submission, checked_submission
+from cadre_gateway.requests.body import Ruling, Submission, checked_submission
 from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 
-ASK_USER = "ask_user"
 _HOW = (
     "answer it with a data part {call, decision: approve | reject | correct, arguments, feedback} for each call, or"
     " with `approve` or `reject: why` as text"
@@ -134,16 +134,16 @@ def _rulings(content: Content, progress: Progress, sender: Sender) -> dict[str, 
         if isinstance(data, dict) and isinstance(call := data.get("call"), str):
             if call not in told:
                 raise invalid(f"task {progress.run} has asked for no call {call!r}")
-            found[call] = _ruling(data, told[call], sender)
+            found[call] = ruling_of(data, sender.name)
     asked = questions_of(progress)
     if found or not content.text or not asked:
         return found
     word = word_in(content.text)
     for call, held in asked.items():
         if held.request.name == ASK_USER:
-            found[call] = _said("corrected", sender, arguments={"answer": content.text})
+            found[call] = said("corrected", sender.name, arguments={"answer": content.text})
         elif word is not None:
-            found[call] = _said(word.verdict, sender, word.feedback)
+            found[call] = said(word.verdict, sender.name, word.feedback)
     return found
 
 
@@ -155,22 +155,3 @@ def _said_before(content: Content, progress: Progress) -> Place | None:
     if word_in(content.text) is None and {"answer": content.text} not in answers:
         return None
     return Place(progress.run, progress.pauses[-1].seq)
-
-
-def _ruling(data: dict[str, Any], held: HeldBack, sender: Sender) -> Ruling:
-    decision, arguments = str(data.get("decision", "")).lower(), data.get("arguments")
-    feedback = str(data.get("feedback", ""))
-    if decision not in VERDICTS or not isinstance(arguments, dict | None):
-        raise invalid(f"{held.request.name} waits for a decision: {_HOW}")
-    verdict = VERDICTS[decision]
-    if arguments is not None and verdict != "rejected":
-        return _said("corrected", sender, feedback, arguments)
-    return _said(verdict, sender, feedback)
-
-
-def _said(
-    verdict: Any, sender: Sender, feedback: str = "", arguments: dict[str, Any] | None = None
-) -> Ruling:
-    return Ruling(
-        verdict=verdict, feedback=feedback, tool=None, arguments=arguments, replace=False, by=sender.name
-    )

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from cadre.protocol.cards import AgentCard
-from cadre_gateway.doors.openai.callers_tools import schema_of, tools_of
+from cadre_gateway.doors.callers_tools import schema_of, tools_of
 from cadre_gateway.doors.openai.content_parts import content_of, text_of
 from cadre_gateway.doors.openai.turn import Said, Turn
 from cadre_gateway.doors.openai.turn_request import Envelope

@@ -11,9 +11,9 @@ from fastapi.responses import Response, StreamingResponse
 
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre_gateway.doors.answer_json import json_answer, run_headers
+from cadre_gateway.doors.callers_tools import wants_final_call
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.openai import hidden_tasks
-from cadre_gateway.doors.openai.callers_tools import wants_final_call
 from cadre_gateway.doors.openai.chat_answer import PING, ChatAnswer, error_chunk, plain_answer
 from cadre_gateway.doors.openai.chat_request import ChatBody, chat_turn
 from cadre_gateway.doors.openai.conversation import Conversations

@@ -16,10 +16,11 @@ from cadre.protocol.topology import run_id_of, tree_of
 from cadre_gateway.doors.following import Answers, Place
 from cadre_gateway.doors.openai.turn import Turn
 from cadre_gateway.doors.progress import Progress, answer_text
+from cadre_gateway.doors.rulings import ASK_USER, said
 from cadre_gateway.doors.verdict_words import PersonsWord, word_in
 from cadre_gateway.index.run_summary import shortened
 from cadre_gateway.reading.lookup import RunLookup
-from cadre_gateway.requests.body import Ruling, Submission, checked_submission
+from cadre_gateway.requests.body import Submission, checked_submission
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 from cadre_gateway.starting.submit import Submitter
 from cadre_gateway.steering.decide import ApprovalDecisions
@@ -31,7 +32,6 @@ _SEARCHED_RUNS = 2_000
 _READ_RUNS = 4
 _CALL = re.compile(r"`([A-Za-z0-9-]{1,64}(?:_\d{1,9}_\d{1,9}){1,64})`")
 """A call, as a question to a person names it."""
-ASK_USER = "ask_user"
 
 
 @dataclass(frozen=True)
@@ -91,14 +91,9 @@ class Conversations:
         return Place(run, pauses[-1].seq)
 
     async def _decide(self, call: str, word: PersonsWord, turn: Turn, answer: str | None = None) -> None:
-        ruling = Ruling(
-            verdict="corrected" if answer is not None else word.verdict,
-            feedback=word.feedback,
-            tool=None,
-            arguments={"answer": answer} if answer is not None else None,
-            replace=False,
-            by=turn.by,
-        )
+        verdict = "corrected" if answer is not None else word.verdict
+        arguments = {"answer": answer} if answer is not None else None
+        ruling = said(verdict, turn.by, word.feedback, arguments)
         await self.decisions.decide(call, ruling, turn.traceparent)
 
     # --- sessions

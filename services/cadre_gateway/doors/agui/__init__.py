@@ -1,0 +1,1 @@
+"""The AG-UI protocol: what an agent and its team do, as the events of a user interface."""

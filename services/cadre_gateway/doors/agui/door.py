@@ -1,0 +1,74 @@
+"""The door for AG-UI's clients: one address for each agent, which answers with events."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator
+
+import msgspec
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from cadre_gateway.access.principal import caller_of
+from cadre_gateway.doors.agui.events import Json, ThreadEvents
+from cadre_gateway.doors.agui.request import RunInput
+from cadre_gateway.doors.agui.turns import Client, Turns
+from cadre_gateway.doors.answer_json import run_headers
+from cadre_gateway.doors.door_meter import count_request
+from cadre_gateway.doors.following import Answers, Place
+from cadre_gateway.doors.progress import Progress
+from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.requests import body
+from cadre_gateway.requests.headers import utf8
+from cadre_gateway.requests.problems import FORESEEN, as_problem
+from cadre_gateway.streaming.event_stream import EventStream
+
+AGENT = "/agui/{agent}"
+_PING = b": ping\n\n"
+
+
+def router(runs: RunService) -> APIRouter:
+    """The routes of the door. AG-UI's own specification tells of them, so the gateway's leaves them out."""
+    routes = APIRouter(include_in_schema=False)
+    answers = Answers(runs.lookup, runs.feeds)
+    turns = Turns(runs, answers)
+
+    @routes.post(AGENT, summary="A turn of a thread with an agent")
+    async def post_turn(agent: str, request: Request) -> Response:
+        try:
+            wanted = body.parse(await body.read(request), RunInput)
+            named = utf8(request.headers.get("cadre-user"))  # the gate's own word where it asks who calls
+            caller = caller_of(request)
+            client = Client(caller, named or caller.name, request.headers.get("traceparent"))
+            place = await turns.place_of(agent, wanted, client)
+        except FORESEEN as error:
+            count_request(request, "agui", AGENT, as_problem(error))
+            raise
+        count_request(request, "agui", AGENT, None)
+        answer = EventStream(_frames(answers, place, ThreadEvents(wanted.thread_id, wanted.run_id, place)))
+        answer.headers.update(run_headers(place))
+        return answer
+
+    return routes
+
+
+async def _frames(answers: Answers, place: Place, events: ThreadEvents) -> AsyncGenerator[bytes]:
+    progress = Progress(place.run, place.after)
+    try:
+        for event in events.begin():
+            yield _frame(event)
+        async with contextlib.aclosing(answers.follow(progress)) as follow:
+            async for news in follow:
+                for event in events.take(news.entry) if news.entry is not None else []:
+                    yield _frame(event)
+                if news.is_ping:
+                    yield _PING
+        for event in events.settle(progress):
+            yield _frame(event)
+    except FORESEEN as error:
+        problem = as_problem(error)
+        yield _frame({"type": "RUN_ERROR", "message": problem.detail, "code": problem.code})
+
+
+def _frame(event: Json) -> bytes:
+    return b"data: %s\n\n" % msgspec.json.encode(event)

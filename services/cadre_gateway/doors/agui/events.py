@@ -1,0 +1,197 @@
+"""What a tree of runs does, as AG-UI's events: the same entries always give the same."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from cadre.journal import events as ev
+from cadre.journal.entry import AnyEvent, Entry
+from cadre.ports import Stored
+from cadre.protocol.tagged import for_people
+from cadre.protocol.topology import is_within
+from cadre_gateway.doors.following import Place
+from cadre_gateway.doors.progress import HeldBack, Progress, answer_text
+
+Json = dict[str, Any]
+
+_ANSWER_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "decision": {"type": "string", "enum": ["approve", "reject", "correct"]},
+        "arguments": {"type": "object"},
+        "feedback": {"type": "string"},
+    },
+    "required": ["decision"],
+}
+
+
+class ThreadEvents:
+    """The events of one AG-UI run: of what a run of Cadre does behind a place, until it pauses or ends."""
+
+    def __init__(self, thread: str, run: str, place: Place) -> None:
+        self._ids = {"threadId": thread, "runId": run}
+        self._root, self._after = place.run, place.after
+        self._members: dict[str, Json] = {}
+        """Runs below that are at work, and how they were told to begin."""
+        self._told: set[str] = set()
+        self._is_resumed = place.after == 0
+
+    def begin(self) -> list[Json]:
+        """The first event."""
+        return [{"type": "RUN_STARTED", **self._ids, "metadata": {"cadre": {"run": self._root}}}]
+
+    def take(self, stored: Stored) -> list[Json]:
+        """The events that the next entry tells."""
+        again: list[Json] = []
+        is_news = stored.seq > self._after
+        if is_news and not self._is_resumed:
+            self._is_resumed, again = True, list(self._members.values())
+        told = [event for one in stored.entry.events for event in self._of(one, stored.entry)]
+        return [*again, *told] if is_news else []
+
+    def settle(self, progress: Progress) -> list[Json]:
+        """The last events: the run pauses, or has ended."""
+        if progress.end is None:
+            return self._pause(progress)
+        end = progress.end
+        left = [
+            {"type": "SUBAGENT_ERROR", "subagentRunId": run, "message": "its run was ended"}
+            for run in self._members
+        ]
+        tokens = {"inputTokens": progress.tokens.input, "outputTokens": progress.tokens.output}
+        if end.state == "error" and end.error is not None:
+            error = {
+                "type": "RUN_ERROR",
+                "message": end.error.message,
+                "code": end.error.type,
+                "usage": [tokens],
+            }
+            return [*left, error]
+        if end.state == "cancelled":
+            return [*left, self._finished({"type": "cancelled"}, tokens)]
+        message = {"messageId": f"{self._root}-answer"}
+        return [
+            *left,
+            {"type": "TEXT_MESSAGE_START", **message, "role": "assistant"},
+            {"type": "TEXT_MESSAGE_CONTENT", **message, "delta": answer_text(end.output) or " "},
+            {"type": "TEXT_MESSAGE_END", **message},
+            self._finished({"type": "success"}, tokens, for_people(end.output)),
+        ]
+
+    def _finished(self, outcome: Json, tokens: Json, result: Any = None) -> Json:
+        found: Json = {"type": "RUN_FINISHED", **self._ids, "outcome": outcome, "usage": [tokens]}
+        return found if result is None else found | {"result": result}
+
+    def _pause(self, progress: Progress) -> list[Json]:
+        asked = {call: held for call, held in progress.held.items() if not held.is_callers}
+        own = [call for call, held in progress.held.items() if held.is_callers]
+        rest = [
+            {
+                "type": "SUBAGENT_FINISHED",
+                "subagentRunId": run,
+                "outcome": {
+                    "type": "suspended",
+                    "interruptIds": [call for call, held in asked.items() if is_within(held.run, run)],
+                },
+            }
+            for run in self._members
+        ]
+        tokens = {"inputTokens": progress.tokens.input, "outputTokens": progress.tokens.output}
+        if not asked:
+            return [*rest, self._finished({"type": "success", "pendingToolCallIds": own}, tokens)]
+        interrupts = [self._interrupt(call, held) for call, held in asked.items()]
+        return [*rest, self._finished({"type": "interrupt", "interrupts": interrupts}, tokens)]
+
+    def _interrupt(self, call: str, held: HeldBack) -> Json:
+        request = held.request
+        found: Json = {
+            "id": call,
+            "reason": "tool_approval",
+            "message": request.reason or f"{request.name} waits for approval",
+            "toolCallId": call,
+            "responseSchema": _ANSWER_SCHEMA,
+            "metadata": {"tool": request.name, "arguments": for_people(request.arguments)},
+        }
+        if request.expires is not None:
+            found["expiresAt"] = (
+                datetime.fromtimestamp(request.expires, UTC).isoformat().replace("+00:00", "Z")
+            )
+        return found | self._who(held.run)
+
+    def _who(self, run: str) -> Json:
+        return {} if run == self._root else {"subagentRunId": run}
+
+    def _of(self, event: AnyEvent, entry: Entry) -> list[Json]:
+        who = self._who(entry.run)
+        match event:
+            case ev.RunAccepted(task=task) if who:
+                begun = {"type": "SUBAGENT_STARTED", **who, "name": entry.agent, "description": task.task}
+                if entry.parent in self._members:
+                    begun["parentSubagentRunId"] = entry.parent
+                self._members[entry.run] = begun | {"parentToolCallId": entry.run}
+                return [self._members[entry.run]]
+            case ev.ModelAnswered(content=content) if content.strip():
+                return _thought(f"{entry.run}-{entry.n}", content, who)
+            case ev.ToolCalled(call=call, tool=name, arguments=arguments):
+                return self._call(call, name, arguments, who)
+            case ev.ApprovalRequested(call=call, name=name, arguments=arguments):
+                return self._call(call, name, arguments, who)
+            case ev.DelegateStarted(call=call, member=name, task=task):
+                return self._call(call, name, {"task": task, **event.additional_args}, who)
+            case ev.ToolAnswered(call=call):
+                failed = event.error is not None and event.output is None
+                return _result(call, event.error.message if failed and event.error else event.output, who)
+            case ev.DelegateFinished(call=call):
+                return _result(call, event.text, who)
+            case ev.ApprovalDecided(call=call, verdict="rejected" | "expired"):
+                return _result(call, f"{event.verdict}: {event.feedback}".rstrip(": "), who)
+            case ev.RunFinished() if who:
+                self._members.pop(entry.run, None)
+                if event.error is not None:
+                    return [
+                        {
+                            "type": "SUBAGENT_ERROR",
+                            **who,
+                            "message": event.error.message,
+                            "code": event.error.type,
+                        }
+                    ]
+                result = {"result": for_people(event.output), "outcome": {"type": "success"}}
+                return [{"type": "SUBAGENT_FINISHED", **who, **result}]
+            case _:
+                return []
+
+    def _call(self, call: str, name: str, arguments: Json, who: Json) -> list[Json]:
+        """A call is told once: when it is made, or when it is held for a person before."""
+        if call in self._told:
+            return []
+        self._told.add(call)
+        given = json.dumps(for_people(arguments), ensure_ascii=False)
+        return [
+            {"type": "TOOL_CALL_START", **who, "toolCallId": call, "toolCallName": name},
+            {"type": "TOOL_CALL_ARGS", **who, "toolCallId": call, "delta": given},
+            {"type": "TOOL_CALL_END", **who, "toolCallId": call},
+        ]
+
+
+def _result(call: str, output: Any, who: Json) -> list[Json]:
+    message = {
+        "messageId": f"{call}-result",
+        "toolCallId": call,
+        "role": "tool",
+        "content": answer_text(output),
+    }
+    return [{"type": "TOOL_CALL_RESULT", **who, **message}]
+
+
+def _thought(message_id: str, text: str, who: Json) -> list[Json]:
+    message = {**who, "messageId": message_id}
+    return [
+        {"type": "REASONING_START", **message},
+        {"type": "REASONING_MESSAGE_START", **message, "role": "reasoning"},
+        {"type": "REASONING_MESSAGE_CONTENT", **message, "delta": text},
+        {"type": "REASONING_MESSAGE_END", **message},
+        {"type": "REASONING_END", **message},
+    ]

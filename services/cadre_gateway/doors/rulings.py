@@ -1,0 +1,28 @@
+"""A person's decision on a call, as clients write it in JSON: `{decision, arguments, feedback}`."""
+
+from typing import Any
+
+from cadre.protocol.messages import Verdict
+from cadre_gateway.requests.body import VERDICTS, Ruling
+from cadre_gateway.requests.problems import invalid
+
+ASK_USER = "ask_user"
+"""The tool whose call is answered by what a person says."""
+
+
+def said(verdict: Verdict, by: str, feedback: str = "", arguments: dict[str, Any] | None = None) -> Ruling:
+    """The decision of somebody; `arguments` take the place of the call's own of the same names."""
+    return Ruling(verdict=verdict, feedback=feedback, tool=None, arguments=arguments, replace=False, by=by)
+
+
+def ruling_of(data: dict[str, Any], by: str) -> Ruling:
+    """The decision that the data says: with arguments a call is corrected. Raises a 422 problem."""
+    decision, arguments = str(data.get("decision", "")).lower(), data.get("arguments")
+    if decision not in VERDICTS or not isinstance(arguments, dict | None):
+        raise invalid(
+            "a call that waits is answered with {decision: approve | reject | correct, arguments, feedback}"
+        )
+    verdict, feedback = VERDICTS[decision], str(data.get("feedback", ""))
+    if arguments is not None and verdict != "rejected":
+        return said("corrected", by, feedback, arguments)
+    return said(verdict, by, feedback)

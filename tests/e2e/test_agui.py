@@ -1,0 +1,195 @@
+"""Agents behind user interfaces that speak AG-UI: the events, interrupts and their answers, kills. `tests/clients`
+drives the stock client."""
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx2
+import pytest
+
+from harness.patience import patience
+from harness.stack import Gateway, Stack
+
+TEAM = Path(__file__).parent / "doors"
+Json = dict[str, Any]
+
+
+@pytest.fixture
+def books(tmp_path: Path) -> Path:
+    return tmp_path / "books"
+
+
+def asking(*texts: str, **fields: Any) -> Json:
+    """A request whose messages are these texts, the user's and the assistant's in turns."""
+    said = [
+        {"id": str(index), "role": ("user", "assistant")[index % 2], "content": text}
+        for index, text in enumerate(texts)
+    ]
+    return {
+        "threadId": uuid4().hex,
+        "runId": uuid4().hex,
+        "messages": said,
+        "tools": [],
+        "context": [],
+    } | fields
+
+
+def events(gateway: Gateway, agent: str, wanted: Json) -> Iterator[Json]:
+    url = f"{gateway.service.url}/agui/{agent}"
+    with httpx2.stream("POST", url, json=wanted, timeout=patience()) as answer:
+        assert answer.status_code == 200, answer.read()
+        for line in answer.iter_lines():
+            if line.startswith("data:"):
+                yield json.loads(line[5:])
+
+
+def turn(gateway: Gateway, agent: str, wanted: Json) -> list[Json]:
+    return list(events(gateway, agent, wanted))
+
+
+def types(told: list[Json]) -> list[str]:
+    return [event["type"] for event in told]
+
+
+def test_a_turn_begins_and_ends(gateway: Gateway) -> None:
+    wanted = asking("Hi")
+    told = turn(gateway, "host", wanted)
+    assert told[0]["type"] == "RUN_STARTED"
+    assert (told[0]["threadId"], told[0]["runId"]) == (wanted["threadId"], wanted["runId"])
+    assert types(told)[-4:] == [
+        "TEXT_MESSAGE_START",
+        "TEXT_MESSAGE_CONTENT",
+        "TEXT_MESSAGE_END",
+        "RUN_FINISHED",
+    ]
+    assert (told[-1]["result"], told[-1]["outcome"]) == ("Hello!", {"type": "success"})
+    assert told[-1]["usage"][0]["inputTokens"] > 0
+    assert gateway.run(told[0]["metadata"]["cadre"]["run"])["session"] == wanted["threadId"]
+    again = turn(gateway, "host", wanted)
+    assert again == told
+    refused = gateway.request("POST", "/agui/host", json=wanted | {"messages": asking("Other")["messages"]})
+    assert (refused.status_code, refused.json()["code"]) == (422, "idempotency-key-reused")
+
+
+def test_a_thread_goes_on(gateway: Gateway) -> None:
+    first = asking("my name is Iris", threadId="A thread: äöü!")
+    turn(gateway, "host", first)
+    more = asking("my name is Iris", "Noted.", "what is my name", threadId=first["threadId"])
+    assert turn(gateway, "host", more)[-1]["result"] == "You are Iris."
+    elsewhere = asking("my name is Rosa", "Noted.", "what is my name")
+    run = turn(gateway, "host", elsewhere)[0]["metadata"]["cadre"]["run"]
+    assert "my name is Rosa" in gateway.run(run, full="true")["memory"][0]["task"]
+
+
+def test_members_are_told_and_an_interrupt_is_answered(gateway: Gateway, books: Path) -> None:
+    wanted = asking(f"have clerk: refund {books} 500")
+    told = turn(gateway, "chief", wanted)
+    (begun,) = [event for event in told if event["type"] == "SUBAGENT_STARTED"]
+    (paused,) = [event for event in told if event["type"] == "SUBAGENT_FINISHED"]
+    (interrupt,) = told[-1]["outcome"]["interrupts"]
+    assert (begun["name"], paused["outcome"]["type"]) == ("clerk", "suspended")
+    assert paused["outcome"]["interruptIds"] == [interrupt["id"]]
+    assert interrupt["subagentRunId"] == begun["subagentRunId"]
+    assert interrupt["metadata"] == {"tool": "refund", "arguments": {"file": str(books), "amount": 500}}
+    payload = {"decision": "correct", "arguments": {"amount": 50}, "feedback": "Half of it."}
+    resume = [{"interruptId": interrupt["id"], "status": "resolved", "payload": payload}]
+    answer = asking(threadId=wanted["threadId"], resume=resume)
+    rest = turn(gateway, "chief", answer)
+    assert types(rest)[:2] == ["RUN_STARTED", "SUBAGENT_STARTED"]
+    assert rest[-1]["result"].endswith("refunded 50")
+    assert types(turn(gateway, "chief", answer)) == types(rest)  # sent again
+    assert books.read_text() == "refund 50\n"
+
+
+@pytest.mark.parametrize(
+    "answer", [{"status": "cancelled"}, {"status": "resolved", "payload": {"decision": "reject"}}]
+)
+def test_an_interrupt_is_turned_down(gateway: Gateway, books: Path, answer: Json) -> None:
+    (interrupt,) = turn(gateway, "clerk", asking(f"refund {books} 500"))[-1]["outcome"]["interrupts"]
+    told = turn(gateway, "clerk", asking(resume=[{"interruptId": interrupt["id"], **answer}]))
+    assert told[-1]["outcome"] == {"type": "success"}
+    assert not books.exists()
+
+
+def test_tools_of_the_page(gateway: Gateway) -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    tools = [{"name": "weather", "description": "Tell the weather.", "parameters": schema}]
+    wanted = asking("weather in Oslo", tools=tools)
+    told = turn(gateway, "host", wanted)
+    (call,) = told[-1]["outcome"]["pendingToolCallIds"]
+    (asked,) = [event for event in told if event["type"] == "TOOL_CALL_ARGS"]
+    assert (asked["toolCallId"], json.loads(asked["delta"])) == (call, {"city": "Oslo"})
+    said = [*wanted["messages"], {"id": "r", "role": "tool", "toolCallId": call, "content": "3 degrees"}]
+    rest = turn(gateway, "host", asking(threadId=wanted["threadId"], messages=said, tools=tools))
+    assert rest[-1]["result"] == "It is 3 degrees."
+
+
+def test_pictures_and_documents(gateway: Gateway) -> None:
+    pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfz0AEYBxVSF+FABJADveWkH6oAAAAAElFTkSuQmCC"
+    image = {"type": "image", "source": {"type": "data", "value": pixel, "mimeType": "image/png"}}
+    note = {"type": "document", "id": "note.txt"}
+    note["source"] = {"type": "data", "value": "aGVsbG8=", "mimeType": "text/plain"}  # type: ignore[assignment]
+    content = [{"type": "text", "text": "Look at the picture"}, image, note]
+    told = turn(gateway, "host", asking(messages=[{"id": "1", "role": "user", "content": content}]))
+    assert told[-1]["result"] == "1 image"
+    files = gateway.request("GET", f"/v1/runs/{told[0]['metadata']['cadre']['run']}/files").json()["files"]
+    assert [file["path"] for file in files] == ["note.txt"]
+
+
+def test_a_failed_run_and_a_cancelled_one(gateway: Gateway, books: Path) -> None:
+    failed = turn(gateway, "host", asking("break"))[-1]
+    assert failed["type"] == "RUN_ERROR"
+    assert "no such key" in failed["message"]
+    wanted = asking(f"have clerk: refund {books} 500")
+    begun = turn(gateway, "chief", wanted)[0]["metadata"]["cadre"]["run"]
+    gateway.request("POST", f"/v1/runs/{begun}/cancel")
+    assert gateway.finished(begun)["state"] == "cancelled"
+    again = turn(gateway, "chief", wanted)
+    assert again[-1]["type"] == "RUN_FINISHED"
+
+
+def test_a_killed_gateway_begins_nothing_twice(gateway: Gateway, stack: Stack, books: Path) -> None:
+    wanted = asking(f"have clerk: refund {books} 5")
+    stack.services["clerk"].signal(signal.SIGSTOP)
+    told = events(gateway, "chief", wanted)
+    run = next(told)["metadata"]["cadre"]["run"]
+    gateway.service.kill()
+    with pytest.raises(httpx2.HTTPError):
+        list(told)
+    stack.services["clerk"].signal(signal.SIGCONT)
+    gateway.service.start()
+    gateway.wait_offered(3)
+    again = turn(gateway, "chief", wanted)
+    assert again[0]["metadata"]["cadre"]["run"] == run
+    assert again[-1]["result"].endswith("refunded 5")
+    assert books.read_text() == "refund 5\n"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status", "code"),
+    [
+        (b"{", 400, "invalid-request"),
+        (json.dumps({"threadId": "t"}).encode(), 422, "invalid-request"),
+        (json.dumps(asking()).encode(), 422, "invalid-request"),
+        (json.dumps(asking("Hi", "Hello!")).encode(), 422, "invalid-request"),
+        (json.dumps(asking("x" * 10_000_000)).encode(), 413, "too-large"),
+        (json.dumps(asking("Hi", tools=[{"name": "a b", "description": ""}])).encode(), 422, "invalid-request"),
+        (json.dumps(asking(resume=[{"interruptId": "0_1_0", "status": "resolved"}])).encode(), 404, "unknown-run"),
+        (json.dumps(asking(messages=[{"id": "1", "role": "user", "content": [{"type": "smell"}]}])).encode(),
+         422, "invalid-request"),
+    ],
+    ids=range(8),
+)  # fmt: skip
+def test_what_cannot_be_used_begins_nothing(gateway: Gateway, wanted: bytes, status: int, code: str) -> None:
+    def runs() -> int:
+        return len(gateway.request("GET", "/v1/runs", params={"limit": "500"}).json()["runs"])
+
+    before = runs()
+    answer = gateway.request("POST", "/agui/host", content=wanted)
+    assert (answer.status_code, answer.json()["code"]) == (status, code), answer.text
+    assert answer.json()["detail"]
+    assert runs() == before
