@@ -1,13 +1,18 @@
 """The console's pure modules under node, and what its page may not do."""
 
+import json
 import re
 import shutil
 import subprocess
 import warnings
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from cadre.kinds.workflow.edges import all_edges
+from cadre.kinds.workflow.section import WorkflowStep, workflow_of
+from cadre.spec.agent_file import read_agent
 from cadre_gateway.console.assets import load_assets
 from harness.patience import patience
 
@@ -56,3 +61,40 @@ def _resolved(path: Path) -> list[str]:
         elif part != ".":
             parts.append(part)
     return parts
+
+
+def test_its_drawing_of_a_workflow_has_the_ways_that_the_workflow_takes() -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node on PATH: the console's graph is NOT tested")
+    steps = {
+        **msgspec.to_builtins(workflow_of(read_agent(ROOT / "teams" / "purchases" / "buyer.yaml")).steps),
+        "short": {"choose": [{"if": "a", "next": "x"}, {"if": "b", "next": "y"}]},
+        "ask": {
+            "ask": "?",
+            "route": {"instruction": "?", "options": {"p": "x"}, "default": "y"},
+            "undo": "z",
+        },
+        "list": {"each": {"items": "items", "step": "x"}, "when": [{"if": "c", "next": "y"}], "next": "z"},
+        "over": {"end": "done", "on_error": "x"},
+    }
+    expected = {
+        name: [list(edge) for edge in all_edges(msgspec.convert(step, WorkflowStep))]
+        for name, step in steps.items()
+    }
+    assert sum(map(len, expected.values())) > 20
+    module = ROOT / "services" / "cadre_gateway" / "console" / "web" / "state" / "workflow.js"
+    program = f"""
+        import {{ edgesOf }} from {json.dumps(module.as_uri())};
+        const ways = (step) => edgesOf(step).map((edge) => [edge.key, edge.target, edge.label]);
+        const found = Object.entries({json.dumps(steps)}).map(([name, step]) => [name, ways(step)]);
+        console.log(JSON.stringify(Object.fromEntries(found)));
+    """
+    done = subprocess.run(
+        [node, "--input-type=module", "-e", program],
+        capture_output=True,
+        text=True,
+        timeout=patience(60),
+        check=True,
+    )
+    assert json.loads(done.stdout) == expected

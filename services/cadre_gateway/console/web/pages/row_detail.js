@@ -9,6 +9,7 @@ import { alert, fill, h } from "../view/element.js";
 import { clock, cost, count, duration } from "../view/format.js";
 import { sentRequest } from "../view/sent_request.js";
 import { showFile, showImage, showValue } from "../view/value.js";
+import { workflowGraph } from "../view/workflow_graph.js";
 import { workList } from "../view/work_list.js";
 
 /** The pane beside the tree. `fork(run, step)` asks for a fork, `changed` is called when something was decided. */
@@ -62,6 +63,7 @@ export class RowDetail {
       ]),
       run.error && alert(errorText(run.error)),
       run.output !== undefined && run.output !== null && block("Answer", showValue(run.output)),
+      run.workflow && block("Workflow", workflowGraph(run)),
       this.#work(run),
       block("Task", showValue(run.task)),
       run.images.length > 0 && block("Images", run.images.map(showImage)),

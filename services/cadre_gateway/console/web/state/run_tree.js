@@ -69,6 +69,7 @@ const HANDLERS = {
     run.images = task.images ?? [];
     run.kind = spec.kind ?? "tool_calling";
     run.list = { plan: "plan", task_queue: "queue" }[run.kind] ?? null;
+    run.workflow = run.kind === "workflow" ? spec.workflow ?? null : null;
     run.maxSteps = task.max_steps ?? spec.limits?.max_steps ?? null;
     run.deadline = event.deadline ?? null;
     run.forked = (event.prefix ?? []).length;

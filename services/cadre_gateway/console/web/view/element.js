@@ -18,6 +18,14 @@ export function h(tag, props, ...children) {
   return element;
 }
 
+/** A new element of a drawing; all of `attributes` are set as such. */
+export function svg(tag, attributes, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  append(element, children);
+  return element;
+}
+
 function append(element, children) {
   for (const child of children) {
     if (Array.isArray(child)) append(element, child);

@@ -1,0 +1,72 @@
+// A workflow as a graph: where its steps lead, where a run has been in it, and a place for each step. Pure.
+
+const ACTIONS = ["tool", "ask", "agent", "each", "parallel", "approve", "wait", "choose", "end"];
+
+/** Every way that leads from a step, as `{key, target, label}`; the same as `cadre graph` draws. */
+export function edgesOf(step) {
+  const edges = [];
+  const add = (key, target, label = "") => target && edges.push({ key, target, label });
+  const { approve, choose, wait, each, parallel, route } = step;
+  for (const answer of ["yes", "no", "expired"]) add(`approve.${answer}`, approve?.[answer], answer);
+  for (const one of (Array.isArray(choose) ? choose : choose?.cases) ?? []) add("choose", one.next, one.if);
+  add("choose.default", choose?.default, "else");
+  add("wait.expired", wait?.expired, "expired");
+  if (step.end === undefined) {
+    for (const one of step.when ?? []) add("when", one.next, one.if);
+    for (const [label, target] of Object.entries(route?.options ?? {})) add(`route.options.${label}`, target, label);
+    add("route.default", route?.default, "else");
+    add("next", step.next, step.when?.length ? "else" : "");
+  }
+  add("each.step", each?.step, "each item");
+  for (const [branch, target] of Object.entries(parallel?.branches ?? {})) add(`parallel.branches.${branch}`, target, branch);
+  add("on_error", step.on_error, "error");
+  add("undo", step.undo, "undo");
+  return edges;
+}
+
+/** What a step does, by the key that says it. */
+export const doing = (step) => ACTIONS.find((key) => step[key] !== undefined && step[key] !== null) ?? "";
+
+/**
+ * The steps of the run's workflow: `{name, doing, edges, state, visits, rank, place}`, state "open", "waiting", "ok",
+ * "failed", "dropped" or "". A rank is how far a step lies from the beginning, its place is that within the rank.
+ */
+export function flowOf(run) {
+  const { start, steps = {} } = run.workflow;
+  const been = visited(run);
+  const ranks = new Map([[start, 0]]);
+  const waiting = [start];
+  for (const name of waiting) {
+    for (const { target } of edgesOf(steps[name] ?? {})) {
+      if (ranks.has(target) || !steps[target]) continue;
+      ranks.set(target, ranks.get(name) + 1);
+      waiting.push(target);
+    }
+  }
+  const counts = [];
+  return waiting.filter((name) => steps[name]).map((name) => {
+    const rank = ranks.get(name);
+    counts[rank] = (counts[rank] ?? -1) + 1;
+    return { name, doing: doing(steps[name]), edges: edgesOf(steps[name]), state: "", visits: 0, ...been.get(name), rank, place: counts[rank] };
+  });
+}
+
+/** Of each step that was entered its state, how often, and the ways that were taken. */
+function visited(run) {
+  const found = new Map();
+  const at = (name) => found.get(name) ?? found.set(name, { state: "", visits: 0, taken: new Set() }).get(name);
+  for (const { name, items } of run.steps) {
+    if (name && run.workflow.steps?.[name]) {
+      const step = at(name);
+      step.visits += 1;
+      step.state = { success: "ok", cancelled: "dropped", waiting: "waiting", running: "open" }[run.state] ?? "failed";
+    }
+    for (const { type, event } of items) {
+      if (type !== "note" || event?.type !== "workflow.left") continue;
+      const step = at(event.name);
+      step.state = event.again ? "open" : event.error ? "failed" : "ok";
+      if (event.next) step.taken.add(event.next);
+    }
+  }
+  return found;
+}
