@@ -26,8 +26,9 @@ class Errors(list[str]):
 class Pictures:
     """Screenshots of pages in both colour schemes."""
 
-    def take(self, page: Page, name: str) -> None:
+    def take(self, page: Page, name: str, *, whole: bool = False) -> None:
+        """Takes what is in view, or the `whole` page."""
         PICTURES.mkdir(parents=True, exist_ok=True)
         for scheme in ("dark", "light"):
             page.emulate_media(color_scheme=scheme)
-            page.screenshot(path=PICTURES / f"{name}-{scheme}.png")
+            page.screenshot(path=PICTURES / f"{name}-{scheme}.png", full_page=whole)

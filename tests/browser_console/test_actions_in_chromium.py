@@ -20,6 +20,7 @@ TEAMS = Path(__file__).parents[2] / "teams"
 
 PAGES = (
     "runs",
+    "chat",
     "approvals",
     "approvals?view=decided",
     "team",

@@ -82,3 +82,32 @@ def test_several_calls_are_decided_at_once_and_each_outcome_is_told(
     pictures.take(page, "decided")
     rejected.get_by_role("link").click()
     expect(page.get_by_role("tree")).to_be_visible()
+
+
+def test_a_session_is_a_conversation_with_its_approvals_in_place(
+    page: Page, gateway: Gateway, pictures: Pictures, tmp_path: Path
+) -> None:
+    books = tmp_path / "books"
+    page.get_by_role("link", name="Chat").click()
+    log = page.get_by_role("log")
+    expect(log).to_contain_text("Nothing was said yet.")
+    page.get_by_label("Message").fill(f"refund {books} 50")
+    page.get_by_role("button", name="Send").click()
+    expect(log.get_by_role("article").first).to_contain_text("refund 50 is done")
+
+    page.get_by_label("Message").fill(f"refund {books} 700")
+    page.get_by_role("button", name="Send").click()
+    held = log.get_by_role("article").nth(1)
+    held.get_by_label("amount").fill("70")
+    expect(page.get_by_role("button", name="Send")).to_be_disabled()
+    pictures.take(page, "chat")
+    held.get_by_role("button", name="Approve with changes").click()
+    expect(held).to_contain_text("refund 70 is done")
+
+    # The session lies in the address: whoever opens it reads the same.
+    page.reload()
+    expect(log.get_by_role("article")).to_have_count(2)
+    expect(log.get_by_role("article").last).to_contain_text("refund 70 is done")
+    page.get_by_role("button", name="New session").click()
+    expect(log).to_contain_text("Nothing was said yet.")
+    expect(page.get_by_role("button", name="Send")).to_be_enabled()

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from browser_console.observed import PICTURES, Errors, Pictures
+from browser_console.observed import Errors, Pictures
 from harness.stack import Gateway, Stack
 
 ROOT = Path(__file__).parents[2]
 TEAM = ROOT / "tests" / "e2e" / "held"
+
+PAGES = ("runs", "chat", "approvals", "team", "statistics", "schedules", "memory", "dead-letters", "system")
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -164,16 +166,36 @@ def test_a_run_is_rejected_in_the_inbox_and_another_cancelled(
 
 
 def test_a_phone_shows_it_without_scrolling_sideways(
-    browser: Browser, gateway: Gateway, errors: Errors
+    browser: Browser, gateway: Gateway, errors: Errors, pictures: Pictures, tmp_path: Path
 ) -> None:
+    run = gateway.submit("chief", f"have clerk: refund {tmp_path / 'books'} 900", session="phone")
+    held = gateway.wait_for(run, "approval.requested")["event"]["call"]
+    paths = {
+        **{page: page for page in PAGES},
+        "decided": "approvals?view=decided",
+        "chat": "chat?agent=chief&session=phone",
+        "run": f"run/{run}?at=item:{run}_1_0:1:1",
+        "compare": f"compare/{run}/{run}",
+    }
     context = browser.new_context(viewport={"width": 390, "height": 800}, has_touch=True)
     page = context.new_page()
     errors.watch(page)
-    for path in ("runs", "approvals", "team"):
+    too_wide = []
+    for name, path in paths.items():
         page.goto(f"{gateway.service.url}/#/{path}")
         expect(page.get_by_role("heading", level=1)).to_be_visible()
-        page.wait_for_load_state("networkidle")
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
-        page.screenshot(path=PICTURES / f"phone-{path}.png")
+        if name in ("run", "chat"):
+            expect(page.get_by_label("amount")).to_be_visible()
+        else:
+            page.wait_for_load_state("networkidle")
+        if not page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
+            too_wide.append(path)
+        pictures.take(page, f"phone-{name}", whole=True)
     context.close()
+    assert gateway.request("POST", f"/v1/approvals/{held}", json={"decision": "reject"}).status_code in (
+        200,
+        202,
+    )
+    errors.forgive("503")  # this deployment has no memory
+    assert too_wide == []
     assert errors == []

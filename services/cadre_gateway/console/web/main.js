@@ -5,6 +5,7 @@ import { poll } from "./http/poll.js";
 import { alert, fill, h } from "./view/element.js";
 import { watchSignIn } from "./view/sign_in.js";
 import { approvalsPage } from "./pages/approvals.js";
+import { chatPage } from "./pages/chat.js";
 import { comparePage } from "./pages/compare.js";
 import { deadLettersPage } from "./pages/dead_letters.js";
 import { memoryPage } from "./pages/memory.js";
@@ -19,6 +20,7 @@ const PAGES = [
   { path: "runs", name: "Runs", open: runsPage },
   { path: "run", open: runPage, within: "runs" },
   { path: "compare", open: comparePage, within: "runs" },
+  { path: "chat", name: "Chat", open: chatPage },
   { path: "approvals", name: "Approvals", open: approvalsPage },
   { path: "team", name: "Team", open: teamPage },
   { path: "statistics", name: "Statistics", open: statisticsPage },
