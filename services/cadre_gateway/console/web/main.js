@@ -48,8 +48,10 @@ function open() {
   const { name, parts, query } = parse();
   const page = PAGES.find((one) => one.path === name);
   for (const [path, link] of links) {
-    if (path === (page?.within ?? name)) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (path === (page?.within ?? name)) {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ block: "nearest", inline: "nearest" });
+    } else link.removeAttribute("aria-current");
   }
   fill(main);
   window.scrollTo(0, 0);

@@ -46,7 +46,7 @@ export function table(heads, rows, caption) {
     h("table", null,
       caption && h("caption", null, caption),
       h("thead", null, h("tr", null, heads.map((head) => h("th", { scope: "col" }, head)))),
-      h("tbody", null, rows.map((cells) => h("tr", null, cells.map((cell) => h("td", null, cell)))))));
+      h("tbody", null, rows.map((cells) => h("tr", null, cells.map((cell, place) => h("td", { "data-label": heads[place] }, cell)))))));
 }
 
 /** What there is to say where a list is empty. */
