@@ -35,6 +35,7 @@ from cadre.settings import (
     is_loopback,
     read_doors,
     read_http_bounds,
+    read_trace_url,
     read_tracing_settings,
 )
 from cadre_gateway.access.api_keys import ApiKeys
@@ -233,7 +234,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     steer, eraser = Steering(lookup, journal, sender, clock), Eraser(lookup, run_end, tail, registry, janitor)
     automation = automation_of(platform, RunStarter(submitter, lookup, run_end), history, budgets_left)
     routers = [
-        runs.router(submitter, lookup, run_end, streams, registry),
+        runs.router(submitter, lookup, run_end, streams, registry, read_trace_url()),
         directory.router(registry, LiveContracts(blobs)),
         statistics.router(ledger, clock),
         approvals.router(Approvals(index, registry, held_calls), decisions),

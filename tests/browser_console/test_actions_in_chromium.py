@@ -14,6 +14,7 @@ from playwright.sync_api import Page, expect
 
 from browser_console.observed import Errors, Pictures
 from cadre.adapters.nats.streams import jetstream
+from harness.patience import eventually
 from harness.stack import Gateway, Stack
 
 TEAMS = Path(__file__).parents[2] / "teams"
@@ -179,7 +180,7 @@ def test_a_schedule_is_paused_resumed_and_run_now(page: Page, gateway: Gateway, 
     assert gateway.request("DELETE", "/v1/schedules/audit").status_code == 204
 
 
-def test_a_dead_letter_is_shown_and_removed(
+def test_a_dead_letter_is_shown_delivered_again_and_removed(
     page: Page, stack: Stack, gateway: Gateway, pictures: Pictures
 ) -> None:
     async def send() -> None:
@@ -196,6 +197,18 @@ def test_a_dead_letter_is_shown_and_removed(
     row.get_by_role("button", name="Show").click()
     expect(page.get_by_role("dialog")).to_contain_text("not a record")
     page.get_by_role("dialog").get_by_role("button", name="Close").click()
+
+    # Delivered again it is as unreadable as before, and comes back as another letter.
+    (before,) = gateway.request("GET", "/v1/dead-letters").json()["dead_letters"]
+    row.get_by_role("button", name="Deliver again").click()
+    expect(page.get_by_text("delivered again")).to_be_visible()
+
+    def is_another() -> bool:
+        letters = gateway.request("GET", "/v1/dead-letters").json()["dead_letters"]
+        return [one["id"] for one in letters] not in ([], [before["id"]])
+
+    eventually(is_another, what="the message is a dead letter once more")
+    page.reload()
     row.get_by_role("button", name="Remove").click()
     page.get_by_role("dialog").get_by_role("button", name="Remove").click()
     expect(row).to_have_count(0)

@@ -1,5 +1,6 @@
 """The inbox of approvals in a real browser: several calls decided at once, what was changed, and who decided."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         stack.model(Path(__file__).parent / "script.yaml")
         stack.agent(TEAM / "clerk.yaml", start=False)
         stack.tools(TEAM / "tools.py", start=False)
+        stack.environment["CADRE_TRACE_URL"] = "http://127.0.0.1:9/trace/{trace_id}?from=cadre"
         stack.gateway(start=False)
         stack.start_all()
         yield stack
@@ -111,3 +113,34 @@ def test_a_session_is_a_conversation_with_its_approvals_in_place(
     page.get_by_role("button", name="New session").click()
     expect(log).to_contain_text("Nothing was said yet.")
     expect(page.get_by_role("button", name="Send")).to_be_enabled()
+
+
+def test_a_run_is_forked_with_another_outcome_and_its_trace_is_linked(
+    page: Page, gateway: Gateway, tmp_path: Path
+) -> None:
+    run = gateway.submit("clerk", f"refund {tmp_path / 'books'} 50")
+    gateway.finished(run)
+    page.goto(f"{gateway.service.url}/#/run/{run}?at=step:{run}:2")
+    trace = gateway.run(run)["trace"]
+    linked = page.get_by_role("link", name="in the tracing dashboard")
+    expect(linked).to_have_attribute("href", f"http://127.0.0.1:9/trace/{trace}?from=cadre")
+
+    page.get_by_role("button", name="Fork from here").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("Other outcomes").click()
+    dialog.get_by_label("refund (").fill("the bank is closed")
+    dialog.get_by_role("button", name="Fork").click()
+    expect(page).not_to_have_url(re.compile(run))
+    expect(page.locator(".run-head .badge")).to_have_text("success")
+    forked = page.url.split("#/run/")[1].split("?")[0]
+    assert forked != run
+    assert gateway.finished(forked)["output"] == "the bank is closed"
+
+
+def test_a_run_whose_steps_are_used_up_is_gone_on_with(page: Page, gateway: Gateway, tmp_path: Path) -> None:
+    run = gateway.submit("clerk", f"refund {tmp_path / 'books'} 50", max_steps=1)
+    assert gateway.finished(run)["state"] == "max_steps_error"
+    page.goto(f"{gateway.service.url}/#/run/{run}")
+    page.get_by_role("button", name="Continue").click()
+    expect(page.locator(".run-head .badge")).to_have_text("success")
+    assert run not in page.url

@@ -7,7 +7,7 @@ import pytest
 
 from cadre.errors import SettingError
 from cadre.local import local_stack
-from cadre.settings import Settings, read_model_settings, read_settings
+from cadre.settings import Settings, read_model_settings, read_settings, read_trace_url
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 
@@ -66,3 +66,12 @@ def test_a_model_endpoint_that_is_no_url(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("CADRE_MODEL_URL", "user:hidden@foo")
     with pytest.raises(SettingError, match=r"^CADRE_MODEL_URL=foo is no URL: it must begin with http://"):
         read_model_settings()
+
+
+@pytest.mark.parametrize(
+    "url", ["traces.example/{trace_id}", "https://traces.example/", "javascript:{trace_id}"]
+)
+def test_an_address_of_traces_that_leads_nowhere(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CADRE_TRACE_URL", url)
+    with pytest.raises(SettingError, match=r"CADRE_TRACE_URL is .*\{trace_id\}"):
+        read_trace_url()

@@ -7,6 +7,7 @@ from fastapi.responses import Response
 
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.api.runs import Accepted, RunDetail, RunResult, State
+from cadre.telemetry.tracing.ids import trace_id
 from cadre_gateway.access.principal import Principal, caller_of
 from cadre_gateway.reading.detail import DetailPage, run_detail, run_result
 from cadre_gateway.reading.lookup import RunLookup
@@ -41,9 +42,14 @@ LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
 
 
 def router(
-    submitter: Submitter, lookup: RunLookup, run_end: RunEnd, streams: EventStreams, registry: NatsRegistry
+    submitter: Submitter,
+    lookup: RunLookup,
+    run_end: RunEnd,
+    streams: EventStreams,
+    registry: NatsRegistry,
+    trace_url: str = "",
 ) -> APIRouter:
-    """The routes of runs."""
+    """The routes of runs; `trace_url` is where people look at traces, with `{trace_id}` in it."""
     routes = APIRouter(prefix="/v1/runs", tags=["runs"])
 
     @routes.post("", summary="Start a run", status_code=202, openapi_extra=_SUBMIT)
@@ -132,14 +138,18 @@ def router(
         after: Annotated[int | None, Query(ge=0, le=MAX_SEQ)] = None,
         last_event_id: LastEventId = None,
     ) -> Response:
-        """History first, then live; resumes behind `Last-Event-ID` or `after`; ends with the event `end`."""
+        """History first, then live; resumes behind `Last-Event-ID` or `after`; ends with the event `end`. The header
+        `Cadre-Trace-Url` tells where people look at the run's trace, if the gateway was told (`CADRE_TRACE_URL`)."""
         try:
             begin = resume_position(last_event_id, after)
         except ValueError as error:
             raise problems.invalid(str(error)) from error
         async with answer_deadline():
-            await lookup.find(run)
-        return EventStream(streams.frames(run, begin))
+            tree = (await lookup.find(run)).tree
+        answer = EventStream(streams.frames(run, begin))
+        if trace_url:
+            answer.headers["Cadre-Trace-Url"] = trace_url.replace("{trace_id}", trace_id(tree))
+        return answer
 
     @routes.post("/{run}/cancel", summary="End a run", status_code=202, openapi_extra=_CANCEL)
     async def post_cancel(run: str, request: Request) -> Response:

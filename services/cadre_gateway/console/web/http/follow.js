@@ -8,8 +8,9 @@ const SILENT_MS = 45_000; // the gateway sends a comment every 15 s
 const HIDDEN_MS = 20_000; // browsers keep 6 connections to one address: tabs that nobody looks at give theirs back
 
 /**
- * Calls `onEvents` with lists of `{name, data}`, each event once, and `onLink` with "live", "lost", "resting" or
- * "ended". Returns what ends it. A refusal (404: erased, never there) goes to `onRefused`, and ends it too.
+ * Calls `onEvents` with lists of `{name, data}`, each event once, and `onLink` with "live" and the headers of
+ * the answer, "lost", "resting" or "ended". Returns what ends it. A refusal (404: erased, never there) goes to
+ * `onRefused`, and ends it too.
  */
 export function followRun(path, { onEvents, onLink, onRefused }) {
   const entries = new WholeEntries();
@@ -34,7 +35,7 @@ export function followRun(path, { onEvents, onLink, onRefused }) {
         }
         return;
       }
-      onLink("live");
+      onLink("live", answer.headers);
       pause = 500;
       const parser = new SseParser();
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -19,6 +19,7 @@ export function runPage(main, { parts: [id], query, setQuery }) {
   let tree = emptyTree();
   let frame = null;
   let link = "";
+  let dashboard = ""; // where the trace is looked at, if the gateway knows
   const toggled = new Map();
   const detail = new RowDetail({ fork: forkDialog, changed: schedule });
   const view = new VirtualTree({
@@ -49,8 +50,9 @@ export function runPage(main, { parts: [id], query, setQuery }) {
       tree = applyEvents(tree, events);
       schedule();
     },
-    onLink: (state) => {
+    onLink: (state, headers) => {
       link = state;
+      dashboard = headers?.get("Cadre-Trace-Url") ?? dashboard;
       schedule();
     },
     onRefused: (error) => {
@@ -98,6 +100,7 @@ export function runPage(main, { parts: [id], query, setQuery }) {
       root.model && `model ${root.model}`, clock(root.startedAt),
       root.parent && h("a", { href: `#/run/${encodeURIComponent(root.parent)}` }, "run above"),
       h("a", { href: `${runPath(id)}/trace?format=html`, target: "_blank", rel: "noopener" }, "trace"),
+      dashboard && h("a", { href: dashboard, target: "_blank", rel: "noopener" }, "in the tracing dashboard"),
       !isOver(root) && h("span", { class: link === "live" ? "live" : "bad", role: "status" }, LINK_TEXT[link]),
     ].filter(Boolean);
     const title = brief(root.task, 400) || id;
@@ -194,12 +197,17 @@ export function runPage(main, { parts: [id], query, setQuery }) {
   }
 
   function forkDialog(run, number) {
+    const calls = run.steps.filter((step) => step.number < number).flatMap((step) => step.items.filter((item) => item.type === "call" && item.endedAt !== null));
     dialog(`Fork at step ${number}`, [
       h("p", null, `A new run begins with step ${number} of ${run.agent}; the steps before it are its memory.`),
       field("Task", h("textarea", { name: "task", rows: 5, value: run.task })),
       field("Steps at most", h("input", { name: "max_steps", type: "number", min: 1 }), "left out: as before"),
+      calls.length > 0 && h("details", null, h("summary", null, "Other outcomes of the calls before"), calls.map((call) =>
+        field(`${call.name} (${argumentsText(call.arguments, 60)})`, h("textarea", { name: `outcome ${call.id}`, rows: 2, placeholder: brief(call.result ?? call.error?.message ?? "") }), "left out: as it was"))),
     ], "Fork", async (data) => {
       const body = { at: number };
+      const outcomes = calls.map((call) => [call.id, data.get(`outcome ${call.id}`)]).filter(([, text]) => text);
+      if (outcomes.length) body.observations = Object.fromEntries(outcomes);
       if (data.get("task") !== run.task) body.task = data.get("task");
       if (data.get("max_steps")) body.max_steps = Number(data.get("max_steps"));
       go(await post(`${runPath(run.id)}/fork`, body));
