@@ -14,6 +14,7 @@ from cadre.adapters.nats.automations import NatsDefinitions
 from cadre.adapters.nats.dead_letters import NatsDeadLetters
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.memory import NatsMemory
+from cadre.adapters.nats.metrics import lag_samples
 from cadre.adapters.nats.objects.snapshots import NatsSnapshots
 from cadre.adapters.nats.reading.archive import NatsArchive
 from cadre.adapters.nats.reading.history import History, watch_deltas
@@ -35,7 +36,6 @@ from cadre.settings import (
     is_loopback,
     read_doors,
     read_http_bounds,
-    read_trace_url,
     read_tracing_settings,
 )
 from cadre_gateway.access.api_keys import ApiKeys
@@ -46,6 +46,7 @@ from cadre_gateway.access.oidc.signing_keys import SigningKeys
 from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.automation.background import Automation, automation_of
 from cadre_gateway.automation.run_starter import RunStarter
+from cadre_gateway.console.settings import read_console_settings
 from cadre_gateway.doors.open_doors import routers_of
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.gateway import GatewayService
@@ -234,8 +235,8 @@ def _routers(  # noqa: PLR0913 - what all routes share
     steer, eraser = Steering(lookup, journal, sender, clock), Eraser(lookup, run_end, tail, registry, janitor)
     automation = automation_of(platform, RunStarter(submitter, lookup, run_end), history, budgets_left)
     routers = [
-        runs.router(submitter, lookup, run_end, streams, registry, read_trace_url()),
-        directory.router(registry, LiveContracts(blobs)),
+        runs.router(submitter, lookup, run_end, streams, registry, read_console_settings().trace_url),
+        directory.router(registry, LiveContracts(blobs), index, partial(lag_samples, nc, topology)),
         statistics.router(ledger, clock),
         approvals.router(Approvals(index, registry, held_calls), decisions),
         steering.router(steer),

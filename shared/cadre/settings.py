@@ -234,17 +234,6 @@ def read_tracing_settings() -> TracingSettings:
     return TracingSettings(**_receiver("TRACES"), content=content in _CONTENT_ON_SPANS)
 
 
-def read_trace_url() -> str:
-    """`CADRE_TRACE_URL`: where people look at a trace, with `{trace_id}` in it; "" for nowhere. Raises SettingError."""
-    url = os.environ.get("CADRE_TRACE_URL", "").strip()
-    if url and not (url.startswith(("http://", "https://")) and "{trace_id}" in url):
-        raise SettingError(
-            f"CADRE_TRACE_URL is {url!r}: write an address that begins with http:// or https:// and has {{trace_id}}"
-            " in it"
-        )
-    return url
-
-
 def read_metrics_settings() -> MetricsSettings:
     """`CADRE_METRICS`, `OTEL_EXPORTER_OTLP_…` (with `METRICS_` before what is for metrics alone),
     `OTEL_METRICS_EXPORTER=none`, `OTEL_METRIC_EXPORT_INTERVAL` (milliseconds). Raises SettingError."""

@@ -162,6 +162,7 @@ def test_a_run_is_rejected_in_the_inbox_and_another_cancelled(
     pictures.take(page, "runs")
     page.get_by_role("link", name="Team").click()
     expect(page.get_by_role("article").filter(has_text="chief").first).to_be_visible()
+    expect(page.get_by_role("article").filter(has_text="clerk").first).to_contain_text("0 messages")
     pictures.take(page, "team")
 
 

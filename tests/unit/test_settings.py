@@ -7,7 +7,8 @@ import pytest
 
 from cadre.errors import SettingError
 from cadre.local import local_stack
-from cadre.settings import Settings, read_model_settings, read_settings, read_trace_url
+from cadre.settings import Settings, read_model_settings, read_settings
+from cadre_gateway.console.settings import read_console_settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 
@@ -74,4 +75,4 @@ def test_a_model_endpoint_that_is_no_url(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_an_address_of_traces_that_leads_nowhere(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CADRE_TRACE_URL", url)
     with pytest.raises(SettingError, match=r"CADRE_TRACE_URL is .*\{trace_id\}"):
-        read_trace_url()
+        read_console_settings()

@@ -61,6 +61,7 @@ RULES: list[RouteRule] = [
     *_rules("/v1/agents", "none", get="read"),
     *_rules("/v1/tools", "none", get="read"),
     *_rules("/v1/sandboxes", "none", get="read"),
+    *_rules("/v1/load", "all", get="read"),
     *_rules("/v1/stats", "all", get="read"),
     *_rules("/v1/dead-letters", "all", get="read"),
     *_rules("/v1/dead-letters/{letter}", "all", get="read", delete="administer"),

@@ -1,17 +1,29 @@
 """The HTTP routes that say who is there."""
 
+from collections.abc import Awaitable, Callable
+
 from fastapi import APIRouter
 from fastapi.responses import Response
 
 from cadre.adapters.nats.registry import NatsRegistry
+from cadre.api.directory import Load
+from cadre.telemetry.metrics.meters import Sample
+from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.reading import directory
 from cadre_gateway.reading.contracts import LiveContracts
+from cadre_gateway.reading.load import load_of
+from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
 
 
-def router(registry: NatsRegistry, contracts: LiveContracts) -> APIRouter:
-    """The routes of agents, tools and sandboxes."""
+def router(
+    registry: NatsRegistry,
+    contracts: LiveContracts,
+    index: RunIndex,
+    lags: Callable[[], Awaitable[list[Sample]]],
+) -> APIRouter:
+    """The routes of agents, tools and sandboxes; `lags` counts what waits in each queue."""
     routes = APIRouter(prefix="/v1", tags=["directory"])
 
     @routes.get("/agents", summary="Live agents", responses=openapi.answers(openapi.AgentList))
@@ -28,5 +40,13 @@ def router(registry: NatsRegistry, contracts: LiveContracts) -> APIRouter:
     @routes.get("/sandboxes", summary="Live sandboxes", responses=openapi.answers(openapi.SandboxList))
     async def get_sandboxes() -> Response:
         return json_answer(openapi.SandboxList(directory.sandboxes(registry.presences())))
+
+    @routes.get("/load", summary="How much there is to do", responses=openapi.answers(Load))
+    async def get_load() -> Response:
+        """Messages in the queues of agents and tools; of each agent its runs that go on, and how long its last 200 runs
+        that succeeded took."""
+        async with answer_deadline():
+            waiting = await lags()
+        return json_answer(load_of(index, waiting))
 
     return routes

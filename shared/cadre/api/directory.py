@@ -94,3 +94,32 @@ class LiveSandbox(msgspec.Struct, frozen=True, kw_only=True):
     """Interpreters at once, over all replicas."""
     version: str
     replicas: list[Replica]
+
+
+class AgentLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent has to do, and how long its runs took."""
+
+    name: str
+    going: int
+    """Runs that have begun and not ended."""
+    p50_seconds: float | None
+    """Half of its last runs that succeeded took no longer; null where there are none."""
+    p95_seconds: float | None
+    counted: int
+    """How many runs that is of."""
+
+
+class QueueLoad(msgspec.Struct, frozen=True):
+    """What waits for, or is in the hands of, those who serve one queue."""
+
+    kind: str
+    """`agent`, `tool` and others."""
+    name: str
+    messages: int
+
+
+class Load(msgspec.Struct):
+    """How much there is to do."""
+
+    agents: list[AgentLoad]
+    queues: list[QueueLoad]

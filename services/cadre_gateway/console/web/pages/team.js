@@ -3,7 +3,7 @@
 import { get } from "../http/api.js";
 import { poll } from "../http/poll.js";
 import { alert, badge, button, empty, fill, h, table } from "../view/element.js";
-import { clock, count, relative } from "../view/format.js";
+import { clock, count, duration, relative } from "../view/format.js";
 import { showValue } from "../view/value.js";
 import { startRun } from "./runs.js";
 
@@ -18,19 +18,28 @@ export function teamPage(main) {
   let shown = "";
 
   return poll(5, async (signal) => {
+    const load = await get("/v1/load", signal).catch((error) => {
+      if (error.status === 403) return { agents: [], queues: [] }; // the key reaches some agents only
+      throw error;
+    });
     const [one, two, three] = await Promise.all(["agents", "tools", "sandboxes"].map((name) => get(`/v1/${name}`, signal)));
-    const signature = JSON.stringify([one, two, three]);
+    const signature = JSON.stringify([one, two, three, load]);
     if (signature === shown) return;
     shown = signature;
     const members = new Set(one.agents.flatMap((agent) => agent.team));
-    fill(agents, one.agents.length ? [...one.agents].sort((a, b) => members.has(a.name) - members.has(b.name)).map(agentCard) : empty("No live agent: start one with `cadre agent FILE`."));
-    fill(tools, two.tools.length ? table(["Tool", "Does", "Approval", "Replicas", "Arguments"], two.tools.map(toolCells)) : empty("No live tools."));
+    fill(agents, one.agents.length ? [...one.agents].sort((a, b) => members.has(a.name) - members.has(b.name)).map((agent) => agentCard(agent, load)) : empty("No live agent: start one with `cadre agent FILE`."));
+    fill(tools, two.tools.length ? table(["Tool", "Does", "Approval", "Queue", "Replicas", "Arguments"], two.tools.map((tool) => toolCells(tool, queued(load, "tool", tool.name)))) : empty("No live tools."));
     fill(sandboxes, three.sandboxes.length ? table(["Pool", "Tier", "Python", "Sessions", "Replicas"], three.sandboxes.map((pool) => [
       pool.pool, pool.tier, pool.python, pool.sessions, replicas(pool.replicas)])) : empty("No live sandboxes."));
   }, (error) => fill(problem, error && alert(error.message)));
 }
 
-function agentCard(agent) {
+/** Messages that wait for, or are in the hands of, those who serve it; null where the gateway does not know. */
+const queued = (load, kind, name) => load.queues.find((one) => one.kind === kind && one.name === name)?.messages ?? null;
+
+function agentCard(agent, load) {
+  const own = load.agents.find((one) => one.name === agent.name);
+  const waiting = queued(load, "agent", agent.name);
   return h("article", { class: "card" },
     h("h3", null, agent.name, " ", h("span", { class: "kind" }, agent.kind)),
     h("p", null, agent.description),
@@ -39,6 +48,8 @@ function agentCard(agent) {
     agent.differing.length > 0 && alert(`its replicas differ in spec or prompts: ${agent.differing.join(", ")}`),
     h("dl", { class: "facts" }, [
       ["Team", agent.team.join(", ")], ["Tools", agent.tools.join(", ")], ["Version", agent.version],
+      ["Queue", waiting !== null && `${waiting} ${waiting === 1 ? "message" : "messages"}`], ["Runs going on", own?.going],
+      ["A run takes", own?.counted && `${duration(own.p50_seconds)} (half of the last ${own.counted}), ${duration(own.p95_seconds)} (95 of 100)`],
       ["First request", agent.prompt_tokens ? `${count(agent.prompt_tokens)} tokens at least` : ""],
       ["Labels", Object.entries(agent.labels).map((pair) => pair.join("=")).join(", ")],
     ].filter(([, value]) => value).flatMap(([name, value]) => [h("dt", null, name), h("dd", null, value)])),
@@ -55,9 +66,9 @@ function replicas(list) {
       Math.abs(one.skew) >= 1 ? `${one.skew.toFixed(1)} s off` : ""])));
 }
 
-function toolCells(tool) {
+function toolCells(tool, waiting) {
   return [
-    h("strong", null, tool.name), tool.description, tool.approval || (tool.read_only ? "reads only" : ""), replicas(tool.replicas),
+    h("strong", null, tool.name), tool.description, tool.approval || (tool.read_only ? "reads only" : ""), waiting ?? "", replicas(tool.replicas),
     h("details", null, h("summary", null, Object.keys(tool.input_schema.properties ?? {}).join(", ") || "none"), showValue(tool.input_schema)),
   ];
 }
