@@ -141,6 +141,7 @@ async def start(access_settings: AccessSettings, platform: Platform) -> GatewayS
     application = app.build([*routers, *access_routers], feeds, nc, provider, door, to_provider)
     application.state.body_memory = BodyMemory(read_http_bounds().body_bytes)
     application.state.meters = platform.meters
+    application.state.limits = door.limits
     gateway = GatewayService(
         app=application,
         platform=platform,
@@ -216,7 +217,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     nc, topology, registry = platform.nc, platform.topology, platform.registry
     bus, blobs, journal, clock = platform.bus, platform.blobs, platform.journal, platform.clock
     history = History(nc, topology, blobs)
-    file_index = NatsFileIndex(nc, topology)
+    file_index, live = NatsFileIndex(nc, topology), LiveContracts(blobs)
     raw = NatsArchive(nc, topology, blobs, history)
     capacity = Capacity(NatsStorage(nc, topology, platform.settings.max_bytes))
     lookup = RunLookup(index, trees, history)
@@ -224,10 +225,10 @@ def _routers(  # noqa: PLR0913 - what all routes share
     file_bytes = platform.settings.file_bytes
     workspaces = Workspaces(file_index, blobs, file_bytes)
     carrier = FileCarrier(file_index, history, erasure)
-    states = NatsDefinitions(nc, topology, "budget", BudgetState)
-    budgets_left = StandingBudgets(states, ledger, clock)
+    budgets_left = StandingBudgets(NatsDefinitions(nc, topology, "budget", BudgetState), ledger, clock)
     admission = Admission(index, trees, registry, capacity, budgets_left, history)
-    sessions = Sessions(NatsSessions(nc, topology), trees, journal, history, clock)
+    turns = NatsSessions(nc, topology)
+    sessions = Sessions(turns, trees, journal, history, clock)
     held_calls, sender = HeldCalls(journal, history), RecordSender(registry, feeds, bus)
     streams = EventStreams(lookup, feeds, partial(watch_deltas, nc, topology))
     submitter = Submitter(admission, sessions, workspaces, carrier, blobs, bus, clock)
@@ -236,7 +237,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     automation = automation_of(platform, RunStarter(submitter, lookup, run_end), history, budgets_left)
     routers = [
         runs.router(submitter, lookup, run_end, streams, registry, read_console_settings().trace_url),
-        directory.router(registry, LiveContracts(blobs), index, partial(lag_samples, nc, topology)),
+        directory.router(registry, live, index, partial(lag_samples, nc, topology)),
         statistics.router(ledger, clock),
         approvals.router(Approvals(index, registry, held_calls), decisions),
         steering.router(steer),
@@ -257,8 +258,8 @@ def _routers(  # noqa: PLR0913 - what all routes share
         budgets.router(automation.budgets),
         tracing.router(lookup, clock, content=tracing_settings.content),
     ]
-    starting = (lookup, history, feeds, sessions.turns, submitter)
-    runs_service = RunService(*starting, decisions, steer, run_end, eraser, registry, clock, limits)
+    starting = (lookup, history, feeds, turns, submitter)
+    runs_service = RunService(*starting, decisions, steer, run_end, eraser, registry, live, clock, limits)
     return [*routers, *routers_of(read_doors(), runs_service)], automation
 
 

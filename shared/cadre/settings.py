@@ -16,8 +16,11 @@ from cadre.protocol.topology import DEFAULT_PREFIX
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 SYNC_ALWAYS = "always"
 
-DOORS = ("openai", "a2a", "agui")
+DOORS = ("openai", "a2a", "agui", "mcp")
 """The protocols that a gateway can speak beside the native API."""
+
+OPEN_DOORS = ("openai", "a2a", "agui")
+"""Those that it speaks unless others are named: they need no further package."""
 
 # What also stands for itself as a variable in a server's file, where `2m` would be two million.
 _INTERVAL = re.compile(r"[1-9][0-9]{0,6}(s|ms)")
@@ -323,7 +326,7 @@ def read_nats_sync() -> str:
 
 def read_doors() -> frozenset[str]:
     """`CADRE_DOORS`: what a gateway speaks beside the native API; `none`: nothing else. Raises SettingError."""
-    text = os.environ.get("CADRE_DOORS") or ",".join(DOORS)
+    text = os.environ.get("CADRE_DOORS") or ",".join(OPEN_DOORS)
     names = frozenset(name.strip() for name in text.split(",") if name.strip()) - {"none"}
     for name in sorted(names):
         _one_of("CADRE_DOORS", name, DOORS)

@@ -52,6 +52,11 @@ VIOLATIONS = {
     ],
     "openai": [("shared/cadre/adapters/models/openai_model.py", "import openai")],
     "mcp": [("shared/cadre/local/team/tool_entries.py", "import mcp")],
+    "doors": [
+        ("services/cadre_gateway/doors/mcp/outcome.py", "import cadre_gateway.doors.openai.turn"),
+        ("services/cadre_gateway/doors/openai/turn.py", "import cadre_gateway.doors.mcp.outcome"),
+        ("services/cadre_gateway/doors/a2a/card.py", "import cadre_gateway.doors.agui.events"),
+    ],
     "qdrant": [("services/cadre_memory/operations/search.py", "import qdrant_client")],
     "edge": [
         ("services/cadre_memory/index/memory_index.py", "import qdrant_edge"),

@@ -56,6 +56,7 @@ ACTIONS = {
     "POST /agui/{agent}": "chat.turn",
     "POST /v1/responses/{response}/cancel": "run.cancel",
     "DELETE /v1/responses/{response}": "run.erase",
+    "POST /mcp": "mcp.call",
     "POST /v1/keys": "key.make",
     "DELETE /v1/keys/{id}": "key.revoke",
 }
@@ -140,6 +141,11 @@ class AuditTrail:
 def is_recorded(rule: RouteRule) -> bool:
     """Whether requests of this route are written into the audit trail."""
     return f"{rule.method} {rule.path}" in ACTIONS
+
+
+def leave_out(request: Request) -> None:
+    """Has the request left out of the audit trail, for a route of which only some are recorded."""
+    request.state.audited = False
 
 
 def note(request: Request, **detail: str) -> None:

@@ -15,14 +15,14 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cadre.errors import RetryableError
-from cadre.protocol.topology import parent_of
 from cadre_gateway.access.api_keys import FRESH_SECONDS, ApiKeys
 from cadre_gateway.access.audit import AuditTrail, is_recorded
 from cadre_gateway.access.hosts import check_host
 from cadre_gateway.access.principal import ANYBODY, STRANGER, Principal
 from cadre_gateway.access.rate_limit import RateLimits
+from cadre_gateway.access.reach import reaches
 from cadre_gateway.access.rules import RouteRule, rule_of
-from cadre_gateway.reading.lookup import RunLookup, checked_tree_of
+from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.headers import is_own_page
 from cadre_gateway.requests.problems import (
     Problem,
@@ -110,21 +110,8 @@ class Access:
             )
         run = variables.get("call") or variables["run"]
         async with answer_deadline():
-            if not await self._reaches(caller, run, rule.scope):
+            if not await reaches(self.lookup, caller, run, rule.scope):
                 raise unknown_run(run)
-
-    async def _reaches(self, caller: Principal, run: str, scope: str) -> bool:
-        root = await self.lookup.find(checked_tree_of(run))
-        if caller.reaches_tree(root):
-            return True
-        if scope != "run" or not caller.agents or (caller.own and root.user != caller.user):
-            return False
-        above: str | None = run
-        while above is not None:
-            if (await self.lookup.find(above)).agent in caller.agents:
-                return True
-            above = parent_of(above)
-        return False
 
 
 class Gate:
@@ -218,7 +205,8 @@ class _Answering:
         await self._send(message)
 
     def _is_recorded(self, status: int) -> bool:
-        if not is_recorded(self._rule) or status == HTTPStatus.TOO_MANY_REQUESTS:
+        is_left_out = not self._scope["state"].get("audited", True)
+        if is_left_out or not is_recorded(self._rule) or status == HTTPStatus.TOO_MANY_REQUESTS:
             return False
         # What pages of other sites try at a gateway that is open to this machine fills no trail.
         return bool(self._caller.key) or (self._caller is ANYBODY and status < HTTPStatus.BAD_REQUEST)

@@ -90,6 +90,8 @@ RULES: list[RouteRule] = [
     *_rules("/a2a/{agent}", "all", post="act"),
     *_rules("/agui/{agent}", "all", post="act"),
     *_rules("/a2a/{agent}/.well-known/agent-card.json", "none", get="read"),
+    # What a message asks for is held to the caller by the door, tool by tool.
+    *_rules("/mcp", "handler", get="read", post="read", delete="read"),
     *_rules("/v1/notices", "all", get="read"),
     *_rules("/v1/notices/{name}", "all", get="read", put="administer", delete="administer"),
     *_rules("/v1/budgets", "all", get="read"),

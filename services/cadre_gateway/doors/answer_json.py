@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from fastapi.responses import Response
 
-from cadre_gateway.doors.following import Place
+from cadre_gateway.doors.progress import Place
 from cadre_gateway.requests.trace_link import trace_headers
 
 

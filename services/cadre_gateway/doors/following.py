@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cadre.ports import Stored
 from cadre.protocol.topology import tree_of
-from cadre_gateway.doors.progress import Progress
+from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.streaming.follow import EndOfRun, Follower, Notice
@@ -18,13 +18,6 @@ from cadre_gateway.streaming.live_feeds import LiveFeeds
 
 _IDLE_SECONDS = 2.0
 _PING_SECONDS = 15.0
-
-
-class Place(NamedTuple):
-    """Where the answer to a turn begins: behind this sequence in the journals of this run's tree."""
-
-    run: str
-    after: int = 0
 
 
 class News(NamedTuple):
@@ -87,3 +80,13 @@ class Answers:
                         pass
         if not progress.is_settled:
             raise Problem(410, "run-erased", f"run {progress.run} was erased, or its end has expired")
+
+
+def check_success(progress: Progress) -> None:
+    """Raises a problem when the run has ended without an answer."""
+    end = progress.end
+    if end is None or end.state in ("success", "max_steps_error"):
+        return
+    why = f"{end.error.type}: {end.error.message}" if end.error is not None else end.state
+    code = "run-cancelled" if end.state == "cancelled" else "run-failed"
+    raise Problem(500, code, f"run {progress.run} ended without an answer: {why}")

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from fastapi import APIRouter
 
+from cadre.errors import SetupError
 from cadre_gateway.doors.run_service import RunService
 
 
@@ -24,4 +25,13 @@ def routers_of(doors: Collection[str], runs: RunService) -> list[APIRouter]:
         from cadre_gateway.doors.agui import door as agui
 
         found.append(agui.router(runs))
+    if "mcp" in doors:
+        try:
+            from cadre_gateway.doors.mcp import door as mcp_door
+        except ModuleNotFoundError as error:
+            raise SetupError(
+                f"CADRE_DOORS names mcp and the Python module {error.name!r} is not installed: install"
+                " 'cadre-agents[mcp]', or leave it out"
+            ) from error
+        found.append(mcp_door.router(runs))
     return found

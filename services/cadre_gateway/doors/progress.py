@@ -18,6 +18,13 @@ from cadre.protocol.topology import is_within
 from cadre_gateway.streaming.event_stream import Shown
 
 
+class Place(NamedTuple):
+    """Where the answer to a turn begins: behind this sequence in the journals of this run's tree."""
+
+    run: str
+    after: int = 0
+
+
 class HeldBack(NamedTuple):
     """A call that waits for a word from outside."""
 

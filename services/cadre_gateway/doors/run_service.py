@@ -9,6 +9,7 @@ from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.sessions import NatsSessions
 from cadre.ports import Clock
 from cadre_gateway.access.rate_limit import RateLimits
+from cadre_gateway.reading.contracts import LiveContracts
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.starting.submit import Submitter
 from cadre_gateway.steering.decide import ApprovalDecisions
@@ -32,6 +33,7 @@ class RunService:
     run_end: RunEnd
     eraser: Eraser
     registry: NatsRegistry
+    contracts: LiveContracts
     clock: Clock
     limits: RateLimits
     """What callers may begin; for doors whose address does not tell what begins a run."""

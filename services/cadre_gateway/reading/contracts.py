@@ -30,17 +30,17 @@ class LiveContracts:
         live = sorted(presences, key=lambda presence: presence.started_at)
         tools = {presence.tool.name: presence.tool for presence in live if presence.tool is not None}
         refs = {presence.agent.name: presence.spec for presence in live if presence.agent is not None}
-        read = {name: await self._read(ref) for name, ref in refs.items() if ref}
+        read = {name: await self.spec(ref) for name, ref in refs.items() if ref}
         agents = {name: spec for name, spec in read.items() if spec is not None}
         reach = TeamReach(tools=tools, agents=agents, is_whole=False)
         return {name: contract_problems(spec, reach) for name, spec in agents.items()}
 
-    async def _read(self, ref: str) -> AgentSpec | None:
+    async def spec(self, ref: str) -> AgentSpec | None:
         """The specification; None where it is not there yet, or is another version's."""
         if ref not in self._known:
             try:
                 self._known[ref] = msgspec.json.decode(await self._blobs.get(ref), type=AgentSpec)
             except (BlobMissing, BusUnavailable, SpecError, msgspec.DecodeError) as error:
-                log.debug("the contract of %s is not checked: %s", ref, error)
+                log.debug("specification %s cannot be read: %s", ref, error)
                 return None
         return self._known[ref]

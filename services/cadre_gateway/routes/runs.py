@@ -8,7 +8,8 @@ from fastapi.responses import Response
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.api.runs import Accepted, RunDetail, RunResult, State
 from cadre.telemetry.tracing.ids import trace_id
-from cadre_gateway.access.principal import Principal, caller_of
+from cadre_gateway.access.principal import caller_of
+from cadre_gateway.access.reach import check_session
 from cadre_gateway.reading.detail import DetailPage, run_detail, run_result
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests import body, problems
@@ -66,8 +67,9 @@ def router(
         wanted = caller.submission(body.submission(data))
         key = idempotency_key(key_header, "start", data)
         async with answer_deadline():
-            if caller.own and wanted.session:
-                await check_session(caller, wanted.agent, wanted.session)
+            if wanted.session:
+                turns = submitter.sessions.turns
+                await check_session(lookup, turns, caller, wanted.agent, wanted.session)
             run = await submitter.submit(wanted, key, traceparent)
         seconds = wait_seconds(prefer)
         answer: Response
@@ -79,17 +81,6 @@ def router(
             return accepted(run)
         answer.headers.update(run_headers(run.id))
         return answer
-
-    async def check_session(caller: Principal, agent: str, session: str) -> None:
-        """Raises a 403 problem for a session of somebody else, whose memory the run would go on with."""
-        turn, _ = await submitter.sessions.turns.read(agent, session)
-        for run in (turn.run, turn.previous) if turn is not None else ():
-            try:
-                known = run is None or caller.reaches_tree(await lookup.find(run))
-            except problems.Problem:
-                continue  # it is gone, and its memory with it
-            if not known:
-                raise problems.Problem(403, "out-of-scope", f"session {session!r} is somebody else's")
 
     @routes.get("", summary="List root runs, newest first", responses=openapi.answers(openapi.RunList))
     async def get_runs(  # noqa: PLR0913 - one for each parameter of the query

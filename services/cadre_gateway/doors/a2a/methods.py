@@ -21,8 +21,8 @@ from cadre_gateway.doors.a2a.task_object import (
     status_of,
     task_object,
 )
-from cadre_gateway.doors.following import Answers, Place
-from cadre_gateway.doors.progress import Progress
+from cadre_gateway.doors.following import Answers
+from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 

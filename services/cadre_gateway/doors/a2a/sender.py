@@ -14,8 +14,8 @@ from cadre.spec.names import NAME
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.doors.a2a.request import Content, Message, content_of
 from cadre_gateway.doors.a2a.task_object import CONTEXT, questions_of
-from cadre_gateway.doors.following import Answers, Place
-from cadre_gateway.doors.progress import Progress
+from cadre_gateway.doors.following import Answers
+from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.doors.rulings import ASK_USER, ruling_of, said
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.doors.verdict_words import word_in

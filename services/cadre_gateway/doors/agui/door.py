@@ -15,8 +15,8 @@ from cadre_gateway.doors.agui.request import RunInput
 from cadre_gateway.doors.agui.turns import Client, Turns
 from cadre_gateway.doors.answer_json import run_headers
 from cadre_gateway.doors.door_meter import count_request
-from cadre_gateway.doors.following import Answers, Place
-from cadre_gateway.doors.progress import Progress
+from cadre_gateway.doors.following import Answers
+from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.requests import body
 from cadre_gateway.requests.headers import utf8

@@ -11,8 +11,7 @@ from cadre.journal.entry import AnyEvent, Entry
 from cadre.ports import Stored
 from cadre.protocol.tagged import for_people
 from cadre.protocol.topology import is_within
-from cadre_gateway.doors.following import Place
-from cadre_gateway.doors.progress import HeldBack, Progress, answer_text
+from cadre_gateway.doors.progress import HeldBack, Place, Progress, answer_text
 
 Json = dict[str, Any]
 

@@ -14,8 +14,8 @@ from cadre.spec.names import NAME
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.doors.agui.request import Resume, RunInput, content_of
 from cadre_gateway.doors.callers_tools import tools_of
-from cadre_gateway.doors.following import Answers, Place
-from cadre_gateway.doors.progress import HeldBack
+from cadre_gateway.doors.following import Answers
+from cadre_gateway.doors.progress import HeldBack, Place
 from cadre_gateway.doors.rulings import ruling_of, said
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.reading.directory import card_of

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cadre.engine.tool_names import FINAL_ANSWER
+from cadre_gateway.doors.following import check_success
 from cadre_gateway.doors.openai.errors import error_of
 from cadre_gateway.doors.progress import HeldBack, Pause, Progress, Tokens, answer_text
 from cadre_gateway.requests.problems import Problem
@@ -133,16 +134,6 @@ def plain_answer(agent: str, text: str, created: int, *, stream: bool) -> dict[s
         for delta, reason in deltas
     ]
     return [*chunks, DONE]
-
-
-def check_success(progress: Progress) -> None:
-    """Raises a problem when the run has ended without an answer."""
-    end = progress.end
-    if end is None or end.state in ("success", "max_steps_error"):
-        return
-    why = f"{end.error.type}: {end.error.message}" if end.error is not None else end.state
-    code = "run-cancelled" if end.state == "cancelled" else "run-failed"
-    raise Problem(500, code, f"run {progress.run} ended without an answer: {why}")
 
 
 def error_chunk(problem: Problem) -> bytes:

@@ -13,9 +13,9 @@ from cadre.errors import Fenced
 from cadre.ports import Clock
 from cadre.protocol.caller_terms import CallerTerms
 from cadre.protocol.topology import run_id_of, tree_of
-from cadre_gateway.doors.following import Answers, Place
+from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.openai.turn import Turn
-from cadre_gateway.doors.progress import Progress, answer_text
+from cadre_gateway.doors.progress import Place, Progress, answer_text
 from cadre_gateway.doors.rulings import ASK_USER, said
 from cadre_gateway.doors.verdict_words import PersonsWord, word_in
 from cadre_gateway.index.run_summary import shortened

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from cadre.protocol.messages import Task
-from cadre_gateway.doors.following import Place
 from cadre_gateway.doors.openai.response_id import response_id
 from cadre_gateway.doors.openai.response_object import Json, response_object, settled_items, status_of
-from cadre_gateway.doors.progress import Progress
+from cadre_gateway.doors.progress import Place, Progress
 
 _MAX_DELTA_CHARS = 4_000
 

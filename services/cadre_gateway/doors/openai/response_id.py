@@ -2,7 +2,7 @@
 
 import re
 
-from cadre_gateway.doors.following import Place
+from cadre_gateway.doors.progress import Place
 from cadre_gateway.requests.problems import Problem
 
 _ID = re.compile(r"resp_([A-Za-z0-9-]{1,64})(?:_([1-9]\d{0,15}))?")

@@ -6,10 +6,9 @@ import json
 from typing import Any
 
 from cadre.protocol.messages import Task
-from cadre_gateway.doors.following import Place
 from cadre_gateway.doors.openai.response_id import response_id
 from cadre_gateway.doors.openai.response_request import BACKGROUND, OWN_NOTE, PREVIOUS
-from cadre_gateway.doors.progress import HeldBack, Progress, Tokens, answer_text
+from cadre_gateway.doors.progress import HeldBack, Place, Progress, Tokens, answer_text
 
 Json = dict[str, Any]
 

@@ -15,7 +15,7 @@ from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.protocol.messages import Task
 from cadre_gateway.doors.answer_json import json_answer, run_headers
-from cadre_gateway.doors.following import Answers, Place
+from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.openai.conversation import Conversations
 from cadre_gateway.doors.openai.errors import error_of
 from cadre_gateway.doors.openai.response_events import NumberedEvents
@@ -23,7 +23,7 @@ from cadre_gateway.doors.openai.response_id import place_of_response, response_i
 from cadre_gateway.doors.openai.response_object import Json, input_items, status_of
 from cadre_gateway.doors.openai.response_request import ResponseBody, response_turn
 from cadre_gateway.doors.openai.turn_request import Envelope, envelope_of
-from cadre_gateway.doors.progress import Progress
+from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.reading.directory import card_of
 from cadre_gateway.requests import body
 from cadre_gateway.requests.problems import FORESEEN, Problem, answer_deadline, as_problem

@@ -1,0 +1,1 @@
+"""The Model Context Protocol: agents as tools, which other programs' models call."""

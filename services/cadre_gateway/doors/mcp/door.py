@@ -1,0 +1,124 @@
+"""The door for clients of MCP: one route, streamable HTTP without sessions, so that any gateway answers any message."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types import INTERNAL_ERROR, INVALID_REQUEST
+from starlette.types import Message, Receive, Scope, Send
+
+from cadre.telemetry.metrics import names
+from cadre.telemetry.metrics.meters import Meters
+from cadre_gateway.access.audit import leave_out, note
+from cadre_gateway.doors.mcp.run_tools import RECORDED
+from cadre_gateway.doors.mcp.tools import Tools, server_of
+from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.requests import body
+from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
+
+# The package tells of the begin and the end of each exchange.
+logging.getLogger("mcp.server").setLevel(logging.WARNING)
+
+_PATH = "/mcp"
+_SERVER_ERROR = 500
+
+
+def router(runs: RunService) -> APIRouter:
+    """The route of the door. The protocol describes itself, so the gateway's own description leaves it out."""
+    routes = APIRouter(route_class=_McpRoute, include_in_schema=False)
+    server = server_of(Tools(runs))
+
+    @routes.api_route(_PATH, methods=["GET", "POST", "DELETE"])
+    async def exchange(request: Request) -> Response:
+        if request.method != "POST":
+            raise Problem(405, "method-not-allowed", "there are no sessions here: POST each message")
+        data = await body.read(request)
+        _note_for_audit(request, data)
+        return _Exchange(server, data)
+
+    return routes
+
+
+class _Exchange(Response):
+    """One message and its answer, spoken by the package in the era that the message names."""
+
+    def __init__(self, server: Server[Any], data: bytes) -> None:
+        super().__init__()
+        self._server, self._data = server, data
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers; without a session nothing outlives the exchange."""
+        is_read = False
+
+        async def receive_again() -> Message:
+            nonlocal is_read
+            if is_read:
+                return await receive()
+            is_read = True
+            return {"type": "http.request", "body": self._data, "more_body": False}
+
+        manager = StreamableHTTPSessionManager(
+            self._server, stateless=True, max_request_body_size=body.MAX_BODY_BYTES
+        )
+        async with manager.run():
+            await manager.handle_request(scope, receive_again, send)
+        _count(Request(scope))
+
+
+class _McpRoute(APIRoute):
+    """A route whose errors are those of JSON-RPC, under the status that they have in HTTP."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_in_form(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except FORESEEN as error:
+                problem = as_problem(error)
+                request.state.door_error = problem.code
+                _count(request)
+                return _refusal(problem)
+
+        return handle_in_form
+
+
+def _refusal(problem: Problem) -> Response:
+    code = INTERNAL_ERROR if problem.status >= _SERVER_ERROR else INVALID_REQUEST
+    error = {"code": code, "message": problem.detail, "data": {"code": problem.code}}
+    content = json.dumps({"jsonrpc": "2.0", "id": None, "error": error})
+    headers = dict(problem.headers) | ({"Allow": "POST"} if problem.code == "method-not-allowed" else {})
+    return Response(content, problem.status, headers, media_type="application/json")
+
+
+def _count(request: Request) -> None:
+    attributes = {names.DOOR: "mcp", names.ROUTE: _PATH}
+    if code := getattr(request.state, "door_error", None):
+        attributes[names.ERROR_TYPE] = code
+    meters: Meters = request.app.state.meters
+    meters.record(names.DOOR_REQUESTS, 1, attributes)
+
+
+def _note_for_audit(request: Request, data: bytes) -> None:
+    """Has calls that steer runs written down; who started one stands in its journal."""
+    try:
+        message = json.loads(data)
+    except (ValueError, RecursionError):
+        raise Problem(400, "parse-error", "the body must be one JSON-RPC message in UTF-8") from None
+    asked = message.get("params") if isinstance(message, dict) else None
+    name = asked.get("name") if isinstance(asked, dict) else None
+    if not isinstance(asked, dict) or message.get("method") != "tools/call" or name not in RECORDED:
+        leave_out(request)
+        return
+    arguments = asked.get("arguments")
+    given = arguments if isinstance(arguments, dict) else {}
+    told = {key: str(given[key])[:200] for key in ("run", "call", "decision") if key in given}
+    note(request, tool=str(name), **told)

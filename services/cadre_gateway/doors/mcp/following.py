@@ -1,0 +1,24 @@
+"""Follows a run for a call, which is told what happens as its progress."""
+
+from __future__ import annotations
+
+import contextlib
+
+from cadre_gateway.doors.following import Answers
+from cadre_gateway.doors.mcp.call_context import Context
+from cadre_gateway.doors.progress import Place, Progress
+
+
+async def follow(answers: Answers, run: str, context: Context) -> Progress:
+    """The run when it has ended, or waits for a person; at once where it does already. Raises a problem."""
+    known = await answers.so_far(Place(run))
+    if known.end is not None or known.held:
+        return known
+    # What waited before was decided: the next pause counts.
+    progress, told = Progress(run, known.pauses[-1].seq if known.pauses else 0), 0
+    async with contextlib.aclosing(answers.follow(progress)) as news:
+        async for one in news:
+            for line in one.lines:
+                told += 1
+                await context.session.report_progress(told, None, line)
+    return progress

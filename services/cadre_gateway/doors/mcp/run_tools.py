@@ -1,0 +1,164 @@
+"""Tools for runs: list, show or wait for one, cancel it, say something to it, decide on a call of it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+from mcp_types import CallToolResult, Tool
+
+from cadre.api.runs import State
+from cadre_gateway.access.principal import Right, caller_of
+from cadre_gateway.access.reach import reaches
+from cadre_gateway.access.rules import Scope
+from cadre_gateway.doors.following import Answers
+from cadre_gateway.doors.mcp.call_context import Context, request_of
+from cadre_gateway.doors.mcp.following import follow
+from cadre_gateway.doors.mcp.outcome import data_result, outcome, result
+from cadre_gateway.doors.progress import Place
+from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.requests import body
+from cadre_gateway.requests.headers import utf8
+from cadre_gateway.requests.idempotency import checked_key
+from cadre_gateway.requests.problems import answer_deadline, unknown_run
+
+
+class ListRuns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Lists runs, the newest first: their ids, agents, tasks and states."""
+
+    agent: str | None = None
+    state: State | None = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100)] = 20
+
+
+class GetRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Gives the answer of a run, or what it waits for; with wait_seconds waits so long for either."""
+
+    run: str
+    wait_seconds: Annotated[float, msgspec.Meta(ge=0, le=600)] = 0
+
+
+class CancelRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Ends a run and all that it has begun."""
+
+    run: str
+    reason: str = ""
+
+
+class SendMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Says something to a run that goes on; its model reads it with its next step."""
+
+    run: str
+    text: str
+
+
+class Decide(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Says a person's decision on a call that waits for one. Ask the person first. `correct` makes the call with these
+    `arguments` in place of its own of the same names; so a question is answered, with `{"answer": …}`."""
+
+    call: str
+    decision: Literal["approve", "reject", "correct"]
+    feedback: str = ""
+    arguments: dict[str, Any] | None = None
+
+
+class _RunTool(NamedTuple):
+    tool: Tool
+    right: Right
+
+
+def _offered(name: str, right: Right, kind: type[msgspec.Struct]) -> _RunTool:
+    (_,), parts = msgspec.json.schema_components([kind])
+    schema = dict(parts[kind.__name__])
+    description = " ".join(schema.pop("description").split())
+    schema.pop("title")
+    return _RunTool(Tool(name=name, description=description, input_schema=schema), right)
+
+
+TOOLS: dict[str, _RunTool] = {
+    "cadre_list_runs": _offered("cadre_list_runs", "read", ListRuns),
+    "cadre_get_run": _offered("cadre_get_run", "read", GetRun),
+    "cadre_cancel_run": _offered("cadre_cancel_run", "act", CancelRun),
+    "cadre_send_message": _offered("cadre_send_message", "act", SendMessage),
+    "cadre_decide": _offered("cadre_decide", "decide", Decide),
+}
+RECORDED = frozenset(name for name, one in TOOLS.items() if one.right != "read")
+"""Those whose calls stand in the audit trail."""
+
+
+class RunTools:
+    """Does what the tools say. Every method raises Problem, RetryableError."""
+
+    def __init__(self, runs: RunService) -> None:
+        self._runs = runs
+        self._answers = Answers(runs.lookup, runs.feeds)
+
+    async def call(self, context: Context, name: str, arguments: dict[str, Any]) -> CallToolResult:
+        """What came of a call of one of TOOLS."""
+        data = msgspec.json.encode(arguments)
+        match name:
+            case "cadre_list_runs":
+                return self._list(context, body.parse(data, ListRuns))
+            case "cadre_get_run":
+                return await self._get(context, body.parse(data, GetRun))
+            case "cadre_cancel_run":
+                return await self._cancel(context, body.parse(data, CancelRun))
+            case "cadre_send_message":
+                return await self._send(context, body.parse(data, SendMessage))
+            case _:
+                return await self._decide(context, body.parse(data, Decide))
+
+    def _list(self, context: Context, asked: ListRuns) -> CallToolResult:
+        caller = caller_of(request_of(context))
+        found, _ = self._runs.lookup.index.roots(
+            agent=asked.agent, state=asked.state, limit=asked.limit, only=caller.reaches_tree
+        )
+        told = ("id", "agent", "task", "state", "waiting_for", "approvals", "started_at", "ended_at")
+        return data_result({"runs": [{name: getattr(run, name) for name in told} for run in found]})
+
+    async def _get(self, context: Context, asked: GetRun) -> CallToolResult:
+        await self._check(context, asked.run, "run")
+        progress = await self._answers.so_far(Place(asked.run))
+        if asked.wait_seconds and progress.end is None and not progress.held:
+            try:
+                async with asyncio.timeout(asked.wait_seconds):
+                    progress = await follow(self._answers, asked.run, context)
+            except TimeoutError:
+                progress = await self._answers.so_far(Place(asked.run))
+        if progress.end is None and not progress.held:
+            return result(f"Run {asked.run} goes on. Ask again, with wait_seconds.")
+        return outcome(progress, needs_data=False)
+
+    async def _cancel(self, context: Context, asked: CancelRun) -> CallToolResult:
+        await self._check(context, asked.run, "run")
+        async with answer_deadline():
+            found = await self._runs.run_end.cancel(asked.run, asked.reason)
+        said = f"had ended already ({found.state})" if found.finished else "was asked to end"
+        return result(f"Run {asked.run} {said}.")
+
+    async def _send(self, context: Context, asked: SendMessage) -> CallToolResult:
+        await self._check(context, asked.run, "run")
+        said = body.message(msgspec.json.encode({"text": asked.text}))
+        key = checked_key(request_of(context).headers.get("idempotency-key"))
+        return data_result(
+            await self._runs.steering.tell(asked.run, said.text, said.mode, key, _by(context) or "")
+        )
+
+    async def _decide(self, context: Context, asked: Decide) -> CallToolResult:
+        await self._check(context, asked.call, "call")
+        told = {"decision": asked.decision, "feedback": asked.feedback, "arguments": asked.arguments}
+        ruling = body.ruling(msgspec.json.encode(told), _by(context))
+        traceparent = request_of(context).headers.get("traceparent")
+        return data_result(await self._runs.decisions.decide(asked.call, ruling, traceparent))
+
+    async def _check(self, context: Context, run: str, scope: Scope) -> None:
+        caller = caller_of(request_of(context))
+        if not caller.sees_all:
+            async with answer_deadline():
+                if not await reaches(self._runs.lookup, caller, run, scope):
+                    raise unknown_run(run)
+
+
+def _by(context: Context) -> str | None:
+    return utf8(request_of(context).headers.get("cadre-user"))

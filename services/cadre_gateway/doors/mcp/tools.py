@@ -1,0 +1,84 @@
+"""What the server offers and does: a tool for each agent, and a few for the runs that they begin."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from mcp import MCPError
+from mcp.server.lowlevel import Server
+from mcp_types import (
+    INVALID_PARAMS,
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    Tool,
+)
+
+from cadre import __version__
+from cadre_gateway.access.principal import Right, caller_of
+from cadre_gateway.doors.mcp import agent_tools, run_tools
+from cadre_gateway.doors.mcp.agent_tools import AgentTools
+from cadre_gateway.doors.mcp.call_context import Context, request_of
+from cadre_gateway.doors.mcp.outcome import problem_result
+from cadre_gateway.doors.mcp.run_tools import RunTools
+from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
+
+_INSTRUCTIONS = (
+    "Each agent is a tool: give it a task, and it answers when it is done, with progress meanwhile. A call that waits"
+    " for a person comes back with what is asked; cadre_decide says the person's word, and cadre_get_run waits for the"
+    " answer. Send `cadre.dev/idempotency-key` in `_meta` to find the same run again when a call is repeated."
+)
+
+
+class Tools:
+    """Lists and calls tools, as far as their caller may use them."""
+
+    def __init__(self, runs: RunService) -> None:
+        self._agents = AgentTools(runs)
+        self._runs = RunTools(runs)
+
+    async def list(self, context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
+        """The tools that the caller may use."""
+        caller = caller_of(request_of(context))
+        own: list[Tool] = [tool for tool, right in run_tools.TOOLS.values() if caller.may(right)]
+        agents = await self._agents.list(caller) if caller.may(agent_tools.RIGHT) else []
+        return ListToolsResult(tools=[*agents, *own])
+
+    async def call(self, context: Context, asked: CallToolRequestParams) -> CallToolResult:
+        """What came of a call. Raises MCPError for a tool that there is not."""
+        name, arguments = asked.name, asked.arguments or {}
+        try:
+            if name in run_tools.TOOLS:
+                self._check(context, name, run_tools.TOOLS[name][1])
+                return await self._runs.call(context, name, arguments)
+            self._check(context, name, agent_tools.RIGHT)
+            return await self._agents.call(context, name, arguments)
+        except FORESEEN as error:
+            problem = as_problem(error)
+            request_of(context).state.door_error = problem.code
+            if problem.code == "unknown-agent":
+                _refuse_unknown(name)
+            return problem_result(problem)
+
+    def _check(self, context: Context, tool: str, right: Right) -> None:
+        if not caller_of(request_of(context)).may(right):
+            raise Problem(
+                403, "forbidden", f"tool {tool!r} needs the right `{right}`, which this key has not"
+            )
+
+
+def _refuse_unknown(name: str) -> NoReturn:
+    raise MCPError(INVALID_PARAMS, f"no tool or live agent is named {name!r}: tools/list has those there are")
+
+
+def server_of(tools: Tools) -> Server[Any]:
+    """The server that offers these tools."""
+    return Server(
+        "cadre",
+        version=__version__,
+        instructions=_INSTRUCTIONS,
+        on_list_tools=tools.list,
+        on_call_tool=tools.call,
+    )
