@@ -16,11 +16,9 @@ from cadre.protocol.topology import DEFAULT_PREFIX
 NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 SYNC_ALWAYS = "always"
 
-DOORS = ("openai", "a2a", "agui", "mcp")
-"""The protocols that a gateway can speak beside the native API."""
-
 OPEN_DOORS = ("openai", "a2a", "agui")
-"""Those that it speaks unless others are named: they need no further package."""
+"""What a gateway speaks beside the native API unless it is told otherwise: they need no further package."""
+DOORS = (*OPEN_DOORS, "mcp")
 
 # What also stands for itself as a variable in a server's file, where `2m` would be two million.
 _INTERVAL = re.compile(r"[1-9][0-9]{0,6}(s|ms)")
