@@ -10,6 +10,7 @@ import anyio
 import msgspec
 from mcp_types import CallToolResult, Tool
 
+from cadre.api.runs import RunSummary
 from cadre.protocol.cards import Presence
 from cadre.protocol.topology import run_id_of
 from cadre_gateway.access.principal import Principal, Right, caller_of
@@ -71,9 +72,12 @@ class AgentTools:
             if not caller.scoped or name in reached
         ]
 
-    async def call(self, context: Context, agent: str, arguments: dict[str, Any]) -> CallToolResult:
+    async def call(
+        self, context: Context, agent: str, arguments: dict[str, Any], *, as_task: bool
+    ) -> CallToolResult | RunSummary:
         """Begins a run, or finds the one of the same key, and follows it to its answer. When the call is given up, a
-        run without a key of the caller's is cancelled: nobody could ask for it again. Raises a problem."""
+        run without a key of the caller's is cancelled: nobody could ask for it again. `as_task` the run goes on, and
+        is returned. Raises a problem."""
         live = live_agents(self._runs.registry.presences()).get(agent)
         if live is None:
             raise Problem(404, "unknown-agent", f"no live agent is named {agent!r}")
@@ -88,12 +92,19 @@ class AgentTools:
             await self._begin(
                 context, wanted, key, _text(meta.get("traceparent")) or request.headers.get("traceparent")
             )
+            if as_task:
+                return await self._runs.lookup.find(run)
             progress = await follow(self._answers, run, context)
         except anyio.get_cancelled_exc_class():
             if own is None and not self._runs.feeds.draining:
                 await self._give_up(run)
             raise
         return outcome(progress, needs_data=await self._schema(live[-1]) is not None)
+
+    async def schema_of(self, agent: str) -> dict[str, Any] | None:
+        """The schema of the answers of a live agent, if it has one."""
+        live = live_agents(self._runs.registry.presences()).get(agent)
+        return await self._schema(live[-1]) if live else None
 
     async def _begin(
         self, context: Context, wanted: Submission, key: IdempotencyKey, traceparent: str | None

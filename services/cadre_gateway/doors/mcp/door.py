@@ -29,6 +29,7 @@ logging.getLogger("mcp.server").setLevel(logging.WARNING)
 
 _PATH = "/mcp"
 _SERVER_ERROR = 500
+_MAX_CHARS = 200
 
 
 def router(runs: RunService) -> APIRouter:
@@ -113,12 +114,15 @@ def _note_for_audit(request: Request, data: bytes) -> None:
         message = json.loads(data)
     except (ValueError, RecursionError):
         raise Problem(400, "parse-error", "the body must be one JSON-RPC message in UTF-8") from None
+    method = message.get("method") if isinstance(message, dict) else None
     asked = message.get("params") if isinstance(message, dict) else None
-    name = asked.get("name") if isinstance(asked, dict) else None
-    if not isinstance(asked, dict) or message.get("method") != "tools/call" or name not in RECORDED:
+    params = asked if isinstance(asked, dict) else {}
+    if method in ("tasks/update", "tasks/cancel"):
+        note(request, tool=method, run=str(params.get("taskId"))[:_MAX_CHARS])
+    elif method == "tools/call" and params.get("name") in RECORDED:
+        arguments = params.get("arguments")
+        given = arguments if isinstance(arguments, dict) else {}
+        told = {key: str(given[key])[:_MAX_CHARS] for key in ("run", "call", "decision") if key in given}
+        note(request, tool=params["name"], **told)
+    else:
         leave_out(request)
-        return
-    arguments = asked.get("arguments")
-    given = arguments if isinstance(arguments, dict) else {}
-    told = {key: str(given[key])[:200] for key in ("run", "call", "decision") if key in given}
-    note(request, tool=str(name), **told)

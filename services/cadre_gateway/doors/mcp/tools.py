@@ -16,12 +16,14 @@ from mcp_types import (
 )
 
 from cadre import __version__
+from cadre.api.runs import RunSummary
 from cadre_gateway.access.principal import Right, caller_of
 from cadre_gateway.doors.mcp import agent_tools, run_tools
 from cadre_gateway.doors.mcp.agent_tools import AgentTools
 from cadre_gateway.doors.mcp.call_context import Context, request_of
 from cadre_gateway.doors.mcp.outcome import problem_result
 from cadre_gateway.doors.mcp.run_tools import RunTools
+from cadre_gateway.doors.mcp.tasks import EXTENSION, TaskParams, Tasks, UpdateParams, created, takes_tasks
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
 
@@ -37,6 +39,7 @@ class Tools:
 
     def __init__(self, runs: RunService) -> None:
         self._agents = AgentTools(runs)
+        self.tasks = Tasks(runs, self._agents)
         self._runs = RunTools(runs)
 
     async def list(self, context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
@@ -46,7 +49,7 @@ class Tools:
         agents = await self._agents.list(caller) if caller.may(agent_tools.RIGHT) else []
         return ListToolsResult(tools=[*agents, *own])
 
-    async def call(self, context: Context, asked: CallToolRequestParams) -> CallToolResult:
+    async def call(self, context: Context, asked: CallToolRequestParams) -> CallToolResult | dict[str, Any]:
         """What came of a call. Raises MCPError for a tool that there is not."""
         name, arguments = asked.name, asked.arguments or {}
         try:
@@ -54,7 +57,8 @@ class Tools:
                 self._check(context, name, run_tools.TOOLS[name][1])
                 return await self._runs.call(context, name, arguments)
             self._check(context, name, agent_tools.RIGHT)
-            return await self._agents.call(context, name, arguments)
+            begun = await self._agents.call(context, name, arguments, as_task=takes_tasks(context))
+            return created(begun) if isinstance(begun, RunSummary) else begun
         except FORESEEN as error:
             problem = as_problem(error)
             request_of(context).state.door_error = problem.code
@@ -75,10 +79,12 @@ def _refuse_unknown(name: str) -> NoReturn:
 
 def server_of(tools: Tools) -> Server[Any]:
     """The server that offers these tools."""
-    return Server(
-        "cadre",
-        version=__version__,
-        instructions=_INSTRUCTIONS,
-        on_list_tools=tools.list,
-        on_call_tool=tools.call,
+    server: Server[Any] = Server(
+        "cadre", version=__version__, instructions=_INSTRUCTIONS, on_list_tools=tools.list
     )
+    server.extensions[EXTENSION] = {}
+    server.add_request_handler("tools/call", CallToolRequestParams, tools.call)
+    server.add_request_handler("tasks/get", TaskParams, tools.tasks.get)
+    server.add_request_handler("tasks/update", UpdateParams, tools.tasks.update)
+    server.add_request_handler("tasks/cancel", TaskParams, tools.tasks.cancel)
+    return server

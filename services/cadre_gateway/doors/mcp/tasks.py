@@ -1,0 +1,192 @@
+"""Runs as tasks, the extension of the protocol for long calls: the id of a task is that of its run, so that what became
+of it is in the journals, whichever gateway is asked."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from mcp import MCPError
+from mcp_types import INVALID_PARAMS, MISSING_REQUIRED_CLIENT_CAPABILITY, RequestParams
+
+from cadre.api.runs import RunSummary
+from cadre.protocol.messages import Verdict
+from cadre_gateway.access.principal import Right, caller_of
+from cadre_gateway.access.reach import reaches
+from cadre_gateway.doors.following import Answers
+from cadre_gateway.doors.mcp.agent_tools import AgentTools
+from cadre_gateway.doors.mcp.call_context import Context, request_of
+from cadre_gateway.doors.mcp.outcome import outcome, problem_result
+from cadre_gateway.doors.progress import HeldBack, Place, Progress
+from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.requests.body import Ruling
+from cadre_gateway.requests.headers import utf8
+from cadre_gateway.requests.problems import FORESEEN, Problem, answer_deadline, as_problem, invalid
+
+EXTENSION = "io.modelcontextprotocol/tasks"
+_POLL_MS = 1_000
+_NOT_FOUND, _SERVER_ERROR = 404, 500
+_ASK_USER = "ask_user"
+
+
+class TaskParams(RequestParams):
+    """The parameters of `tasks/get` and `tasks/cancel`."""
+
+    task_id: str
+
+
+class UpdateParams(TaskParams):
+    """The parameters of `tasks/update`: what people have said to the requests of the task, by key."""
+
+    input_responses: dict[str, dict[str, Any]]
+
+
+def takes_tasks(context: Context) -> bool:
+    """Whether the client has said with this message that it knows tasks."""
+    told = context.session.client_capabilities
+    return told is not None and EXTENSION in (told.extensions or {})
+
+
+def created(run: RunSummary) -> dict[str, Any]:
+    """The result of a call that goes on as a task."""
+    return {"resultType": "task", **_head(run, "working", run.started_at)}
+
+
+class Tasks:
+    """Shows, answers and cancels tasks. Every method raises MCPError."""
+
+    def __init__(self, runs: RunService, agents: AgentTools) -> None:
+        self._runs, self._agents = runs, agents
+        self._answers = Answers(runs.lookup, runs.feeds)
+
+    async def get(self, context: Context, asked: TaskParams) -> dict[str, Any]:
+        """The task as it is now: with its answer once there is one, with what it asks people while it waits."""
+        try:
+            run = await self._find(context, asked.task_id, "read")
+            progress = await self._answers.so_far(Place(run.id))
+            needs_data = await self._agents.schema_of(run.agent) is not None
+        except FORESEEN as error:
+            raise _refused(as_problem(error)) from error
+        at = progress.at or run.started_at
+        if progress.end is not None and progress.end.state == "cancelled":
+            return _head(run, "cancelled", at)
+        if progress.end is not None:
+            return {**_head(run, "completed", at), "result": _result(progress, needs_data=needs_data)}
+        waits = {call: _question(held) for call, held in progress.held.items() if not held.is_callers}
+        if waits:
+            return {**_head(run, "input_required", at), "inputRequests": waits}
+        return _head(run, "working", at)
+
+    async def update(self, context: Context, asked: UpdateParams) -> dict[str, Any]:
+        """Takes what people say to what waits; what does not wait (any more) is passed over."""
+        try:
+            run = await self._find(context, asked.task_id, "decide")
+            progress = await self._answers.so_far(Place(run.id))
+            for call, said in asked.input_responses.items():
+                held = progress.held.get(call)
+                if held is not None and (ruling := _ruling(held, said, context)) is not None:
+                    await self._runs.decisions.decide(call, ruling, None)
+        except FORESEEN as error:
+            raise _refused(as_problem(error)) from error
+        return {}
+
+    async def cancel(self, context: Context, asked: TaskParams) -> dict[str, Any]:
+        """Asks the run to end; one that has ended is left alone."""
+        try:
+            run = await self._find(context, asked.task_id, "act")
+            async with answer_deadline():
+                await self._runs.run_end.cancel(run.id, "cancelled as a task")
+        except FORESEEN as error:
+            raise _refused(as_problem(error)) from error
+        return {}
+
+    async def _find(self, context: Context, run: str, right: Right) -> RunSummary:
+        if not takes_tasks(context):
+            needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+            raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, f"declare the extension {EXTENSION}", needed)
+        caller = caller_of(request_of(context))
+        if not caller.may(right):
+            raise Problem(403, "forbidden", f"{context.method} needs the right `{right}`")
+        async with answer_deadline():
+            found = await self._runs.lookup.find(run)
+            if not caller.sees_all and not await reaches(self._runs.lookup, caller, run, "run"):
+                raise Problem(404, "unknown-run", f"there is no task {run!r}")
+        return found
+
+
+def _head(
+    run: RunSummary,
+    status: Literal["working", "input_required", "completed", "cancelled"],
+    at: float,
+) -> dict[str, Any]:
+    return {
+        "taskId": run.id,
+        "status": status,
+        "createdAt": _time(run.started_at),
+        "lastUpdatedAt": _time(at),
+        "ttlMs": None,
+        "pollIntervalMs": _POLL_MS,
+    }
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat()
+
+
+def _result(progress: Progress, *, needs_data: bool) -> dict[str, Any]:
+    """What the call would have been answered, had it not become a task."""
+    try:
+        found = outcome(progress, needs_data=needs_data)
+    except Problem as problem:
+        found = problem_result(problem)
+    return found.model_dump(by_alias=True, mode="json", exclude_none=True)
+
+
+def _question(held: HeldBack) -> dict[str, Any]:
+    """What a person is asked, as an elicitation."""
+    request = held.request
+    properties: dict[str, Any] = {
+        "decision": {"type": "string", "enum": ["approve", "reject"]},
+        "feedback": {"type": "string", "description": "Told to the agent."},
+    }
+    required, message = (
+        ["decision"],
+        f"May {request.name} be called with {request.arguments}? {request.reason}",
+    )
+    if request.name == _ASK_USER:
+        properties, required = {"answer": {"type": "string"}}, ["answer"]
+        message = str(request.arguments.get("question", ""))
+    schema = {"type": "object", "properties": properties, "required": required}
+    params = {"mode": "form", "message": message, "requestedSchema": schema}
+    return {"method": "elicitation/create", "params": params}
+
+
+def _ruling(held: HeldBack, said: dict[str, Any], context: Context) -> Ruling | None:
+    """The decision in the answer to an elicitation; None where the person has put it off."""
+    content = said.get("content")
+    told: dict[str, Any] = content if isinstance(content, dict) else {}
+    action, arguments = said.get("action"), None
+    verdict: Verdict = "rejected"
+    if action == "cancel":
+        return None
+    if action == "accept" and held.request.name == _ASK_USER and isinstance(told.get("answer"), str):
+        verdict, arguments = "corrected", {"answer": told["answer"]}
+    elif action == "accept" and told.get("decision") == "approve":
+        verdict = "approved"
+    elif action != "decline" and not (action == "accept" and told.get("decision") == "reject"):
+        raise invalid("answer an elicitation with accept (and its content), decline or cancel")
+    return Ruling(
+        verdict=verdict,
+        feedback=str(told.get("feedback", "")),
+        tool=None,
+        arguments=arguments,
+        replace=False,
+        by=utf8(request_of(context).headers.get("cadre-user")) or "",
+    )
+
+
+def _refused(problem: Problem) -> MCPError:
+    if problem.status == _NOT_FOUND:
+        return MCPError(INVALID_PARAMS, "there is no such task (any more)", {"code": problem.code})
+    code = -32603 if problem.status >= _SERVER_ERROR else INVALID_PARAMS
+    return MCPError(code, problem.detail, {"code": problem.code})
