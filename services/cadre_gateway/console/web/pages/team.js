@@ -49,7 +49,7 @@ function agentCard(agent, load) {
     h("dl", { class: "facts" }, [
       ["Team", agent.team.join(", ")], ["Tools", agent.tools.join(", ")], ["Version", agent.version],
       ["Queue", waiting !== null && `${waiting} ${waiting === 1 ? "message" : "messages"}`], ["Runs going on", own?.going],
-      ["A run takes", own?.counted && `${duration(own.p50_seconds)} (half of the last ${own.counted}), ${duration(own.p95_seconds)} (95 of 100)`],
+      ["A run takes", own?.counted && `p50 ${duration(own.p50_seconds)}, p95 ${duration(own.p95_seconds)} (of the last ${own.counted})`],
       ["First request", agent.prompt_tokens ? `${count(agent.prompt_tokens)} tokens at least` : ""],
       ["Labels", Object.entries(agent.labels).map((pair) => pair.join("=")).join(", ")],
     ].filter(([, value]) => value).flatMap(([name, value]) => [h("dt", null, name), h("dd", null, value)])),

