@@ -57,8 +57,14 @@ async def talk(url: str, books: str) -> dict[str, object]:
             one for one in card["supportedInterfaces"] if one["protocolVersion"] == "0.3"
         ]
         old = await create_client(parse_agent_card(card), streaming)
+        plain = ClientConfig(
+            httpx_client=http, supported_protocol_bindings=["HTTP+JSON"], use_client_preference=True
+        )
+        other = await create_client(f"{url}/a2a/host", plain)
+        over_http = [event async for event in other.send_message(asked(Part(text="Hi")))]
         former = [event async for event in old.send_message(asked(Part(text="Hi")))]
         return {
+            "over HTTP": TaskState.Name(over_http[-1].status_update.status.state),
             "version 0.3": TaskState.Name(former[-1].status_update.status.state),
             "greeting": greeted.artifacts[0].parts[0].text,
             "waits": TaskState.Name(status.status.state),

@@ -43,6 +43,7 @@ def test_the_stock_client_of_a2a(gateway: Gateway, tmp_path: Path) -> None:
     told = json.loads(ended.stdout.splitlines()[-1])
     assert told.pop("answer").endswith("refunded 50")
     assert told == {
+        "over HTTP": "TASK_STATE_COMPLETED",
         "version 0.3": "TASK_STATE_COMPLETED",
         "greeting": "Hello!",
         "waits": "TASK_STATE_INPUT_REQUIRED",

@@ -91,8 +91,11 @@ def test_a_card_says_where_and_how(gateway: Gateway) -> None:
     answer = gateway.request("GET", "/a2a/clerk/.well-known/agent-card.json")
     card = answer.json()
     assert (card["name"], card["description"]) == ("clerk", "Refunds orders.")
-    where = {"url": f"{gateway.service.url}/a2a/clerk", "protocolBinding": "JSONRPC"}
-    assert card["supportedInterfaces"] == [where | {"protocolVersion": one} for one in ("1.0", "0.3")]
+    assert {interface["url"] for interface in card["supportedInterfaces"]} == {
+        f"{gateway.service.url}/a2a/clerk"
+    }
+    spoken = [(one["protocolBinding"], one["protocolVersion"]) for one in card["supportedInterfaces"]]
+    assert spoken == [("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3")]
     assert card["capabilities"]["streaming"] is True
     assert gateway.request("GET", "/a2a/nobody/.well-known/agent-card.json").status_code == 404
 
@@ -270,6 +273,39 @@ def test_other_versions_and_agents_are_refused(gateway: Gateway) -> None:
     assert code_of(gateway, "nobody", "SendMessage", message("Hi")) == -32602
     task = result(gateway, "host", "SendMessage", message("Hi"))["task"]["id"]
     assert code_of(gateway, "clerk", "GetTask", {"id": task}) == -32001
+
+
+def test_plain_http(gateway: Gateway, books: Path) -> None:
+    def ask(method: str, path: str, **options: Any) -> tuple[int, Any]:
+        answer = gateway.request(method, f"/a2a/clerk{path}", **options)
+        return answer.status_code, answer.json()
+
+    status, sent = ask("POST", "/message:send", json=message(f"refund {books} 500"))
+    assert (status, state(sent["task"])) == (200, WAITING)
+    task = sent["task"]["id"]
+    reply = message("approve", taskId=task)
+    url = f"{gateway.service.url}/a2a/clerk/message:stream"
+    with httpx2.stream("POST", url, json=reply, timeout=patience()) as answer:
+        told = [json.loads(line[5:]) for line in answer.iter_lines() if line.startswith("data:")]
+    assert told[-1]["statusUpdate"]["status"]["state"] == DONE
+    status, found = ask("GET", f"/tasks/{task}", params={"historyLength": 0})
+    assert (status, found["artifacts"][0]["parts"][0]["text"], "history" in found) == (
+        200,
+        "refunded 500",
+        False,
+    )
+    status, page = ask("GET", "/tasks", params={"pageSize": 1, "status": DONE})
+    assert (status, [one["id"] for one in page["tasks"]]) == (200, [task])
+    for method, path, options, code, reason in (
+        ("POST", f"/tasks/{task}:cancel", {}, 400, "TASK_NOT_CANCELABLE"),
+        ("GET", f"/tasks/{task}:subscribe", {}, 400, "UNSUPPORTED_OPERATION"),
+        ("GET", "/tasks/nobody", {}, 404, "TASK_NOT_FOUND"),
+        ("GET", "/tasks", {"params": {"pageSize": 0}}, 422, "INVALID_PARAMS"),
+        ("POST", "/message:send", {"content": b"["}, 400, "JSON_PARSE_ERROR"),
+        ("POST", "/message:send", {"json": {}}, 422, "INVALID_PARAMS"),
+    ):
+        status, error = ask(method, path, **options)
+        assert (status, error["error"]["details"][0]["reason"]) == (code, reason), error
 
 
 def test_version_0_3(gateway: Gateway, books: Path) -> None:

@@ -88,6 +88,12 @@ RULES: list[RouteRule] = [
     *_rules("/v1/responses/{response}/cancel", "all", post="act"),
     *_rules("/v1/responses/{response}/input_items", "all", get="read"),
     *_rules("/a2a/{agent}", "all", post="act"),
+    *_rules("/a2a/{agent}/message:send", "all", post="act"),
+    *_rules("/a2a/{agent}/message:stream", "all", post="act"),
+    *_rules("/a2a/{agent}/tasks", "all", get="read"),
+    *_rules("/a2a/{agent}/tasks/{run}:cancel", "all", post="act"),
+    *_rules("/a2a/{agent}/tasks/{run}:subscribe", "all", get="read", post="read"),
+    *_rules("/a2a/{agent}/tasks/{run}", "all", get="read"),
     *_rules("/agui/{agent}", "all", post="act"),
     *_rules("/a2a/{agent}/.well-known/agent-card.json", "none", get="read"),
     # What a message asks for is held to the caller by the door, tool by tool.

@@ -13,6 +13,7 @@ def card_of_agent(card: AgentCard, url: str, *, asks_who_calls: bool) -> dict[st
     interfaces = [
         {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": version} for version in VERSIONS
     ]
+    interfaces.insert(1, {"url": url, "protocolBinding": "HTTP+JSON", "protocolVersion": VERSIONS[0]})
     tags = sorted({card.kind, *(f"{key}={value}" for key, value in card.labels.items())})
     skill = {"id": card.name, "name": card.name, "description": card.description, "tags": tags}
     found: dict[str, Any] = {

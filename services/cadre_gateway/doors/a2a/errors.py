@@ -1,4 +1,4 @@
-"""Errors in the form of A2A's binding to JSON-RPC."""
+"""Errors in the forms of A2A's two bindings."""
 
 from typing import Any, NamedTuple
 
@@ -7,6 +7,9 @@ from cadre_gateway.requests.problems import Problem
 _INTERNAL = -32603
 _INVALID_PARAMS = -32602
 _SERVER_ERROR = 500
+_BAD_REQUEST = 400
+_STATUS = {-32001: 404, -32601: 404}
+"""Over plain HTTP, by the code of JSON-RPC; what a caller did is 400 else."""
 
 
 class _Kind(NamedTuple):
@@ -29,13 +32,32 @@ _KINDS = {
 
 
 def error_of(problem: Problem) -> dict[str, Any]:
-    """The `error` member of an answer: what the caller did is told apart from what happened here."""
-    own = _Kind(_INTERNAL if problem.status >= _SERVER_ERROR else _INVALID_PARAMS, "")
-    kind = _KINDS.get(problem.code, own)
-    info = {
+    """The `error` member of an answer of JSON-RPC: what the caller did is told apart from what happened here."""
+    return {"code": _kind_of(problem).code, "message": problem.detail, "data": [_info(problem)]}
+
+
+def status_of_error(problem: Problem) -> tuple[int, dict[str, Any]]:
+    """The status and the body of an answer over plain HTTP: a google.rpc.Status."""
+    kind = _KINDS.get(problem.code)
+    status = _STATUS.get(kind.code, _BAD_REQUEST) if kind is not None else problem.status
+    error = {"code": status, "status": _info(problem)["reason"], "message": problem.detail}
+    return status, {"error": error | {"details": [_info(problem)]}}
+
+
+def _kind_of(problem: Problem) -> _Kind:
+    own = _INTERNAL if problem.status >= _SERVER_ERROR else _INVALID_PARAMS
+    return _KINDS.get(problem.code, _Kind(own, ""))
+
+
+def _info(problem: Problem) -> dict[str, Any]:
+    reason = _kind_of(problem).reason
+    if not reason:
+        reason = (
+            "INVALID_PARAMS" if problem.code == "invalid-request" else problem.code.replace("-", "_").upper()
+        )
+    return {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-        "reason": kind.reason or problem.code.replace("-", "_").upper(),
+        "reason": reason,
         "domain": "a2a-protocol.org",
         "metadata": {"status": str(problem.status)},
     }
-    return {"code": kind.code, "message": problem.detail, "data": [info]}
