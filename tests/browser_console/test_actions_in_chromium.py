@@ -191,6 +191,7 @@ def test_a_dead_letter_is_shown_delivered_again_and_removed(
     with ThreadPoolExecutor(1) as thread:  # the browser's own loop runs in this one
         thread.submit(asyncio.run, send()).result()
     page.get_by_role("link", name="Dead letters").click()
+    expect(page.get_by_role("heading", name="Dead letters")).to_be_visible()
     row = page.get_by_role("row").filter(has_text="auditor")
     expect(row).to_be_visible()
     pictures.take(page, "dead-letters")
