@@ -68,16 +68,14 @@ from cadre_gateway.routes import (
     directory,
     files,
     memory,
-    notices,
     runs,
-    schedules,
     sign_in,
     statistics,
     steering,
     time_travel,
     tracing,
-    triggers,
 )
+from cadre_gateway.routes.automation import notices, schedules, triggers
 from cadre_gateway.snapshot import IndexSnapshots, LedgerSnapshots
 from cadre_gateway.starting.admission import Admission, Capacity
 from cadre_gateway.starting.fork import Forker

@@ -10,7 +10,7 @@ from cadre_gateway.automation.budget_editor import BudgetEditor
 from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
-from cadre_gateway.routes.schedules import spec_of
+from cadre_gateway.routes.automation.schedules import spec_of
 
 _PUT = openapi.operation(BudgetSpec, {"200": ("Made or replaced", BudgetView)})
 

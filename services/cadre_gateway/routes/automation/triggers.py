@@ -10,7 +10,7 @@ from cadre_gateway.requests import body
 from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer, run_headers
-from cadre_gateway.routes.schedules import StartedRun, spec_of
+from cadre_gateway.routes.automation.schedules import StartedRun, spec_of
 
 _PUT = openapi.operation(TriggerSpec, {"200": ("Made or replaced", TriggerSpec)})
 _POST = openapi.operation("application/json", {"202": ("Started", StartedRun)})

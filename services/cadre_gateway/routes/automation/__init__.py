@@ -1,0 +1,1 @@
+"""The HTTP routes of what runs by itself: schedules, triggers, notices."""
