@@ -18,6 +18,8 @@ from cadre_gateway.doors.mcp.agent_tools import AgentTools
 from cadre_gateway.doors.mcp.call_context import Context, request_of
 from cadre_gateway.doors.mcp.outcome import outcome, problem_result
 from cadre_gateway.doors.progress import HeldBack, Place, Progress
+from cadre_gateway.doors.rulings import ASK_USER
+from cadre_gateway.doors.rulings import said as decision_of
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.requests.body import Ruling
 from cadre_gateway.requests.headers import utf8
@@ -26,7 +28,6 @@ from cadre_gateway.requests.problems import FORESEEN, Problem, answer_deadline, 
 EXTENSION = "io.modelcontextprotocol/tasks"
 _POLL_MS = 1_000
 _NOT_FOUND, _SERVER_ERROR = 404, 500
-_ASK_USER = "ask_user"
 
 
 class TaskParams(RequestParams):
@@ -153,7 +154,7 @@ def _question(held: HeldBack) -> dict[str, Any]:
         ["decision"],
         f"May {request.name} be called with {request.arguments}? {request.reason}",
     )
-    if request.name == _ASK_USER:
+    if request.name == ASK_USER:
         properties, required = {"answer": {"type": "string"}}, ["answer"]
         message = str(request.arguments.get("question", ""))
     schema = {"type": "object", "properties": properties, "required": required}
@@ -169,20 +170,14 @@ def _ruling(held: HeldBack, said: dict[str, Any], context: Context) -> Ruling | 
     verdict: Verdict = "rejected"
     if action == "cancel":
         return None
-    if action == "accept" and held.request.name == _ASK_USER and isinstance(told.get("answer"), str):
+    if action == "accept" and held.request.name == ASK_USER and isinstance(told.get("answer"), str):
         verdict, arguments = "corrected", {"answer": told["answer"]}
     elif action == "accept" and told.get("decision") == "approve":
         verdict = "approved"
     elif action != "decline" and not (action == "accept" and told.get("decision") == "reject"):
         raise invalid("answer an elicitation with accept (and its content), decline or cancel")
-    return Ruling(
-        verdict=verdict,
-        feedback=str(told.get("feedback", "")),
-        tool=None,
-        arguments=arguments,
-        replace=False,
-        by=utf8(request_of(context).headers.get("cadre-user")) or "",
-    )
+    by = utf8(request_of(context).headers.get("cadre-user")) or ""
+    return decision_of(verdict, by, str(told.get("feedback", "")), arguments)
 
 
 def _refused(problem: Problem) -> MCPError:
