@@ -139,7 +139,6 @@ async def start(access_settings: AccessSettings, platform: Platform) -> GatewayS
     application = app.build([*routers, *access_routers], feeds, nc, provider, door, to_provider)
     application.state.body_memory = BodyMemory(read_http_bounds().body_bytes)
     application.state.meters = platform.meters
-    application.state.limits = door.limits
     gateway = GatewayService(
         app=application,
         platform=platform,

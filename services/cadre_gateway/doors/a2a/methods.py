@@ -9,7 +9,7 @@ from typing import Any
 
 from cadre.protocol.messages import Task
 from cadre_gateway.doors.a2a.request import ListParams, SendParams, TaskParams
-from cadre_gateway.doors.a2a.sender import Messages, Sender
+from cadre_gateway.doors.a2a.messages import Messages
 from cadre_gateway.doors.a2a.task_object import (
     STATES,
     WORKING,
@@ -24,9 +24,12 @@ from cadre_gateway.doors.a2a.task_object import (
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.doors.sender import Sender
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 
 _CANCEL_SECONDS = 5.0
+_MAX_COUNTED = 10_000
+"""Tasks that a list counts at most."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class AgentTasks:
         if wanted.include_artifacts:
             tasks = [await self.get(agent, TaskParams(id=task["id"], history_length=0)) for task in tasks]
         total = self.runs.lookup.index.roots(
-            agent=agent, limit=_ALL, only=lambda summary: is_wanted(brief_task(summary))
+            agent=agent, limit=_MAX_COUNTED, only=lambda summary: is_wanted(brief_task(summary))
         )[0]
         page: dict[str, Any] = {"tasks": tasks, "nextPageToken": following or ""}
         return page | {"pageSize": wanted.page_size, "totalSize": len(total)}
@@ -139,8 +142,6 @@ class AgentTasks:
         yield {"statusUpdate": {**where, "status": status_of(progress, task)}}
 
 
-_ALL = 10_000
-"""Tasks that are counted at most."""
 
 
 def _refuse_push(sent: SendParams) -> None:

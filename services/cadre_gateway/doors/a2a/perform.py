@@ -8,13 +8,11 @@ from typing import Any
 import msgspec
 from fastapi import Request
 
-from cadre_gateway.access.principal import caller_of
 from cadre_gateway.doors.a2a.card import VERSIONS
 from cadre_gateway.doors.a2a.methods import AgentTasks
 from cadre_gateway.doors.a2a.request import ListParams, SendParams, TaskParams
-from cadre_gateway.doors.a2a.sender import Sender
 from cadre_gateway.doors.a2a.task_object import Json
-from cadre_gateway.requests.headers import utf8
+from cadre_gateway.doors.sender import sender_of
 from cadre_gateway.requests.problems import Problem, invalid
 
 _PARAMS: dict[str, type[msgspec.Struct]] = {
@@ -57,9 +55,7 @@ async def perform(
     if method not in _PARAMS:
         raise Problem(400, "unknown-method", f"no method {method!r}: {', '.join(_PARAMS)}")
     wanted: Any = _read(params, _PARAMS[method])
-    caller = caller_of(request)
-    named = utf8(request.headers.get("cadre-user"))  # the gate's own word where it asks who calls
-    sender = Sender(caller, named or caller.name, request.headers.get("traceparent"))
+    sender = sender_of(request)
     match method:
         case "SendStreamingMessage":
             return await tasks.send_streaming(agent, wanted, sender)

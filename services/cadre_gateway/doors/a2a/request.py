@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 
+from cadre_gateway.doors.message_content import MessageContent
 from cadre_gateway.requests.problems import invalid
 
 MAX_PAGE = 100
@@ -24,7 +25,7 @@ class RpcCall(msgspec.Struct, frozen=True):
     params: dict[str, Any] = {}
 
 
-class Part(msgspec.Struct, frozen=True, rename="camel"):
+class MessagePart(msgspec.Struct, frozen=True, rename="camel"):
     """A piece of a message: one of `text`, `raw`, `url` and `data`."""
 
     text: str | None = None
@@ -36,12 +37,12 @@ class Part(msgspec.Struct, frozen=True, rename="camel"):
     media_type: str = ""
 
 
-class Message(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class SentMessage(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """What the client says to the agent."""
 
     message_id: Id
     role: str = "ROLE_USER"
-    parts: Annotated[list[Part], msgspec.Meta(min_length=1)]
+    parts: Annotated[list[MessagePart], msgspec.Meta(min_length=1)]
     context_id: Annotated[str, msgspec.Meta(max_length=_MAX_ID_CHARS)] = ""
     task_id: str = ""
     metadata: dict[str, Any] = {}
@@ -58,7 +59,7 @@ class Configuration(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 class SendParams(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """The parameters of SendMessage and SendStreamingMessage."""
 
-    message: Message
+    message: SentMessage
     configuration: Configuration = Configuration()
     metadata: dict[str, Any] = {}
 
@@ -81,19 +82,9 @@ class ListParams(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     include_artifacts: bool = False
 
 
-class Content(NamedTuple):
-    """What the parts of a message say."""
-
-    text: str
-    images: list[str]
-    files: dict[str, str]
-    """`data:` URLs by name."""
-    data: list[Any]
-
-
-def content_of(message: Message) -> Content:
+def content_of(message: SentMessage) -> MessageContent:
     """Reads the parts of a message. Raises a 422 problem for one that says nothing."""
-    found = Content("", [], {}, [])
+    found = MessageContent()
     texts: list[str] = []
     for index, part in enumerate(message.parts):
         if part.text is not None:
@@ -112,4 +103,5 @@ def content_of(message: Message) -> Content:
             found.data.append(part.data)
         else:
             raise invalid(f"send one of text, raw, url and data - at `$.message.parts[{index}]`")
-    return found._replace(text="\n".join(texts))
+    found.text = "\n".join(texts)
+    return found

@@ -9,17 +9,16 @@ import msgspec
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from cadre_gateway.access.principal import caller_of
 from cadre_gateway.doors.agui.events import Json, ThreadEvents
 from cadre_gateway.doors.agui.request import RunInput
-from cadre_gateway.doors.agui.turns import Client, Turns
+from cadre_gateway.doors.agui.turns import Turns
 from cadre_gateway.doors.answer_json import run_headers
 from cadre_gateway.doors.door_meter import count_request
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.doors.sender import sender_of
 from cadre_gateway.requests import body
-from cadre_gateway.requests.headers import utf8
 from cadre_gateway.requests.problems import FORESEEN, as_problem
 from cadre_gateway.streaming.event_stream import EventStream
 
@@ -37,10 +36,7 @@ def router(runs: RunService) -> APIRouter:
     async def post_turn(agent: str, request: Request) -> Response:
         try:
             wanted = body.parse(await body.read(request), RunInput)
-            named = utf8(request.headers.get("cadre-user"))  # the gate's own word where it asks who calls
-            caller = caller_of(request)
-            client = Client(caller, named or caller.name, request.headers.get("traceparent"))
-            place = await turns.place_of(agent, wanted, client)
+            place = await turns.place_of(agent, wanted, sender_of(request))
         except FORESEEN as error:
             count_request(request, "agui", AGENT, as_problem(error))
             raise

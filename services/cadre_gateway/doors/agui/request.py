@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from cadre_gateway.doors.message_content import MessageContent
 from cadre_gateway.requests.problems import invalid
 
 _MAX_ID_CHARS = 255
@@ -41,19 +42,11 @@ class RunInput(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     resume: list[Resume] | None = None
 
 
-class Content(NamedTuple):
-    """What a message holds."""
-
-    text: str
-    images: list[str]
-    files: dict[str, str]
-
-
-def content_of(message: ThreadMessage, where: str) -> Content:
+def content_of(message: ThreadMessage, where: str) -> MessageContent:
     """The texts, images and documents of a message. Raises a 422 problem."""
     if message.content is None or isinstance(message.content, str):
-        return Content(message.content or "", [], {})
-    found = Content("", [], {})
+        return MessageContent(message.content or "")
+    found = MessageContent()
     texts: list[str] = []
     for index, part in enumerate(message.content if isinstance(message.content, list) else [None]):
         kind = part.get("type") if isinstance(part, dict) else None
@@ -69,7 +62,8 @@ def content_of(message: ThreadMessage, where: str) -> Content:
                 f"a part of type {kind!r} cannot be used: send text, an image, or a document with its data - at"
                 f" `$.{where}.content[{index}]`"
             )
-    return found._replace(text="\n".join(texts))
+    found.text = "\n".join(texts)
+    return found
 
 
 def _url_of(source: Any) -> str | None:

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from cadre.protocol.caller_terms import CallerTerms
-from cadre.protocol.topology import run_id_of, tree_of
+from cadre.protocol.topology import tree_of
 from cadre.spec.names import NAME
-from cadre_gateway.access.principal import Principal
 from cadre_gateway.doors.agui.request import Resume, RunInput, content_of
 from cadre_gateway.doors.callers_tools import tools_of
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.progress import HeldBack, Place
 from cadre_gateway.doors.rulings import ruling_of, said
 from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.doors.sender import Sender, begin_run, known_run, short_hash
 from cadre_gateway.reading.directory import card_of
-from cadre_gateway.requests.body import Ruling, Submission, checked_submission
-from cadre_gateway.requests.idempotency import IdempotencyKey
+from cadre_gateway.requests.body import Ruling, Submission
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
-
-
-class Client(NamedTuple):
-    """Who sends a request."""
-
-    caller: Principal
-    name: str
-    """As decisions name them."""
-    traceparent: str | None
 
 
 @dataclass(frozen=True)
@@ -40,37 +29,37 @@ class Turns:
     runs: RunService
     answers: Answers
 
-    async def place_of(self, agent: str, wanted: RunInput, client: Client) -> Place:
+    async def place_of(self, agent: str, wanted: RunInput, sender: Sender) -> Place:
         """Where the answer to the request is told; the same request, sent again, finds the place that it had before."""
         if wanted.resume:
-            return await self._resume({one.interrupt_id: one for one in wanted.resume}, client)
+            return await self._resume({one.interrupt_id: one for one in wanted.resume}, sender)
         results: dict[str, str] = {}
         for index, message in reversed(list(enumerate(wanted.messages))):
             if message.role != "tool":
                 break
             results[message.tool_call_id] = content_of(message, f"messages[{index}]").text
         if results:
-            return await self._answer(results, client)
-        return await self._begin(agent, wanted, client)
+            return await self._answer(results, sender)
+        return await self._begin(agent, wanted, sender)
 
-    async def _resume(self, answers: dict[str, Resume], client: Client) -> Place:
-        if not client.caller.may("decide"):
+    async def _resume(self, answers: dict[str, Resume], sender: Sender) -> Place:
+        if not sender.caller.may("decide"):
             raise Problem(403, "forbidden", "this key may not decide on calls: the role `approver` does")
         rulings = {}
         for call, answer in answers.items():
             if answer.status == "cancelled":
-                rulings[call] = said("rejected", client.name)
+                rulings[call] = said("rejected", sender.name)
             else:
                 payload = answer.payload if isinstance(answer.payload, dict) else {}
-                rulings[call] = ruling_of({"decision": "approve", **payload}, client.name)
-        return await self._decide(rulings, client, are_callers=False)
+                rulings[call] = ruling_of({"decision": "approve", **payload}, sender.name)
+        return await self._decide(rulings, sender, are_callers=False)
 
-    async def _answer(self, results: dict[str, str], client: Client) -> Place:
+    async def _answer(self, results: dict[str, str], sender: Sender) -> Place:
         """Brings the results of the client's own tools."""
-        rulings = {call: said("approved", client.name, text) for call, text in results.items()}
-        return await self._decide(rulings, client, are_callers=True)
+        rulings = {call: said("approved", sender.name, text) for call, text in results.items()}
+        return await self._decide(rulings, sender, are_callers=True)
 
-    async def _decide(self, rulings: dict[str, Ruling], client: Client, *, are_callers: bool) -> Place:
+    async def _decide(self, rulings: dict[str, Ruling], sender: Sender, *, are_callers: bool) -> Place:
         run = tree_of(next(iter(rulings)))
         progress = await self.answers.so_far(Place(run))
         told: dict[str, HeldBack] = {}
@@ -82,10 +71,10 @@ class Turns:
             raise invalid(f"run {run} has asked for none of these: {', '.join(unknown)}")
         for call, ruling in rulings.items():
             if call in progress.held:
-                await self.runs.decisions.decide(call, ruling, client.traceparent)
+                await self.runs.decisions.decide(call, ruling, sender.traceparent)
         return Place(run, progress.place_behind(set(rulings)))
 
-    async def _begin(self, agent: str, wanted: RunInput, client: Client) -> Place:
+    async def _begin(self, agent: str, wanted: RunInput, sender: Sender) -> Place:
         said_last = wanted.messages[-1] if wanted.messages else None
         if said_last is None or said_last.role != "user":
             raise invalid("the last message is the user's, or `resume` answers what waits - at `$.messages`")
@@ -93,35 +82,26 @@ class Turns:
         told = msgspec.json.encode(
             [wanted.messages, wanted.tools, wanted.context, wanted.state], order="sorted"
         )
-        own = _hash(f"{client.name}\n{wanted.thread_id}\n{wanted.run_id}")
-        key = IdempotencyKey(f"agui-{own}", hashlib.sha256(told).hexdigest())
-        run = run_id_of(agent, key.key)
-        known = await self.runs.history.task(run, run)
+        key = sender.key("agui", f"{wanted.thread_id}\n{wanted.run_id}", told)
+        known = await known_run(self.runs, agent, key)
         if known is not None:
-            key.check(known.request)
-            return Place(run)
-        session = wanted.thread_id if NAME.fullmatch(wanted.thread_id) else f"agui-{_hash(wanted.thread_id)}"
+            return known
+        session = wanted.thread_id if NAME.fullmatch(wanted.thread_id) else f"agui-{short_hash(wanted.thread_id)}"
         async with answer_deadline():
             recorded, _ = await self.runs.turns.read(agent, session)
-        request = checked_submission(
-            Submission(
-                agent=agent,
-                task=content.text,
-                additional_args=_arguments(wanted, knows_thread=recorded is not None),
-                images=content.images,
-                files=content.files,
-                session=session,
-                user=client.caller.user or None,
-                reset=False,
-            )
+        request = Submission(
+            agent=agent,
+            task=content.text,
+            additional_args=_arguments(wanted, knows_thread=recorded is not None),
+            images=content.images,
+            files=content.files,
+            session=session,
+            reset=False,
         )
         card = card_of(self.runs.registry.presences(), agent)
         described = [{"type": "function", **tool} for tool in wanted.tools or []]
         terms = CallerTerms(tools=tools_of(described, None, card))
-        self.runs.limits.check_start(client.caller)
-        async with answer_deadline():
-            begun = await self.runs.submitter.submit(request, key, client.traceparent, terms=terms)
-        return Place(begun.id)
+        return await begin_run(self.runs, sender, request, key, terms)
 
 
 def _arguments(wanted: RunInput, *, knows_thread: bool) -> dict[str, Any]:
@@ -138,7 +118,3 @@ def _arguments(wanted: RunInput, *, knows_thread: bool) -> dict[str, Any]:
     if before and not knows_thread:
         found["conversation"] = before
     return found
-
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:32]

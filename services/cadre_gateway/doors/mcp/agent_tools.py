@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -13,19 +14,18 @@ from mcp_types import CallToolResult, Tool
 from cadre.api.runs import RunSummary
 from cadre.protocol.cards import Presence
 from cadre.protocol.topology import run_id_of
-from cadre_gateway.access.principal import Principal, Right, caller_of
-from cadre_gateway.access.rate_limit import RateLimits
-from cadre_gateway.access.reach import check_session
+from cadre_gateway.access.principal import Principal, Right
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.mcp.call_context import Context, request_of
 from cadre_gateway.doors.mcp.following import follow
 from cadre_gateway.doors.mcp.outcome import outcome
 from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.doors.sender import begin_run, sender_of
 from cadre_gateway.reading.directory import live_agents
 from cadre_gateway.requests import body
-from cadre_gateway.requests.body import Submission, checked_submission
+from cadre_gateway.requests.body import Submission
 from cadre_gateway.requests.idempotency import IdempotencyKey, checked_key
-from cadre_gateway.requests.problems import Problem, answer_deadline
+from cadre_gateway.requests.problems import Problem
 
 RIGHT: Right = "act"
 KEY = "cadre.dev/idempotency-key"
@@ -84,14 +84,15 @@ class AgentTools:
         request = request_of(context)
         meta: dict[str, Any] = dict(context.meta or {})
         own = checked_key(_text(meta.get(KEY)) or request.headers.get("idempotency-key"))
-        wanted = self._wanted(caller_of(request), agent, arguments)
+        wanted = _wanted(agent, arguments)
         digest = hashlib.sha256(b"mcp\n" + msgspec.json.encode(wanted, order="sorted")).hexdigest()
         key = IdempotencyKey(own or secrets.token_hex(16), digest)
         run = run_id_of(agent, key.key)
+        sender = sender_of(request)
+        if (traceparent := _text(meta.get("traceparent"))) is not None:
+            sender = replace(sender, traceparent=traceparent)
         try:
-            await self._begin(
-                context, wanted, key, _text(meta.get("traceparent")) or request.headers.get("traceparent")
-            )
+            await begin_run(self._runs, sender, wanted, key)
             if as_task:
                 return await self._runs.lookup.find(run)
             progress = await follow(self._answers, run, context)
@@ -106,27 +107,6 @@ class AgentTools:
         live = live_agents(self._runs.registry.presences()).get(agent)
         return await self._schema(live[-1]) if live else None
 
-    async def _begin(
-        self, context: Context, wanted: Submission, key: IdempotencyKey, traceparent: str | None
-    ) -> None:
-        caller, runs = caller_of(request_of(context)), self._runs
-        limits: RateLimits = request_of(context).app.state.limits
-        limits.check_start(caller)
-        async with answer_deadline():
-            if wanted.session is not None:
-                await check_session(runs.lookup, runs.turns, caller, wanted.agent, wanted.session)
-            await runs.submitter.submit(wanted, key, traceparent)
-
-    def _wanted(self, caller: Principal, agent: str, arguments: dict[str, Any]) -> Submission:
-        asked = body.parse(msgspec.json.encode(arguments), _Asked)
-        submission = Submission(
-            agent=agent,
-            task=asked.task,
-            additional_args=asked.arguments,
-            session=asked.session,
-            reset=asked.session is None,
-        )
-        return caller.submission(checked_submission(submission))
 
     async def _give_up(self, run: str) -> None:
         with anyio.move_on_after(_CANCEL_SECONDS, shield=True):
@@ -150,6 +130,17 @@ class AgentTools:
         spec = await self._runs.contracts.spec(replica.spec) if replica.spec else None
         schema = spec.output_schema if spec is not None else None
         return schema if schema is not None and schema.get("type") == "object" else None
+
+
+def _wanted(agent: str, arguments: dict[str, Any]) -> Submission:
+    asked = body.parse(msgspec.json.encode(arguments), _Asked)
+    return Submission(
+        agent=agent,
+        task=asked.task,
+        additional_args=asked.arguments,
+        session=asked.session,
+        reset=asked.session is None,
+    )
 
 
 def _text(value: Any) -> str | None:

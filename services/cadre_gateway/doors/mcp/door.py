@@ -15,9 +15,8 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import INTERNAL_ERROR, INVALID_REQUEST
 from starlette.types import Message, Receive, Scope, Send
 
-from cadre.telemetry.metrics import names
-from cadre.telemetry.metrics.meters import Meters
 from cadre_gateway.access.audit import leave_out, note
+from cadre_gateway.doors.door_meter import count_request
 from cadre_gateway.doors.mcp.run_tools import RECORDED
 from cadre_gateway.doors.mcp.tools import Tools, server_of
 from cadre_gateway.doors.run_service import RunService
@@ -85,7 +84,7 @@ class _McpRoute(APIRoute):
                 return await handle(request)
             except FORESEEN as error:
                 problem = as_problem(error)
-                request.state.door_error = problem.code
+                request.state.problem = problem
                 _count(request)
                 return _refusal(problem)
 
@@ -101,11 +100,7 @@ def _refusal(problem: Problem) -> Response:
 
 
 def _count(request: Request) -> None:
-    attributes = {names.DOOR: "mcp", names.ROUTE: _PATH}
-    if code := getattr(request.state, "door_error", None):
-        attributes[names.ERROR_TYPE] = code
-    meters: Meters = request.app.state.meters
-    meters.record(names.DOOR_REQUESTS, 1, attributes)
+    count_request(request, "mcp", _PATH, getattr(request.state, "problem", None))
 
 
 def _note_for_audit(request: Request, data: bytes) -> None:

@@ -5,20 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
-
+from cadre_gateway.doors.message_content import MessageContent
 from cadre_gateway.requests.problems import invalid
 
 _TEXTS = ("text", "input_text", "output_text", "refusal", "summary_text", "reasoning_text")
-
-
-class MessageContent(msgspec.Struct):
-    """What a message holds."""
-
-    text: str = ""
-    images: list[str] = []
-    files: dict[str, str] = {}
-    """`data:` URLs by name."""
 
 
 def content_of(value: Any, where: str) -> MessageContent:
@@ -29,7 +19,7 @@ def content_of(value: Any, where: str) -> MessageContent:
         return MessageContent(text=value)
     if not isinstance(value, list):
         raise invalid(f"content must be a string or a list of parts - at `$.{where}`")
-    found = MessageContent(images=[], files={})
+    found = MessageContent()
     texts: list[str] = []
     for index, part in enumerate(value):
         texts += _take(part, found, f"{where}[{index}]")

@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from cadre.protocol.caller_terms import CallerTerms
-from cadre.protocol.topology import run_id_of
 from cadre.spec.names import NAME
-from cadre_gateway.access.principal import Principal
-from cadre_gateway.doors.a2a.request import Content, Message, content_of
+from cadre_gateway.doors.a2a.request import SentMessage, content_of
 from cadre_gateway.doors.a2a.task_object import CONTEXT, questions_of
 from cadre_gateway.doors.following import Answers
+from cadre_gateway.doors.message_content import MessageContent
 from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.doors.rulings import ASK_USER, ruling_of, said
 from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.doors.sender import Sender, begin_run, known_run, short_hash
 from cadre_gateway.doors.verdict_words import word_in
-from cadre_gateway.requests.body import Ruling, Submission, checked_submission
+from cadre_gateway.requests.body import Ruling, Submission
 from cadre_gateway.requests.idempotency import IdempotencyKey
-from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
+from cadre_gateway.requests.problems import Problem, invalid
 
 _HOW = (
     "answer it with a data part {call, decision: approve | reject | correct, arguments, feedback} for each call, or"
     " with `approve` or `reject: why` as text"
 )
-
-
-class Sender(NamedTuple):
-    """Who sends a message."""
-
-    caller: Principal
-    name: str
-    """As decisions name them."""
-    traceparent: str | None
 
 
 @dataclass(frozen=True)
@@ -45,48 +35,38 @@ class Messages:
     runs: RunService
     answers: Answers
 
-    async def place_of(self, agent: str, sent: Message, sender: Sender) -> Place:
+    async def place_of(self, agent: str, sent: SentMessage, sender: Sender) -> Place:
         """Where the answer to the message is told; the same message, sent again, finds the place that it had before."""
         content = content_of(sent)
         if sent.task_id:
             return await self._go_on(agent, sent, content, sender)
         return await self._begin(agent, sent, content, sender)
 
-    async def _begin(self, agent: str, sent: Message, content: Content, sender: Sender) -> Place:
+    async def _begin(self, agent: str, sent: SentMessage, content: MessageContent, sender: Sender) -> Place:
         key = _key_of(sent, sender)
-        session = (
-            sent.context_id if NAME.fullmatch(sent.context_id) else f"a2a-{_hash(sent.context_id or key.key)}"
-        )
+        if (known := await known_run(self.runs, agent, key)) is not None:
+            return known
+        named = NAME.fullmatch(sent.context_id) is not None
+        session = sent.context_id if named else f"a2a-{short_hash(sent.context_id or key.key)}"
         arguments: dict[str, Any] = {}
         for data in content.data:
             arguments |= data if isinstance(data, dict) else {"data": data}
         text = content.text or ("Do what the additional arguments say." if arguments else "")
-        wanted = checked_submission(
-            Submission(
-                agent=agent,
-                task=text,
-                additional_args=arguments,
-                images=content.images,
-                files=content.files,
-                session=session,
-                user=sender.caller.user or None,
-                reset=False,
-            )
+        wanted = Submission(
+            agent=agent,
+            task=text,
+            additional_args=arguments,
+            images=content.images,
+            files=content.files,
+            session=session,
+            reset=False,
         )
         terms = CallerTerms(
             metadata={CONTEXT: sent.context_id} if sent.context_id not in ("", session) else {}
         )
-        run = run_id_of(agent, key.key)
-        known = await self.runs.history.task(run, run)
-        if known is not None:
-            key.check(known.request)
-            return Place(run)
-        self.runs.limits.check_start(sender.caller)
-        async with answer_deadline():
-            begun = await self.runs.submitter.submit(wanted, key, sender.traceparent, terms=terms)
-        return Place(begun.id)
+        return await begin_run(self.runs, sender, wanted, key, terms)
 
-    async def _go_on(self, agent: str, sent: Message, content: Content, sender: Sender) -> Place:
+    async def _go_on(self, agent: str, sent: SentMessage, content: MessageContent, sender: Sender) -> Place:
         """Brings words to a run that waits for them, or a message to one that works."""
         progress = await self.answers.so_far(Place(sent.task_id))
         if progress.task is not None and progress.task.agent != agent:
@@ -112,19 +92,13 @@ class Messages:
         return Place(progress.run, progress.seq)
 
 
-def _key_of(sent: Message, sender: Sender) -> IdempotencyKey:
+def _key_of(sent: SentMessage, sender: Sender) -> IdempotencyKey:
     """The same for the same message of the same sender; the digest tells what it says."""
     told = msgspec.json.encode([sent.parts, sent.context_id, sent.task_id])
-    return IdempotencyKey(
-        "a2a-" + _hash(f"{sender.name}\n{sent.message_id}"), hashlib.sha256(told).hexdigest()
-    )
+    return sender.key("a2a", sent.message_id, told)
 
 
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def _rulings(content: Content, progress: Progress, sender: Sender) -> dict[str, Ruling]:
+def _rulings(content: MessageContent, progress: Progress, sender: Sender) -> dict[str, Ruling]:
     """What the message says of calls that wait, or have waited; empty when it says nothing of them."""
     told = {
         call: held for pause in progress.pauses for call, held in pause.held.items() if not held.is_callers
@@ -147,7 +121,7 @@ def _rulings(content: Content, progress: Progress, sender: Sender) -> dict[str, 
     return found
 
 
-def _said_before(content: Content, progress: Progress) -> Place | None:
+def _said_before(content: MessageContent, progress: Progress) -> Place | None:
     """The place of a word in text that came before: no call waits any more, or this very answer was given."""
     if not progress.pauses or questions_of(progress):
         return None

@@ -1,0 +1,74 @@
+"""Who sends a message through a door, and the run that it begins."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from cadre.protocol.caller_terms import CallerTerms
+from cadre.protocol.topology import run_id_of
+from cadre_gateway.access.principal import Principal, caller_of
+from cadre_gateway.access.reach import check_session
+from cadre_gateway.doors.progress import Place
+from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.requests.body import Submission, checked_submission
+from cadre_gateway.requests.headers import utf8
+from cadre_gateway.requests.idempotency import IdempotencyKey
+from cadre_gateway.requests.problems import answer_deadline
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Who sends a message."""
+
+    caller: Principal
+    name: str
+    """As decisions name them."""
+    traceparent: str | None
+
+    def key(self, door: str, message: str, content: bytes) -> IdempotencyKey:
+        """The same for the same message of the same sender; `content` is what must be the same with it."""
+        told = short_hash(f"{self.name}\n{message}")
+        return IdempotencyKey(f"{door}-{told}", hashlib.sha256(content).hexdigest())
+
+
+def sender_of(request: Request) -> Sender:
+    """Who sends the request."""
+    caller = caller_of(request)
+    named = utf8(request.headers.get("cadre-user"))  # the gate's own word where it asks who calls
+    return Sender(caller, named or caller.name, request.headers.get("traceparent"))
+
+
+def short_hash(text: str) -> str:
+    """Stands for a text where a name must be short."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+async def known_run(runs: RunService, agent: str, key: IdempotencyKey) -> Place | None:
+    """Where the run lies that the same message has begun before. Raises a 422 problem if that message said something
+    else, RetryableError."""
+    run = run_id_of(agent, key.key)
+    known = await runs.history.task(run, run)
+    if known is None:
+        return None
+    key.check(known.request)
+    return Place(run)
+
+
+async def begin_run(
+    runs: RunService,
+    sender: Sender,
+    wanted: Submission,
+    key: IdempotencyKey,
+    terms: CallerTerms | None = None,
+) -> Place:
+    """Begins a run in the sender's own name, within what they may begin. Raises Problem, RetryableError."""
+    request = sender.caller.submission(checked_submission(wanted))
+    runs.limits.check_start(sender.caller)
+    async with answer_deadline():
+        if request.session is not None:
+            await check_session(runs.lookup, runs.turns, sender.caller, request.agent, request.session)
+        begun = await runs.submitter.submit(request, key, sender.traceparent, terms=terms)
+    return Place(begun.id)
