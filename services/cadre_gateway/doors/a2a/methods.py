@@ -142,8 +142,6 @@ class AgentTasks:
         yield {"statusUpdate": {**where, "status": status_of(progress, task)}}
 
 
-
-
 def _refuse_push(sent: SendParams) -> None:
     if sent.configuration.task_push_notification_config is not None:
         raise Problem(

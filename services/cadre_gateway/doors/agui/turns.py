@@ -86,7 +86,9 @@ class Turns:
         known = await known_run(self.runs, agent, key)
         if known is not None:
             return known
-        session = wanted.thread_id if NAME.fullmatch(wanted.thread_id) else f"agui-{short_hash(wanted.thread_id)}"
+        session = (
+            wanted.thread_id if NAME.fullmatch(wanted.thread_id) else f"agui-{short_hash(wanted.thread_id)}"
+        )
         async with answer_deadline():
             recorded, _ = await self.runs.turns.read(agent, session)
         request = Submission(

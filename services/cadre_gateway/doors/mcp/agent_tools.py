@@ -107,7 +107,6 @@ class AgentTools:
         live = live_agents(self._runs.registry.presences()).get(agent)
         return await self._schema(live[-1]) if live else None
 
-
     async def _give_up(self, run: str) -> None:
         with anyio.move_on_after(_CANCEL_SECONDS, shield=True):
             try:

@@ -61,7 +61,7 @@ class Tools:
             return created(begun) if isinstance(begun, RunSummary) else begun
         except FORESEEN as error:
             problem = as_problem(error)
-            request_of(context).state.door_error = problem.code
+            request_of(context).state.problem = problem
             if problem.code == "unknown-agent":
                 _refuse_unknown(name)
             return problem_result(problem)
