@@ -8,8 +8,8 @@ from fastapi.responses import Response
 from cadre_gateway.access.principal import caller_of
 from cadre_gateway.doors.a2a import http_json, json_rpc
 from cadre_gateway.doors.a2a.card import card_of_agent
-from cadre_gateway.doors.a2a.methods import AgentTasks
 from cadre_gateway.doors.a2a.messages import Messages
+from cadre_gateway.doors.a2a.methods import AgentTasks
 from cadre_gateway.doors.answer_json import json_answer
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.run_service import RunService

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cadre.protocol.messages import Task
-from cadre_gateway.doors.a2a.request import ListParams, SendParams, TaskParams
 from cadre_gateway.doors.a2a.messages import Messages
+from cadre_gateway.doors.a2a.request import ListParams, SendParams, TaskParams
 from cadre_gateway.doors.a2a.task_object import (
     STATES,
     WORKING,
