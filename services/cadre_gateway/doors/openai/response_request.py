@@ -8,7 +8,8 @@ import msgspec
 
 from cadre.protocol.cards import AgentCard
 from cadre_gateway.doors.callers_tools import schema_of, tools_of
-from cadre_gateway.doors.openai.content_parts import MessageContent, content_of, text_of
+from cadre_gateway.doors.message_content import MessageContent
+from cadre_gateway.doors.openai.content_parts import content_of, text_of
 from cadre_gateway.doors.openai.response_id import place_of_response
 from cadre_gateway.doors.openai.turn import Said, Turn
 from cadre_gateway.doors.openai.turn_request import Envelope, session_name
