@@ -10,22 +10,24 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 
 from cadre.adapters.nats.reading.tail import Tail
-from cadre.errors import BusUnavailable
+from cadre.errors import BusUnavailable, RunIndexUnavailable
 from cadre.service.frame import Platform
 from cadre.telemetry.metrics.meters import Sample
 from cadre_gateway import metrics
 from cadre_gateway.automation.background import Automation
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.usage_ledger import UsageLedger
+from cadre_gateway.ledger_snapshots import LedgerSnapshots
 from cadre_gateway.retention.janitor import Janitor
-from cadre_gateway.retention.tree_records import TreeRecords
-from cadre_gateway.snapshot import IndexSnapshots, LedgerSnapshots
 from cadre_gateway.streaming.live_feeds import LiveFeeds
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
 log = logging.getLogger("cadre.gateway")
+
+_LEDGER_SECONDS = 30.0
+"""Between two saves of the ledger."""
 
 _SPANS_SECONDS = 2.0
 """The spans of the last requests have so long to be sent."""
@@ -38,9 +40,7 @@ class GatewayService:
     app: FastAPI
     platform: Platform
     index: RunIndex
-    trees: TreeRecords
     janitor: Janitor
-    snapshots: IndexSnapshots
     ledger: UsageLedger
     ledger_snapshots: LedgerSnapshots
     tail: Tail
@@ -54,7 +54,8 @@ class GatewayService:
     def start(self) -> None:
         """Begins the work that goes on beside all requests."""
         self._tasks = [
-            asyncio.create_task(self._save_now_and_then(), name="snapshots"),
+            asyncio.create_task(self.index.flush_now_and_then(), name="index"),
+            asyncio.create_task(self._save_ledger_now_and_then(), name="ledger"),
             asyncio.create_task(self._remove_what_is_due(), name="janitor"),
             asyncio.create_task(self._automate(), name="automation"),
         ]
@@ -67,6 +68,8 @@ class GatewayService:
             return "stopping"
         if not self.platform.nc.is_connected:
             return "not connected to NATS"
+        if self.index.failure is not None:
+            return str(self.index.failure)
         if failure := self.tail.failure():
             return f"reading the journals failed: {failure!r}"
         # Once caught up, a reader that starts anew after a pause of the server is no reason to leave.
@@ -76,38 +79,37 @@ class GatewayService:
         return None
 
     async def samples(self) -> list[Sample]:
-        """Metrics of the whole deployment. Raises BusUnavailable."""
+        """Metrics of the whole deployment. Raises RetryableError."""
         return await metrics.samples(self.platform, self.index, self.ledger.totals)
 
     async def drain(self, grace: float) -> None:
-        """Ends the event streams and what is in hand, saves the list of runs and stops reading."""
+        """Ends the event streams and what is in hand, stops reading, and saves what was read."""
         self.feeds.drain()
         for task in self._tasks:
             task.cancel()
         await self.automation.drain(grace / 2)
-        if self.snapshots.changed:
-            try:
-                async with asyncio.timeout(max(grace, 1.0)):
-                    await self._save()
-            except (BusUnavailable, TimeoutError) as error:
-                log.warning("list of runs not saved: %s", error or "no time left")
         await self.tail.stop()
+        try:
+            async with asyncio.timeout(max(grace, 1.0)):
+                await self.ledger_snapshots.save(self.ledger)
+        except (BusUnavailable, TimeoutError) as error:
+            log.warning("the ledger is not saved: %s", error or "no time left")
+        try:
+            await self.index.close()
+        except RunIndexUnavailable as error:
+            log.warning("the list of runs is not saved: %s", error)
         if self.tracer_provider is not None:
             from cadre.adapters.otel.otlp_live import shut_down
 
             await shut_down(self.tracer_provider, _SPANS_SECONDS)
 
-    async def _save_now_and_then(self) -> None:
+    async def _save_ledger_now_and_then(self) -> None:
         while True:
-            await self.snapshots.wait_until_due()
+            await asyncio.sleep(_LEDGER_SECONDS)
             try:
-                await self._save()
+                await self.ledger_snapshots.save(self.ledger)
             except BusUnavailable as error:
-                log.warning("list of runs not saved: %s", error)
-
-    async def _save(self) -> None:
-        await self.ledger_snapshots.save(self.ledger)
-        await self.snapshots.save(self.index, self.trees, self.tail.positions)
+                log.warning("the ledger is not saved: %s", error)
 
     async def _remove_what_is_due(self) -> None:
         # Not before it is known what there is: a tree that was not read yet may name the same blobs.

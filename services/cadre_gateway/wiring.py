@@ -50,14 +50,15 @@ from cadre_gateway.console.settings import read_console_settings
 from cadre_gateway.doors.open_doors import routers_of
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.gateway import GatewayService
-from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.run_index import RunIndex, open_index
+from cadre_gateway.index.settings import open_database, read_index_settings
 from cadre_gateway.index.usage_ledger import UsageLedger
+from cadre_gateway.ledger_snapshots import LedgerSnapshots
 from cadre_gateway.projector import Projector
 from cadre_gateway.reading.contracts import LiveContracts
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.body_memory import BodyMemory
 from cadre_gateway.retention.janitor import Janitor
-from cadre_gateway.retention.tree_records import TreeRecords
 from cadre_gateway.routes import (
     access,
     app,
@@ -76,7 +77,6 @@ from cadre_gateway.routes import (
     tracing,
 )
 from cadre_gateway.routes.automation import notices, schedules, triggers
-from cadre_gateway.snapshot import IndexSnapshots, LedgerSnapshots
 from cadre_gateway.starting.admission import Admission, Capacity
 from cadre_gateway.starting.fork import Forker
 from cadre_gateway.starting.sessions import Sessions
@@ -105,36 +105,30 @@ _DAY_SECONDS = 86_400
 
 
 async def start(access_settings: AccessSettings, platform: Platform) -> GatewayService:
-    """Loads the list of runs and begins to read the journals from there."""
+    """Opens the index and begins to read the journals from where it ends."""
     nc, topology, blobs = platform.nc, platform.topology, platform.blobs
     tracing_settings = read_tracing_settings()
     streams = await retry(lambda: identities(nc, topology), pauses=EVERY_SECOND, log=log)
-    images = NatsSnapshots(nc, topology)
-    snapshots = IndexSnapshots(images, topology, streams)
-    ledger_snapshots = LedgerSnapshots(images, topology, streams)
+    ledger_snapshots = LedgerSnapshots(NatsSnapshots(nc, topology), topology, streams)
     ledger = await retry(ledger_snapshots.load, pauses=EVERY_SECOND, log=log)
-    index, trees, positions = await snapshots.load()
+    index = await open_index(open_database(read_index_settings()), streams)
     erasure = NatsErasure(nc, topology, blobs)
     janitor = Janitor(
-        trees,
         index,
         erasure,
         platform.clock,
         keep=platform.settings.keep_days * _DAY_SECONDS,
-        changed=snapshots.save_soon,
         read_on=lambda: tail.read_on(),
         in_use=lambda: {ref for one in platform.registry.presences() for ref in (one.prompts, one.spec)},
     )
-    projector = Projector(
-        index, ledger, trees, janitor, snapshots, on_erased=lambda tree: feeds.close_tree(tree)
-    )
+    projector = Projector(index, ledger, janitor, on_erased=lambda tree: feeds.close_tree(tree))
     tail = Tail(nc, topology, blobs, projector.on_entry, projector.on_fate)
     feeds = LiveFeeds(tail)
     provider = _tracer_provider(platform, tracing_settings) if tracing_settings.endpoint else None
-    lookup = RunLookup(index, trees, History(nc, topology, blobs))
+    lookup = RunLookup(index, History(nc, topology, blobs))
     door, access_routers, to_provider = _access(access_settings, platform, lookup)
     routers, automation = _routers(
-        platform, index, ledger, trees, janitor, erasure, tail, feeds, tracing_settings, door.limits
+        platform, index, ledger, janitor, erasure, tail, feeds, tracing_settings, door.limits
     )
     application = app.build([*routers, *access_routers], feeds, nc, provider, door, to_provider)
     application.state.body_memory = BodyMemory(read_http_bounds().body_bytes)
@@ -143,9 +137,7 @@ async def start(access_settings: AccessSettings, platform: Platform) -> GatewayS
         app=application,
         platform=platform,
         index=index,
-        trees=trees,
         janitor=janitor,
-        snapshots=snapshots,
         ledger=ledger,
         ledger_snapshots=ledger_snapshots,
         tail=tail,
@@ -153,8 +145,9 @@ async def start(access_settings: AccessSettings, platform: Platform) -> GatewayS
         automation=automation,
         tracer_provider=provider,
     )
-    # The list and the ledger were not saved in one: each leaves out what it knows.
-    tail.start([min(both) for both in zip(positions, ledger.positions, strict=True)])
+    # The index and the ledger were not saved in one: each leaves out what it knows.
+    tail.start([min(both) for both in zip(index.positions, ledger.positions, strict=True)])
+    index.positions_read = lambda: tail.positions
     gateway.start()
     if not access_settings.ways():
         _warn_of_strangers(platform.settings.host)
@@ -202,7 +195,6 @@ def _routers(  # noqa: PLR0913 - what all routes share
     platform: Platform,
     index: RunIndex,
     ledger: UsageLedger,
-    trees: TreeRecords,
     janitor: Janitor,
     erasure: NatsErasure,
     tail: Tail,
@@ -217,15 +209,15 @@ def _routers(  # noqa: PLR0913 - what all routes share
     file_index, live = NatsFileIndex(nc, topology), LiveContracts(blobs)
     raw = NatsArchive(nc, topology, blobs, history)
     capacity = Capacity(NatsStorage(nc, topology, platform.settings.max_bytes))
-    lookup = RunLookup(index, trees, history)
+    lookup = RunLookup(index, history)
     run_end = RunEnd(lookup, feeds, bus, clock)
     file_bytes = platform.settings.file_bytes
     workspaces = Workspaces(file_index, blobs, file_bytes)
     carrier = FileCarrier(file_index, history, erasure)
     budgets_left = StandingBudgets(NatsDefinitions(nc, topology, "budget", BudgetState), ledger, clock)
-    admission = Admission(index, trees, registry, capacity, budgets_left, history)
+    admission = Admission(index, registry, capacity, budgets_left, history)
     turns = NatsSessions(nc, topology)
-    sessions = Sessions(turns, trees, journal, history, clock)
+    sessions = Sessions(turns, index, journal, history, clock)
     held_calls, sender = HeldCalls(journal, history), RecordSender(registry, feeds, bus)
     streams = EventStreams(lookup, feeds, partial(watch_deltas, nc, topology))
     submitter = Submitter(admission, sessions, workspaces, carrier, blobs, bus, clock)
@@ -243,9 +235,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
         archive.router(
             eraser,
             RunExporter(lookup, raw, file_index, blobs),
-            RunImporter(
-                index, trees, capacity, tail, history, erasure, raw, file_index, blobs, clock, file_bytes
-            ),
+            RunImporter(index, capacity, tail, history, erasure, raw, file_index, blobs, clock, file_bytes),
         ),
         files.router(lookup, workspaces),
         memory.router(NatsMemory(nc, topology)),

@@ -5,6 +5,7 @@ CadreError
 │   ├── BusUnavailable      NATS does not answer
 │   │   └── BusFull         its storage limit is reached: nothing was stored
 │   ├── MemoryUnavailable   no memory service answers, or its index does not
+│   ├── RunIndexUnavailable the gateway's list of runs cannot be read or saved
 │   ├── ProviderUnavailable the OpenID Connect provider does not answer, or not as it must
 │   └── OutcomeUnknown      an append or publish was sent, its answer was lost
 ├── TerminalError           trying again cannot help
@@ -62,6 +63,10 @@ class OutcomeUnknown(RetryableError):
 
 class MemoryUnavailable(RetryableError):
     """No memory service answers, or its index does not: nothing was stored, found or removed."""
+
+
+class RunIndexUnavailable(RetryableError):
+    """The database of the gateway's list of runs does not answer, or has no room."""
 
 
 class ProviderUnavailable(RetryableError):

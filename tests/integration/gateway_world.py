@@ -55,12 +55,14 @@ class GatewayProcess:
         self.settings = settings or Settings(nats_url=nats_url, prefix=f"gw{new_run()[:8]}", shards=2)
         self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}"
+        self.index_file = folder / f"index-{self._port}.db"
         self._log = folder / f"gateway-{self._port}.log"
         self._environment = os.environ | {
             "CADRE_NATS_URL": nats_url,
             "CADRE_PREFIX": self.settings.prefix,
             "CADRE_SHARDS": "2",
             "CADRE_DRAIN_SECONDS": "5",
+            "CADRE_INDEX_URL": f"sqlite://{self.index_file.absolute()}",
             "PYTHONPATH": os.pathsep.join([str(ROOT / "shared"), str(ROOT / "services")]),
             **environment,
         }

@@ -20,6 +20,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.codec import encode
 from cadre.errors import BlobMissing, BusFull, RetryableError
+from cadre.protocol.fates import Fate
 from cadre.protocol.messages import Spilled
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
@@ -149,7 +150,11 @@ async def test_an_entry_whose_content_is_gone_does_not_hold_up_its_shard(
     ref = await store.blobs.put(os.urandom(400_000))
     await store.lose_content()
     told: asyncio.Queue[Read] = asyncio.Queue()
-    tail = Tail(store.nc, store.topology, store.blobs, told.put_nowait, lambda *_: None)
+
+    async def nothing(_seq: int, _fate: Fate) -> None:
+        pass
+
+    tail = Tail(store.nc, store.topology, store.blobs, told.put, nothing)
     tail.start([0] * store.topology.shards)
     lost = Spilled(id="t:entry:1", tree="t", run="t", at=1.0, ref=ref, size=400_000)
     for run, data in (("t", encode(lost)), ("t_1_0", b"{}")):

@@ -366,7 +366,8 @@ async def test_an_unknown_parameter_is_named_beside_the_known_ones(world: World)
     detail = (await world.http.get("/v1/runs?status=error")).json()["detail"]
     assert (
         detail
-        == "query.status: unknown parameter; known parameters: agent, state, session, user, limit, before"
+        == "query.status: unknown parameter; known parameters: agent, state, waiting_for, session, user,"
+        " parent, since, until, min_cost, error, text, sort, count, limit, before"
     )
 
 

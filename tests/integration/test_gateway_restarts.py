@@ -47,7 +47,7 @@ async def test_a_restarted_gateway_knows_the_runs_and_resumes_streams(
         missed = await scribe.write(CALLED)
         gateway.start()
         assert (await world.listed(old, state="success"))["state"] == "success"
-        assert "list of 2 runs loaded" in gateway.log()
+        assert "the index has the journals up to" in gateway.log()
 
         resumed = asyncio.create_task(world.read(run, headers={"Last-Event-ID": str(last)}))
         end = await scribe.write(FINISHED)
@@ -58,17 +58,39 @@ async def test_a_restarted_gateway_knows_the_runs_and_resumes_streams(
         assert {one["id"] for one in (await world.http.get("/v1/runs")).json()["runs"]} == {old, run}
 
 
-async def test_a_damaged_copy_of_the_list_is_read_anew(nats_server: NatsServer, tmp_path: Path) -> None:
+async def test_a_lost_or_damaged_index_is_made_anew(nats_server: NatsServer, tmp_path: Path) -> None:
     async with deployed(nats_server, tmp_path) as (gateway, world):
         run = await world.ended_run()
-        gateway.stop()
-        name = f"index-{gateway.settings.prefix}"
-        store = await world.nc.jetstream().object_store(world.topology.blob_bucket)
-        assert (await store.get_info(name)).size, "saved when it stopped"
-        await store.put(name, b"not a list")
-        gateway.start()
-        assert "reading the journals from their start" in gateway.log()
-        assert (await world.listed(run, state="success"))["state"] == "success"
+        for damage in (lambda: gateway.index_file.write_bytes(b"none"), gateway.index_file.unlink):
+            gateway.stop()
+            damage()
+            gateway.start()
+            assert (await world.listed(run, state="success"))["state"] == "success"
+        assert "the index is unusable" in gateway.log()
+
+
+async def test_a_gateway_that_is_killed_at_any_moment_lists_each_run_once(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async with deployed(nats_server, tmp_path) as (gateway, world):
+        runs: list[str] = []
+        for _ in range(4):
+            writing = asyncio.create_task(write_runs(world, 25, runs))
+            await asyncio.to_thread(gateway.kill)
+            await writing
+            gateway.start()
+        for run in runs:
+            await world.listed(run, state="success")
+        page = (await world.http.get("/v1/runs", params={"limit": 1000, "count": "true"})).json()
+        assert sorted(one["id"] for one in page["runs"]) == sorted(runs)
+        assert page["total"] == len(runs)
+
+
+async def write_runs(world: World, count: int, written: list[str]) -> None:
+    for _ in range(count):
+        run = new_run()
+        await world.finished_run(run)
+        written.append(run)
 
 
 async def test_a_killed_nats_server_costs_a_stream_nothing(tmp_path: Path) -> None:

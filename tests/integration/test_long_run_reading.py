@@ -14,15 +14,14 @@ from cadre.journal.run import Run
 from cadre.loop.fold import apply_entry
 from cadre.protocol.topology import call_id
 from cadre.protocol.usage import Usage
-from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.reading import audit, traces
 from cadre_gateway.reading import lookup as lookup_module
 from cadre_gateway.reading.detail import run_detail
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.problems import Problem
-from cadre_gateway.retention.tree_records import TreeRecords
 from harness.patience import until
 from integration.gateway_world import CALLED, FINISHED, GatewayProcess, World, new_run
+from unit.inline_index import new_index
 
 STEPS = 1_500
 SNAPSHOT_ENTRIES = 64
@@ -112,7 +111,7 @@ async def test_a_run_of_too_many_bytes_is_not_replayed_here_and_the_answer_says_
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = await world.ended_run()
-    lookup = RunLookup(RunIndex(), TreeRecords(), world.history)
+    lookup = RunLookup(await new_index(), world.history)
     assert (await audit.replay(lookup, run, run_only=False)).entries == 2
     monkeypatch.setattr(audit, "MAX_REPLAYED_BYTES", 100)
     with pytest.raises(Problem, match="cadre replay --file FILE") as refused:
@@ -125,7 +124,7 @@ async def test_a_trace_of_too_many_spans_is_refused_with_its_reason(
 ) -> None:
     run = await world.ended_run()
     monkeypatch.setattr(traces, "MAX_SPANS", 1)
-    lookup = RunLookup(RunIndex(), TreeRecords(), world.history)
+    lookup = RunLookup(await new_index(), world.history)
     with pytest.raises(Problem, match="more than 1 spans") as refused:
         await traces.spans_of(lookup, run, run, now=time.time(), content=False)
     assert (refused.value.status, refused.value.code) == (422, "trace-too-long")
@@ -181,7 +180,7 @@ async def test_a_reader_of_a_long_run_whose_turn_does_not_come_hears_why(
     run = await world.ended_run()
     monkeypatch.setattr(lookup_module, "_PAGES_WITHOUT_TURN", 1)
     monkeypatch.setattr(lookup_module, "_TURN_SECONDS", 0.1)
-    lookup = RunLookup(RunIndex(), TreeRecords(), world.history)
+    lookup = RunLookup(await new_index(), world.history)
     async with lookup.pages_of_tree(run) as first, lookup.pages_of_tree(run) as second:
         for pages in (first, second):
             assert [len(page) async for page in pages] == [2]

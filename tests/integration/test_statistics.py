@@ -58,8 +58,7 @@ async def test_gateways_agree_through_removals_and_restarts(nats_server: NatsSer
             await asyncio.to_thread(second.stop)
             await asyncio.to_thread(first.stop)
             # The list is made anew from what journals there are; the sums are not.
-            store = await world.nc.jetstream().object_store(world.topology.blob_bucket)
-            await store.put(f"index-{first.settings.prefix}", b"not a list")
+            first.index_file.unlink()
             await run_of(world, "boss")
             first.start()
             second.start()

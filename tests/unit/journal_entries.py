@@ -1,4 +1,4 @@
-"""Entries of journals by hand, and the gateway's list of runs that follows from them."""
+"""Entries of journals by hand, and the runs of a tree that follow from them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,9 +8,10 @@ from msgspec.structs import replace
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.protocol.topology import tree_of
+from cadre.protocol.usage import Usage
 from cadre.spec.agent import AgentSpec
 from cadre.testing import task
-from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.tree_runs import TreeRuns
 
 SPEC = AgentSpec(name="boss", description="Leads.")
 FINISHED = ev.RunFinished(state="success")
@@ -33,8 +34,28 @@ def entry(run: str, n: int, at: float, *events: ev.AnyEvent, **fields: Any) -> E
     )
 
 
-def index_of(entries: Iterable[Entry], **options: Any) -> RunIndex:
-    index = RunIndex(**options)
+def answered(step: int, tokens: int) -> ev.ModelAnswered:
+    usage = Usage(input_tokens=tokens, output_tokens=1)
+    return ev.ModelAnswered(purpose="act", step=step, attempt=1, content="", usage=usage)
+
+
+DEFERRED = ev.ModelDeferred(step=1, attempt=1, until=9.0, reason="slow down", status=429, rate_limited=True)
+
+
+def story(run: str) -> list[Entry]:
+    """A run that waits once and ends well."""
+    return [
+        entry(run, 1, 10.0, accepted(run, session="s1"), called(1)),
+        entry(run, 2, 11.0, DEFERRED),
+        entry(run, 3, 12.0, called(1)),
+        entry(run, 4, 13.0, answered(1, 7), called(2)),
+        entry(run, 5, 14.0, answered(2, 5)),
+        entry(run, 6, 15.0, ev.RunFinished(state="success", output="yes", steps=2, usage=Usage(12, 2, 2))),
+    ]
+
+
+def runs_of(entries: Iterable[Entry], tree: str = "a1") -> TreeRuns:
+    runs = TreeRuns(tree)
     for seq, one in enumerate(entries, start=1):
-        index.apply(seq, one)
-    return index
+        runs.apply(seq, one)
+    return runs

@@ -12,9 +12,9 @@ from cadre.protocol.messages import Task
 from cadre.spec.agent import AgentSpec
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.reading.lookup import RunLookup
-from cadre_gateway.retention.tree_records import TreeRecords
 from cadre_gateway.streaming.event_stream import EventStreams
 from cadre_gateway.streaming.live_feeds import LiveFeeds
+from unit.inline_index import index_of
 
 SPEC = AgentSpec(name="a", description="Works.")
 TASK = Task(id="t:task", tree="t", run="t", at=0.0, agent="a", task="Go on.")
@@ -69,13 +69,12 @@ def streams(index: RunIndex, tail: Tail, *seqs: int) -> EventStreams:
     async def no_deltas(*_: object) -> Callable[[], None]:
         return lambda: None
 
-    lookup = RunLookup(index, TreeRecords(), History(*seqs))  # type: ignore[arg-type]
+    lookup = RunLookup(index, History(*seqs))  # type: ignore[arg-type]
     return EventStreams(lookup, LiveFeeds(tail), no_deltas, ping_seconds=0.3)  # type: ignore[arg-type]
 
 
 async def test_a_gateway_that_stops_halfway_leaves_no_gap() -> None:
-    index = RunIndex()
-    index.apply(1, stored(1).entry)
+    index = await index_of([stored(1).entry])
     tail = Tail()
     source = streams(index, tail, 1, 2, 3)
     ids: list[int] = []
@@ -91,9 +90,7 @@ async def test_a_gateway_that_stops_halfway_leaves_no_gap() -> None:
 
 
 async def test_a_quiet_run_beside_a_busy_one_is_pinged() -> None:
-    index = RunIndex()
-    for seq, run in enumerate(("t", "t_1_0", "t_1_1"), start=1):
-        index.apply(seq, stored(1, run)._replace(seq=seq).entry)
+    index = await index_of(stored(1, run).entry for run in ("t", "t_1_0", "t_1_1"))
     tail = Tail()
     beside = asyncio.create_task(tail.keep_busy("t_1_1"))
     frames = streams(index, tail, 1, 2, 3).frames("t_1_0", 0)

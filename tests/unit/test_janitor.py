@@ -3,7 +3,7 @@
 import asyncio
 import heapq
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -18,9 +18,12 @@ from cadre.protocol.messages import (
     Task,
 )
 from cadre.spec.agent import AgentSpec
+from cadre_gateway.index.database import Query
+from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.tree_record import EntryStatus
 from cadre_gateway.retention.janitor import Janitor
-from cadre_gateway.retention.tree_records import EntryStatus, TreeRecords
+from unit.inline_index import new_index, take
 
 DAY = 86400.0
 SPEC = AgentSpec(name="boss", description="Leads.")
@@ -134,51 +137,55 @@ class Streams:
 class House:
     """A janitor, and what he looks after."""
 
-    def __init__(self, time: Time, streams: Streams, keep: float) -> None:
-        self.trees, self.index = TreeRecords(), RunIndex()
+    def __init__(self, time: Time, streams: Streams, keep: float, index: RunIndex) -> None:
+        self.index = index
         self.streams = streams
         self.time = time
-        self.changes = 0
         self.in_use: set[str] = set()
         """Blobs that live services name."""
-        self.lagging: list[Callable[[], object]] = []
+        self.lagging: list[Callable[[], Awaitable[object]]] = []
         """What is in the streams, and will be read when somebody waits for that."""
         self.janitor = Janitor(
-            self.trees,
             self.index,
             streams,
             time,
             keep=keep,
-            changed=self._changed,
             read_on=self._read_on,
             in_use=lambda: self.in_use,
         )
         self._seq = 0
 
-    def _changed(self) -> None:
-        self.changes += 1
-
     async def _read_on(self) -> None:
         while self.lagging:
-            self.lagging.pop(0)()
+            await self.lagging.pop(0)()
 
-    def read(self, run: str, *events: ev.AnyEvent, n: int = 1, refs: set[str] | None = None) -> EntryStatus:
+    async def read(
+        self, run: str, *events: ev.AnyEvent, n: int = 1, refs: set[str] | None = None
+    ) -> EntryStatus:
         """As the tail hands it on."""
         self._seq += 1
         tree = run.partition("_")[0]
         entry = Entry(
             tree=tree, run=run, agent="boss", n=n, cause="c", at=self.time.now(), events=list(events)
         )
-        status = self.trees.add_entry(self._seq, entry, refs or set(), self.time.now())
-        if status is EntryStatus.CURRENT:
-            self.index.apply(self._seq, entry)
+        status = await take(self.index, self._seq, entry, refs or set(), self.time.now())
+        if status is EntryStatus.LATE:
+            self.index.removals.late_trees[tree] = self._seq
         self.janitor.wake()
         return status
 
-    def ended(self, run: str, refs: set[str] | None = None) -> None:
+    async def file(self, tree: str, refs: set[str]) -> None:
+        self._seq += 1
+        async with self.index.changing(tree) as found:
+            found.record.add_file(self._seq, refs, at=0.0)
+
+    async def is_erased(self, tree: str) -> bool:
+        return await self.index.tombstone(tree) is not None
+
+    async def ended(self, run: str, refs: set[str] | None = None) -> None:
         task = Task(id=f"{run}:task", tree=run, run=run, at=self.time.now(), agent="boss", task="x")
         self.streams.names.setdefault(run, set()).update(refs or set())
-        self.read(run, ev.RunAccepted(task=task, spec=SPEC), ev.RunFinished(state="success"), refs=refs)
+        await self.read(run, ev.RunAccepted(task=task, spec=SPEC), ev.RunFinished(state="success"), refs=refs)
 
 
 @asynccontextmanager
@@ -194,26 +201,26 @@ async def at_work(*houses: House) -> AsyncIterator[None]:
 
 
 @pytest.fixture
-def house() -> House:
+async def house() -> House:
     time = Time()
-    return House(time, Streams(time), keep=30 * DAY)
+    return House(time, Streams(time), keep=30 * DAY, index=await new_index())
 
 
 async def test_a_run_goes_when_its_time_is_over_and_not_before(house: House) -> None:
     async with at_work(house):
-        house.ended("a")
+        await house.ended("a")
         await house.time.until(30 * DAY - 1)
-        assert house.index.get("a", "a") is not None
+        assert await house.index.get("a", "a") is not None
         await house.time.until(30 * DAY)
-        assert house.index.get("a", "a") is None
+        assert await house.index.get("a", "a") is None
         assert house.streams.purged == [(30 * DAY, "a")]
         assert isinstance(house.streams.fates["a"][1], Erased)
-        assert house.trees.get("a") is None
+        assert await house.index.last_of("a") == 0
 
 
 async def test_he_sleeps_until_something_is_due(house: House) -> None:
     async with at_work(house):
-        house.ended("a")
+        await house.ended("a")
         await house.time.until(29 * DAY)
         assert house.time.wakings <= 2 * (29 * 24 + 1), "once an hour, to sweep, and to rest from it"
 
@@ -222,7 +229,7 @@ async def test_he_sleeps_until_something_is_due(house: House) -> None:
 async def test_he_sweeps_when_he_comes_and_every_hour(house: House, unsweepable: bool) -> None:
     house.streams.unsweepable = unsweepable
     async with at_work(house):
-        house.ended("a")
+        await house.ended("a")
         await house.time.until(3 * 3600.0)
         assert house.streams.swept == [0.0, 3600.0, 7200.0, 10800.0]
         await house.time.until(30 * DAY + 3600)
@@ -231,18 +238,18 @@ async def test_he_sweeps_when_he_comes_and_every_hour(house: House, unsweepable:
 
 async def test_for_ever_is_for_ever() -> None:
     time = Time()
-    house = House(time, Streams(time), keep=0.0)
+    house = House(time, Streams(time), keep=0.0, index=await new_index())
     async with at_work(house):
-        house.ended("a")
+        await house.ended("a")
         await time.until(1000 * DAY)
-        assert house.index.get("a", "a") is not None
+        assert await house.index.get("a", "a") is not None
 
 
 async def test_the_streams_are_left_in_peace_most_of_the_time(house: House) -> None:
     house.streams.costs = 2.0
     async with at_work(house):
         for number in range(5):
-            house.ended(f"t{number}")
+            await house.ended(f"t{number}")
         await house.time.until(31 * DAY)
     times = [at for at, _ in house.streams.purged]
     assert len(times) == 5
@@ -253,7 +260,7 @@ async def test_the_streams_are_left_in_peace_most_of_the_time(house: House) -> N
 async def test_a_bus_that_fails_is_tried_again(house: House) -> None:
     house.streams.failures = 3
     async with at_work(house):
-        house.ended("a")
+        await house.ended("a")
         await house.time.until(30 * DAY + 120)
         assert [tree for _, tree in house.streams.purged] == ["a"]
 
@@ -261,26 +268,25 @@ async def test_a_bus_that_fails_is_tried_again(house: House) -> None:
 async def test_two_gateways_record_one_erasure() -> None:
     time = Time()
     streams = Streams(time)
-    houses = [House(time, streams, keep=DAY), House(time, streams, keep=DAY)]
+    houses = [House(time, streams, keep=DAY, index=await new_index()) for _ in range(2)]
     async with at_work(*houses):
         for one in houses:
-            one.ended("a")
+            await one.ended("a")
         await time.until(2 * DAY)
     assert streams.seq == 101
-    assert all(one.trees.is_erased("a") and not one.trees.pending_erasures for one in houses)
+    assert all([await one.is_erased("a") and not one.index.removals.pending_erasures for one in houses])
 
 
 async def test_what_another_began_is_ended(house: House) -> None:
     house.streams.names["a"] = {BLOB}
     house.streams.blobs[BLOB] = -2 * YOUNG_SECONDS
     async with at_work(house):
-        house.janitor.note_erasure(7, Erased(id="a:erased", tree="a", run="a", at=0.0))
+        await house.janitor.note_erasure(7, Erased(id="a:erased", tree="a", run="a", at=0.0))
         await house.time.until(5.0)
         assert house.streams.purged == [], "whoever wrote the record is at it"
         await house.time.until(10.0)
         assert [tree for _, tree in house.streams.purged] == ["a"]
         assert house.streams.blobs == {}
-        assert house.changes == 2
 
 
 @pytest.mark.parametrize(
@@ -292,48 +298,48 @@ async def test_a_blob_goes_unless_somebody_else_names_it(
     house.streams.blobs[BLOB] = 0.0
     house.streams.elsewhere = {BLOB} if waiting else set()
     async with at_work(house):
-        house.ended("a", {BLOB})
+        await house.ended("a", {BLOB})
         if named:
-            house.read("b", ev.CancelRequested(), refs={BLOB})
+            await house.read("b", ev.CancelRequested(), refs={BLOB})
         await house.time.until(31 * DAY)
-        assert house.trees.is_erased("a")
+        assert await house.is_erased("a")
         assert (BLOB in house.streams.blobs) is stays
 
 
 async def test_a_blob_stays_whose_new_name_was_not_read_yet(house: House) -> None:
     house.streams.blobs[BLOB] = 0.0
-    house.ended("a", {BLOB})
-    house.lagging.append(lambda: house.trees.add_file(50, "b", {BLOB}, at=0.0))
+    await house.ended("a", {BLOB})
+    house.lagging.append(lambda: house.file("b", {BLOB}))
     await house.janitor.erase("a")
-    assert house.trees.is_erased("a")
+    assert await house.is_erased("a")
     assert BLOB in house.streams.blobs
 
 
 async def test_a_young_blob_goes_an_hour_later(house: House) -> None:
     async with at_work(house):
-        house.ended("a", {BLOB})
+        await house.ended("a", {BLOB})
         await house.time.until(30 * DAY - 60)
         house.streams.blobs[BLOB] = house.time.now()
         await house.time.until(30 * DAY + 60)
-        assert house.trees.is_erased("a")
+        assert await house.is_erased("a")
         assert BLOB in house.streams.blobs
         await house.time.until(30 * DAY + YOUNG_SECONDS + 60)
         assert house.streams.blobs == {}
-        assert house.trees.postponed_blobs == {}
+        assert house.index.removals.postponed_blobs == {}
 
 
 async def test_what_is_erased_on_demand_goes_with_its_young_blobs(house: House) -> None:
     house.streams.blobs[BLOB] = 0.0
-    house.ended("a", {BLOB})
+    await house.ended("a", {BLOB})
     await house.janitor.erase("a")
     assert house.streams.blobs == {}
-    assert house.index.get("a", "a") is None
+    assert await house.index.get("a", "a") is None
 
 
 async def test_what_a_live_service_names_goes_once_it_is_gone(house: House) -> None:
     house.streams.blobs[BLOB], house.in_use = -2 * YOUNG_SECONDS, {BLOB}
     async with at_work(house):
-        house.ended("a", {BLOB})
+        await house.ended("a", {BLOB})
         await house.janitor.erase("a")
         await house.time.until(3 * YOUNG_SECONDS)
         assert BLOB in house.streams.blobs
@@ -347,12 +353,12 @@ async def test_what_came_late_is_removed_unless_a_task_waits(house: House) -> No
     house.streams.tasks = {"b"}
     house.streams.names = {"a": set(), "b": set()}
     async with at_work(house):
-        assert house.read("a", ignored) is EntryStatus.LATE
-        assert house.read("b", ignored) is EntryStatus.LATE
+        assert await house.read("a", ignored) is EntryStatus.LATE
+        assert await house.read("b", ignored) is EntryStatus.LATE
         await house.time.until(10.0)
     assert [tree for _, tree in house.streams.purged] == ["a"]
-    assert house.trees.late_trees == {}
-    assert house.index.roots()[0] == []
+    assert house.index.removals.late_trees == {}
+    assert (await house.index.list(RunFilter()))[0] == []
 
 
 async def test_files_of_a_run_that_never_began_go_after_an_hour(house: House) -> None:
@@ -360,7 +366,7 @@ async def test_files_of_a_run_that_never_began_go_after_an_hour(house: House) ->
     async with at_work(house):
         for tree in ("left", "waits"):
             streams.names[tree] = {BLOB} if tree == "left" else set()
-            house.trees.add_file(1, tree, streams.names[tree], at=0.0)
+            await house.file(tree, streams.names[tree])
         streams.blobs[BLOB] = -YOUNG_SECONDS
         streams.tasks.add("waits")
         house.janitor.wake()
@@ -369,4 +375,4 @@ async def test_files_of_a_run_that_never_began_go_after_an_hour(house: House) ->
         await house.time.until(4000.0)
     assert [tree for _, tree in streams.purged] == ["left"]
     assert streams.blobs == {}
-    assert house.trees.unstarted_trees == {}
+    assert await house.index.read(Query("SELECT tree FROM trees WHERE unstarted_at IS NOT NULL")) == []

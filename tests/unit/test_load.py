@@ -1,19 +1,22 @@
 """What a gateway says of how much there is to do."""
 
-from cadre.api.runs import RunSummary, State
+import msgspec
+
+from cadre.journal.entry import Entry
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
-from cadre_gateway.index.run_index import RunIndex, TreeSummary
 from cadre_gateway.reading.load import MOST_RUNS, load_of
+from unit.inline_index import index_of
+from unit.journal_entries import FINISHED, accepted, entry
 
 
-def tree(number: int, agent: str, seconds: float | None) -> TreeSummary:
-    ended = None if seconds is None else number + seconds
-    state: State = "running" if seconds is None else "success"
-    run = RunSummary(
-        id=f"r{number}", tree=f"r{number}", agent=agent, state=state, started_at=number, ended_at=ended
-    )
-    return TreeSummary(id=run.id, at=float(number), first=number, last=number, runs={run.id: run})
+def run(number: int, agent: str, seconds: float | None) -> list[Entry]:
+    """A run that began at `number`."""
+    name = f"r{number}"
+    begun = msgspec.structs.replace(entry(name, 1, float(number), accepted(name)), agent=agent)
+    if seconds is None:
+        return [begun]
+    return [begun, msgspec.structs.replace(entry(name, 2, number + seconds, FINISHED), agent=agent)]
 
 
 def lag(kind: str, name: str, shard: int, count: int) -> Sample:
@@ -21,11 +24,12 @@ def lag(kind: str, name: str, shard: int, count: int) -> Sample:
     return Sample(names.QUEUE_LAG, count, labels)
 
 
-def test_queues_are_summed_over_shards_and_only_the_last_runs_count() -> None:
-    old = [tree(number, "clerk", 1000.0) for number in range(50)]
-    last = [tree(50 + number, "clerk", number + 1.0) for number in range(MOST_RUNS)]
-    index = RunIndex([*old, *last, tree(900, "clerk", None), tree(901, "chief", None)])
-    load = load_of(
+async def test_queues_are_summed_over_shards_and_only_the_last_runs_count() -> None:
+    old = [run(number, "clerk", 40.0) for number in range(50)]
+    last = [run(1000 + number, "clerk", number + 1.0) for number in range(MOST_RUNS)]
+    runs = [*old, *last, run(900, "clerk", None), run(901, "chief", None)]
+    index = await index_of(one for entries in runs for one in entries)
+    load = await load_of(
         index, [lag("agent", "clerk", 0, 2), lag("agent", "clerk", 1, 3), lag("tool", "pay", 0, 0)]
     )
     chief, clerk = load.agents

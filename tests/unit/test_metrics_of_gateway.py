@@ -3,24 +3,24 @@
 from cadre.telemetry.metrics import names
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.metrics import of_runs
-from unit.journal_entries import index_of
+from unit.inline_index import index_of
 from unit.loop.build import ANSWER, Course, call, spec
 
 HELD = spec(approvals={"add": "always"})
 
 
-def values(index: RunIndex, now: float) -> dict[str, list[tuple[float, dict[str, str]]]]:
+async def values(index: RunIndex, now: float) -> dict[str, list[tuple[float, dict[str, str]]]]:
     found: dict[str, list[tuple[float, dict[str, str]]]] = {}
-    for sample in of_runs(index, now):
+    for sample in await of_runs(index, now):
         assert set(sample.attributes) <= set(sample.metric.attributes)
         found.setdefault(sample.metric.name, []).append((sample.value, dict(sample.attributes)))
     return found
 
 
-def test_a_run_that_waits_for_a_person() -> None:
+async def test_a_run_that_waits_for_a_person() -> None:
     course = Course(HELD).begin()
     course.say(call("add", a=1, b=2))
-    found = values(index_of(course.journal()), now=course.at + 40)
+    found = await values(await index_of(course.journal()), now=course.at + 40)
     assert found[names.RUNS.name] == [
         (1, {names.AGENT: "boss", names.STATE: "waiting", names.WAITING_FOR: "approval"})
     ]
@@ -28,9 +28,9 @@ def test_a_run_that_waits_for_a_person() -> None:
     assert found[names.APPROVALS_OLDEST.name] == [(40, {})]
 
 
-def test_runs_that_have_ended_are_not_told() -> None:
+async def test_runs_that_have_ended_are_not_told() -> None:
     course = Course().begin()
     course.say(ANSWER)
-    found = values(index_of(course.journal()), now=course.at)
+    found = await values(await index_of(course.journal()), now=course.at)
     assert names.RUNS.name not in found
     assert found[names.APPROVALS.name] == found[names.APPROVALS_OLDEST.name] == [(0, {})]

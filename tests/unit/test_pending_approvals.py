@@ -4,12 +4,16 @@ from typing import Any
 
 import msgspec
 
+from cadre.api.approvals import PendingCall
 from cadre.journal import events as ev
 from cadre.loop.fold import fold
 from cadre.protocol.topology import call_id
+from cadre_gateway.index.call_list import CallFilter, listed_calls
 from cadre_gateway.index.pending_approvals import MAX_ARGUMENTS_BYTES
-from cadre_gateway.index.run_index import RunIndex, TreeSummary
-from unit.journal_entries import accepted, called, entry, index_of
+from cadre_gateway.index.run_filter import Cursor, Reach
+from cadre_gateway.index.run_index import RunIndex
+from unit.inline_index import InlineDatabase, index_of, new_index, take
+from unit.journal_entries import accepted, called, entry
 
 ROOT = "a1"
 CHILD = call_id(ROOT, 1, 0)
@@ -36,89 +40,108 @@ STORY = [
 """A member waits for two words at once."""
 
 
-def seen(index: RunIndex, run: str) -> tuple[str, str | None, int]:
-    summary = index.get(ROOT, run)
+async def waiting(index: RunIndex, before: Cursor | None = None, **wanted: Any) -> list[PendingCall]:
+    found = await listed_calls(index, CallFilter(**wanted), decided=False, limit=50, before=before)
+    return [one.call for one in found if isinstance(one.call, PendingCall)]
+
+
+async def seen(index: RunIndex, run: str) -> tuple[str, str | None, int]:
+    summary = await index.get(ROOT, run)
     assert summary is not None
     return summary.state, summary.waiting_for, summary.approvals
 
 
-def test_a_held_call_is_seen_at_its_run_and_counted_above_it() -> None:
-    index = index_of(STORY)
-    assert seen(index, CHILD) == ("waiting", "approval", 2)
-    assert seen(index, ROOT) == ("running", None, 2)
-    first, second = index.pending()
+async def test_a_held_call_is_seen_at_its_run_and_counted_above_it() -> None:
+    index = await index_of(STORY)
+    assert await seen(index, CHILD) == ("waiting", "approval", 2)
+    assert await seen(index, ROOT) == ("running", None, 2)
+    first, second = await waiting(index)
     assert (first.call, first.run, first.arguments, first.requested_at) == (OTHER, CHILD, {"amount": 7}, 13.0)
     assert second.call == HELD
-    assert [call.call for call in index.pending((13.0, OTHER))] == [HELD]
+    assert [call.call for call in await waiting(index, Cursor(13.0, OTHER))] == [HELD]
 
 
-def test_one_decision_leaves_the_other_call_waiting() -> None:
-    index = index_of([*STORY, entry(CHILD, 3, 14.0, decided(HELD))])
-    assert seen(index, CHILD) == ("waiting", "approval", 1)
-    index.apply(6, entry(CHILD, 4, 15.0, decided(OTHER), ev.StepFinished(step=1), called(2)))
-    assert seen(index, CHILD) == ("running", None, 0)
-    assert seen(index, ROOT) == ("running", None, 0)
-    assert list(index.pending()) == []
+async def test_one_decision_leaves_the_other_call_waiting() -> None:
+    index = await index_of([*STORY, entry(CHILD, 3, 14.0, decided(HELD))])
+    assert await seen(index, CHILD) == ("waiting", "approval", 1)
+    await take(index, 6, entry(CHILD, 4, 15.0, decided(OTHER), ev.StepFinished(step=1), called(2)))
+    assert await seen(index, CHILD) == ("running", None, 0)
+    assert await seen(index, ROOT) == ("running", None, 0)
+    assert await waiting(index) == []
 
 
-def test_what_was_decided_twice_is_gone_once() -> None:
-    index = index_of([*STORY, entry(CHILD, 3, 14.0, decided(HELD)), entry(CHILD, 4, 15.0, decided(HELD))])
-    assert seen(index, ROOT)[2] == 1
+async def test_what_was_decided_twice_is_gone_once() -> None:
+    index = await index_of(
+        [*STORY, entry(CHILD, 3, 14.0, decided(HELD)), entry(CHILD, 4, 15.0, decided(HELD))]
+    )
+    assert (await seen(index, ROOT))[2] == 1
 
 
-def test_a_run_that_ends_waits_for_nobody() -> None:
+async def test_a_run_that_ends_waits_for_nobody() -> None:
     """Its parent has ended before it."""
     ended = ev.RunFinished(state="cancelled")
-    index = index_of([*STORY, entry(ROOT, 3, 14.0, ended), entry(CHILD, 3, 15.0, ended)])
-    assert seen(index, CHILD) == ("cancelled", None, 0)
-    assert seen(index, ROOT) == ("cancelled", None, 0)
-    assert list(index.pending()) == []
+    index = await index_of([*STORY, entry(ROOT, 3, 14.0, ended), entry(CHILD, 3, 15.0, ended)])
+    assert await seen(index, CHILD) == ("cancelled", None, 0)
+    assert await seen(index, ROOT) == ("cancelled", None, 0)
+    assert await waiting(index) == []
 
 
-def test_waiting_for_the_model_is_another_wait() -> None:
+async def test_waiting_for_the_model_is_another_wait() -> None:
     deferred = ev.ModelDeferred(step=1, attempt=1, until=20.0, reason="slow down")
-    index = index_of([STORY[0], entry(ROOT, 2, 11.0, deferred)])
-    assert seen(index, ROOT) == ("waiting", "model", 0)
+    index = await index_of([STORY[0], entry(ROOT, 2, 11.0, deferred)])
+    assert await seen(index, ROOT) == ("waiting", "model", 0)
 
 
-def test_a_late_record_changes_nothing() -> None:
-    index = index_of([*STORY, entry(CHILD, 3, 14.0, ev.RecordIgnored(kind="Decision", reason="late"))])
-    assert seen(index, CHILD) == ("waiting", "approval", 2)
+async def test_a_late_record_changes_nothing() -> None:
+    index = await index_of([*STORY, entry(CHILD, 3, 14.0, ev.RecordIgnored(kind="Decision", reason="late"))])
+    assert await seen(index, CHILD) == ("waiting", "approval", 2)
 
 
-def test_the_saved_index_knows_what_waits() -> None:
-    trees = msgspec.json.decode(msgspec.json.encode(index_of(STORY).trees()), type=list[TreeSummary])
-    index = RunIndex(trees)
-    assert [call.call for call in index.pending()] == [OTHER, HELD]
-    index.apply(5, entry(CHILD, 3, 14.0, decided(OTHER), decided(HELD)))
-    assert seen(index, ROOT) == ("running", None, 0)
-    assert list(index.pending()) == []
+async def test_the_saved_index_knows_what_waits() -> None:
+    database = InlineDatabase()
+    first = await new_index(database)
+    for seq, one in enumerate(STORY, start=1):
+        await take(first, seq, one)
+    await first.flush()
+    index = await new_index(database)
+    assert [call.call for call in await waiting(index)] == [OTHER, HELD]
+    await take(index, 5, entry(CHILD, 3, 14.0, decided(OTHER), decided(HELD)))
+    assert await seen(index, ROOT) == ("running", None, 0)
+    assert await waiting(index) == []
+    ruled = await listed_calls(index, CallFilter(), decided=True, limit=50, before=None)
+    assert [(one.place.name, one.task) for one in ruled] == [(OTHER, "Do it."), (HELD, "Do it.")]
 
 
-def test_a_journal_that_begins_with_a_snapshot_tells_what_waits() -> None:
+async def test_a_journal_that_begins_with_a_snapshot_tells_what_waits() -> None:
     state = fold(STORY[2:], CHILD, ROOT)
-    index = index_of([*STORY[:2], entry(CHILD, 3, 14.0, decided(HELD), snapshot=state)])
-    assert seen(index, CHILD) == ("waiting", "approval", 1)
-    assert [call.call for call in index.pending()] == [OTHER]
-    assert next(index.pending()).requested_at == 13.0
+    index = await index_of([*STORY[:2], entry(CHILD, 3, 14.0, decided(HELD), snapshot=state)])
+    assert await seen(index, CHILD) == ("waiting", "approval", 1)
+    assert [call.call for call in await waiting(index)] == [OTHER]
+    assert (await waiting(index))[0].requested_at == 13.0
 
 
-def test_a_tree_that_is_too_old_for_the_list_takes_its_calls_along() -> None:
-    index = index_of(STORY, capacity=2)
-    for seq, run in enumerate(("b1", "b2"), start=9):
-        index.apply(seq, entry(run, 1, 20.0 + seq, accepted(run)))
-    assert index.get(ROOT, ROOT) is None
-    assert list(index.pending()) == []
+async def test_calls_are_listed_by_agent_run_tree_and_who_asks() -> None:
+    index = await index_of([*STORY, entry("b1", 1, 20.0, accepted("b1"), requested("b1_1_0"))])
+    assert [call.call for call in await waiting(index)] == ["b1_1_0", OTHER, HELD]
+    assert [call.call for call in await waiting(index, tree="b1")] == ["b1_1_0"]
+    assert [call.call for call in await waiting(index, run=ROOT)] == [OTHER, HELD]
+    assert [call.call for call in await waiting(index, run=CHILD)] == [OTHER, HELD]
+    assert await waiting(index, run="a") == []
+    assert await waiting(index, agent="clerk") == []
+    assert await waiting(index, reach=Reach(frozenset({"clerk"}))) == []
+    assert await waiting(index, reach=Reach(user="ann")) == []
 
 
-def test_long_arguments_are_cut_in_the_list() -> None:
-    index = index_of([*STORY[:3], entry(CHILD, 2, 13.0, requested(HELD, note="x" * 100_000, amount=500))])
-    (call,) = index.pending()
+async def test_long_arguments_are_cut_in_the_list() -> None:
+    index = await index_of(
+        [*STORY[:3], entry(CHILD, 2, 13.0, requested(HELD, note="x" * 100_000, amount=500))]
+    )
+    (call,) = await waiting(index)
     assert call.cut
     assert call.arguments["amount"] == 500
     assert len(msgspec.json.encode(call.arguments)) < MAX_ARGUMENTS_BYTES
     many = {f"a{n}": n for n in range(10_000)}
-    index.apply(9, entry(CHILD, 3, 14.0, requested(OTHER, **many)))
-    (call, _) = index.pending()
+    await take(index, 9, entry(CHILD, 3, 14.0, requested(OTHER, **many)))
+    (call, _) = await waiting(index)
     assert call.cut
     assert len(msgspec.json.encode(call.arguments)) < 2 * MAX_ARGUMENTS_BYTES

@@ -1,5 +1,6 @@
-"""The list of runs: what entries make of it, in whatever order trees are interleaved."""
+"""The index of runs: what lists show of the entries that were read, in whatever order trees are interleaved."""
 
+import asyncio
 import itertools
 from collections.abc import Iterator
 
@@ -9,178 +10,164 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cadre.api.runs import RunSummary
+from cadre.errors import RunIndexUnavailable
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
-from cadre.journal.run import Run
-from cadre.kinds.code.records import BlockYielded
-from cadre.loop.fold import fold
-from cadre.protocol.code import CodeRequest
 from cadre.protocol.messages import ErrorInfo, Origin
-from cadre.protocol.topology import call_id
 from cadre.protocol.usage import Usage
-from cadre_gateway.index.run_index import RunIndex, TreeSummary
-from cadre_gateway.index.run_summary import MAX_TASK_CHARS
-from unit.journal_entries import accepted, called, entry, index_of
+from cadre_gateway.index.database import Query
+from cadre_gateway.index.run_filter import Order, Reach, RunFilter
+from cadre_gateway.index.run_index import RunIndex
+from unit.inline_index import InlineDatabase, index_of, new_index, take
+from unit.journal_entries import accepted, called, entry, story
 
 
-def answered(step: int, tokens: int) -> ev.ModelAnswered:
-    usage = Usage(input_tokens=tokens, output_tokens=1)
-    return ev.ModelAnswered(purpose="act", step=step, attempt=1, content="", usage=usage)
+async def listed(index: RunIndex, order: Order = "started", **wanted: object) -> list[str]:
+    found, _ = await index.list(msgspec.convert(wanted, RunFilter), order=order)
+    return [one.id for one in found]
 
 
-DEFERRED = ev.ModelDeferred(step=1, attempt=1, until=9.0, reason="slow down", status=429, rate_limited=True)
-
-
-def summary_of(index: RunIndex, run: str = "a1") -> RunSummary:
-    summary = index.get("a1", run)
-    assert summary is not None
-    return summary
-
-
-def story(run: str) -> list[Entry]:
-    """A run that waits once and ends well."""
-    return [
-        entry(run, 1, 10.0, accepted(run, session="s1"), called(1)),
-        entry(run, 2, 11.0, DEFERRED),
-        entry(run, 3, 12.0, called(1)),
-        entry(run, 4, 13.0, answered(1, 7), called(2)),
-        entry(run, 5, 14.0, answered(2, 5)),
-        entry(run, 6, 15.0, ev.RunFinished(state="success", output="yes", steps=2, usage=Usage(12, 2, 2))),
-    ]
-
-
-def test_what_code_uses_is_seen_while_it_runs() -> None:
-    calls = [CodeRequest("look"), CodeRequest("look")]
-    asked = BlockYielded(block="b", exchange=0, calls=calls, stored=7, is_counted=True)
-    index = index_of([entry("a1", 1, 10.0, accepted("a1")), entry("a1", 2, 11.0, asked)])
-    assert summary_of(index).usage == Usage(calls=2, stored_bytes=7)
-
-
-def test_a_run_is_followed_to_its_end() -> None:
-    index = RunIndex()
-    seen = []
-    for seq, one in enumerate(story("a1"), start=1):
-        index.apply(seq, one)
-        summary = summary_of(index)
-        seen.append((summary.state, summary.step, summary.usage.input_tokens))
-    states = ["running", "waiting", "running", "running", "running", "success"]
-    assert seen == list(zip(states, [1, 1, 1, 2, 2, 2], [0, 0, 0, 7, 12, 12], strict=True))
-    assert (summary.started_at, summary.ended_at, summary.session) == (10.0, 15.0, "s1")
-    assert summary.usage == Usage(12, 2, 2)
-
-
-def test_the_summary_agrees_with_the_fold_at_every_entry() -> None:
-    entries = story("a1")
-    index = RunIndex()
-    for seq, one in enumerate(entries, start=1):
-        index.apply(seq, one)
-        summary, run = summary_of(index), fold(entries[:seq], "a1", "a1")
-        assert summary.finished == (run.result is not None)
-        assert (summary.usage, summary.step) == (run.usage, run.step)
-
-
-def test_an_ignored_record_wakes_no_waiting_run_and_revives_no_ended_one() -> None:
-    ignored = ev.RecordIgnored(kind="timer", reason="late")
-    index = index_of([*story("a1")[:2], entry("a1", 3, 12.0, ignored)])
-    summary = summary_of(index)
-    assert summary.state == "waiting"
-    error = ErrorInfo(type="AgentGenerationError", message="no model")
-    index.apply(4, entry("a1", 4, 13.0, ev.RunFinished(state="error", error=error, steps=1)))
-    index.apply(5, entry("a1", 5, 14.0, called(9)))
-    assert (summary.state, summary.error, summary.ended_at, summary.step) == ("error", error, 13.0, 1)
-
-
-def test_children_hang_below_their_parent_in_the_order_of_their_start() -> None:
-    child, other = call_id("a1", 1, 0), call_id("a1", 1, 1)
-    parents = {"a1": None, other: "a1", child: "a1", call_id(child, 1, 0): child}
-    index = index_of(
-        entry(run, 1, float(at), accepted(run, parent), parent=parent)
-        for at, (run, parent) in enumerate(parents.items())
+def ended(
+    run: str, at: float, cost: float = 0.0, output: str = "", error: str = "", **fields: object
+) -> Entry:
+    end = ev.RunFinished(
+        state="error" if error else "success",
+        output=output or None,
+        error=ErrorInfo(type=error, message="no") if error else None,
+        usage=Usage(cost=cost),
     )
-    below = index.runs_by_parent("a1")
-    assert [one.id for one in below["a1"]] == [other, child]
-    assert [one.id for one in below[child]] == [call_id(child, 1, 0)]
-    assert [one.id for one in index.roots()[0]] == ["a1"]
+    return entry(run, 1, at, accepted(run, **fields), end)  # type: ignore[arg-type]
 
 
-def test_a_long_task_is_shortened() -> None:
-    index = index_of([entry("a1", 1, 1.0, accepted("a1", text="x" * 1000))])
-    assert len(summary_of(index).task) == MAX_TASK_CHARS
+async def test_runs_are_found_by_each_of_their_properties() -> None:
+    index = await index_of(
+        [
+            ended("a", 10.0, cost=3.0, output="Nine teapots.", text="Count the teapots."),
+            ended("b", 20.0, cost=1.0, error="AgentToolCallError", session="s1"),
+            entry("c", 1, 30.0, accepted("c", text="Weigh the cups.", origin=Origin(user="ann")), called(1)),
+            entry("c_1_0", 1, 31.0, accepted("c_1_0", "c"), parent="c"),
+        ]
+    )
+    assert await listed(index) == ["c", "b", "a"]
+    assert await listed(index, states=["success", "error"]) == ["b", "a"]
+    assert await listed(index, states=[]) == []
+    assert await listed(index, session="s1") == ["b"]
+    assert await listed(index, user="ann") == ["c"]
+    assert await listed(index, parent="c") == ["c_1_0"]
+    assert await listed(index, since=20.0) == ["c", "b"]
+    assert await listed(index, until=20.0) == ["a"]
+    assert await listed(index, min_cost=2.0) == ["a"]
+    assert await listed(index, error="AgentToolCallError") == ["b"]
+    assert await listed(index, conversation="s1") == ["b"]
+    assert await listed(index, conversation="a") == ["a"]
+    assert await listed(index, agent="boss", reach=Reach(frozenset({"clerk"}))) == []
+    assert await listed(index, reach=Reach(frozenset({"boss", "clerk"}), "ann")) == ["c"]
+    assert await listed(index, order="cost") == ["a", "b", "c"]
+    assert await listed(index, order="ended") == ["b", "a"]
+    assert await index.count(RunFilter(states=frozenset({"success", "error"}))) == 2
 
 
-def test_a_journal_whose_beginning_expired_is_taken_up_at_its_snapshot() -> None:
-    state: Run = fold(story("a1")[:4], "a1", "a1")
-    index = RunIndex()
-    index.apply(70, entry("a1", 5, 14.0, answered(2, 5), snapshot=state))
-    summary = summary_of(index)
-    assert (summary.task, summary.session, summary.step) == ("Do it.", "s1", 2)
-    assert summary.usage == Usage(12, 2, 2)
-    tree = index.tree("a1")
-    assert tree is not None
-    assert tree.first == 0, "what lies before is not known"
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("teapots", ["a"]),
+        ("NINE tea", ["a"]),
+        ("cups count", []),
+        ("the", ["b", "a"]),
+        ('the" OR', []),
+        ("*", []),
+    ],
+)
+async def test_runs_are_found_by_words_of_their_task_and_answer(words: str, found: list[str]) -> None:
+    index = await index_of(
+        [
+            entry("a", 1, 1.0, accepted("a", text="Count the teapots.")),
+            entry("b", 1, 2.0, accepted("b", text="Weigh the cups.")),
+        ]
+    )
+    await index.flush()
+    end = ev.RunFinished(state="success", output="Nine.")
+    await take(index, 9, entry("a", 2, 3.0, end))
+    assert await listed(index, text=words) == found
 
 
-def test_the_oldest_trees_make_room() -> None:
-    names = [f"r{number:02}" for number in range(30)]
-    entries = [
-        entry(run, 1, float(at), accepted(run, parent), parent=parent)
-        for at, name in enumerate(names)
-        for run, parent in ((name, None), (call_id(name, 1, 0), name))
-    ]
-    index = index_of(entries, capacity=10)
-    assert len(index) == 10
-    assert [one.id for one in index.roots()[0]] == ["r29", "r28", "r27", "r26", "r25"]
-    assert index.get("r00", "r00") is None
+async def test_what_is_forgotten_is_in_no_list_and_may_begin_anew() -> None:
+    index = await index_of([*story("a1"), entry("b", 1, 9.0, accepted("b"))])
+    await index.flush()
+    async with index.changing("a1") as tree:
+        tree.forget()
+    assert await listed(index) == ["b"]
+    assert await index.get("a1", "a1") is None
+    assert await index.extent("a1") == (0, 0)
+    await take(index, 20, entry("a1", 1, 30.0, accepted("a1", text="Again.")))
+    assert await listed(index, text="again") == ["a1"]
+    assert await listed(index, text="it") == ["b"]
 
 
-def test_runs_that_have_not_ended_stay_longest() -> None:
-    index = RunIndex(capacity=3)
-    for seq, name in enumerate(["old", "ended", "new", "newest"], start=1):
-        over = [ev.RunFinished(state="success")] if name == "ended" else []
-        index.apply(seq, entry(name, 1, float(seq), accepted(name), *over))
-    assert [one.id for one in index.roots()[0]] == ["newest", "new", "old"]
-    index.apply(9, entry("last", 1, 9.0, accepted("last")))
-    assert [one.id for one in index.roots()[0]] == ["last", "newest", "new"]
-
-
-def test_only_some_runs_are_listed() -> None:
-    index = RunIndex()
-    for seq, (name, user) in enumerate([("a1", "ann"), ("b1", None), ("c1", "bob"), ("d1", "ann")], start=1):
-        index.apply(seq, entry(name, 1, float(seq), accepted(name, origin=Origin(user=user))))
-    assert [one.id for one in index.roots(only=lambda run: run.user == "ann")[0]] == ["d1", "a1"]
-
-
-def test_a_tree_can_be_dropped() -> None:
-    index = index_of(story("a1"))
-    index.drop("a1")
-    index.drop("a1")
-    assert (len(index), index.roots(), index.tree("a1")) == (0, ([], None), None)
-
-
-def test_what_came_late_for_nobody_is_not_shown() -> None:
-    index = RunIndex()
+async def test_what_came_late_for_nobody_is_not_shown() -> None:
     late = ev.RecordIgnored(kind="ToolResult", reason="the run has not begun")
-    index.apply(1, entry("a1", 1, 1.0, late))
-    assert (len(index), index.roots()[0]) == (0, [])
-    index.apply(2, entry("a1", 2, 2.0, accepted("a1")))
-    index.apply(3, entry("a1_1_0", 1, 3.0, late))
-    assert [one.id for one in index.roots()[0]] == ["a1"]
-    assert index.get("a1", "a1_1_0") is None
+    index = await index_of([entry("a1", 1, 1.0, late)])
+    assert await listed(index) == []
+    await take(index, 2, entry("a1", 2, 2.0, accepted("a1")))
+    await take(index, 3, entry("a1_1_0", 1, 3.0, late))
+    assert await listed(index) == ["a1"]
+    assert await index.get("a1", "a1_1_0") is None
 
 
-def test_a_page_behind_a_tree_that_was_dropped_is_where_it_was() -> None:
-    index = index_of(entry(name, 1, float(at), accepted(name)) for at, name in enumerate("abcd"))
-    _, before = index.roots(limit=2)
-    assert before == "c"
-    index.drop("c")
-    assert [one.id for one in index.roots(before=before)[0]] == ["b", "a"]
-    index.apply(9, entry("c", 1, 9.0, accepted("c")))
-    assert [one.id for one in index.roots(before="c")[0]] == ["d", "b", "a"], "begun anew"
+async def test_a_page_behind_a_tree_that_was_erased_is_where_it_was() -> None:
+    index = await index_of(entry(name, 1, float(at), accepted(name)) for at, name in enumerate("abcd"))
+    _, before = await index.list(RunFilter(), limit=2)
+    async with index.changing("c") as tree:
+        tree.forget()
+    assert [one.id for one in (await index.list(RunFilter(), before=before))[0]] == ["b", "a"]
 
 
-def test_an_unknown_page_is_refused() -> None:
+@pytest.mark.parametrize("before", ["nobody", "1.0", "x,a", "nan,a", ""])
+async def test_a_place_that_is_none_is_refused(before: str) -> None:
     with pytest.raises(KeyError):
-        RunIndex().roots(before="nobody")
+        await (await new_index()).list(RunFilter(), before=before)
+
+
+async def test_what_cannot_be_saved_is_kept_until_it_can() -> None:
+    class Full(InlineDatabase):
+        is_full = False
+
+        async def write(self, statements: object) -> None:
+            if self.is_full:
+                raise RunIndexUnavailable("no room")
+            await super().write(statements)  # type: ignore[arg-type]
+
+    database = Full()
+    index = await new_index(database)
+    database.is_full = True
+    await take(index, 1, entry("a", 1, 1.0, accepted("a")))
+    with pytest.raises(RunIndexUnavailable):
+        await index.list(RunFilter())
+    assert index.failure is not None
+    database.is_full = False
+    assert await listed(index) == ["a"]
+    assert index.failure is None
+
+
+async def test_places_in_the_journals_are_saved_with_what_was_read() -> None:
+    database = InlineDatabase()
+    index = await new_index(database)
+    index.positions_read = lambda: [7]
+    await take(index, 7, entry("a", 1, 1.0, accepted("a")))
+    assert (await new_index(database)).positions == [0]
+    await index.flush()
+    again = await new_index(database)
+    assert (again.positions, await listed(again)) == ([7], ["a"])
+
+
+async def test_only_some_trees_stay_in_memory() -> None:
+    index = await new_index()
+    for number in range(3_000):
+        await take(index, number + 1, entry(f"r{number}", 1, float(number), accepted(f"r{number}")))
+    await index.flush()
+    assert len(index._trees) <= 500
+    assert await index.count(RunFilter()) == 3_000
+    assert (await index.get("r0", "r0")) is not None
 
 
 # --- many runs, interleaved in any order
@@ -200,39 +187,65 @@ def interleavings(draw: st.DrawFn) -> list[Entry]:
     return [next(iterators[name]) for name in turns]
 
 
+async def everything(index: RunIndex) -> list[list[tuple[object, ...]]]:
+    tables = {"trees": "tree", "runs": "id", "calls": "call", "blobs": "blob", "run_texts": "rowid"}
+    return [await index.read(Query(f"SELECT * FROM {table} ORDER BY {by}")) for table, by in tables.items()]
+
+
 @given(interleavings(), st.data())
 def test_taking_entries_in_twice_changes_nothing(entries: list[Entry], data: st.DataObject) -> None:
-    index = index_of(entries)
-    before = msgspec.json.encode(index.trees())
     start = data.draw(st.integers(0, len(entries) - 1))
-    for seq, one in list(enumerate(entries, start=1))[start:]:
-        index.apply(seq, one)
-    assert msgspec.json.encode(index.trees()) == before
+
+    async def check() -> None:
+        index = await index_of(entries)
+        before = await everything(index)
+        for seq, one in list(enumerate(entries, start=1))[start:]:
+            await take(index, seq, one)
+        assert await everything(index) == before
+
+    asyncio.run(check())
 
 
 @given(interleavings(), st.data())
-def test_going_on_from_a_saved_copy_gives_the_same_list(entries: list[Entry], data: st.DataObject) -> None:
+def test_going_on_from_what_was_saved_gives_the_same_list(entries: list[Entry], data: st.DataObject) -> None:
+    """Also when some of what was saved is read again."""
     cut = data.draw(st.integers(0, len(entries)))
-    copy = msgspec.json.encode(index_of(entries[:cut]).trees())
-    index = RunIndex(msgspec.json.decode(copy, type=list[TreeSummary]))
-    for seq, one in list(enumerate(entries, start=1))[cut:]:
-        index.apply(seq, one)
-    assert msgspec.json.encode(index.trees()) == msgspec.json.encode(index_of(entries).trees())
+    again = data.draw(st.integers(0, cut))
+
+    async def check() -> None:
+        database = InlineDatabase()
+        index = await new_index(database)
+        for seq, one in list(enumerate(entries, start=1))[:cut]:
+            await take(index, seq, one)
+        await index.flush()
+        resumed = await new_index(database)
+        for seq, one in list(enumerate(entries, start=1))[again:]:
+            await take(resumed, seq, one)
+        assert await everything(resumed) == await everything(await index_of(entries))
+
+    asyncio.run(check())
 
 
 @given(interleavings(), st.integers(1, 4), st.sampled_from([None, "running", "waiting", "success"]))
 def test_pages_together_are_the_whole_list(entries: list[Entry], limit: int, state: str | None) -> None:
-    index = index_of(entries)
-    whole, more = index.roots(state=state, limit=1000)
-    assert more is None
-    assert all(state in (None, one.state) for one in whole)
-    ages = [(one.started_at, one.id) for one in whole]
-    assert ages == sorted(ages, reverse=True)
-    paged, before = [], None
-    for _ in itertools.count():
-        page, before = index.roots(state=state, limit=limit, before=before)
-        paged += page
-        if before is None:
-            break
-        assert len(page) == limit
-    assert paged == whole
+    wanted = RunFilter(states=frozenset([state]) if state is not None else None)
+
+    async def check() -> None:
+        index = await index_of(entries)
+        whole, more = await index.list(wanted, limit=1000)
+        assert more is None
+        assert all(state in (None, one.state) for one in whole)
+        assert len(whole) == await index.count(wanted)
+        ages = [(one.started_at, one.id) for one in whole]
+        assert ages == sorted(ages, reverse=True)
+        paged: list[RunSummary] = []
+        before = None
+        for _ in itertools.count():
+            page, before = await index.list(wanted, limit=limit, before=before)
+            paged += page
+            if before is None:
+                break
+            assert len(page) == limit
+        assert paged == whole
+
+    asyncio.run(check())

@@ -1,242 +1,247 @@
-"""The list of runs as a projection of the journals: pure, the same entries always give the same list."""
+"""What is known of all runs, in a database: it follows from the journals, and can be made anew from them."""
 
-from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
-from heapq import heappop, heappush
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 
 import msgspec
 
-from cadre.api.approvals import PendingCall
+from cadre.adapters.nats.erasure import FATE_SECONDS
 from cadre.api.runs import RunSummary
-from cadre.journal.entry import Entry
-from cadre.protocol.topology import parent_of
-from cadre.recent import Recent
-from cadre_gateway.index.decided_approvals import MAX_DECIDED, DecidedCall, decided_in
-from cadre_gateway.index.pending_approvals import PendingCalls, pending_changes, pending_in
-from cadre_gateway.index.run_summary import apply_event, first_summary, starts_no_run
-from cadre_gateway.requests.paging import page_of
+from cadre.errors import RunIndexUnavailable
+from cadre_gateway.index.database import Database, Query, Row, Statement
+from cadre_gateway.index.removals import Removals
+from cadre_gateway.index.run_filter import Cursor, Order, RunFilter, count_query, cursor_of, page_query
+from cadre_gateway.index.schema import DATA_TABLES
+from cadre_gateway.index.tree_record import Tombstone
+from cadre_gateway.index.tree_rows import IndexedTree, queries_of, statements_for, tree_of_rows
 
-MAX_RUNS = 100_000
-"""Runs (children included) that one gateway keeps in its list; the oldest trees that have ended go first."""
+log = logging.getLogger("cadre.gateway")
 
-_MAX_FORMER_PLACES = 10_000
-"""Trees that have left the list, and that a reader of its pages may still name."""
+_FLUSH_SECONDS = 0.25
+"""What changes is saved so soon, in one transaction with what else has changed."""
+
+_FLUSH_CHANGES = 5_000
+"""After so many entries it is saved at once."""
+
+_RETRY_SECONDS = 5.0
+
+_CACHED_TREES, _CACHED_RUNS = 500, 2_000
+"""Held in memory beside those with changes that are not saved."""
+
+_MAX_AGE_SECONDS = FATE_SECONDS - 24 * 3600
+"""What was erased since an older index was saved may not be on record any more."""
+
+_PLACE, _REMOVALS = "place", "removals"
+_META = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
 
 
-class TreeSummary(msgspec.Struct, kw_only=True):
-    """All known runs of a delegation tree, and where it lies in its stream."""
+class SavedPlace(msgspec.Struct, kw_only=True):
+    """Up to where the journals are in the index."""
 
-    id: str
-    at: float
-    """When its first known entry was written: the place in the list."""
-    first: int
-    """No entry of the tree lies before this sequence."""
-    last: int
-    runs: dict[str, RunSummary] = {}
-    pending: dict[str, dict[str, PendingCall]] = {}
-    """The calls that wait for a person, by run and call."""
-
-    decided: list[DecidedCall] = []
-    """The calls that were decided last, the oldest first."""
-
-    @property
-    def ended(self) -> bool:
-        """Whether its root has ended."""
-        root = self.runs.get(self.id)
-        return root is not None and root.finished
-
-    def pending_calls(self) -> Iterator[PendingCall]:
-        """The calls of all its runs that wait for a person."""
-        return (call for calls in self.pending.values() for call in calls.values())
+    streams: list[str]
+    """When each shard's stream was created: positions in another stream mean nothing."""
+    positions: list[int]
+    """Sequence of the last entry of each shard that is in it."""
+    saved_at: float
 
 
 class RunIndex:
-    """Summaries of runs by id and by age, built from entries in stream order."""
+    """Trees of runs, by id in memory as long as they change, and all of them in the database."""
 
-    def __init__(self, trees: list[TreeSummary] | None = None, capacity: int = MAX_RUNS) -> None:
-        self._capacity = capacity
-        self._trees = {tree.id: tree for tree in trees or []}
-        self._order = sorted((tree.at, tree.id) for tree in self._trees.values())
-        self._size = sum(len(tree.runs) for tree in self._trees.values())
-        self._pending = PendingCalls(call for tree in self._trees.values() for call in tree.pending_calls())
-        self._decided = sorted(
-            (*call.place, tree.id) for tree in self._trees.values() for call in tree.decided
-        )
-        self._ended = sorted((tree.at, tree.id) for tree in self._trees.values() if tree.ended)
-        self._former_places = Recent[str, float](_MAX_FORMER_PLACES)
-        """When the trees began that have left the list last."""
-        self._evict()
+    def __init__(self, database: Database, place: SavedPlace, removals: Removals) -> None:
+        self._database = database
+        self._place = place
+        self.positions_read: Callable[[], Sequence[int]] = lambda: self._place.positions
+        """Up to where the journals were read; what was read is in here."""
+        self.removals = removals
+        self._trees: OrderedDict[str, IndexedTree] = OrderedDict()
+        self._changed: dict[str, IndexedTree] = {}
+        self._changes = 0
+        self._saved_removals = msgspec.json.encode(removals)
+        self._lock = asyncio.Lock()
+        self._due = asyncio.Event()
+        self.failure: RunIndexUnavailable | None = None
+        """Why what has changed could not be saved."""
 
-    def __len__(self) -> int:
-        return self._size
+    @property
+    def positions(self) -> list[int]:
+        """The sequence in each shard up to which the saved index has the journals."""
+        return list(self._place.positions)
 
-    def trees(self) -> list[TreeSummary]:
-        """All trees, the oldest first."""
-        return [self._trees[name] for _, name in self._order]
+    # --- what changes it
 
-    def tree(self, tree: str) -> TreeSummary | None:
-        """None when the tree is not in the list."""
-        return self._trees.get(tree)
+    @asynccontextmanager
+    async def changing(self, tree: str) -> AsyncIterator[IndexedTree]:
+        """Opens a tree to be changed, by one at a time. Raises RunIndexUnavailable."""
+        async with self._lock:
+            if self._changes >= _FLUSH_CHANGES:
+                await self._flush()
+            found = self._trees.get(tree) or await self._load(tree)
+            self._trees[tree] = found
+            self._trees.move_to_end(tree)
+            self._changed[tree] = found
+            self._changes += 1
+            self._due.set()
+            yield found
 
-    def get(self, tree: str, run: str) -> RunSummary | None:
-        """None when the run is not in the list."""
-        found = self._trees.get(tree)
-        return found.runs.get(run) if found else None
+    async def drop_tombstones(self, before: float) -> None:
+        """Forgets what was erased before that time (Unix seconds): the records have left the streams."""
+        async with self._lock:
+            await self._flush()
+            await self._database.write(
+                [Statement("DELETE FROM trees WHERE erased_at < ? AND newest = 0", [(before,)])]
+            )
+            for tree in self._trees.values():
+                if tree.record.erased is not None and tree.record.erased.at < before:
+                    tree.record.erased = None
 
-    def open_runs(self) -> Iterator[RunSummary]:
-        """The runs that have not ended, of all trees whose root has not."""
-        return (
-            run
-            for tree in self._trees.values()
-            if not tree.ended
-            for run in tree.runs.values()
-            if not run.finished
-        )
+    async def flush(self) -> None:
+        """Saves what has changed. Raises RunIndexUnavailable."""
+        async with self._lock:
+            await self._flush()
 
-    def runs_by_parent(self, tree: str) -> dict[str | None, list[RunSummary]]:
-        """The tree's runs by the run that delegated to them, in the order in which they began."""
-        found: dict[str | None, list[RunSummary]] = {}
-        known = self._trees.get(tree)
-        for one in known.runs.values() if known else ():
-            found.setdefault(one.parent, []).append(one)
-        return found
+    async def flush_now_and_then(self) -> None:
+        """Saves what changes, soon after it has."""
+        while True:
+            await self._due.wait()
+            await asyncio.sleep(_FLUSH_SECONDS)
+            try:
+                await self.flush()
+            except RunIndexUnavailable as error:
+                log.warning("the list of runs is not saved: %s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
 
-    def apply(self, seq: int, entry: Entry) -> None:
-        """Takes in the entry at `seq`; one that was taken in before changes nothing."""
-        tree = self._trees.get(entry.tree)
-        if (tree is None or entry.run not in tree.runs) and starts_no_run(entry):
-            return
-        if tree is None:
-            opens = entry.run == entry.tree and entry.n == 1
-            tree = TreeSummary(id=entry.tree, at=entry.at, first=seq if opens else 0, last=0, runs={})
-            self._trees[entry.tree] = tree
-            insort(self._order, (tree.at, tree.id))
-        if seq <= tree.last:
-            return
-        tree.last = seq
-        summary = tree.runs.get(entry.run)
-        if summary is None:
-            summary = tree.runs[entry.run] = first_summary(entry)
-            self._size += 1
-            if entry.snapshot is not None:
-                self._update_pending(tree, pending_in(entry.snapshot, entry), [])
-        for event in entry.events:
-            apply_event(summary, event, entry.at)
-        pending = tree.pending.get(entry.run, {})
-        self._note_decided(tree, decided_in(entry, pending))
-        self._update_pending(tree, *pending_changes(entry, pending))
-        _update_waiting(summary, tree)
-        if entry.run == entry.tree and summary.finished:
-            heappush(self._ended, (tree.at, tree.id))
-        self._evict()
+    async def close(self) -> None:
+        """Saves what has changed and lets go of the database. Raises RunIndexUnavailable."""
+        try:
+            await self.flush()
+        finally:
+            await self._database.close()
 
-    def drop(self, tree: str) -> None:
-        """Takes a tree from the list, if it is there."""
-        found = self._trees.pop(tree, None)
-        if found is None:
-            return
-        self._size -= len(found.runs)
-        del self._order[bisect_left(self._order, (found.at, found.id))]
-        self._former_places[tree] = found.at
-        for call in found.pending_calls():
-            self._pending.drop(call)
-        for decided in found.decided:
-            self._forget_decided(found, decided)
+    # --- what is asked of it; every one of these raises RunIndexUnavailable
 
-    def pending(self, before: tuple[float, str] | None = None) -> Iterator[PendingCall]:
-        """Calls that wait for a person, over all runs, the newest first; see `PendingCalls.newest_first`."""
-        return self._pending.newest_first(before)
+    async def read(self, query: Query) -> list[Row]:
+        """The rows of everything that was read by now."""
+        await self.flush()
+        return await self._database.read(query)
 
-    def decided(self, before: tuple[float, str] | None = None) -> Iterator[DecidedCall]:
-        """Calls that were decided, over all runs, the newest first; behind the position `before` (time of the decision,
-        call)."""
-        end = len(self._decided) if before is None else bisect_left(self._decided, before)
-        for at, call, tree in reversed(self._decided[:end]):
-            yield next(one for one in reversed(self._trees[tree].decided) if one.place == (at, call))
+    async def get(self, tree: str, run: str) -> RunSummary | None:
+        """None when no run of this id is known."""
+        if (known := self._trees.get(tree)) is not None:
+            return known.runs.runs.get(run)
+        rows = await self.read(Query("SELECT summary FROM runs WHERE id = ?", (run,)))
+        return _summary(rows[0][0]) if rows else None
 
-    def _note_decided(self, tree: TreeSummary, calls: list[DecidedCall]) -> None:
-        for call in calls:
-            tree.decided.append(call)
-            insort(self._decided, (*call.place, tree.id))
-        while len(tree.decided) > MAX_DECIDED:
-            self._forget_decided(tree, tree.decided.pop(0))
+    async def extent(self, tree: str) -> tuple[int, int]:
+        """The sequence before which there is no entry of the tree, and that of its last entry; 0 where it is not
+        known."""
+        if (known := self._trees.get(tree)) is not None:
+            return known.runs.first, known.runs.last
+        rows = await self.read(Query("SELECT first, last FROM trees WHERE tree = ?", (tree,)))
+        return rows[0] if rows else (0, 0)
 
-    def _forget_decided(self, tree: TreeSummary, call: DecidedCall) -> None:
-        del self._decided[bisect_left(self._decided, (*call.place, tree.id))]
+    async def runs_of_tree(self, tree: str) -> list[RunSummary]:
+        """All known runs of a tree."""
+        if (known := self._trees.get(tree)) is not None:
+            return list(known.runs.runs.values())
+        sql = "SELECT summary FROM runs WHERE tree = ? ORDER BY started_at, id"
+        return [_summary(body) for (body,) in await self.read(Query(sql, (tree,)))]
 
-    def _update_pending(self, tree: TreeSummary, added: list[PendingCall], gone: list[PendingCall]) -> None:
-        for call in added:
-            tree.pending.setdefault(call.run, {})[call.call] = call
-            self._pending.add(call)
-            _count(tree, call, 1)
-        for call in gone:
-            del tree.pending[call.run][call.call]
-            if not tree.pending[call.run]:
-                del tree.pending[call.run]
-            self._pending.drop(call)
-            _count(tree, call, -1)
+    async def tombstone(self, tree: str) -> Tombstone | None:
+        """When the tree was erased; None for one that was not, or was started or imported since."""
+        if (known := self._trees.get(tree)) is not None:
+            return known.record.erased
+        sql = "SELECT erased_seq, erased_at FROM trees WHERE tree = ? AND erased_seq IS NOT NULL"
+        rows = await self.read(Query(sql, (tree,)))
+        return Tombstone(*rows[0]) if rows else None
 
-    def roots(
-        self,
-        *,
-        agent: str | None = None,
-        state: str | None = None,
-        session: str | None = None,
-        limit: int = 50,
-        before: str | None = None,
-        only: Callable[[RunSummary], bool] = lambda _: True,
+    async def last_of(self, tree: str) -> int:
+        """Sequence of the newest entry or file of the tree; 0 for one that is not there."""
+        if (known := self._trees.get(tree)) is not None:
+            return known.record.last
+        rows = await self.read(Query("SELECT newest FROM trees WHERE tree = ?", (tree,)))
+        return int(rows[0][0]) if rows else 0
+
+    async def is_referenced(self, blob: str) -> bool:
+        """Whether any tree that is there references the blob."""
+        return bool(await self.read(Query("SELECT 1 FROM blobs WHERE blob = ? LIMIT 1", (blob,))))
+
+    async def list(
+        self, wanted: RunFilter, *, order: Order = "started", limit: int = 50, before: str | None = None
     ) -> tuple[list[RunSummary], str | None]:
-        """Root runs, newest first, `only` those, and the `before` of the next page (None: this is the last one).
+        """A page of runs, and the `before` of the next page (None: this is the last one). Raises KeyError when
+        `before` is none."""
+        place = cursor_of(before) if before is not None else None
+        rows = await self.read(page_query(wanted, order, limit + 1, place))
+        found = [(_summary(body), value) for body, value in rows[:limit]]
+        more = Cursor(found[-1][1], found[-1][0].id) if len(rows) > limit else None
+        return [summary for summary, _ in found], str(more) if more is not None else None
 
-        Raises KeyError when `before` is not in the list, nor was lately.
-        """
-        matching = (
-            summary
-            for summary in self._newest_first(before)
-            if (agent is None or summary.agent == agent)
-            and (state is None or summary.state == state)
-            and (session is None or summary.session == session)
-            and only(summary)
-        )
-        page, last = page_of(matching, limit)
-        return page, last.id if last is not None else None
+    async def count(self, wanted: RunFilter) -> int:
+        """How many runs there are."""
+        return int((await self.read(count_query(wanted)))[0][0])
 
-    def _newest_first(self, before: str | None) -> Iterator[RunSummary]:
-        end = len(self._order)
-        if before is not None:
-            there = self._trees.get(before)
-            at = there.at if there is not None else self._former_places[before]
-            end = bisect_left(self._order, (at, before))
-        for _, name in reversed(self._order[:end]):
-            root = self._trees[name].runs.get(name)
-            if root is not None:
-                yield root
+    # --- saving, with the lock held
 
-    def _evict(self) -> None:
-        # One tree always stays, be it larger than the list.
-        while self._size > self._capacity and len(self._order) > 1:
-            oldest = self._order[0][1]
-            while self._ended:
-                _, name = heappop(self._ended)
-                if name in self._trees:
-                    oldest = name
-                    break
-            self.drop(oldest)
+    async def _load(self, tree: str) -> IndexedTree:
+        first, *others = queries_of(tree)
+        heads = await self._database.read(first)
+        if not heads:
+            return IndexedTree(tree)
+        return tree_of_rows(tree, [heads, *await self._database.read_all(others)])
 
+    async def _flush(self) -> None:
+        removals, positions = msgspec.json.encode(self.removals), list(self.positions_read())
+        if not self._changed and removals == self._saved_removals and positions == self._place.positions:
+            return
+        place = msgspec.structs.replace(self._place, positions=positions, saved_at=time.time())
+        meta = [(_PLACE, msgspec.json.encode(place).decode()), (_REMOVALS, removals.decode())]
+        changed = list(self._changed.values())
+        try:
+            await self._database.write([*statements_for(changed), Statement(_META, meta)])
+        except RunIndexUnavailable as error:
+            self.failure = error
+            raise
+        self.failure = None
+        for tree in changed:
+            tree.saved()
+        self._changed.clear()
+        self._changes = 0
+        self._place, self._saved_removals = place, removals
+        self._due.clear()
+        self._make_room()
 
-def _count(tree: TreeSummary, call: PendingCall, more: int) -> None:
-    """Adds `more` to the approvals of the call's run and of all runs above it."""
-    run: str | None = call.run
-    while run is not None:
-        summary = tree.runs.get(run)
-        if summary is not None:
-            summary.approvals += more
-        run = parent_of(run)
+    def _make_room(self) -> None:
+        runs = sum(len(tree.runs.runs) for tree in self._trees.values())
+        while self._trees and (len(self._trees) > _CACHED_TREES or runs > _CACHED_RUNS):
+            _, gone = self._trees.popitem(last=False)
+            runs -= len(gone.runs.runs)
 
 
-def _update_waiting(summary: RunSummary, tree: TreeSummary) -> None:
-    """Says what the run waits for; called after each of its entries."""
-    if not summary.finished and summary.id in tree.pending:
-        summary.state, summary.waiting_for = "waiting", "approval"
-    elif summary.waiting_for == "approval":
-        summary.state, summary.waiting_for = "running", None
+async def open_index(database: Database, streams: list[str]) -> RunIndex:
+    """The index as it was saved, or one of nothing, if that is of other streams or too old. Raises
+    RunIndexUnavailable."""
+    rows = await database.read(Query("SELECT name, value FROM meta"))
+    saved: dict[str, str] = dict(rows)
+    if _PLACE in saved:
+        place = msgspec.json.decode(saved[_PLACE], type=SavedPlace)
+        if place.streams == streams and time.time() - place.saved_at < _MAX_AGE_SECONDS:
+            log.info("the index has the journals up to %s", place.positions)
+            return RunIndex(database, place, msgspec.json.decode(saved[_REMOVALS], type=Removals))
+        log.info("the index is of other streams, or too old: reading the journals from their start")
+        await database.write([Statement(f"DELETE FROM {table}", [()]) for table in DATA_TABLES])
+    return RunIndex(
+        database,
+        SavedPlace(streams=streams, positions=[0] * len(streams), saved_at=time.time()),
+        Removals(),
+    )
+
+
+def _summary(body: bytes) -> RunSummary:
+    return msgspec.json.decode(body, type=RunSummary)

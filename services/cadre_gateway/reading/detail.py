@@ -48,8 +48,8 @@ async def run_detail(
     async with lookup.pages_of_tree(tree) as pages:
         async for entries in pages:
             await asyncio.to_thread(state.take, entries)
-        view = _View(state, state.index.runs_by_parent(tree), full, live)
-        summary = state.index.get(tree, run)
+        view = _View(state, state.runs.by_parent(), full, live)
+        summary = state.runs.runs.get(run)
         if summary is not None:
             return await asyncio.to_thread(_detail_of, summary, view, page)
     detail = _detail_of(await lookup.find(run), view, page)

@@ -1,36 +1,35 @@
 """How much agents and tools have to do: what waits in their queues, runs that go on, how long runs took."""
 
-from collections import Counter, defaultdict, deque
+from collections import Counter
 from collections.abc import Iterable
 
 from cadre.api.directory import AgentLoad, Load, QueueLoad
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
+from cadre_gateway.index.figures import open_runs, seconds_taken
 from cadre_gateway.index.run_index import RunIndex
 
 MOST_RUNS = 200
 """So many of an agent's runs that have ended, the last ones, tell how long one takes."""
 
 
-def load_of(index: RunIndex, lags: Iterable[Sample]) -> Load:
-    """The load of all agents that the list has runs of, and all queues."""
+async def load_of(index: RunIndex, lags: Iterable[Sample]) -> Load:
+    """The load of all agents that the list has runs of, and all queues. Raises RunIndexUnavailable."""
     queued: Counter[tuple[str, str]] = Counter()
     for sample in lags:
         queued[sample.attributes[names.QUEUE_KIND], sample.attributes[names.QUEUE_NAME]] += int(sample.value)
-    going = Counter(run.agent for run in index.open_runs())
-    took: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=MOST_RUNS))
-    for tree in index.trees():
-        for run in tree.runs.values():
-            if run.ended_at is not None and run.state == "success":
-                took[run.agent].append(run.ended_at - run.started_at)
+    going: Counter[str] = Counter()
+    for one in await open_runs(index):
+        going[one.agent] += one.runs
+    took = await seconds_taken(index, MOST_RUNS)
     return Load(
         agents=[
             AgentLoad(
                 name=name,
                 going=going[name],
-                p50_seconds=_quantile(took[name], 0.5),
-                p95_seconds=_quantile(took[name], 0.95),
-                counted=len(took[name]),
+                p50_seconds=_quantile(took.get(name, []), 0.5),
+                p95_seconds=_quantile(took.get(name, []), 0.95),
+                counted=len(took.get(name, [])),
             )
             for name in sorted({*going, *took})
         ],

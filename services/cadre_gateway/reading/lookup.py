@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,8 +12,8 @@ from cadre.ports import Stored
 from cadre.protocol.topology import tree_of
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.run_summary import summary_of_task
+from cadre_gateway.index.tree_runs import TreeRuns
 from cadre_gateway.requests.problems import Problem, note_progress, unknown_run
-from cadre_gateway.retention.tree_records import TreeRecords
 
 _PAGES_WITHOUT_TURN = 4
 _TURNS = 2
@@ -29,19 +28,18 @@ class RunLookup:
     """Reads what is known of runs, also of those that are too old for the list."""
 
     index: RunIndex
-    trees: TreeRecords
     history: History
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_TURNS))
 
     async def find(self, run: str) -> RunSummary:
-        """The run's summary, also of one that no agent has taken up yet. Raises a 404 problem, BusUnavailable."""
+        """The run's summary, also of one that no agent has taken up yet. Raises a 404 problem, RetryableError."""
         tree = checked_tree_of(run)
-        known = self.index.get(tree, run)
+        known = await self.index.get(tree, run)
         if known is not None:
             return known
-        if tree in self.trees.pending_erasures:
+        if tree in self.index.removals.pending_erasures:
             raise unknown_run(run)
-        found = (await self._index_of(tree)).get(tree, run)
+        found = (await self._runs_in(tree)).get(run)
         if found is not None:
             return found
         task = await self.history.task(tree, run)
@@ -54,11 +52,9 @@ class RunLookup:
 
         The list may be a moment behind; `from_journals` reads what they say now. Raises BusUnavailable.
         """
-        known = self.index.tree(tree)
-        if from_journals or known is None:
-            known = (await self._index_of(tree)).tree(tree)
-        if known is not None:
-            return list(known.runs.values())
+        known = [] if from_journals else await self.index.runs_of_tree(tree)
+        if known := known or list((await self._runs_in(tree)).values()):
+            return known
         task = await self.history.task(tree, tree)
         return [summary_of_task(task)] if task is not None else []
 
@@ -79,9 +75,10 @@ class RunLookup:
     async def _pages(
         self, tree: str, turn: AsyncExitStack, whole_up_to: int | None
     ) -> AsyncGenerator[list[Stored]]:
-        if tree in self.trees.pending_erasures:
+        if tree in self.index.removals.pending_erasures:
             return
-        after, at_least = self._extent(tree)
+        first, at_least = await self.index.extent(tree)
+        after = max(0, first - 1)
         count = 0
         async for page in self.history.lean_pages(tree, after, at_least=at_least, whole_up_to=whole_up_to):
             note_progress()
@@ -101,19 +98,14 @@ class RunLookup:
             raise Problem(503, "reading-busy", detail) from None
         note_progress()
 
-    def _extent(self, tree: str) -> tuple[int, int]:
-        """The sequence behind which a listed tree begins, and that of its last entry; 0 where it is not known."""
-        known = self.index.tree(tree)
-        return (max(0, known.first - 1), known.last) if known else (0, 0)
-
-    async def _index_of(self, tree: str) -> RunIndex:
-        """A list of just this tree's runs."""
-        index = RunIndex(capacity=sys.maxsize)
+    async def _runs_in(self, tree: str) -> dict[str, RunSummary]:
+        """The runs of a tree as its journals have them now."""
+        found = TreeRuns(tree)
         async for page in self.history.lean_pages(tree):
             note_progress()
             for one in page:
-                index.apply(one.seq, one.entry)
-        return index
+                found.apply(one.seq, one.entry)
+        return found.runs
 
 
 def checked_tree_of(run: str) -> str:

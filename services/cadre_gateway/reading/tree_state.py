@@ -1,6 +1,5 @@
 """What is shown of a tree of runs, folded page by page: of a run that has ended only the little that is shown stays."""
 
-import sys
 from collections.abc import Iterable
 
 from cadre.engine.budget import gained
@@ -10,25 +9,25 @@ from cadre.journal.run import Run
 from cadre.loop.fold import apply_entry
 from cadre.ports import Stored
 from cadre.protocol.usage import Usage
-from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.run_summary import end_state
+from cadre_gateway.index.tree_runs import TreeRuns
 
 
 class TreeState:
     """The runs of a tree as far as its entries were taken in, in stream order."""
 
     def __init__(self, tree: str, *, keep_steps: bool) -> None:
-        self.index = RunIndex(capacity=sys.maxsize)
+        self.runs = TreeRuns(tree)
         self._tree = tree
         self._keep_steps = keep_steps
-        self._runs: dict[str, Run] = {}
+        self._states: dict[str, Run] = {}
         self._own_usage: dict[str, Usage] = {}
         self._ended: set[str] = set()
 
     def take(self, page: Iterable[Stored]) -> None:
         """Takes in entries; one that was taken in before must not come again."""
         for seq, entry, _ in page:
-            self.index.apply(seq, entry)
+            self.runs.apply(seq, entry)
             own = [event for event in entry.events if not isinstance(event, DelegateFinished)]
             self._own_usage[entry.run] = self.own_usage(entry.run) + gained(own)
             # What comes behind a run's end changes nothing that is shown.
@@ -37,19 +36,19 @@ class TreeState:
 
     def run(self, run: str) -> Run | None:
         """The run's state; None when none of its entries was taken in."""
-        return self._runs.get(run)
+        return self._states.get(run)
 
     def own_usage(self, run: str) -> Usage:
         """What the run has used without the runs below it."""
         return self._own_usage.get(run, Usage())
 
     def _fold(self, entry: Entry) -> None:
-        state = entry.snapshot or self._runs.get(entry.run) or Run(id=entry.run, tree=self._tree)
+        state = entry.snapshot or self._states.get(entry.run) or Run(id=entry.run, tree=self._tree)
         apply_entry(state, entry)
         if end_state(entry, entry.run) is not None:
             self._ended.add(entry.run)
             state = self._shown(state)
-        self._runs[entry.run] = state
+        self._states[entry.run] = state
 
     def _shown(self, ended: Run) -> Run:
         return Run(

@@ -20,6 +20,7 @@ from cadre.errors import (
     MemoryUnavailable,
     ProviderUnavailable,
     RetryableError,
+    RunIndexUnavailable,
     TooLarge,
 )
 
@@ -174,6 +175,8 @@ def as_problem(error: Exception) -> Problem:
             return full(str(error))
         case MemoryUnavailable():
             return Problem(503, "memory-unavailable", str(error))
+        case RunIndexUnavailable():
+            return Problem(503, "index-unavailable", str(error))
         case ProviderUnavailable():
             return Problem(503, "provider-unavailable", str(error))
         case MemoryRefused():

@@ -7,6 +7,7 @@ the record and finish the removal, should the first one die over it.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container, Iterable
+from functools import partial
 from typing import Protocol
 
 from cadre.adapters.nats.erasure import FATE_SECONDS, Belongings
@@ -14,8 +15,9 @@ from cadre.adapters.nats.objects.blobs import YOUNG_SECONDS
 from cadre.errors import BusFull, CadreError, Fenced
 from cadre.ports import Clock
 from cadre.protocol.fates import Erased, Fate
+from cadre_gateway.index.database import Query
+from cadre_gateway.index.removals import PendingErasure
 from cadre_gateway.index.run_index import RunIndex
-from cadre_gateway.retention.tree_records import PendingErasure, TreeRecords
 
 log = logging.getLogger("cadre.janitor")
 
@@ -54,43 +56,50 @@ _SWEEP_SECONDS = 3600.0
 _MAX_WAIT_SECONDS = 3600.0
 """After so long the time of day is looked at again: it may have been set."""
 
+_FIRST_UNSTARTED = Query(
+    "SELECT tree, unstarted_at FROM trees WHERE unstarted_at IS NOT NULL ORDER BY unstarted_at LIMIT 1"
+)
+_FIRST_ENDED = Query("SELECT tree, ended_at FROM trees WHERE ended_at IS NOT NULL ORDER BY ended_at LIMIT 1")
+
 Work = Callable[[], Awaitable[None]]
 
 
 class Janitor:
     """Removes what is due, one thing after the other.
 
-    `keep` is in seconds, 0 for ever; `changed` is called whenever the janitor has changed `trees`. `read_on` returns
-    once `trees` accounts for what is in the streams at this moment, or raises RetryableError. `in_use` are blobs that
-    live services will name.
+    `keep` is in seconds, 0 for ever. `read_on` returns once the index accounts for what is in the streams at this
+    moment, or raises RetryableError. `in_use` are blobs that live services will name.
     """
 
-    def __init__(  # noqa: PLR0913 - each by its name
+    def __init__(
         self,
-        trees: TreeRecords,
         index: RunIndex,
         erasure: Erasure,
         clock: Clock,
         *,
         keep: float,
-        changed: Callable[[], None],
         read_on: Callable[[], Awaitable[None]],
         in_use: Callable[[], Container[str]] = frozenset,
     ) -> None:
-        self._trees = trees
         self._index = index
+        self._removals = index.removals
         self._erasure = erasure
         self._clock = clock
         self._keep = keep
-        self._changed = changed
         self._read_on = read_on
         self._in_use = in_use
         self._news = asyncio.Event()
         self._sweep_at = 0.0
+        self._sleeps_until = 0.0
 
     def wake(self) -> None:
         """Has the janitor look again: something may have become due."""
         self._news.set()
+
+    def note_end(self, at: float) -> None:
+        """Takes note that a tree has ended at `at` (Unix seconds): it may be the first to go."""
+        if self._keep and at + self._keep < self._sleeps_until:
+            self.wake()
 
     async def run(self) -> None:
         """Removes what is due, one thing after the other, and sleeps until the next is."""
@@ -98,12 +107,11 @@ class Janitor:
         while True:
             self._news.clear()
             now = self._clock.now()
-            self._trees.drop_tombstones(now - FATE_SECONDS)
-            due, work = self._next()
-            if work is None or due > now:
-                await self._wait(min(due - now, _MAX_WAIT_SECONDS))
-                continue
             try:
+                due, work = await self._next()
+                if due > now:
+                    await self._wait(min(due - now, _MAX_WAIT_SECONDS))
+                    continue
                 await work()
             except CadreError as error:
                 failures += 1
@@ -127,46 +135,47 @@ class Janitor:
             except BusFull:
                 if not await self._erasure.make_room(tree):
                     raise
-        erasure = self._trees.pending_erasures.get(tree)
+        erasure = self._removals.pending_erasures.get(tree)
         if erasure is not None:
             await self._finish(erasure)
 
     async def _begin(self, tree: str, expired: bool) -> None:
-        root = self._index.get(tree, tree)
+        root = await self._index.get(tree, tree)
         if root is not None and root.session is not None:
             await self._erasure.leave_session(root.agent, root.session, tree)
-        self.note_erasure(*await self._record(tree, expired))
+        await self.note_erasure(*await self._record(tree, expired))
 
-    def note_erasure(self, seq: int, fate: Erased) -> None:
-        """Takes in that a tree was erased, here or elsewhere, with the record at `seq`."""
-        if self._trees.erase(seq, fate, fate.at + _GRACE_SECONDS):
-            self._index.drop(fate.tree)
-            self._changed()
-            self.wake()
+    async def note_erasure(self, seq: int, fate: Erased) -> None:
+        """Takes in that a tree was erased, here or elsewhere, with the record at `seq`. Raises RunIndexUnavailable."""
+        async with self._index.changing(fate.tree) as tree:
+            if not tree.record.erase(seq, fate):
+                return
+            self._removals.pending_erasures[fate.tree] = PendingErasure(
+                fate.tree, seq, fate.at + _GRACE_SECONDS, fate.expired, tree.forget()
+            )
+        self.wake()
 
     # --- what is next
 
-    def _next(self) -> tuple[float, Work | None]:
+    async def _next(self) -> tuple[float, Work]:
         """When the next work is due (Unix seconds), and the work."""
-        trees = self._trees
-        found: list[tuple[float, Work | None]] = [(self._sweep_at, self._sweep)]
-        if trees.late_trees:
+        removals = self._removals
+        found: list[tuple[float, Work]] = [(self._sweep_at, self._sweep)]
+        if removals.late_trees:
             found.append((0.0, self._remove_late))
-        if trees.pending_erasures:
-            first = min(trees.pending_erasures.values(), key=lambda one: one.due)
+        if removals.pending_erasures:
+            first = min(removals.pending_erasures.values(), key=lambda one: one.due)
             found.append((first.due, lambda: self._finish(first)))
-        if trees.postponed_blobs:
-            found.append((min(trees.postponed_blobs.values()), self._remove_postponed))
-        if trees.unstarted_trees:
-            tree, since = min(trees.unstarted_trees.items(), key=lambda one: one[1])
-            found.append((since + _START_SECONDS, lambda: self._remove_unstarted(tree)))
-        ended = trees.first_ended() if self._keep else None
-        if ended is not None and ended.ended_at is not None:
-            tree = ended.tree
-            found.append((ended.ended_at + self._keep, lambda: self._expire(tree)))
+        if removals.postponed_blobs:
+            found.append((min(removals.postponed_blobs.values()), self._remove_postponed))
+        for tree, at in await self._index.read(_FIRST_UNSTARTED):
+            found.append((at + _START_SECONDS, partial(self._remove_unstarted, tree)))
+        for tree, at in await self._index.read(_FIRST_ENDED) if self._keep else ():
+            found.append((at + self._keep, partial(self._expire, tree)))
         return min(found, key=lambda one: one[0])
 
     async def _wait(self, seconds: float) -> None:
+        self._sleeps_until = self._clock.now() + seconds
         asleep = asyncio.ensure_future(self._clock.sleep(seconds))
         woken = asyncio.ensure_future(self._news.wait())
         try:
@@ -184,33 +193,35 @@ class Janitor:
     async def _sweep(self) -> None:
         # First, so that a sweep that fails keeps nothing else waiting.
         self._sweep_at = self._clock.now() + _SWEEP_SECONDS
+        await self._index.drop_tombstones(self._clock.now() - FATE_SECONDS)
         await self._erasure.sweep()
 
     async def _remove_late(self) -> None:
         """Removes what came late for a tree that is gone, like the tree itself."""
-        tree, seq = next(iter(self._trees.late_trees.items()))
+        tree, seq = next(iter(self._removals.late_trees.items()))
         if not await self._erasure.has_task(tree):
             log.info("run %s is gone: what came late for it is removed", tree)
             await self._remove(PendingErasure(tree, seq + 1, 0.0, True))
-        if self._trees.late_trees.get(tree) == seq:
-            del self._trees.late_trees[tree]
-            self._changed()
+        if self._removals.late_trees.get(tree) == seq:
+            del self._removals.late_trees[tree]
 
     async def _remove_unstarted(self, tree: str) -> None:
         """Removes the files of a run whose task never came."""
-        record = self._trees.get(tree)
-        if record is not None and not await self._erasure.has_task(tree):
-            log.info("run %s has files and was never begun: they are removed", tree)
-            blobs = self._trees.forget(tree)
-            self._trees.pending_erasures[tree] = PendingErasure(tree, record.last + 1, 0.0, True, blobs)
-        self._trees.unstarted_trees.pop(tree, None)
-        self._changed()
+        has_task = await self._erasure.has_task(tree)
+        async with self._index.changing(tree) as found:
+            record = found.record
+            if record.unstarted_at is not None and not has_task:
+                log.info("run %s has files and was never begun: they are removed", tree)
+                before = record.last + 1
+                self._removals.pending_erasures[tree] = PendingErasure(
+                    tree, before, 0.0, True, found.forget()
+                )
+            record.unstarted_at = None
 
     async def _finish(self, erasure: PendingErasure) -> None:
         await self._remove(erasure)
-        if self._trees.pending_erasures.get(erasure.tree) is erasure:
-            del self._trees.pending_erasures[erasure.tree]
-            self._changed()
+        if self._removals.pending_erasures.get(erasure.tree) is erasure:
+            del self._removals.pending_erasures[erasure.tree]
 
     async def _remove(self, erasure: PendingErasure) -> None:
         """Removes blobs before the messages that name them: a repetition must find their names."""
@@ -225,15 +236,15 @@ class Janitor:
 
     async def _remove_postponed(self) -> None:
         now = self._clock.now()
-        due = [blob for blob, at in self._trees.postponed_blobs.items() if at <= now]
+        due = [blob for blob, at in self._removals.postponed_blobs.items() if at <= now]
         await self._remove_blobs(due, "", spare_young=True)
 
     async def _remove_blobs(self, blobs: Iterable[str], tree: str, *, spare_young: bool) -> None:
         """Removes those blobs of a tree that no other tree references."""
         unreferenced = []
         for blob in blobs:
-            self._trees.postponed_blobs.pop(blob, None)
-            if not self._trees.is_referenced(blob):
+            self._removals.postponed_blobs.pop(blob, None)
+            if not await self._index.is_referenced(blob):
                 unreferenced.append(blob)
         if not unreferenced:
             return
@@ -242,21 +253,21 @@ class Janitor:
         await self._read_on()
         awaited = await self._erasure.awaited(tree)
         for blob in unreferenced:
-            if blob in awaited or self._trees.is_referenced(blob):
+            if blob in awaited or await self._index.is_referenced(blob):
                 continue
             spared_since = judged_at - YOUNG_SECONDS if spare_young else None
             if blob in self._in_use() or not await self._erasure.remove_blob(blob, spared_since):
-                self._trees.postponed_blobs[blob] = judged_at + YOUNG_SECONDS
+                self._removals.postponed_blobs[blob] = judged_at + YOUNG_SECONDS
 
     # --- the record
 
     async def _record(self, tree: str, expired: bool) -> tuple[int, Erased]:
         """Writes the record that the tree is erased; returns another gateway's when that was first."""
         while True:
-            known = self._trees.get(tree)
+            known = await self._index.last_of(tree)
             found = await self._erasure.fate(tree)
             fence, last = found if found is not None else (0, None)
-            if isinstance(last, Erased) and known is not None and known.last < fence:
+            if isinstance(last, Erased) and known and known < fence:
                 return fence, last
             fate = Erased(id=f"{tree}:erased", tree=tree, run=tree, at=self._clock.now(), expired=expired)
             try:

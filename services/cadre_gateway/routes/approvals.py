@@ -9,13 +9,14 @@ from cadre.api.approvals import Approval, ApprovalDecision
 from cadre.protocol.topology import tree_of
 from cadre_gateway.access.audit import note
 from cadre_gateway.access.principal import caller_of
+from cadre_gateway.index.call_list import CallFilter
 from cadre_gateway.requests import body
 from cadre_gateway.requests.headers import utf8
 from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.requests.trace_link import trace_headers
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
-from cadre_gateway.steering.approvals import ApprovalFilter, Approvals
+from cadre_gateway.steering.approvals import Approvals
 from cadre_gateway.steering.decide import ApprovalDecisions
 
 _RULE = openapi.operation(
@@ -48,9 +49,9 @@ def router(approvals: Approvals, decisions: ApprovalDecisions) -> APIRouter:
         """`run` stands for itself and all runs below it. Long arguments are cut here (`cut` says so). Of the calls that
         were decided the list has the newest 200 of each tree, without their schema."""
         async with answer_deadline():
-            wanted = ApprovalFilter(agent, run, tree, caller_of(request).reaches_tree)
+            wanted = CallFilter(agent, run, tree, caller_of(request).reach)
             if state == "decided":
-                page = approvals.decided(wanted, limit, before)
+                page = await approvals.decided(wanted, limit, before)
             else:
                 page = await approvals.page(wanted, limit, before)
         return json_answer(openapi.ApprovalList(page.calls, page.next))

@@ -47,6 +47,6 @@ def router(
         that succeeded took."""
         async with answer_deadline():
             waiting = await lags()
-        return json_answer(load_of(index, waiting))
+        return json_answer(await load_of(index, waiting))
 
     return routes

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from msgspec import UNSET, UnsetType
 
 from cadre.api.approvals import Approval
 from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
@@ -20,11 +21,13 @@ Responses = dict[int | str, dict[str, Any]]
 
 
 class RunList(msgspec.Struct):
-    """A page of root runs, newest first."""
+    """A page of runs, newest first: root runs, or those directly below one."""
 
     runs: list[RunSummary]
     next: str | None
     """`before` of the next page."""
+    total: int | UnsetType = UNSET
+    """How many there are in all, if that was asked for."""
 
 
 class AgentList(msgspec.Struct):

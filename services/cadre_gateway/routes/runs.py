@@ -4,12 +4,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
+from msgspec import UNSET
 
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.api.runs import Accepted, RunDetail, RunResult, State
 from cadre.telemetry.tracing.ids import trace_id
 from cadre_gateway.access.principal import caller_of
-from cadre_gateway.access.reach import check_session
+from cadre_gateway.access.reach import check_session, reaches
+from cadre_gateway.index.run_filter import Order, Reach, RunFilter
 from cadre_gateway.reading.detail import DetailPage, run_detail, run_result
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests import body, problems
@@ -38,6 +40,8 @@ _CANCEL = openapi.operation(
 _EVENTS = openapi.streams(
     "Event stream; the data of an event is a `Shown`, of `delta` a `Delta`", "text/event-stream"
 )
+
+_MAX_TEXT_CHARS = 1000
 
 LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
 
@@ -82,31 +86,54 @@ def router(
         answer.headers.update(run_headers(run.id))
         return answer
 
-    @routes.get("", summary="List root runs, newest first", responses=openapi.answers(openapi.RunList))
+    @routes.get("", summary="List runs, newest first", responses=openapi.answers(openapi.RunList))
     async def get_runs(  # noqa: PLR0913 - one for each parameter of the query
         request: Request,
         agent: str | None = None,
         state: State | None = None,
+        waiting_for: str | None = None,
         session: str | None = None,
         user: str | None = None,
+        parent: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        min_cost: float | None = None,
+        error: str | None = None,
+        text: Annotated[str | None, Query(max_length=_MAX_TEXT_CHARS)] = None,
+        sort: Order = "started",
+        count: bool = False,
         limit: Annotated[int, Query(ge=1, le=1000)] = 50,
         before: str | None = None,
     ) -> Response:
+        """`parent` lists the runs directly below one; `since` and `until` are the begin in Unix seconds; `error` is the
+        type that a run failed with; `text` are words of the task or the answer, the last of which may be the beginning
+        of one. `count` adds how many there are in all."""
         caller = caller_of(request)
-        try:
-            found, more = lookup.index.roots(
-                agent=agent,
-                state=state,
-                session=session,
-                limit=limit,
-                before=before,
-                only=lambda run: caller.reaches_tree(run) and user in (None, run.user),
-            )
-        except KeyError:
-            raise problems.invalid(
-                f"before: run {before!r} is not in the list; start again without it"
-            ) from None
-        return json_answer(openapi.RunList(runs=found, next=more))
+        wanted = RunFilter(
+            agent=agent,
+            states=frozenset([state]) if state is not None else None,
+            waiting_for=waiting_for,
+            session=session,
+            user=user,
+            parent=parent,
+            since=since,
+            until=until,
+            min_cost=min_cost,
+            error=error,
+            text=text,
+            reach=caller.reach if parent is None else Reach(),
+        )
+        async with answer_deadline():
+            if parent is not None and not (caller.sees_all or await reaches(lookup, caller, parent, "run")):
+                raise problems.unknown_run(parent)
+            try:
+                found, more = await lookup.index.list(wanted, order=sort, limit=limit, before=before)
+            except KeyError:
+                raise problems.invalid(
+                    f"before: {before!r} is not the `next` of a page; start again without it"
+                ) from None
+            total = await lookup.index.count(wanted) if count else UNSET
+        return json_answer(openapi.RunList(runs=found, next=more, total=total))
 
     @routes.get("/{run}", summary="One run with all runs below it", responses=openapi.answers(RunDetail))
     async def get_run(

@@ -16,7 +16,6 @@ from cadre_gateway.index.run_summary import summary_of_task
 from cadre_gateway.reading.directory import live_agents
 from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem, full
-from cadre_gateway.retention.tree_records import TreeRecords
 from cadre_gateway.starting.standing_budgets import StandingBudgets
 
 MAX_FILL_SHARE = 0.9
@@ -52,7 +51,6 @@ class Admission:
     """Checks that an agent is alive, that the run is new, that there is room for it and no budget is used up."""
 
     index: RunIndex
-    trees: TreeRecords
     registry: NatsRegistry
     capacity: Capacity
     budgets: StandingBudgets
@@ -64,7 +62,7 @@ class Admission:
         """Admits a new run of the agent, which must be alive if it is needed at once; a repeated `key` finds the run
         that it started before.
 
-        Raises a 404, 410, 422 or 429 problem, BusUnavailable.
+        Raises a 404, 410, 422 or 429 problem, RetryableError.
         """
         run = new_run_id() if key is None else run_id_of(agent, key.key)
         if needs_agent and agent not in (live := live_agents(self.registry.presences())):
@@ -73,7 +71,7 @@ class Admission:
             raise _unknown_agent(agent, live)
         known = await self._started_by(key, run) if key is not None else None
         if known is None:
-            if self.trees.is_erased(run):
+            if await self.index.tombstone(run) is not None:
                 raise Problem(
                     410,
                     "run-erased",
@@ -97,7 +95,7 @@ class Admission:
         elif not await self.history.has_entries(run, run):
             # What the index remembers of it may be of a store that was lost.
             return None
-        return self.index.get(run, run) or (summary_of_task(task) if task is not None else None)
+        return await self.index.get(run, run) or (summary_of_task(task) if task is not None else None)
 
 
 def _unknown_agent(agent: str, live: Iterable[str]) -> Problem:

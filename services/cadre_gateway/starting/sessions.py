@@ -8,8 +8,8 @@ from cadre.errors import Fenced
 from cadre.loop.fold import fold
 from cadre.ports import Clock, Journal
 from cadre.protocol.topology import tree_of
+from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.requests.problems import Problem
-from cadre_gateway.retention.tree_records import TreeRecords
 from cadre_gateway.starting.workspaces import WorkspaceSource
 
 _MAX_TRIES = 5
@@ -23,7 +23,7 @@ class Sessions:
     """Decides which run a session's next one goes on from."""
 
     turns: NatsSessions
-    trees: TreeRecords
+    index: RunIndex
     journal: Journal
     history: History
     clock: Clock
@@ -48,9 +48,12 @@ class Sessions:
             return None if reset else last
         raise _busy(session, "others keep starting runs in it")
 
-    def files_of(self, run: str | None) -> WorkspaceSource | None:
-        """The workspace that goes on with the memory of `run`; None when there is none (any more)."""
-        return None if run is None or self.trees.is_erased(run) else WorkspaceSource(run)
+    async def files_of(self, run: str | None) -> WorkspaceSource | None:
+        """The workspace that goes on with the memory of `run`; None when there is none (any more). Raises
+        RetryableError."""
+        if run is None or await self.index.tombstone(run) is not None:
+            return None
+        return WorkspaceSource(run)
 
     async def _last_run(self, turn: SessionTurn, session: str, reset: bool) -> str | None:
         """The last run of the session that was ever started. A turn without one counts as never taken, and after
@@ -59,7 +62,7 @@ class Sessions:
             if run is None:
                 continue
             tree = tree_of(run)
-            if self.trees.is_erased(tree):
+            if await self.index.tombstone(tree) is not None:
                 return None
             stored = await self.journal.read(tree, run)
             if stored:

@@ -54,7 +54,7 @@ class Submitter:
         continues = None
         if wanted.session:
             continues = await self.sessions.take_turn(wanted.agent, wanted.session, run, wanted.reset)
-            await self.carrier.carry(self.sessions.files_of(continues), run)
+            await self.carrier.carry(await self.sessions.files_of(continues), run)
         has_files = bool(wanted.files) or (continues is not None and await self.carrier.has_files(run))
         now = self.clock.now()
         task = Task(

@@ -99,9 +99,8 @@ class Follower:
         summary = await self._lookup.find(self._run)
         ended = summary.state if summary.finished else None
         tree = tree_of(self._run)
-        known = self._lookup.index.tree(tree)
         # A replica may lag behind the list.
-        at_least = known.last if known else 0
+        _, at_least = await self._lookup.index.extent(tree)
         pages = self._lookup.history.lean_pages(tree, self._last, at_least=at_least, entries=_PAGE_ENTRIES)
         async for page in pages:
             for stored in page:

@@ -69,9 +69,9 @@ class RunExporter:
         """Raises a 409 problem when the tree cannot be exported (yet)."""
         ended: dict[str, bool] = {}
         entries = last = 0
-        known = self.lookup.index.tree(tree)
+        _, known = await self.lookup.index.extent(tree)
         # A replica may lag behind the list.
-        async for seq, data in self.archive.entries(tree, at_least=known.last if known else 0):
+        async for seq, data in self.archive.entries(tree, at_least=known):
             entry = _decoded(seq, data)
             ended[entry.run] = ended.get(entry.run, False) or end_state(entry, entry.run) is not None
             entries, last = entries + 1, seq

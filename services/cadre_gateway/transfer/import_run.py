@@ -24,7 +24,6 @@ from cadre.ports import Blobs, Clock
 from cadre.protocol.fates import Erased, Imported
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.requests.problems import Problem
-from cadre_gateway.retention.tree_records import TreeRecords
 from cadre_gateway.starting.admission import Capacity
 from cadre_gateway.transfer import run_file
 from cadre_gateway.transfer.check import Manifest, check
@@ -56,7 +55,6 @@ class RunImporter:
     """Imports runs."""
 
     index: RunIndex
-    trees: TreeRecords
     capacity: Capacity
     tail: Tail
     history: History
@@ -83,7 +81,7 @@ class RunImporter:
 
     async def _import(self, file: Path, manifest: Manifest) -> Arrived:
         tree = manifest.header.tree
-        if tree in self.trees.pending_erasures:
+        if tree in self.index.removals.pending_erasures:
             raise Problem(409, "run-exists", f"run {tree} is being erased here: import it again in a moment")
         present = await self._entries_here(tree)
         await self._check_free(file, manifest, present)
@@ -132,7 +130,7 @@ class RunImporter:
         news = asyncio.Event()
         with contextlib.suppress(TimeoutError), self.tail.listen(tree, lambda _: news.set()):
             async with asyncio.timeout(_LISTED_SECONDS):
-                while (known := self.index.tree(tree)) is None or known.last < seq:
+                while (await self.index.extent(tree))[1] < seq:
                     await news.wait()
                     news.clear()
 

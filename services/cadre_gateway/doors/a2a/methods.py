@@ -7,10 +7,13 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from cadre.protocol.messages import Task
 from cadre_gateway.doors.a2a.messages import Messages
 from cadre_gateway.doors.a2a.request import ListParams, SendParams, TaskParams
 from cadre_gateway.doors.a2a.task_object import (
+    STATE_FILTERS,
     STATES,
     WORKING,
     Json,
@@ -25,11 +28,10 @@ from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.doors.sender import Sender
+from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 
 _CANCEL_SECONDS = 5.0
-_MAX_COUNTED = 10_000
-"""Tasks that a list counts at most."""
 
 
 @dataclass(frozen=True)
@@ -87,28 +89,21 @@ class AgentTasks:
         if wanted.status and wanted.status not in STATES:
             raise invalid(f"status: one of {', '.join(sorted(STATES))}")
 
-        def is_wanted(task: Json) -> bool:
-            return (not wanted.status or task["status"]["state"] == wanted.status) and (
-                not wanted.context_id or task["contextId"] == wanted.context_id
-            )
-
+        index = self.runs.lookup.index
+        filters = STATE_FILTERS.get(wanted.status, RunFilter())
+        runs = msgspec.structs.replace(filters, agent=agent, conversation=wanted.context_id or None)
         try:
-            found, following = self.runs.lookup.index.roots(
-                agent=agent,
-                limit=wanted.page_size,
-                before=wanted.page_token or None,
-                only=lambda summary: is_wanted(brief_task(summary)),
+            found, following = await index.list(
+                runs, limit=wanted.page_size, before=wanted.page_token or None
             )
         except KeyError:
-            raise invalid(f"there is no page {wanted.page_token!r} (any more): begin without one") from None
+            raise invalid(f"there is no page {wanted.page_token!r}: begin without one") from None
         tasks = [brief_task(summary) for summary in found]
         if wanted.include_artifacts:
             tasks = [await self.get(agent, TaskParams(id=task["id"], history_length=0)) for task in tasks]
-        total = self.runs.lookup.index.roots(
-            agent=agent, limit=_MAX_COUNTED, only=lambda summary: is_wanted(brief_task(summary))
-        )[0]
+        total = await index.count(runs)
         page: dict[str, Any] = {"tasks": tasks, "nextPageToken": following or ""}
-        return page | {"pageSize": wanted.page_size, "totalSize": len(total)}
+        return page | {"pageSize": wanted.page_size, "totalSize": total}
 
     async def _task(self, agent: str, run: str) -> Task:
         async with answer_deadline():

@@ -10,6 +10,7 @@ from cadre.journal.events import RunFinished
 from cadre.protocol.messages import Task
 from cadre.protocol.tagged import for_people
 from cadre_gateway.doors.progress import HeldBack, Progress
+from cadre_gateway.index.run_filter import RunFilter
 
 Json = dict[str, Any]
 
@@ -25,6 +26,17 @@ _ENDS = {
 WORKING, WAITING = "TASK_STATE_WORKING", "TASK_STATE_INPUT_REQUIRED"
 SUBMITTED = "TASK_STATE_SUBMITTED"
 STATES = frozenset({*_ENDS.values(), WORKING, WAITING, SUBMITTED})
+
+_OPEN = frozenset({"running", "waiting"})
+STATE_FILTERS = {
+    WORKING: RunFilter(states=_OPEN, has_approvals=False),
+    WAITING: RunFilter(states=_OPEN, has_approvals=True),
+    SUBMITTED: RunFilter(states=frozenset()),
+} | {
+    end: RunFilter(states=frozenset(state for state, named in _ENDS.items() if named == end))
+    for end in _ENDS.values()
+}
+"""Which runs the list has in each state; one that no agent has taken up is not in the list."""
 
 
 def context_of(task: Task) -> str:

@@ -18,6 +18,7 @@ from cadre_gateway.doors.mcp.following import follow
 from cadre_gateway.doors.mcp.outcome import data_result, outcome, result
 from cadre_gateway.doors.progress import Place
 from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.requests import body
 from cadre_gateway.requests.headers import utf8
 from cadre_gateway.requests.idempotency import checked_key
@@ -99,7 +100,7 @@ class RunTools:
         data = msgspec.json.encode(arguments)
         match name:
             case "cadre_list_runs":
-                return self._list(context, body.parse(data, ListRuns))
+                return await self._list(context, body.parse(data, ListRuns))
             case "cadre_get_run":
                 return await self._get(context, body.parse(data, GetRun))
             case "cadre_cancel_run":
@@ -109,11 +110,11 @@ class RunTools:
             case _:
                 return await self._decide(context, body.parse(data, Decide))
 
-    def _list(self, context: Context, asked: ListRuns) -> CallToolResult:
+    async def _list(self, context: Context, asked: ListRuns) -> CallToolResult:
         caller = caller_of(request_of(context))
-        found, _ = self._runs.lookup.index.roots(
-            agent=asked.agent, state=asked.state, limit=asked.limit, only=caller.reaches_tree
-        )
+        states = frozenset([asked.state]) if asked.state is not None else None
+        wanted = RunFilter(agent=asked.agent, states=states, reach=caller.reach)
+        found, _ = await self._runs.lookup.index.list(wanted, limit=asked.limit)
         told = ("id", "agent", "task", "state", "waiting_for", "approvals", "started_at", "ended_at")
         return data_result({"runs": [{name: getattr(run, name) for name in told} for run in found]})
 

@@ -18,6 +18,7 @@ from cadre_gateway.doors.openai.turn import Turn
 from cadre_gateway.doors.progress import Place, Progress, answer_text
 from cadre_gateway.doors.rulings import ASK_USER, said
 from cadre_gateway.doors.verdict_words import PersonsWord, word_in
+from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.index.run_summary import shortened
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.body import Submission, checked_submission
@@ -195,7 +196,7 @@ class Conversations:
         named = [tree_of(call) for call in _CALL.findall(turn.last_answer)]
         runs = [*named, *([recorded.run] if recorded is not None else [])]
         candidates = [found for run in runs if (found := await self._find(run)) is not None]
-        listed, _ = self.lookup.index.roots(agent=turn.agent, limit=_SEARCHED_RUNS)
+        listed, _ = await self.lookup.index.list(RunFilter(agent=turn.agent), limit=_SEARCHED_RUNS)
         tasks = {shortened(said.text.strip()) for said in turn.history if said.role == "user"}
         candidates += [one for one in listed if one.task in tasks]
         known = {one.id: one for one in candidates if (one.agent, one.user) == (turn.agent, turn.user)}

@@ -42,9 +42,9 @@ class Read(NamedTuple):
     """It was not written here, but came with a run from elsewhere."""
 
 
-OnEntry = Callable[[Read], None]
+OnEntry = Callable[[Read], Awaitable[None]]
 
-OnFate = Callable[[int, Fate], None]
+OnFate = Callable[[int, Fate], Awaitable[None]]
 """Called with the sequence of a record of a tree's fate, and the record."""
 
 Listener = Callable[[Stored], None]
@@ -123,31 +123,31 @@ class Tail:
     def _handler(self, shard: int) -> Callable[[StoredMessage], Awaitable[None]]:
         async def handle(held: StoredMessage) -> None:
             if self._topology.is_fate(held.subject):
-                self._read_fate(held)
+                await self._read_fate(held)
                 return
             refs = refs_in(held.data)
             if (of_file := self._topology.tree_of_file(held.subject)) is not None:
-                self._on_entry(Read(shard, held.seq, of_file, None, refs, held.at, is_file=True))
+                await self._on_entry(Read(shard, held.seq, of_file, None, refs, held.at, is_file=True))
                 return
             entry = await self._read_whole(held, refs)
             tree, _ = self._topology.parse(held.subject)
             if entry is None:
-                self._on_entry(Read(shard, held.seq, tree, None, refs, held.at))
+                await self._on_entry(Read(shard, held.seq, tree, None, refs, held.at))
                 return
             stored = Stored(held.seq, entry, len(held.data))
-            self._on_entry(Read(shard, held.seq, tree, stored, refs, held.at, imported=held.imported))
+            await self._on_entry(Read(shard, held.seq, tree, stored, refs, held.at, imported=held.imported))
             for listener in list(self._listeners.get(entry.tree, ())):
                 listener(stored)
 
         return handle
 
-    def _read_fate(self, held: StoredMessage) -> None:
+    async def _read_fate(self, held: StoredMessage) -> None:
         try:
             fate: Fate = decode(held.data, Fate)
         except UnreadableMessage as error:
             log.error("message %d on %s left out: %s", held.seq, held.subject, error)
             return
-        self._on_fate(held.seq, fate)
+        await self._on_fate(held.seq, fate)
 
     async def _read_whole(self, held: StoredMessage, refs: set[str]) -> Entry | None:
         """Reads an entry with what was spilled of it, and adds the blobs that it names to `refs`. Returns None for one

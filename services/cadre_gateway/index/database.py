@@ -1,0 +1,43 @@
+"""The port to the database of the index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+Value = str | bytes | int | float | None
+Row = tuple[Any, ...]
+
+
+class Statement(NamedTuple):
+    """A statement with `?` for each value, to be carried out once with each of the rows."""
+
+    sql: str
+    rows: Sequence[Sequence[Value]]
+
+
+class Query(NamedTuple):
+    """A question with `?` for each value."""
+
+    sql: str
+    values: Sequence[Value] = ()
+
+
+class Database(Protocol):
+    """Keeps the tables of `schema`. Every method raises RunIndexUnavailable."""
+
+    async def write(self, statements: Sequence[Statement]) -> None:
+        """Carries out all of them in one transaction, or none."""
+        ...
+
+    async def read(self, query: Query) -> list[Row]:
+        """The rows of what was written."""
+        ...
+
+    async def read_all(self, queries: Sequence[Query]) -> list[list[Row]]:
+        """The rows of several questions, at once."""
+        ...
+
+    async def close(self) -> None:
+        """Lets go of the database."""
+        ...

@@ -1,0 +1,140 @@
+"""Which runs to list, and in which order."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from cadre_gateway.index.database import Query, Value
+
+Order = Literal["started", "ended", "cost"]
+"""By when they began or ended, or by what they cost; the newest or dearest first."""
+
+_COLUMNS: dict[Order, str] = {"started": "started_at", "ended": "ended_at", "cost": "cost"}
+
+
+class Reach(NamedTuple):
+    """The trees that a caller reaches: those whose root has one of the agents, and is the person's; None: all."""
+
+    agents: frozenset[str] | None = None
+    user: str | None = None
+
+
+class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which runs to list; None: all."""
+
+    agent: str | None = None
+    states: frozenset[str] | None = None
+    waiting_for: str | None = None
+    session: str | None = None
+    user: str | None = None
+    parent: str | None = None
+    """Runs directly below this one, instead of root runs."""
+    since: float | None = None
+    """Those that began at this time (Unix seconds) or later."""
+    until: float | None = None
+    """Those that began before."""
+    min_cost: float | None = None
+    error: str | None = None
+    """The type of the error that they ended with."""
+    text: str | None = None
+    """Words that all stand in the task or in the answer; the last one may be the beginning of one."""
+    conversation: str | None = None
+    """The session, or the id of a run without one."""
+    has_approvals: bool | None = None
+    """Whether calls wait for a person, in the run or below it."""
+    reach: Reach = Reach()
+
+
+class Cursor(NamedTuple):
+    """A place in a list: behind the item of this name, which has this value in what the list is ordered by."""
+
+    value: float
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.value!r},{self.name}"
+
+
+def cursor_of(text: str) -> Cursor:
+    """The place that `text` names. Raises KeyError when it names none."""
+    value, comma, name = text.partition(",")
+    try:
+        found = Cursor(float(value), name)
+    except ValueError:
+        raise KeyError(text) from None
+    if not comma or not isfinite(found.value):
+        raise KeyError(text)
+    return found
+
+
+def page_query(wanted: RunFilter, order: Order, limit: int, before: Cursor | None) -> Query:
+    """Asks for the summaries of a page, each with the value that it is ordered by."""
+    column = _COLUMNS[order]
+    conditions, values = _conditions(wanted)
+    if order == "ended":
+        conditions.append("ended_at IS NOT NULL")
+    if before is not None:
+        conditions.append(f"({column}, id) < (?, ?)")
+        values += before
+    where = " AND ".join(conditions)
+    sql = f"SELECT summary, {column} FROM runs WHERE {where} ORDER BY {column} DESC, id DESC LIMIT ?"
+    return Query(sql, (*values, limit))
+
+
+def count_query(wanted: RunFilter) -> Query:
+    """Asks how many there are."""
+    conditions, values = _conditions(wanted)
+    return Query(f"SELECT count(*) FROM runs WHERE {' AND '.join(conditions)}", tuple(values))
+
+
+def reach_conditions(reach: Reach, runs: str = "runs") -> tuple[list[str], list[Value]]:
+    """What root runs must be like so that they are reached."""
+    conditions, values = [], list[Value]()
+    if reach.agents is not None:
+        conditions.append(_is_one_of(f"{runs}.agent", len(reach.agents)))
+        values += sorted(reach.agents)
+    if reach.user is not None:
+        conditions.append(f"{runs}.person = ?")
+        values.append(reach.user)
+    return conditions, values
+
+
+def _is_one_of(column: str, count: int) -> str:
+    return f"{column} IN ({', '.join('?' * count)})" if count else "0 = 1"
+
+
+def _conditions(wanted: RunFilter) -> tuple[list[str], list[Value]]:
+    conditions, values = reach_conditions(wanted.reach)
+    if wanted.parent is None:
+        conditions.append("root = 1")
+    given: list[tuple[str, Value]] = [
+        ("parent = ?", wanted.parent),
+        ("agent = ?", wanted.agent),
+        ("waiting_for = ?", wanted.waiting_for),
+        ("session = ?", wanted.session),
+        ("person = ?", wanted.user),
+        ("started_at >= ?", wanted.since),
+        ("started_at < ?", wanted.until),
+        ("cost >= ?", wanted.min_cost),
+        ("error = ?", wanted.error),
+    ]
+    for condition, value in given:
+        if value is not None:
+            conditions.append(condition)
+            values.append(value)
+    if wanted.states is not None:
+        conditions.append(_is_one_of("state", len(wanted.states)))
+        values += sorted(wanted.states)
+    if wanted.has_approvals is not None:
+        conditions.append("approvals > 0" if wanted.has_approvals else "approvals = 0")
+    if wanted.conversation is not None:
+        conditions.append("(session = ? OR (session IS NULL AND id = ?))")
+        values += (wanted.conversation, wanted.conversation)
+    if wanted.text is not None and (words := wanted.text.split()):
+        conditions.append("rowid IN (SELECT rowid FROM run_texts WHERE run_texts MATCH ?)")
+        quoted = ['"{}"'.format(word.replace('"', '""')) for word in words]
+        values.append(" ".join(quoted) + "*")
+    return conditions, values

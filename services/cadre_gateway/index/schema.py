@@ -1,0 +1,40 @@
+"""The tables of the index. Whatever changes here is a new VERSION: the tables are then made anew from the journals."""
+
+from cadre.protocol.messages import SCHEMA_VERSION
+
+VERSION = f"1.{SCHEMA_VERSION}"
+"""An older gateway leaves out what it cannot read: after an upgrade the journals are read anew."""
+
+TABLES = (
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    """CREATE TABLE trees (
+        tree TEXT PRIMARY KEY, first INTEGER NOT NULL, last INTEGER NOT NULL, newest INTEGER NOT NULL,
+        ended_at REAL, unstarted_at REAL, erased_seq INTEGER, erased_at REAL)""",
+    "CREATE INDEX trees_ended ON trees (ended_at) WHERE ended_at IS NOT NULL",
+    "CREATE INDEX trees_unstarted ON trees (unstarted_at) WHERE unstarted_at IS NOT NULL",
+    "CREATE INDEX trees_erased ON trees (erased_at) WHERE erased_at IS NOT NULL",
+    "CREATE TABLE blobs (tree TEXT NOT NULL, blob TEXT NOT NULL, PRIMARY KEY (tree, blob)) WITHOUT ROWID",
+    "CREATE INDEX blobs_blob ON blobs (blob)",
+    """CREATE TABLE runs (
+        id TEXT PRIMARY KEY, tree TEXT NOT NULL, parent TEXT, root INTEGER NOT NULL, agent TEXT NOT NULL,
+        state TEXT NOT NULL, waiting_for TEXT, approvals INTEGER NOT NULL, started_at REAL NOT NULL, ended_at REAL,
+        session TEXT, person TEXT, error TEXT, cost REAL NOT NULL, summary BLOB NOT NULL)""",
+    "CREATE INDEX runs_tree ON runs (tree)",
+    "CREATE INDEX runs_started ON runs (started_at, id) WHERE root = 1",
+    "CREATE INDEX runs_agent ON runs (agent, started_at, id) WHERE root = 1",
+    "CREATE INDEX runs_state ON runs (state, started_at, id) WHERE root = 1",
+    "CREATE INDEX runs_session ON runs (session, started_at, id) WHERE root = 1 AND session IS NOT NULL",
+    "CREATE INDEX runs_person ON runs (person, started_at, id) WHERE root = 1 AND person IS NOT NULL",
+    "CREATE INDEX runs_parent ON runs (parent, started_at, id) WHERE parent IS NOT NULL",
+    "CREATE INDEX runs_open ON runs (agent, state, waiting_for) WHERE ended_at IS NULL",
+    "CREATE INDEX runs_succeeded ON runs (agent, ended_at) WHERE state = 'success'",
+    """CREATE TABLE calls (
+        call TEXT NOT NULL, decided INTEGER NOT NULL, run TEXT NOT NULL, tree TEXT NOT NULL, agent TEXT NOT NULL,
+        at REAL NOT NULL, body BLOB NOT NULL)""",
+    "CREATE INDEX calls_tree ON calls (tree)",
+    "CREATE INDEX calls_at ON calls (decided, at, call)",
+    "CREATE VIRTUAL TABLE run_texts USING fts5 (task, answer)",
+)
+
+DATA_TABLES = ("run_texts", "runs", "blobs", "calls", "trees")
+"""Those that follow from the journals."""

@@ -1,0 +1,155 @@
+"""The index in a file, with SQLite."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import sqlite3
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, TypeVar
+
+from cadre.errors import RunIndexUnavailable, SetupError
+from cadre_gateway.index.database import Query, Row, Statement
+from cadre_gateway.index.schema import TABLES, VERSION
+
+log = logging.getLogger("cadre.gateway")
+
+_BUSY_SECONDS = 30.0
+_CACHE_KB = 2_048
+_WAL_BYTES = 8 * 1024 * 1024
+
+T = TypeVar("T")
+
+
+class SqliteDatabase:
+    """A file that is this process's alone, written by one thread and read by another."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Opens or makes the file; None: one that is gone with the process. Raises SetupError."""
+        self._folder = None
+        if path is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="cadre-index-")
+            path = Path(self._folder.name) / "index.db"
+        self._path = path
+        self._lock = _locked(self._path)
+        self._writer = ThreadPoolExecutor(1, "index-writer")
+        self._reader = ThreadPoolExecutor(1, "index-reader")
+        try:
+            self._writing = self._current() or self._made_anew()
+            self._reading = _connection(self._path)
+        except (sqlite3.Error, OSError) as error:
+            self._lock.close()
+            raise SetupError(f"the index cannot be kept in {self._path}: {error}") from error
+
+    async def write(self, statements: Sequence[Statement]) -> None:
+        """Carries out all of them in one transaction, or none."""
+        await self._in(self._writer, lambda: write(self._writing, statements))
+
+    async def read(self, query: Query) -> list[Row]:
+        """The rows of what was written."""
+        return await self._in(self._reader, lambda: read(self._reading, query))
+
+    async def read_all(self, queries: Sequence[Query]) -> list[list[Row]]:
+        """The rows of several questions, at once."""
+        return await self._in(self._reader, lambda: [read(self._reading, query) for query in queries])
+
+    async def close(self) -> None:
+        """Lets go of the file."""
+        for thread, connection in ((self._reader, self._reading), (self._writer, self._writing)):
+            await self._in(thread, connection.close)
+            thread.shutdown()
+        self._lock.close()
+        if self._folder is not None:
+            self._folder.cleanup()
+
+    def _current(self) -> sqlite3.Connection | None:
+        """The database as it was left; None for one of another version, or one that is damaged."""
+        with contextlib.ExitStack() as closing:
+            try:
+                connection = _connection(self._path)
+                closing.callback(connection.close)
+                rows = connection.execute("SELECT value FROM meta WHERE name = 'version'").fetchall()
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError) and "no such table" not in str(error):
+                    raise
+                if self._path.stat().st_size:
+                    log.warning("the index is unusable (%s): it is made anew from the journals", error)
+                return None
+            if rows != [(VERSION,)]:
+                log.info("the index is of another version: reading the journals from their start")
+                return None
+            closing.pop_all()
+            return connection
+
+    def _made_anew(self) -> sqlite3.Connection:
+        for suffix in ("", "-wal", "-shm"):
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+        self._path.touch(mode=0o600)
+        connection = _connection(self._path)
+        make_tables(connection)
+        return connection
+
+    async def _in(self, thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(thread, work)
+        except sqlite3.Error as error:
+            raise RunIndexUnavailable(f"the index in {self._path} fails: {error}") from error
+
+
+def make_tables(connection: sqlite3.Connection) -> None:
+    """Makes the tables in an empty database."""
+    for sql in TABLES:
+        connection.execute(sql)
+    connection.execute("INSERT INTO meta (name, value) VALUES ('version', ?)", (VERSION,))
+
+
+def write(connection: sqlite3.Connection, statements: Sequence[Statement]) -> None:
+    """Carries out all of them in one transaction, or none."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for sql, rows in statements:
+            connection.executemany(sql, rows)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def read(connection: sqlite3.Connection, query: Query) -> list[Row]:
+    """The rows that answer the question."""
+    return connection.execute(query.sql, query.values).fetchall()
+
+
+def _connection(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    # What a power cut takes is read from the journals again.
+    for setting in (
+        "journal_mode = WAL",
+        "synchronous = NORMAL",
+        f"cache_size = -{_CACHE_KB}",
+        f"journal_size_limit = {_WAL_BYTES}",
+    ):
+        connection.execute(f"PRAGMA {setting}")
+    return connection
+
+
+def _locked(path: Path) -> IO[str]:
+    """Holds the file for this process, and its folder ready. Raises SetupError when another process has it."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = path.with_name(path.name + ".lock").open("w")
+    except OSError as error:
+        raise SetupError(f"the index cannot be kept in {path}: {error} (CADRE_INDEX_URL)") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise SetupError(
+            f"another gateway keeps its index in {path}: give each a file of its own in CADRE_INDEX_URL"
+        ) from None
+    return lock

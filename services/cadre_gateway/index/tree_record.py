@@ -1,0 +1,114 @@
+"""Whether a tree is in the streams: since when, until when, with which blobs, or when it was erased. Pure."""
+
+import sys
+from collections.abc import Iterable
+from enum import Enum, auto
+from typing import NamedTuple
+
+from cadre.journal.entry import Entry
+from cadre.journal.events import RunAccepted
+from cadre.protocol.fates import Erased
+from cadre_gateway.index.run_summary import end_state, starts_no_run
+
+
+class EntryStatus(Enum):
+    """What an entry or a file means for its tree."""
+
+    CURRENT = auto()
+    """It belongs to a tree that is there."""
+    ERASED = auto()
+    """It was written before its tree was erased."""
+    LATE = auto()
+    """Its tree was erased before, or never was: the writer was late."""
+
+
+class Tombstone(NamedTuple):
+    """That a tree was erased."""
+
+    seq: int
+    """Sequence of the record that says so."""
+    at: float
+
+
+class TreeRecord:
+    """What is known of one tree, from its entries, files and fates in stream order; the same one again changes
+    nothing."""
+
+    def __init__(self, tree: str) -> None:
+        self.tree = tree
+        self.last = 0
+        """Sequence of the newest entry or file; 0 for a tree that is not there."""
+        self.ended_at: float | None = None
+        """When the end of its root was stored here, in Unix seconds."""
+        self.unstarted_at: float | None = None
+        """When its first file was stored, as long as there are files only."""
+        self.blobs: list[str] = []
+        """The blobs that it references."""
+        self.erased: Tombstone | None = None
+        self.new_blobs: list[str] = []
+        """Those of them that came since `saved`."""
+
+    def saved(self) -> None:
+        """Takes note that all of it was saved."""
+        self.new_blobs.clear()
+
+    def add_entry(self, seq: int, entry: Entry, refs: Iterable[str], at: float) -> EntryStatus:
+        """Takes in the entry at `seq`, which references the blobs `refs` and was stored at `at` (Unix seconds)."""
+        if self.erased is not None:
+            if seq < self.erased.seq:
+                return EntryStatus.ERASED
+            if not _restarts(entry, self.erased):
+                return EntryStatus.LATE
+            self.erased = None
+        is_new = not self.last or self.unstarted_at is not None
+        if is_new and starts_no_run(entry):
+            return EntryStatus.LATE
+        if seq <= self.last:
+            return EntryStatus.CURRENT
+        self._update(seq, refs)
+        self.unstarted_at = None
+        if end_state(entry, self.tree) and self.ended_at is None:
+            self.ended_at = at
+        return EntryStatus.CURRENT
+
+    def add_file(self, seq: int, refs: Iterable[str], at: float) -> EntryStatus:
+        """Takes in a file of the tree's workspace, which may be there before the tree's first entry."""
+        if self.erased is not None:
+            return EntryStatus.ERASED if seq < self.erased.seq else EntryStatus.LATE
+        if not self.last:
+            self.unstarted_at = at
+        self._update(seq, refs)
+        return EntryStatus.CURRENT
+
+    def add_unreadable(self, seq: int, refs: Iterable[str]) -> None:
+        """Takes in an entry that another version wrote, so that its blobs are not lost."""
+        if self.erased is None:
+            self._update(seq, refs)
+
+    def erase(self, seq: int, fate: Erased) -> bool:
+        """Takes in that the tree was erased by the record at `seq`; returns false when that was known, or something
+        of it came later."""
+        if (self.erased is not None and self.erased.seq >= seq) or self.last > seq:
+            return False
+        self.erased = Tombstone(seq, fate.at)
+        return True
+
+    def forget(self) -> list[str]:
+        """Forgets what there was of the tree; returns the blobs that it referenced."""
+        blobs, self.blobs, self.new_blobs = self.blobs, [], []
+        self.last, self.ended_at, self.unstarted_at = 0, None, None
+        return blobs
+
+    def _update(self, seq: int, refs: Iterable[str]) -> None:
+        self.last = max(self.last, seq)
+        for blob in map(sys.intern, refs):  # all trees of an agent name its prompts
+            if blob not in self.blobs:
+                self.blobs.append(blob)
+                self.new_blobs.append(blob)
+
+
+def _restarts(entry: Entry, tombstone: Tombstone) -> bool:
+    """Whether a run of this id was requested again, after the one before had been erased."""
+    return entry.run == entry.tree and any(
+        isinstance(event, RunAccepted) and event.task.at > tombstone.at for event in entry.events
+    )

@@ -1,0 +1,129 @@
+"""The runs of one delegation tree as lists show them: pure, the same entries always give the same."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from cadre.api.approvals import PendingCall
+from cadre.api.runs import RunSummary
+from cadre.journal.entry import Entry
+from cadre.journal.events import RunAccepted, RunFinished
+from cadre.protocol.tagged import for_people
+from cadre.protocol.topology import parent_of
+from cadre_gateway.index.decided_approvals import MAX_DECIDED, DecidedCall, decided_in
+from cadre_gateway.index.pending_approvals import pending_changes, pending_in
+from cadre_gateway.index.run_summary import apply_event, first_summary, starts_no_run
+
+MAX_TEXT_CHARS = 20_000
+"""So much of a run's task, and of its answer, can be searched."""
+
+
+class RunTexts(NamedTuple):
+    """What a run can be found by; None: nothing is known of that (any more)."""
+
+    task: str | None = None
+    answer: str | None = None
+
+
+class TreeRuns:
+    """All known runs of a delegation tree, and where it lies in its stream."""
+
+    def __init__(self, tree: str) -> None:
+        self.id = tree
+        self.first = 0
+        """No entry of the tree lies before this sequence."""
+        self.last = 0
+        self.runs: dict[str, RunSummary] = {}
+        self.pending: dict[str, dict[str, PendingCall]] = {}
+        """The calls that wait for a person, by run and call."""
+        self.decided: list[DecidedCall] = []
+        """The calls that were decided last, the oldest first."""
+        self.changed_runs: dict[str, None] = {}
+        self.changed_texts: dict[str, RunTexts] = {}
+        self.changed_calls = False
+        """What has changed since `saved`."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether its root has ended."""
+        root = self.runs.get(self.id)
+        return root is not None and root.finished
+
+    def by_parent(self) -> dict[str | None, list[RunSummary]]:
+        """The runs by the run that delegated to them, in the order in which they began."""
+        found: dict[str | None, list[RunSummary]] = {}
+        for one in self.runs.values():
+            found.setdefault(one.parent, []).append(one)
+        return found
+
+    def apply(self, seq: int, entry: Entry) -> None:
+        """Takes in the entry at `seq`; one that was taken in before changes nothing."""
+        if entry.run not in self.runs and starts_no_run(entry):
+            return
+        if seq <= self.last:
+            return
+        if not self.last:
+            self.first = seq if entry.run == entry.tree and entry.n == 1 else 0
+        self.last = seq
+        summary = self.runs.get(entry.run)
+        if summary is None:
+            summary = self.runs[entry.run] = first_summary(entry)
+            if entry.snapshot is not None:
+                self._update_pending(pending_in(entry.snapshot, entry), [])
+        self.changed_runs[entry.run] = None
+        for event in entry.events:
+            apply_event(summary, event, entry.at)
+            self._note_text(entry.run, event)
+        pending = self.pending.get(entry.run, {})
+        self._note_decided(decided_in(entry, pending))
+        self._update_pending(*pending_changes(entry, pending))
+        self._update_waiting(summary)
+
+    def saved(self) -> None:
+        """Takes note that all of it was saved."""
+        self.changed_runs.clear()
+        self.changed_texts.clear()
+        self.changed_calls = False
+
+    def _note_text(self, run: str, event: msgspec.Struct) -> None:
+        before = self.changed_texts.get(run, RunTexts())
+        match event:
+            case RunAccepted(task=task):
+                self.changed_texts[run] = before._replace(task=task.task[:MAX_TEXT_CHARS])
+            case RunFinished(output=output) if output is not None:
+                shown = for_people(output)
+                text = shown if isinstance(shown, str) else msgspec.json.encode(shown).decode()
+                self.changed_texts[run] = before._replace(answer=text[:MAX_TEXT_CHARS])
+
+    def _note_decided(self, calls: list[DecidedCall]) -> None:
+        if calls:
+            self.decided = [*self.decided, *calls][-MAX_DECIDED:]
+            self.changed_calls = True
+
+    def _update_pending(self, added: list[PendingCall], gone: list[PendingCall]) -> None:
+        for call in added:
+            self.pending.setdefault(call.run, {})[call.call] = call
+            self._count(call, 1)
+        for call in gone:
+            del self.pending[call.run][call.call]
+            if not self.pending[call.run]:
+                del self.pending[call.run]
+            self._count(call, -1)
+        self.changed_calls = self.changed_calls or bool(added or gone)
+
+    def _count(self, call: PendingCall, more: int) -> None:
+        """Adds `more` to the approvals of the call's run and of all runs above it."""
+        run: str | None = call.run
+        while run is not None:
+            summary = self.runs.get(run)
+            if summary is not None:
+                summary.approvals += more
+                self.changed_runs[run] = None
+            run = parent_of(run)
+
+    def _update_waiting(self, summary: RunSummary) -> None:
+        """Says what the run waits for; called after each of its entries."""
+        if not summary.finished and summary.id in self.pending:
+            summary.state, summary.waiting_for = "waiting", "approval"
+        elif summary.waiting_for == "approval":
+            summary.state, summary.waiting_for = "running", None

@@ -1,0 +1,52 @@
+"""The gateway's index over a database in memory that answers at once."""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from cadre.journal.entry import Entry
+from cadre_gateway.index import sqlite_database
+from cadre_gateway.index.database import Query, Row, Statement
+from cadre_gateway.index.run_index import RunIndex, open_index
+from cadre_gateway.index.tree_record import EntryStatus
+
+
+class InlineDatabase:
+    """A Database for tests in a time of their own: nothing is waited for."""
+
+    def __init__(self) -> None:
+        self._connection = sqlite3.connect(":memory:", isolation_level=None)
+        sqlite_database.make_tables(self._connection)
+
+    async def write(self, statements: Sequence[Statement]) -> None:
+        sqlite_database.write(self._connection, statements)
+
+    async def read(self, query: Query) -> list[Row]:
+        return sqlite_database.read(self._connection, query)
+
+    async def read_all(self, queries: Sequence[Query]) -> list[list[Row]]:
+        return [sqlite_database.read(self._connection, query) for query in queries]
+
+    async def close(self) -> None:
+        self._connection.close()
+
+
+async def new_index(database: InlineDatabase | None = None) -> RunIndex:
+    return await open_index(database or InlineDatabase(), ["s0"])
+
+
+async def take(
+    index: RunIndex, seq: int, entry: Entry, refs: Iterable[str] = (), at: float | None = None
+) -> EntryStatus:
+    """As the gateway takes in what it reads."""
+    async with index.changing(entry.tree) as tree:
+        status = tree.record.add_entry(seq, entry, refs, entry.at if at is None else at)
+        if status is EntryStatus.CURRENT:
+            tree.runs.apply(seq, entry)
+        return status
+
+
+async def index_of(entries: Iterable[Entry]) -> RunIndex:
+    index = await new_index()
+    for seq, one in enumerate(entries, start=1):
+        await take(index, seq, one)
+    return index
