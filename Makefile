@@ -9,7 +9,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-memory up test test-browser test-console test-api test-alerts lint check bench waiting chaos simulate mutate compat test-clients test-conformance observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local
+.PHONY: help run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale waiting chaos simulate mutate compat test-clients test-conformance observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -41,6 +41,9 @@ check: lint test ## Run everything that a change must pass: lint, then test
 
 bench: .venv/.ready-dev ## Measure throughput and latency on this machine
 	@PYTHONPATH=tests $(BIN)/python -m bench.main $(ARGS)
+
+bench-scale: .venv/.ready-dev ## Measure a gateway with many kept runs: RUNS="1000 10000 50000 100000"
+	@PYTHONPATH=tests $(BIN)/python -m bench.scale $(RUNS)
 
 waiting: .venv/.ready-dev ## Measure what runs that wait (600, 2000 and RUNS=n) cost an agent's process, for each kind of agent
 	@PYTHONPATH=tests $(BIN)/python -m bench.waiting_kinds $(RUNS) $(ARGS)

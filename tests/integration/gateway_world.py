@@ -106,9 +106,13 @@ class GatewayProcess:
         self._process.kill()
         self._process.wait()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def peak_bytes(self) -> int:
         """The most memory that the process has had so far."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        status = Path(f"/proc/{self.pid}/status").read_text()
         return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
     def log(self) -> str:

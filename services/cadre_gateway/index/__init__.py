@@ -1,1 +1,1 @@
-"""The run list and the approvals that wait, projected from the journals."""
+"""The index, a database that follows from the journals: runs, calls that wait, what is to be removed; what was used."""

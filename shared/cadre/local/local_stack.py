@@ -62,6 +62,11 @@ def logs_folder(data: Path) -> Path:
     return data / "logs"
 
 
+def index_url(data: Path) -> str:
+    """Where the gateway keeps its index of runs."""
+    return (data / "index.db").absolute().as_uri().replace("file:", "sqlite:", 1)
+
+
 def read_state(data: Path) -> StackState | None:
     """The stack that runs on this data folder; None when none does."""
     try:

@@ -298,7 +298,8 @@ class Stack:
 
     def services(self) -> list[ProcessSpec]:
         """The gateway and the services of the team as it is now, each with a port of its own."""
-        services = [self._python("gateway", "cadre_gateway", [], "gateway", self.ports.gateway)]
+        kept = {"CADRE_INDEX_URL": local_stack.index_url(self.data)}
+        services = [self._python("gateway", "cadre_gateway", [], "gateway", self.ports.gateway, more=kept)]
         if self.team is None:
             return services
         for entry, role in zip(self.team.tools, tool_service_names(self.team.tools), strict=True):

@@ -27,20 +27,22 @@ STATES = ["running", "waiting", "success", "max_steps_error", "error", "cancelle
 @click.option("--agent", metavar="NAME", help="Only runs of this agent.")
 @click.option("--state", type=click.Choice(STATES), help="Only runs in this state.")
 @click.option("--session", metavar="NAME", help="Only runs of this conversation.")
+@click.option("--user", metavar="NAME", help="Only runs of this person.")
+@click.option(
+    "--text", metavar="WORDS", help="Only runs that have all of these words in the task or the answer."
+)
+@click.option("--error", metavar="TYPE", help="Only runs that ended with this type of error.")
+@click.option("--below", metavar="RUN", help="The runs directly below this one, instead of root runs.")
+@click.option(
+    "--sort", type=click.Choice(["started", "ended", "cost"]), help="What the list begins with the most of."
+)
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
 @output_option("table")
 @click.pass_context
-def command(
-    ctx: click.Context,
-    agent: str | None,
-    state: str | None,
-    session: str | None,
-    limit: int,
-    output: str,
-) -> None:
+def command(ctx: click.Context, /, limit: int, output: str, below: str | None, **which: str | None) -> None:
     """List root runs, newest first; or erase, export or import whole runs."""
     if ctx.invoked_subcommand is None:
-        _list(limit, output, agent=agent, state=state, session=session)
+        _list(limit, output, below, which)
     elif given := [name for name in ctx.params if ctx.get_parameter_source(name) is _GIVEN]:
         raise click.UsageError(f"--{given[0]} is about the list, not about `{ctx.invoked_subcommand}`", ctx)
 
@@ -108,9 +110,10 @@ def import_run(file: Path, output: str) -> None:
         click.echo(f"{imported['id']} imported ({_count(imported)}, {imported['entries']} entries)")
 
 
-def _list(limit: int, output: str, **which: str | None) -> None:
+def _list(limit: int, output: str, below: str | None, which: dict[str, str | None]) -> None:
     with Gateway() as gateway:
-        runs = gateway.get("/v1/runs", limit=limit, **which)["runs"]
+        parent = gateway.run_id(below) if below is not None else None
+        runs = gateway.get("/v1/runs", limit=limit, parent=parent, **which)["runs"]
     if output == "json":
         print_json(runs)
     elif not runs:

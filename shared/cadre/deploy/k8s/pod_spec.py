@@ -20,6 +20,9 @@ CREDENTIALS = "/var/run/secrets/cadre/nats"
 CREDENTIALS_FILE = "nats.nk"
 """Key of the credentials in the Secret that `cadre auth init --secrets` writes."""
 
+INDEX_URL = "sqlite:////tmp/index.db"
+"""The index of runs survives a container that starts again; in a new pod it is made anew from the journals."""
+
 GATEWAY_SECRET = "cadre-gateway"
 """The Secret with the key of the gateway's first administrator, and with what it proves itself by to a provider."""
 
@@ -110,6 +113,7 @@ def _environment(component: Component, values: Values, workload: Workload) -> li
         plain |= _non_empty(CADRE_MODEL_URL=values.model.url, CADRE_MODEL=values.model.name)
         secrets |= {variable: f"{values.model.secret}/{variable}" for variable in component.key_variables}
     if component.role == "gateway":
+        plain["CADRE_INDEX_URL"] = INDEX_URL
         # It is reached from beyond its pod: whoever asks says who they are, the first one by the administrator's key.
         plain["CADRE_AUTH"] = ways = workload.env.get("CADRE_AUTH", "keys")
         if "keys" in ways.split(","):

@@ -7,11 +7,12 @@ import { alert, badge, dialog, empty, field, fill, h, table } from "../view/elem
 import { brief, clock, cost, count, duration } from "../view/format.js";
 
 const STATES = ["running", "waiting", "success", "max_steps_error", "error", "cancelled"];
+const SORTS = [["", "newest"], ["ended", "ended last"], ["cost", "dearest"]];
 const PAGE_RUNS = 50;
 
 /** Shows the page; returns what ends it. */
 export function runsPage(main, { query, setQuery }) {
-  const filters = { agent: query.get("agent") ?? "", state: query.get("state") ?? "", session: query.get("session") ?? "", user: query.get("user") ?? "" };
+  const filters = { agent: query.get("agent") ?? "", state: query.get("state") ?? "", session: query.get("session") ?? "", user: query.get("user") ?? "", text: query.get("text") ?? "", sort: query.get("sort") ?? "" };
   let before = query.get("before") ?? "";
   const problem = h("div", null);
   const list = h("div", { class: "runs", "aria-busy": "true" });
@@ -31,6 +32,9 @@ export function runsPage(main, { query, setQuery }) {
       STATES.map((one) => h("option", { value: one, selected: one === filters.state }, one)))),
     field("Session", h("input", { type: "search", value: filters.session, onchange: change("session") })),
     field("User", h("input", { type: "search", value: filters.user, onchange: change("user") })),
+    field("Words", h("input", { type: "search", value: filters.text, title: "All of them in the task or the answer", onchange: change("text") })),
+    field("Order", h("select", { onchange: change("sort") },
+      SORTS.map(([value, name]) => h("option", { value, selected: value === filters.sort }, name)))),
     h("button", { type: "button", class: "primary", onclick: () => newRun() }, "New run"));
   fill(main, h("h1", null, "Runs"), bar, agents, problem, list, paging);
 
