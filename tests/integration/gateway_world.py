@@ -68,7 +68,8 @@ class GatewayProcess:
         }
         self.start()
 
-    def start(self) -> None:
+    def start(self, seconds: float | None = None) -> None:
+        """Returns when it is ready, within `seconds` or what is patient."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "cadre_gateway", "--port", str(self._port)],
@@ -77,15 +78,15 @@ class GatewayProcess:
                 env=self._environment,
             )
         try:
-            self.wait_for(200)
+            self.wait_for(200, seconds=seconds)
         except BaseException:
             self._process.kill()
             self._process.wait()
             raise
 
-    def wait_for(self, status: int, saying: str = "") -> dict[str, Any]:
+    def wait_for(self, status: int, saying: str = "", *, seconds: float | None = None) -> dict[str, Any]:
         """Until /readyz answers with `status` and with this text in what is missing; its body."""
-        deadline = time.monotonic() + patience()
+        deadline = time.monotonic() + (seconds or patience())
         while True:
             try:
                 answer = httpx2.get(f"{self.url}/readyz", timeout=5, verify=False)

@@ -76,6 +76,6 @@ async def test_of_two_requests_with_one_key_at_once_one_starts_a_run(
                 assert begun is not None
                 assert {said for status, said in answers if status == 202} == {begun.task}
                 refused = [said for status, said in answers if status == 422]
-                assert refused == ["idempotency-key-reused"] * 2
+                assert refused == ["idempotency-key-reused"] * 2, answers
     finally:
         other.kill()

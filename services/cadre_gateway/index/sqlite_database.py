@@ -75,10 +75,10 @@ class SqliteDatabase:
                 closing.callback(connection.close)
                 rows = connection.execute("SELECT value FROM meta WHERE name = 'version'").fetchall()
             except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.OperationalError) and "no such table" not in str(error):
-                    raise
-                if self._path.stat().st_size:
+                if not isinstance(error, sqlite3.OperationalError):
                     log.warning("the index is unusable (%s): it is made anew from the journals", error)
+                elif "no such table" not in str(error):
+                    raise
                 return None
             if rows != [(VERSION,)]:
                 log.info("the index is of another version: reading the journals from their start")
