@@ -89,6 +89,7 @@ class GatewayService:
             task.cancel()
         await self.automation.drain(grace / 2)
         await self.tail.stop()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
             async with asyncio.timeout(max(grace, 1.0)):
                 await self.ledger_snapshots.save(self.ledger)

@@ -16,7 +16,9 @@ async def samples(platform: Platform, index: RunIndex, totals: Totals) -> list[S
     agents = {one.agent.name for one in platform.registry.presences() if one.agent is not None}
     nc, topology = platform.nc, platform.topology
     lags, dead = await asyncio.gather(lag_samples(nc, topology), dead_letter_samples(nc, topology))
-    return [*await of_runs(index, platform.clock.now()), *totals.samples(agents), *lags, *dead]
+    # The last figures of a process are asked for when it has let go of its index.
+    runs = [] if index.is_closed else await of_runs(index, platform.clock.now())
+    return [*runs, *totals.samples(agents), *lags, *dead]
 
 
 async def of_runs(index: RunIndex, now: float) -> list[Sample]:

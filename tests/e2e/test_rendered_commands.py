@@ -133,6 +133,7 @@ class Place:
             "CADRE_INSTANCE": f"{name}-0",
             "CADRE_MEMORY_DIRECTORY": str(self._root / "memory"),
             "CADRE_ADMIN_KEY": ADMIN_KEY,
+            "CADRE_INDEX_URL": f"sqlite://{self._root}/index-{name}.db",
         }
         # No Qdrant server is here: the memory service keeps its index itself.
         return {key: value for key, value in {**given, **here}.items() if key != "QDRANT_URL"}

@@ -48,13 +48,13 @@ def test_only_replicas_of_one_version_must_agree() -> None:
         replica("f", "bb", name="x"),
     ]
     assert [one.instance for one in differing_replicas(own.agent, "aa", [own, *others])] == ["b"]
-    found = {agent.name: agent.differing for agent in agents([own, *others])}
+    found = {agent.name: agent.differing for agent in agents([own, *others], {})}
     assert found == {"a": ["aa", "bb"], "x": []}
 
 
 def test_they_are_told_of_by_ps(monkeypatch: pytest.MonkeyPatch) -> None:
     with playing(monkeypatch) as gateway:
-        live = msgspec.to_builtins(agents([replica("a", "aa"), replica("b", "bb")]))
+        live = msgspec.to_builtins(agents([replica("a", "aa"), replica("b", "bb")], {}))
         gateway.answer("GET /v1/agents", {"agents": live})
         gateway.answer("GET /v1/tools", {"tools": []})
         gateway.answer("GET /v1/sandboxes", {"sandboxes": []})

@@ -68,6 +68,7 @@ class RunIndex:
         self._due = asyncio.Event()
         self.failure: RunIndexUnavailable | None = None
         """Why what has changed could not be saved."""
+        self.is_closed = False
 
     @property
     def positions(self) -> list[int]:
@@ -119,10 +120,12 @@ class RunIndex:
 
     async def close(self) -> None:
         """Saves what has changed and lets go of the database. Raises RunIndexUnavailable."""
-        try:
-            await self.flush()
-        finally:
-            await self._database.close()
+        async with self._lock:
+            self.is_closed = True
+            try:
+                await self._flush()
+            finally:
+                await self._database.close()
 
     # --- what is asked of it; every one of these raises RunIndexUnavailable
 

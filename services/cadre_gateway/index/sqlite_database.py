@@ -97,6 +97,8 @@ class SqliteDatabase:
     async def _in(self, thread: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         try:
             return await asyncio.get_running_loop().run_in_executor(thread, work)
+        except RuntimeError:
+            raise RunIndexUnavailable(f"the index in {self._path} is closed: this process stops") from None
         except sqlite3.Error as error:
             raise RunIndexUnavailable(f"the index in {self._path} fails: {error}") from error
 

@@ -5,13 +5,11 @@ from collections.abc import Iterable
 
 import msgspec
 
-from cadre.engine.contract import contract_problems
 from cadre.errors import BlobMissing, BusUnavailable, SpecError
 from cadre.ports import Blobs
 from cadre.protocol.cards import Presence
 from cadre.recent import Recent
 from cadre.spec.agent import AgentSpec
-from cadre.spec.contract import ContractProblem, TeamReach
 
 log = logging.getLogger("cadre.gateway")
 
@@ -25,15 +23,13 @@ class LiveContracts:
         self._blobs = blobs
         self._known = Recent[str, AgentSpec](_MOST_SPECS)
 
-    async def problems(self, presences: Iterable[Presence]) -> dict[str, list[ContractProblem]]:
-        """What does not hold, by agent. Of several replicas the youngest counts; what is not live is not told here."""
+    async def specs(self, presences: Iterable[Presence]) -> dict[str, AgentSpec]:
+        """The specifications of live agents by name, as far as they can be read. Of several replicas the youngest
+        counts."""
         live = sorted(presences, key=lambda presence: presence.started_at)
-        tools = {presence.tool.name: presence.tool for presence in live if presence.tool is not None}
         refs = {presence.agent.name: presence.spec for presence in live if presence.agent is not None}
         read = {name: await self.spec(ref) for name, ref in refs.items() if ref}
-        agents = {name: spec for name, spec in read.items() if spec is not None}
-        reach = TeamReach(tools=tools, agents=agents, is_whole=False)
-        return {name: contract_problems(spec, reach) for name, spec in agents.items()}
+        return {name: spec for name, spec in read.items() if spec is not None}
 
     async def spec(self, ref: str) -> AgentSpec | None:
         """The specification; None where it is not there yet, or is another version's."""

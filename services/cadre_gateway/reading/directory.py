@@ -4,8 +4,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool, Replica
+from cadre.engine.contract import contract_problems
 from cadre.protocol.cards import TIERS, AgentCard, Presence, SandboxCard, ToolCard
-from cadre.spec.contract import ContractProblem
+from cadre.spec.agent import AgentSpec
+from cadre.spec.contract import TeamReach
+from cadre.spec.leaned_on import leaned_on
 
 
 def live_agents(presences: Iterable[Presence]) -> dict[str, list[Presence]]:
@@ -19,12 +22,14 @@ def card_of(presences: Iterable[Presence], agent: str) -> AgentCard | None:
     return replicas[-1].agent if replicas else None
 
 
-def agents(
-    presences: list[Presence], problems: Mapping[str, list[ContractProblem]] | None = None
-) -> list[LiveAgent]:
-    """The live agents, sorted by name, with what does not hold of their contracts, by agent."""
+def agents(presences: list[Presence], specs: Mapping[str, AgentSpec]) -> list[LiveAgent]:
+    """The live agents, sorted by name, with what does not hold of their contracts and what they lean on, as far as
+    their `specs` are known."""
     live = live_agents(presences)
-    offered = live.keys() | _grouped((p.tool, p) for p in presences).keys()
+    cards = {name: replicas[-1].tool for name, replicas in _grouped((p.tool, p) for p in presences).items()}
+    offered = live.keys() | cards.keys()
+    tools = {name: card for name, card in cards.items() if card is not None}
+    reach = TeamReach(tools=tools, agents=specs, is_whole=False)
     found = []
     for _, replicas in sorted(live.items()):
         card = replicas[-1].agent
@@ -36,7 +41,7 @@ def agents(
                 LiveAgent(
                     **_fields(card),
                     missing=missing,
-                    problems=(problems or {}).get(card.name, []),
+                    **_told_by(specs.get(card.name), reach),
                     differing=_differing(replicas),
                     replicas=_replicas(replicas),
                 )
@@ -71,6 +76,14 @@ def sandboxes(presences: list[Presence]) -> list[LiveSandbox]:
         )
         for pool, live in sorted(pools.items())
     ]
+
+
+def _told_by(spec: AgentSpec | None, reach: TeamReach) -> dict[str, Any]:
+    if spec is None:
+        return {}
+    needed = leaned_on(spec)
+    problems = contract_problems(spec, reach)
+    return {"problems": problems, "pools": sorted(set(needed.pools)), "memory": needed.memory}
 
 
 def _rank(tier: str) -> int:

@@ -29,9 +29,7 @@ def router(
     @routes.get("/agents", summary="Live agents", responses=openapi.answers(openapi.AgentList))
     async def get_agents() -> Response:
         presences = registry.presences()
-        return json_answer(
-            openapi.AgentList(directory.agents(presences, await contracts.problems(presences)))
-        )
+        return json_answer(openapi.AgentList(directory.agents(presences, await contracts.specs(presences))))
 
     @routes.get("/tools", summary="Live tools", responses=openapi.answers(openapi.ToolList))
     async def get_tools() -> Response:

@@ -47,6 +47,10 @@ class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):
     team: list[str]
     missing: list[str]
     """Tools and team members that the agent names and no live service offers."""
+    pools: list[str] = []
+    """Sandbox pools that run code for it."""
+    memory: bool = False
+    """Whether it keeps something beyond its runs."""
     problems: list[ContractProblem] = []
     """What it expects of its tools and members, as they are now, and what does not hold."""
     prompt_tokens: int = 0

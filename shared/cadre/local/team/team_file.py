@@ -3,18 +3,16 @@
 import re
 import shlex
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
 from cadre.adapters.mcp.server_file import is_server_file, read_servers
 from cadre.automation.automation_file import path_of, read_automations
 from cadre.errors import SetupError, SpecError
-from cadre.protocol.code import INTERPRETER_TOOL
-from cadre.protocol.memory import MEMORY_TOOLS
-from cadre.spec.agent import AgentSpec, MemorySpec
+from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent, skills_of_agent
-from cadre.spec.kinds import declaration_of
+from cadre.spec.leaned_on import leaned_on
 from cadre.spec.model import ModelSpec
 from cadre.spec.names import TEAM_FILE
 from cadre.spec.team_defaults import defaults_for
@@ -105,7 +103,7 @@ def read_team(path: Path) -> TeamSpec:
     document = _document(file)
     body, demo = document.spec, document.spec.demo
     agents, specs = _agents(file, body.agents)
-    needed = {spec.name: _needs(spec) for spec in specs}
+    needed = {spec.name: leaned_on(spec) for spec in specs}
     if not agents:
         raise SpecError(f"{file}: spec.agents: name at least one agent file")
     if body.model or body.variables:
@@ -256,27 +254,3 @@ def _existing(file: Path, key: str, entry: str) -> Path:
 def _keys(model: ModelSpec) -> set[str]:
     """Names of the variables that hold the keys of the model and of those that stand in for it."""
     return {model.key_env}.union(*map(_keys, model.fallbacks))
-
-
-class _Needs(NamedTuple):
-    """The services that an agent leans on, beside its tools and its team."""
-
-    pools: tuple[str, ...]
-    """Sandbox pools that run code for it."""
-    isolation: bool
-    """The agent itself writes code: where no code can be run it can do nothing."""
-    memory: bool
-    """It keeps something beyond its runs."""
-
-
-def _needs(spec: AgentSpec) -> _Needs:
-    own = declaration_of(spec.kind).needs(spec).pools
-    pools = [*_interpreter_pools(spec), *own]
-    memory = spec.memory != MemorySpec() or not set(MEMORY_TOOLS).isdisjoint(spec.tools)
-    return _Needs(tuple(pools), bool(own), memory)
-
-
-def _interpreter_pools(spec: AgentSpec) -> list[str]:
-    """Pools whose interpreter the agent calls as a tool: `python_interpreter`, or `python_interpreter_POOL`."""
-    called = [tool.removeprefix(INTERPRETER_TOOL) for tool in spec.tools if tool.startswith(INTERPRETER_TOOL)]
-    return ["default" if not rest else rest[1:] for rest in called if not rest or rest[0] == "_"]

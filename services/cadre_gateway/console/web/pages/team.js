@@ -2,18 +2,23 @@
 
 import { get } from "../http/api.js";
 import { poll } from "../http/poll.js";
+import { teamGraph } from "../state/team_graph.js";
 import { alert, badge, button, empty, fill, h, table } from "../view/element.js";
 import { clock, count, duration, relative } from "../view/format.js";
+import { graph, placed } from "../view/graph.js";
 import { showValue } from "../view/value.js";
 import { startRun } from "./runs.js";
+
+const KINDS = { agent: "agent", tool: "tool", pool: "sandbox", memory: "memory" };
 
 /** Shows the page; returns what ends it. */
 export function teamPage(main) {
   const problem = h("div", null);
+  const drawing = h("div", { class: "workflow" });
   const agents = h("div", { class: "cards" });
   const tools = h("div", null);
   const sandboxes = h("div", null);
-  fill(main, h("h1", null, "Team"), problem,
+  fill(main, h("h1", null, "Team"), problem, drawing,
     h("h2", null, "Agents"), agents, h("h2", null, "Tools"), tools, h("h2", null, "Sandboxes"), sandboxes);
   let shown = "";
 
@@ -27,11 +32,26 @@ export function teamPage(main) {
     if (signature === shown) return;
     shown = signature;
     const members = new Set(one.agents.flatMap((agent) => agent.team));
+    fill(drawing, one.agents.length > 0 && teamDrawing({ ...one, ...two, ...three, load }));
     fill(agents, one.agents.length ? [...one.agents].sort((a, b) => members.has(a.name) - members.has(b.name)).map((agent) => agentCard(agent, load)) : empty("No live agent: start one with `cadre agent FILE`."));
     fill(tools, two.tools.length ? table(["Tool", "Does", "Approval", "Queue", "Replicas", "Arguments"], two.tools.map((tool) => toolCells(tool, queued(load, "tool", tool.name)))) : empty("No live tools."));
     fill(sandboxes, three.sandboxes.length ? table(["Pool", "Tier", "Python", "Sessions", "Replicas"], three.sandboxes.map((pool) => [
       pool.pool, pool.tier, pool.python, pool.sessions, replicas(pool.replicas)])) : empty("No live sandboxes."));
   }, (error) => fill(problem, error && alert(error.message)));
+}
+
+function teamDrawing(team) {
+  const nodes = placed(teamGraph(team)).map((node) => {
+    const told = [KINDS[node.kind], ...(node.live === null ? [] : [replicaCount(node.live)]), ...loadWords(node.load)];
+    return { ...node, doing: node.live === 0 ? "not live" : told.slice(-1)[0], title: `${node.name}: ${told.join(", ")}`, round: node.kind !== "agent", state: node.live === 0 ? "failed" : node.load?.going ? "open" : "" };
+  });
+  const agents = nodes.filter((one) => one.kind === "agent").map((one) => one.name);
+  return graph(nodes, { label: `Team: ${agents.join(", ")}, and what they use`, what: "Drawing of the team" });
+}
+
+function loadWords(load) {
+  if (load === null) return [];
+  return [...(load.queued ? [`${load.queued} queued`] : []), ...(load.going ? [`${load.going} going on`] : [])];
 }
 
 /** Messages that wait for, or are in the hands of, those who serve it; null where the gateway does not know. */
@@ -59,8 +79,10 @@ function agentCard(agent, load) {
       h("a", { href: `#/runs?agent=${encodeURIComponent(agent.name)}` }, "its runs")));
 }
 
+const replicaCount = (count) => `${count} ${count === 1 ? "replica" : "replicas"}`;
+
 function replicas(list) {
-  return h("details", null, h("summary", null, badge("ok", `${list.length} ${list.length === 1 ? "replica" : "replicas"}`)),
+  return h("details", null, h("summary", null, badge("ok", replicaCount(list.length))),
     table(["Instance", "Host", "Process", "Health at", "Since", "Clock"], list.map((one) => [
       one.instance, one.host, one.pid, one.health, h("span", { title: clock(one.started_at) }, relative(one.started_at)),
       Math.abs(one.skew) >= 1 ? `${one.skew.toFixed(1)} s off` : ""])));

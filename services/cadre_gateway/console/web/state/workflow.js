@@ -28,8 +28,8 @@ export function edgesOf(step) {
 export const doing = (step) => ACTIONS.find((key) => step[key] !== undefined && step[key] !== null) ?? "";
 
 /**
- * The steps of the run's workflow: `{name, doing, edges, state, visits, rank, place}`, state "open", "waiting", "ok",
- * "failed", "dropped" or "". A rank is how far a step lies from the beginning, its place is that within the rank.
+ * The steps of the run's workflow: `{name, doing, edges, state, visits, rank}`, state "open", "waiting", "ok",
+ * "failed", "dropped" or "". A rank is how far a step lies from the beginning.
  */
 export function flowOf(run) {
   const { start, steps = {} } = run.workflow;
@@ -43,12 +43,8 @@ export function flowOf(run) {
       waiting.push(target);
     }
   }
-  const counts = [];
-  return waiting.filter((name) => steps[name]).map((name) => {
-    const rank = ranks.get(name);
-    counts[rank] = (counts[rank] ?? -1) + 1;
-    return { name, doing: doing(steps[name]), edges: edgesOf(steps[name]), state: "", visits: 0, ...been.get(name), rank, place: counts[rank] };
-  });
+  return waiting.filter((name) => steps[name]).map((name) => (
+    { name, doing: doing(steps[name]), edges: edgesOf(steps[name]), state: "", visits: 0, ...been.get(name), rank: ranks.get(name) }));
 }
 
 /** Of each step that was entered its state, how often, and the ways that were taken. */

@@ -1,7 +1,7 @@
 // What a run plans to do, its plan or its queue of tasks, with states and edited in place.
 
 import { get, request, runPath } from "../http/api.js";
-import { alert, badge, button, dialog, field, fill, h, table, toast } from "./element.js";
+import { badge, button, dialog, field, fill, h, table, toast } from "./element.js";
 import { argumentsText, brief } from "./format.js";
 
 const MARKS = { done: "ok", running: "open", failed: "failed", pending: "dropped", "waiting for a person": "held" };
@@ -9,9 +9,8 @@ const MARKS = { done: "ok", running: "open", failed: "failed", pending: "dropped
 /** The plan (`name` is "plan") or queue ("queue") of a run, loaded at once; `editable`: whether the run goes on. */
 export function workList(run, name, editable) {
   const title = name === "plan" ? "Plan" : "Queue";
-  const problem = h("div", null);
   const list = h("div", null, "Loading …");
-  const element = h("section", { class: "block worklist", "aria-label": title, hidden: true }, h("h3", null, title), problem, list);
+  const element = h("section", { class: "block worklist", "aria-label": title, hidden: true }, h("h3", null, title), list);
   const path = `${runPath(run)}/${name}`;
   load();
   return element;
@@ -33,13 +32,12 @@ export function workList(run, name, editable) {
   async function edit(known, operation) {
     try {
       const now = await request("PATCH", path, { version: known.version, operations: [operation] });
-      fill(problem);
       if (now.state === undefined) toast("kept until its agent takes it up");
       else draw(now);
     } catch (error) {
       if (error.status !== 409) throw error;
+      toast(`Not changed: ${error.message}. The list is as it is now.`, true); // it outlives this list, which the other edit replaces
       await load();
-      fill(problem, alert(`Not changed: ${error.message}. Below is what is there now.`));
     }
   }
 

@@ -1,0 +1,76 @@
+// A team as a graph: agents below those that delegate to them, then the tools, sandboxes and memory that they use. Pure.
+
+const MEMORY = "memory";
+
+/**
+ * The nodes `{key, name, kind, rank, edges: [{target}], live, load}` of what `GET /v1/agents`, `/v1/tools`,
+ * `/v1/sandboxes` and `/v1/load` tell; `live` is how many replicas serve it, `load` the messages that wait and the runs
+ * that go on, null where that is not known.
+ */
+export function teamGraph({ agents, tools, sandboxes, load }) {
+  const byName = new Map(agents.map((agent) => [agent.name, agent]));
+  const members = new Map(agents.map((agent) => [agent.name, membersOf(agent, agents)]));
+  const ranks = ranked(byName, members);
+  const deepest = Math.max(0, ...ranks.values());
+  const used = { tool: new Set(), pool: new Set(), memory: false };
+  const nodes = [...ranks].map(([name, rank]) => {
+    const agent = byName.get(name);
+    if (agent === undefined) return { key: key("agent", name), name, kind: "agent", rank, edges: [], live: 0, load: null };
+    agent.tools.forEach((one) => used.tool.add(one));
+    agent.pools.forEach((one) => used.pool.add(one));
+    used.memory ||= agent.memory;
+    const edges = [
+      ...members.get(name).map((one) => ({ target: key("agent", one) })),
+      ...agent.tools.map((one) => ({ target: key("tool", one) })),
+      ...agent.pools.map((one) => ({ target: key("pool", one) })),
+      ...(agent.memory ? [{ target: key("memory", MEMORY) }] : []),
+    ];
+    return { key: key("agent", name), name, kind: "agent", rank, edges, live: agent.replicas.length, load: loadOf(load, "agent", name) };
+  });
+  const live = (list, field) => new Map(list.map((one) => [one[field], one.replicas.length]));
+  const [toolsLive, poolsLive] = [live(tools, "name"), live(sandboxes, "pool")];
+  const below = (kind, name, replicas) => ({ key: key(kind, name), name, kind, rank: deepest + 1, edges: [], live: replicas, load: loadOf(load, kind, name) });
+  return [
+    ...nodes,
+    ...[...used.tool].sort().map((name) => below("tool", name, toolsLive.get(name) ?? 0)),
+    ...[...used.pool].sort().map((name) => below("pool", name, poolsLive.get(name) ?? 0)),
+    ...(used.memory ? [below("memory", MEMORY, null)] : []),
+  ];
+}
+
+const key = (kind, name) => `${kind}:${name}`;
+
+/** The names in an agent's team; a selector `key=value,…` names the agents with those labels. */
+function membersOf(agent, agents) {
+  return [...new Set(agent.team.flatMap((one) => {
+    if (!one.includes("=")) return [one];
+    const wanted = one.split(",").map((pair) => pair.split("="));
+    return agents.filter((other) => wanted.every(([label, value]) => other.labels[label] === value)).map((other) => other.name);
+  }))].filter((one) => one !== agent.name);
+}
+
+/** How far each agent lies from those that nobody delegates to; where each is somebody's member the first one leads. */
+function ranked(byName, members) {
+  const below = new Set([...members.values()].flat());
+  const ranks = new Map();
+  const visit = (names) => {
+    const waiting = names.filter((name) => !ranks.has(name));
+    waiting.forEach((name) => ranks.set(name, 0));
+    for (const name of waiting) {
+      for (const member of members.get(name) ?? []) {
+        if (ranks.has(member)) continue;
+        ranks.set(member, ranks.get(name) + 1);
+        waiting.push(member);
+      }
+    }
+  };
+  visit([...byName.keys()].filter((name) => !below.has(name)));
+  for (const name of byName.keys()) visit([name]);
+  return ranks;
+}
+
+function loadOf(load, kind, name) {
+  const queued = load.queues.find((one) => one.kind === kind && one.name === name)?.messages;
+  const going = kind === "agent" ? load.agents.find((one) => one.name === name)?.going ?? 0 : 0;
+  return queued === undefined ? null : { queued, going };
+}
