@@ -11,7 +11,7 @@ from fastapi import FastAPI
 
 from cadre.adapters.nats.reading.tail import Tail
 from cadre.errors import BusUnavailable, RunIndexUnavailable
-from cadre.service.frame import Platform
+from cadre.service.platform import Platform
 from cadre.telemetry.metrics.meters import Sample
 from cadre_gateway import metrics
 from cadre_gateway.automation.background import Automation

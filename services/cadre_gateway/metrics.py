@@ -3,7 +3,7 @@
 import asyncio
 
 from cadre.adapters.nats.metrics import dead_letter_samples, lag_samples
-from cadre.service.frame import Platform
+from cadre.service.platform import Platform
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
 from cadre_gateway.index.figures import open_runs, waiting_calls

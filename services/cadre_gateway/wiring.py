@@ -29,7 +29,7 @@ from cadre.automation.standing_budget import BudgetState
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import SetupError
 from cadre.protocol.access import ApiKey
-from cadre.service.frame import Platform
+from cadre.service.platform import Platform
 from cadre.settings import (
     AccessSettings,
     TracingSettings,

@@ -16,8 +16,8 @@ from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.retry import retry
 from cadre.delivery.workspace_store import WorkspaceStore
 from cadre.protocol.memory import QUERY_RESOURCES
-from cadre.service.frame import Platform
 from cadre.service.health import AsgiApp
+from cadre.service.platform import Platform
 from cadre.settings import read_secret
 from cadre.telemetry.metrics.meters import Sample
 from cadre.tools.workspace import Workspace
@@ -47,7 +47,7 @@ _DAY_SECONDS = 86400.0
 
 
 class MemoryHost:
-    """What the memory service adds to the frame of every process (`cadre.service.frame.Part`)."""
+    """What the memory service adds to the frame of every process (`cadre.service.platform.Part`)."""
 
     app: AsgiApp | None = None
     """None: it has no HTTP but the frame's health endpoints."""

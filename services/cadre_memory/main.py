@@ -58,9 +58,10 @@ for _subcommand in (search, list_memories, show, forget, export_all):
 def _serve(settings: Settings, own: MemorySettings) -> int:
     # Here, so that the subcommands need none of the service's libraries.
     from cadre.service import frame
+    from cadre.service.platform import Platform
     from cadre_memory.host import MemoryHost
 
-    async def start(platform: frame.Platform) -> MemoryHost:
+    async def start(platform: Platform) -> MemoryHost:
         host = MemoryHost(platform, own)
         await host.start()
         return host

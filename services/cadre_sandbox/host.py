@@ -17,8 +17,8 @@ from cadre.adapters.nats.seed_secret import pool_secret
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import SetupError
 from cadre.protocol.cards import Presence, SandboxCard, ToolCard
-from cadre.service.frame import Platform
 from cadre.service.health import AsgiApp
+from cadre.service.platform import Platform
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
 from cadre_sandbox.interpreters.contract import BlockLimits, Python, SandboxError, Tier
@@ -32,7 +32,7 @@ from cadre_sandbox.settings import SandboxSettings
 
 
 class SandboxHost:
-    """The sandbox service as the part of its process that the frame runs (`cadre.service.frame.Part`)."""
+    """The sandbox service as the part of its process that the frame runs (`cadre.service.platform.Part`)."""
 
     app: AsgiApp | None = None
     """No HTTP but the frame's health endpoints."""

@@ -8,6 +8,7 @@ import click
 from cadre.errors import SetupError
 from cadre.local.extras import check_extras
 from cadre.service import frame
+from cadre.service.platform import Platform
 from cadre.settings import read_settings
 from cadre_sandbox.host import SandboxHost, new_sandbox, start_sandbox
 from cadre_sandbox.interpreters.contract import TIERS
@@ -53,7 +54,7 @@ def command(port: int | None, check: bool, imports: str, **options: object) -> N
         click.echo(f"cadre: {error}", err=True)
         sys.exit(2)
 
-    async def start(platform: frame.Platform) -> SandboxHost:
+    async def start(platform: Platform) -> SandboxHost:
         host = SandboxHost(platform, own)
         await host.start()
         return host

@@ -20,8 +20,8 @@ from cadre.ports import Delivery
 from cadre.runtime.executor import Executor
 from cadre.runtime.in_hand import InHand
 from cadre.runtime.invocation import FileAccess
-from cadre.service.frame import Platform
 from cadre.service.health import AsgiApp
+from cadre.service.platform import Platform
 from cadre.telemetry.metrics.meters import Sample
 from cadre.tools.loading import AnyTool, load_tools
 

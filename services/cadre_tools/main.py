@@ -11,6 +11,7 @@ from cadre.local.extras import missing_modules
 from cadre.local.other_processes import close_other_processes
 from cadre.local.team.tool_entries import mcp_servers
 from cadre.service import frame
+from cadre.service.platform import Platform
 from cadre.settings import read_settings
 from cadre_tools.host import ToolHost, gather_tools
 
@@ -55,7 +56,7 @@ def command(
     if servers:
         click.echo(f"MCP servers: {', '.join(server.spec.name for server in servers)}")
 
-    async def start(platform: frame.Platform) -> ToolHost:
+    async def start(platform: Platform) -> ToolHost:
         host = ToolHost(platform, tools, servers)
         await host.start()
         return host

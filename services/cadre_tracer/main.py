@@ -9,7 +9,8 @@ import click
 
 from cadre.errors import SettingError, SetupError
 from cadre.local.extras import missing_package
-from cadre.service.frame import Platform, run
+from cadre.service.frame import run
+from cadre.service.platform import Platform
 from cadre.settings import read_settings, read_tracing_settings
 
 NICENESS = 19

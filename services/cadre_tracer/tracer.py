@@ -17,8 +17,8 @@ from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import BlobMissing, BusUnavailable, NewerSchema, RetryableError, UnreadableMessage
 from cadre.ports import Stored
 from cadre.protocol.fates import Erased, Fate
-from cadre.service.frame import Platform
 from cadre.service.health import AsgiApp
+from cadre.service.platform import Platform
 from cadre.settings import TracingSettings
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample

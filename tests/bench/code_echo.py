@@ -11,7 +11,8 @@ from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.delivery.codec import unpack_code_call
 from cadre.protocol.messages import CodeFinished
-from cadre.service.frame import calm_collector, open_platform
+from cadre.service.frame import calm_collector
+from cadre.service.platform import open_platform
 from cadre.settings import read_settings
 
 POOL = "echo"

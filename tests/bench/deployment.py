@@ -16,7 +16,8 @@ from cadre.ports import Appended, Journal, Model, Stored
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Task
 from cadre.service.agent import AgentHost, AgentHosts
-from cadre.service.frame import Platform, calm_collector, open_platform
+from cadre.service.frame import calm_collector
+from cadre.service.platform import Platform, open_platform
 from cadre.settings import Settings
 from cadre.spec.agent import AgentSpec
 from harness.nats_server import NatsServer

@@ -8,7 +8,7 @@ from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import HEADERS
 from cadre.delivery.fair_limiter import FairLimiter
-from cadre.service.frame import Platform
+from cadre.service.platform import Platform
 
 BOSS = "floor-boss"
 WORKER = "floor-worker"

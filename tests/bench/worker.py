@@ -14,7 +14,8 @@ from cadre.engine.model_request import ModelRequest
 from cadre.ports import Model, ModelReply, OnText
 from cadre.prompting.prompts import Prompts, kind_for
 from cadre.service.agent import AgentHost, AgentHosts
-from cadre.service.frame import calm_collector, open_platform
+from cadre.service.frame import calm_collector
+from cadre.service.platform import open_platform
 from cadre.settings import read_settings
 from cadre.spec.agent import AgentSpec
 

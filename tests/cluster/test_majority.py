@@ -20,7 +20,7 @@ from cadre.adapters.nats.streams.provision import check, provision
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import BusUnavailable, RetryableError
 from cadre.protocol.messages import Task
-from cadre.service.frame import open_platform
+from cadre.service.platform import open_platform
 from cadre.settings import Settings
 from harness.nats_cluster import SIZE, NatsCluster
 

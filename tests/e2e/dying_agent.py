@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import cadre.service.frame
+import cadre.service.platform
 from cadre.adapters.nats.bus import NatsBus
 from cadre.protocol.memory import REMEMBER
 from cadre.protocol.messages import ToolCall
@@ -42,5 +42,5 @@ class DyingBus(NatsBus):
 
 
 if __name__ == "__main__":
-    cadre.service.frame.NatsBus = DyingBus  # type: ignore[attr-defined]
+    cadre.service.platform.NatsBus = DyingBus  # type: ignore[attr-defined]
     command(sys.argv[1:])

@@ -16,7 +16,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import encode
 from cadre.delivery.quarantine import MAX_CRASHES_ALONE, SUSPECT_AFTER_DELIVERIES
 from cadre.protocol.messages import Spilled, Task
-from cadre.service.frame import Platform
+from cadre.service.platform import Platform
 from harness.patience import eventually
 from harness.stack import Gateway, Service, Stack
 

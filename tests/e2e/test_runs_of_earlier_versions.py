@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.service.frame import Platform
+from cadre.service.platform import Platform
 from harness.stack import Gateway, Stack
 from journals import kept
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx2
 
-from cadre.service.frame import Platform, open_platform
+from cadre.service.platform import Platform, open_platform
 from cadre.settings import Settings
 from harness.guard import Guard
 from harness.nats_server import NatsServer, free_port

@@ -35,8 +35,8 @@ class DyingBus(NatsBus):
 
 
 if __name__ == "__main__":
-    import cadre.service.frame
+    import cadre.service.platform
 
     cadre_tools.host.NatsEffects = DyingEffects  # type: ignore[attr-defined]
-    cadre.service.frame.NatsBus = DyingBus  # type: ignore[attr-defined]
+    cadre.service.platform.NatsBus = DyingBus  # type: ignore[attr-defined]
     command(sys.argv[1:])

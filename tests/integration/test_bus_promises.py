@@ -16,7 +16,7 @@ from cadre.journal.entry import Entry
 from cadre.journal.events import CancelRequested
 from cadre.protocol.messages import EffectResult, ErrorInfo, TimerFired, ToolResult
 from cadre.protocol.topology import timer_id
-from cadre.service.frame import Platform, open_platform
+from cadre.service.platform import Platform, open_platform
 from cadre.settings import Settings
 from harness.patience import patience
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cadre.protocol.messages import Cancel, Report, Task, ToolResult
-from cadre.service.frame import Platform
+from cadre.service.platform import Platform
 from cadre.spec.agent_file import read_agent
 from harness.patience import eventually
 from harness.stack import Stack

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import nats
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.service.frame import Platform, open_platform
+from cadre.service.platform import Platform, open_platform
 from cadre.settings import Settings
 from harness.stack import Gateway, Stack
 

@@ -11,7 +11,7 @@ from cadre.adapters.webhooks import WebhookSender
 from cadre.automation.notice import NoticeSpec
 from cadre.automation.schedule_state import ScheduleState
 from cadre.automation.trigger import TriggerSpec
-from cadre.service.frame import Platform
+from cadre.service.platform import Platform
 from cadre_gateway.automation.budget_editor import BudgetEditor
 from cadre_gateway.automation.definition_editor import DefinitionEditor
 from cadre_gateway.automation.notice_queues import NoticeQueues

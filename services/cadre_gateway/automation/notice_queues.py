@@ -13,7 +13,7 @@ from cadre.delivery.codec import decode, unpack_entry
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import BlobMissing, NewerSchema, RetryableError, UnreadableMessage
 from cadre.protocol.topology import Subject, Topology
-from cadre.service.frame import Platform
+from cadre.service.platform import Platform
 from cadre_gateway.automation.notices import DeliveryGivenUp, Notices
 from cadre_gateway.automation.queues import start_queue
 

@@ -8,7 +8,7 @@ from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import RetryableError, UnreadableMessage
 from cadre.protocol.topology import Subject, Topology
-from cadre.service.frame import Platform
+from cadre.service.platform import Platform
 from cadre_gateway.automation.scheduler import Scheduler
 from cadre_gateway.automation.trigger_intake import TriggerIntake
 

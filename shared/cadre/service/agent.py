@@ -34,8 +34,9 @@ from cadre.runtime.inbox import Inbox
 from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.runner import Runner, World
 from cadre.service.first_request import prompt_tokens
-from cadre.service.frame import Platform, run
+from cadre.service.frame import run
 from cadre.service.health import AsgiApp
+from cadre.service.platform import Platform
 from cadre.service.revision import blob_ref, differing_replicas, revision_of
 from cadre.settings import ModelSettings, Settings, read_settings
 from cadre.spec.agent import AgentSpec
@@ -227,7 +228,7 @@ class AgentHost:
 
 
 class AgentHosts:
-    """The agents of a service process, as its part (`cadre.service.frame.Part`)."""
+    """The agents of a service process, as its part (`cadre.service.platform.Part`)."""
 
     app: AsgiApp | None = None
 

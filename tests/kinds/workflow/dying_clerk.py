@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import cadre.service.agent  # imported once, before the replicas part
-import cadre.service.frame
+import cadre.service.platform
 from cadre.adapters.nats.journal import NatsJournal
 from cadre.journal.entry import Entry
 from cadre_agent.main import command
@@ -38,7 +38,7 @@ def replica() -> int:
     if process == 0:
         os.environ["CADRE_PORT"] = "0"
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        cadre.service.frame.NatsJournal = DyingJournal  # type: ignore[attr-defined]
+        cadre.service.platform.NatsJournal = DyingJournal  # type: ignore[attr-defined]
         command(sys.argv[1:])
     return process
 

@@ -1,0 +1,142 @@
+"""What a service works with on one NATS account, and what it adds to its process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from cadre.adapters.nats.bus import NatsBus
+from cadre.adapters.nats.connection.connect import NatsClient, connect
+from cadre.adapters.nats.journal import NatsJournal
+from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.registry import NatsRegistry
+from cadre.adapters.nats.server_clock import ServerClock
+from cadre.adapters.nats.streams.provision import provision
+from cadre.delivery.retry import EVERY_SECOND, retry
+from cadre.errors import SetupError
+from cadre.local.local_stack import nats_now
+from cadre.ports import Journal
+from cadre.protocol.cards import SUBJECTS, AgentCard, Presence, SandboxCard, ToolCard
+from cadre.protocol.topology import Topology
+from cadre.service.health import AsgiApp
+from cadre.settings import Settings
+from cadre.telemetry.metrics.meters import Meters, Sample
+
+log = logging.getLogger("cadre.service")
+
+
+class Part(Protocol):
+    """What a service adds to the frame."""
+
+    @property
+    def app(self) -> AsgiApp | None:
+        """HTTP below the health endpoints."""
+        ...
+
+    def unready(self) -> str | None:
+        """What is missing, in one line; None when the service can work."""
+        ...
+
+    async def drain(self, grace: float) -> None:
+        """Stops taking work, finishes or hands back what is in hand within `grace` seconds."""
+        ...
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A part that says more of itself at /readyz."""
+
+    def about(self) -> dict[str, str]: ...
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A part that has figures of its own for whoever reads the metrics."""
+
+    async def samples(self) -> list[Sample]:
+        """As they are now. Raises BusUnavailable."""
+        ...
+
+
+class Platform(NamedTuple):
+    """What the frame gives to a part."""
+
+    settings: Settings
+    nc: NatsClient
+    topology: Topology
+    registry: NatsRegistry
+    bus: NatsBus
+    journal: Journal
+    blobs: NatsBlobs
+    health_url: str
+    started_at: float
+    clock: ServerClock
+    meters: Meters
+
+    def presence(
+        self,
+        *,
+        agent: AgentCard | None = None,
+        tool: ToolCard | None = None,
+        sandbox: SandboxCard | None = None,
+        revision: str = "",
+        prompts: str = "",
+        spec: str = "",
+    ) -> Presence:
+        """This replica's registry entry for a card."""
+        return Presence(
+            instance=self.settings.instance_name(),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            health=self.health_url,
+            started_at=self.started_at,
+            subjects=SUBJECTS,
+            agent=agent,
+            tool=tool,
+            sandbox=sandbox,
+            revision=revision,
+            prompts=prompts,
+            spec=spec,
+        )
+
+
+Start = Callable[[Platform], Awaitable[Part]]
+
+
+async def open_platform(
+    name: str,
+    settings: Settings,
+    health_url: str = "",
+    meters: Meters | None = None,
+    given_up: Callable[[str], None] | None = None,
+) -> Platform:
+    """Connects (waiting for the server), provisions, and begins to listen to the registry."""
+    address = partial(nats_now, settings)
+    nc = await connect(settings, f"cadre {name}", given_up=given_up, address=address)
+    # Streams may be without a leader for a moment after a server's start.
+    topology = await retry(lambda: provision(nc, settings), pauses=EVERY_SECOND, log=log)
+    clock = ServerClock(settings.clock_skew_seconds)
+    await retry(lambda: clock.measure(nc, topology.stream(0)), pauses=EVERY_SECOND, log=log)
+    if (problem := clock.problem()) is not None:
+        await nc.close()
+        raise SetupError(problem)
+    blobs = NatsBlobs(nc, topology, clock)
+    platform = Platform(
+        settings=settings,
+        nc=nc,
+        topology=topology,
+        registry=NatsRegistry(nc, topology, clock),
+        bus=NatsBus(nc, topology, blobs),
+        journal=NatsJournal(nc, topology, blobs),
+        blobs=blobs,
+        health_url=health_url,
+        started_at=clock.now(),
+        clock=clock,
+        meters=meters if meters is not None else Meters(on=False),
+    )
+    await platform.registry.start()
+    return platform

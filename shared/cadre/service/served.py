@@ -1,0 +1,173 @@
+"""A service at work on one NATS account: it connects, serves, drains and closes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, Protocol
+
+from cadre.adapters.nats.streams.store_watch import StoreWatch
+from cadre.delivery.retry import EVERY_SECOND, retry
+from cadre.errors import CadreError
+from cadre.service.health import AsgiApp, send_problem
+from cadre.service.older_replicas import await_older_gone
+from cadre.service.platform import Measured, Part, Platform, Start, Telling, open_platform
+from cadre.settings import Settings
+from cadre.telemetry.metrics.meters import Meters, Sample
+from cadre.telemetry.metrics.names import CLOCK_SKEW, STORE_STATE, STORE_TROUBLE
+
+log = logging.getLogger("cadre.service")
+
+CLOSE_WITHIN = 3.0
+
+
+class ServiceProcess(NamedTuple):
+    """What a process gives to what it serves."""
+
+    name: str
+    settings: Settings
+    meters: Meters
+    health_url: str
+    give_up: Callable[[str], None]
+    """Called with the reason when the connection to NATS is closed for good, without anybody here having wanted it."""
+
+
+class Serving(Protocol):
+    """What a process serves from its start to its end."""
+
+    async def open(self) -> None:
+        """Returns once it works. Raises CadreError when it cannot."""
+        ...
+
+    def unready(self) -> str | None:
+        """What is missing, in one line; None when it can work."""
+        ...
+
+    def about(self) -> dict[str, str]:
+        """What /readyz tells beside."""
+        ...
+
+    async def samples(self) -> list[Sample]:
+        """Figures of its own. Raises CadreError."""
+        ...
+
+    def front(self, app: AsgiApp) -> AsgiApp:
+        """What requests come to first; `app` answers the probes, and gives the rest to `dispatch`."""
+        ...
+
+    async def dispatch(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answers a request."""
+        ...
+
+    async def drain(self) -> bool:
+        """Says goodbye, stops taking work, finishes or hands back what is in hand; whether all of that was done."""
+        ...
+
+    async def close(self) -> None:
+        """Lets go of the connections."""
+        ...
+
+
+class Served:
+    """One service on one NATS account."""
+
+    def __init__(self, process: ServiceProcess, start: Start) -> None:
+        self._process = process
+        self._start = start
+        self.platform: Platform | None = None
+        self._part: Part | None = None
+        self._store: StoreWatch | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Connects, waiting for the server, and starts the part. Raises CadreError."""
+        name, settings, meters, health_url, give_up = self._process
+        self.platform = await open_platform(name, settings, health_url, meters, give_up)
+        await await_older_gone(self.platform.registry)
+        store = StoreWatch(self.platform.nc, self.platform.topology)
+        self._watching = await retry(store.start, pauses=EVERY_SECOND, log=log)
+        self._store = store
+        self._part = await self._start(self.platform)
+
+    def unready(self) -> str | None:
+        """What is missing, in one line; None when it can work."""
+        if self.platform is None or not self.platform.nc.is_connected:
+            return "not connected to NATS"
+        if (problem := self.platform.clock.problem()) is not None:
+            return problem
+        if self._store is not None and (trouble := self._store.trouble()) is not None:
+            return trouble
+        return self._part.unready() if self._part is not None else "starting"
+
+    def about(self) -> dict[str, str]:
+        """What the part tells of itself, and that the store is full."""
+        full = self._store.full() if self._store is not None else None
+        own: dict[str, str] = self._part.about() if isinstance(self._part, Telling) else {}
+        return own if full is None else own | {"store": full}
+
+    async def samples(self) -> list[Sample]:
+        """Figures of the connection, the store and the part. Raises CadreError."""
+        if self.platform is None:
+            return []
+        found = [Sample(CLOCK_SKEW, self.platform.clock.skew)]
+        if self._store is not None:
+            states = self._store.states().items()
+            found += [Sample(STORE_TROUBLE, float(there), {STORE_STATE: state}) for state, there in states]
+        if isinstance(self._part, Measured) and (self._store is None or self._store.lost() is None):
+            found += await self._part.samples()
+        return found
+
+    def front(self, app: AsgiApp) -> AsgiApp:
+        """Nothing stands before the probes."""
+        return app
+
+    async def dispatch(self, scope: Any, receive: Any, send: Any) -> None:
+        """Has the part answer, if it can."""
+        if self._part is None:
+            detail = f"{self._process.name} cannot work yet: {self.unready()}"
+            await send_problem(send, 503, "bus-unavailable", detail)
+        elif self._store is not None and (lost := self._store.lost()) is not None:
+            # What is remembered here is of a store that is not there any more.
+            await send_problem(send, 503, "bus-unavailable", lost)
+        elif self._part.app is None:
+            detail = f"{self._process.name} serves /healthz and /readyz only"
+            await send_problem(send, 404, "not-found", detail)
+        else:
+            await self._part.app(scope, receive, send)
+
+    async def drain(self) -> bool:
+        """Says goodbye and drains the part, as far as it can be done; whether all of it was."""
+        if self._watching is not None:
+            self._watching.cancel()
+        if self.platform is None:
+            return True
+        nc, registry = self.platform.nc, self.platform.registry
+        done = [not nc.is_connected or await self._done(registry.withdraw(), CLOSE_WITHIN)]
+        if self._part is not None and not nc.is_closed:
+            grace = self._process.settings.drain_seconds
+            done.append(await self._done(self._part.drain(grace), grace + CLOSE_WITHIN))
+        if not all(done):
+            log.warning("%s: not drained in full; what is left is delivered again", self._process.name)
+        return all(done)
+
+    async def close(self) -> None:
+        """Lets go of the connection."""
+        if self.platform is not None:
+            await self._done(self.platform.registry.stop(), CLOSE_WITHIN)
+            await self._done(self.platform.nc.close(), CLOSE_WITHIN)
+
+    async def _done(self, step: Awaitable[None], within: float) -> bool:
+        assert self.platform is not None
+        try:
+            await asyncio.wait_for(step, within)
+        except (CadreError, TimeoutError) as error:
+            log.warning("while stopping: %s", error or f"not done within {within:g} s")
+        except RuntimeError as error:
+            # What uvloop says of a socket that is gone; with a living connection it is somebody's defect.
+            if self.platform.nc.is_connected:
+                raise
+            log.warning("while stopping, without a connection to NATS: %s", error)
+        else:
+            return True
+        return False
