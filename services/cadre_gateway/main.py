@@ -8,7 +8,10 @@ import click
 from cadre.adapters.oidc.settings import check_packages, read_oidc_settings
 from cadre.errors import SettingError
 from cadre.service.frame import run
-from cadre.settings import is_loopback, read_access_settings, read_settings
+from cadre.settings import is_loopback, read_access_settings, read_http_bounds, read_secret, read_settings
+from cadre_gateway.index.settings import read_index_settings
+from cadre_gateway.options import GatewayOptions
+from cadre_gateway.requests.body_memory import BodyMemory
 from cadre_gateway.wiring import start
 
 
@@ -30,16 +33,20 @@ def command(host: str | None, port: int | None, auth: str | None, insecure: bool
     try:
         settings = read_settings(host=host, port=port)
         access = read_access_settings(auth="off" if insecure else auth)
+        oidc = None
         if "oidc" in access.ways():
             check_packages()
-            read_oidc_settings().read_grants()
+            oidc = read_oidc_settings()
+            oidc.read_grants()
         if not access.auth and not is_loopback(settings.host):
             raise SettingError(
                 f"CADRE_HOST={settings.host} can be reached from elsewhere, and nobody would be asked who they are:"
                 " start it with --auth (CADRE_AUTH=keys) and an administrator's key in CADRE_ADMIN_KEY, or with"
                 " --insecure (CADRE_AUTH=off) where only trusted machines reach it (docs/access.md)"
             )
+        bodies = BodyMemory(read_http_bounds().body_bytes)
+        options = GatewayOptions(access, oidc, read_index_settings(), bodies, read_secret)
     except SettingError as error:
         click.echo(f"cadre: {error}", err=True)
         sys.exit(2)
-    sys.exit(run("gateway", settings, partial(start, access)))
+    sys.exit(run("gateway", settings, partial(start, options)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,7 +24,6 @@ from cadre.adapters.nats.sessions import NatsSessions
 from cadre.adapters.nats.storage import NatsStorage
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.adapters.oidc.provider import OidcProvider
-from cadre.adapters.oidc.settings import read_oidc_settings
 from cadre.api.access import SignInWays
 from cadre.automation.standing_budget import BudgetState
 from cadre.delivery.retry import EVERY_SECOND, retry
@@ -31,11 +31,9 @@ from cadre.errors import SetupError
 from cadre.protocol.access import ApiKey
 from cadre.service.platform import Platform
 from cadre.settings import (
-    AccessSettings,
     TracingSettings,
     is_loopback,
     read_doors,
-    read_http_bounds,
     read_tracing_settings,
 )
 from cadre_gateway.access.api_keys import ApiKeys
@@ -51,13 +49,13 @@ from cadre_gateway.doors.open_doors import routers_of
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.gateway import GatewayService
 from cadre_gateway.index.run_index import RunIndex, open_index
-from cadre_gateway.index.settings import open_database, read_index_settings
+from cadre_gateway.index.settings import open_database
 from cadre_gateway.index.usage_ledger import UsageLedger
 from cadre_gateway.ledger_snapshots import LedgerSnapshots
+from cadre_gateway.options import GatewayOptions
 from cadre_gateway.projector import Projector
 from cadre_gateway.reading.contracts import LiveContracts
 from cadre_gateway.reading.lookup import RunLookup
-from cadre_gateway.requests.body_memory import BodyMemory
 from cadre_gateway.retention.janitor import Janitor
 from cadre_gateway.routes import (
     access,
@@ -104,14 +102,14 @@ log = logging.getLogger("cadre.gateway")
 _DAY_SECONDS = 86_400
 
 
-async def start(access_settings: AccessSettings, platform: Platform) -> GatewayService:
+async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     """Opens the index and begins to read the journals from where it ends."""
     nc, topology, blobs = platform.nc, platform.topology, platform.blobs
     tracing_settings = read_tracing_settings()
     streams = await retry(lambda: identities(nc, topology), pauses=EVERY_SECOND, log=log)
     ledger_snapshots = LedgerSnapshots(NatsSnapshots(nc, topology), topology, streams)
     ledger = await retry(ledger_snapshots.load, pauses=EVERY_SECOND, log=log)
-    index = await open_index(open_database(read_index_settings()), streams)
+    index = await open_index(open_database(options.index), streams)
     erasure = NatsErasure(nc, topology, blobs)
     janitor = Janitor(
         index,
@@ -126,12 +124,12 @@ async def start(access_settings: AccessSettings, platform: Platform) -> GatewayS
     feeds = LiveFeeds(tail)
     provider = _tracer_provider(platform, tracing_settings) if tracing_settings.endpoint else None
     lookup = RunLookup(index, History(nc, topology, blobs))
-    door, access_routers, to_provider = _access(access_settings, platform, lookup)
+    door, access_routers, to_provider = _access(options, platform, lookup)
     routers, automation = _routers(
-        platform, index, ledger, janitor, erasure, tail, feeds, tracing_settings, door.limits
+        platform, index, ledger, janitor, erasure, tail, feeds, tracing_settings, door.limits, options.secret
     )
     application = app.build([*routers, *access_routers], feeds, nc, provider, door, to_provider)
-    application.state.body_memory = BodyMemory(read_http_bounds().body_bytes)
+    application.state.body_memory = options.bodies
     application.state.meters = platform.meters
     gateway = GatewayService(
         app=application,
@@ -149,7 +147,7 @@ async def start(access_settings: AccessSettings, platform: Platform) -> GatewayS
     tail.start([min(both) for both in zip(index.positions, ledger.positions, strict=True)])
     index.positions_read = lambda: tail.positions
     gateway.start()
-    if not access_settings.ways():
+    if not options.access.ways():
         _warn_of_strangers(platform.settings.host)
     return gateway
 
@@ -164,9 +162,10 @@ def _warn_of_strangers(host: str) -> None:
 
 
 def _access(
-    settings: AccessSettings, platform: Platform, lookup: RunLookup
+    options: GatewayOptions, platform: Platform, lookup: RunLookup
 ) -> tuple[Access, list[APIRouter], APIRouter | None]:
     """What the gate knows, the routes of keys and sign-ins, and those to a provider and back."""
+    settings, oidc = options.access, options.oidc
     nc, topology, clock = platform.nc, platform.topology, platform.clock
     ways = settings.ways()
     definitions = NatsDefinitions(nc, topology, "key", ApiKey)
@@ -175,12 +174,11 @@ def _access(
     limits, hosts = RateLimits(settings.key_rate), frozenset(settings.hosts())
     door = Access(keys if ways else None, lookup, trail, limits, hosts)
     sign_in_ways, to_provider = SignInWays(keys="keys" in ways), None
-    if "oidc" in ways:
+    if "oidc" in ways and oidc is not None:
         # Its packages are an extra: no other gateway needs them.
         from cadre_gateway.access.oidc.sign_in import ConsoleSignIn
         from cadre_gateway.access.oidc.tokens import ProviderTokens
 
-        oidc = read_oidc_settings()
         provider = OidcProvider(oidc)
         tokens = ProviderTokens(oidc, SigningKeys(provider))
         keys.renewal = SessionRenewal(definitions, provider, tokens, oidc.client_id, clock)
@@ -201,6 +199,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     feeds: LiveFeeds,
     tracing_settings: TracingSettings,
     limits: RateLimits,
+    secret: Callable[[str], str],
 ) -> tuple[list[APIRouter], Automation]:
     """Gives each route the parts that it uses; the order is that of the API's description."""
     nc, topology, registry = platform.nc, platform.topology, platform.registry
@@ -223,7 +222,9 @@ def _routers(  # noqa: PLR0913 - what all routes share
     submitter = Submitter(admission, sessions, workspaces, carrier, blobs, bus, clock)
     decisions = ApprovalDecisions(held_calls, sender, clock)
     steer, eraser = Steering(lookup, journal, sender, clock), Eraser(lookup, run_end, tail, registry, janitor)
-    automation = automation_of(platform, RunStarter(submitter, lookup, run_end), history, budgets_left)
+    automation = automation_of(
+        platform, RunStarter(submitter, lookup, run_end), history, budgets_left, secret
+    )
     routers = [
         runs.router(submitter, lookup, run_end, streams, registry, read_console_settings().trace_url),
         directory.router(registry, live, index, partial(lag_samples, nc, topology)),

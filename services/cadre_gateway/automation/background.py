@@ -1,6 +1,7 @@
 """What a gateway does for schedules beside all requests."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cadre.adapters.addresses import read_networks
@@ -51,9 +52,13 @@ class Automation:
 
 
 def automation_of(
-    platform: Platform, runs: RunStarter, history: History, budgets: StandingBudgets
+    platform: Platform,
+    runs: RunStarter,
+    history: History,
+    budgets: StandingBudgets,
+    secret: Callable[[str], str],
 ) -> Automation:
-    """The parts put together."""
+    """The parts put together; `secret` finds that of a name."""
     clock = platform.clock
     states = NatsDefinitions(platform.nc, platform.topology, "schedule", ScheduleState)
     alarms = NatsAlarms(platform.nc, platform.topology)
@@ -63,12 +68,12 @@ def automation_of(
     deliveries = NatsDeliveries(platform.nc, platform.topology)
     sender = WebhookSender(read_networks("CADRE_NOTICE_PRIVATE", platform.settings.notice_private))
     source = f"urn:cadre:{platform.settings.prefix}"
-    notices = Notices(specs, deliveries, history, sender, source, clock)
+    notices = Notices(specs, deliveries, history, sender, source, clock, secret)
     return Automation(
         platform,
         scheduler,
         ScheduleEditor(states, alarms, scheduler, runs, clock),
-        TriggerIntake(triggers, runs, clock),
+        TriggerIntake(triggers, runs, clock, secret),
         DefinitionEditor(specs, "notice"),
         NoticeQueues(platform, notices),
         BudgetEditor(budgets, DefinitionEditor(budgets.states, "budget"), notices),

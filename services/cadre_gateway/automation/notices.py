@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cadre.adapters.nats.automations import NatsDefinitions, NatsDeliveries
@@ -22,7 +23,6 @@ from cadre.journal.entry import Entry
 from cadre.journal.events import DelegateFinished, ModelAnswered
 from cadre.loop.fold import fold
 from cadre.ports import Clock
-from cadre.settings import read_secret
 
 log = logging.getLogger("cadre.notices")
 
@@ -45,6 +45,8 @@ class Notices:
     source: str
     """Names this deployment in what is sent."""
     clock: Clock
+    secret: Callable[[str], str]
+    """Finds the secret of a name; "" when there is none."""
     _known: list[NoticeSpec] = field(default_factory=list)
     _read_at: float = 0.0
 
@@ -91,7 +93,7 @@ class Notices:
             await self.deliveries.retry(delivery, self.clock.now() + pause)
 
     async def _post(self, spec: NoticeSpec, delivery: NoticeDelivery) -> None:
-        secret = read_secret(spec.secret_env)
+        secret = self.secret(spec.secret_env)
         if not secret:
             raise WebhookFailed("its secret is not set at this gateway")
         body, now = cloud_event(delivery, self.source), int(self.clock.now())

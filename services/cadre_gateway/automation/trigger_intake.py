@@ -1,6 +1,7 @@
 """Starts the runs of triggers: from messages on the bus and from signed webhooks, one for each id."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cadre.adapters.nats.automations import NatsDefinitions
@@ -11,7 +12,6 @@ from cadre.automation.trigger import TriggerSpec, trigger_key
 from cadre.errors import SpecError, UnreadableMessage
 from cadre.ports import Clock
 from cadre.protocol.topology import run_id_of
-from cadre.settings import read_secret
 from cadre_gateway.automation.run_starter import RunStarter, submission_of
 from cadre_gateway.automation.scheduler import StartRefused
 from cadre_gateway.requests.problems import Problem, invalid
@@ -30,6 +30,8 @@ class TriggerIntake:
     triggers: NatsDefinitions[TriggerSpec]
     runs: RunStarter
     clock: Clock
+    secret: Callable[[str], str]
+    """Finds the secret of a name; "" when there is none."""
     _known: list[TriggerSpec] = field(default_factory=list)
     _read_at: float = 0.0
 
@@ -86,7 +88,7 @@ class TriggerIntake:
         message = headers.get("webhook-id", "")
         if len(message) > _MAX_ID_CHARS:
             raise invalid(f"webhook-id: send at most {_MAX_ID_CHARS} characters")
-        secret = read_secret(spec.webhook.secret_env)
+        secret = self.secret(spec.webhook.secret_env)
         if not secret:
             raise Problem(503, "no-secret", f"trigger {name!r}: its secret is not set at this gateway")
         try:
