@@ -2,16 +2,20 @@
 
 import sys
 from functools import partial
+from pathlib import Path
 
 import click
 
 from cadre.adapters.oidc.settings import check_packages, read_oidc_settings
 from cadre.errors import SettingError
-from cadre.service.frame import run
+from cadre.service.frame import run, run_serving
+from cadre.service.served import ServiceProcess
 from cadre.settings import is_loopback, read_access_settings, read_http_bounds, read_secret, read_settings
 from cadre_gateway.index.settings import read_index_settings
 from cadre_gateway.options import GatewayOptions
 from cadre_gateway.requests.body_memory import BodyMemory
+from cadre_gateway.tenants.settings import read_tenants_folder
+from cadre_gateway.tenants.tenants import Tenants
 from cadre_gateway.wiring import start
 
 
@@ -27,11 +31,23 @@ from cadre_gateway.wiring import start
     metavar="[keys|oidc|keys,oidc]",
     help="Ask everybody for an API key, for a token of an OpenID provider, or for either [CADRE_AUTH, keys].",
 )
+@click.option(
+    "--tenants",
+    type=click.Path(path_type=Path),
+    default=None,
+    help="Serve the tenants of this folder, each by its own host names [CADRE_TENANTS].",
+)
 @click.option("--insecure", is_flag=True, help="Let everybody in, wherever it listens [CADRE_AUTH=off].")
-def command(host: str | None, port: int | None, auth: str | None, insecure: bool) -> None:
+def command(
+    host: str | None, port: int | None, auth: str | None, tenants: Path | None, insecure: bool
+) -> None:
     """Serves runs, their events and the directory of agents and tools over HTTP."""
     try:
         settings = read_settings(host=host, port=port)
+        bodies = BodyMemory(read_http_bounds().body_bytes)
+        folder = read_tenants_folder(tenants, asked=auth is not None or insecure)
+        if folder is not None:
+            sys.exit(run_serving("gateway", settings, partial(_tenants, folder, bodies)))
         access = read_access_settings(auth="off" if insecure else auth)
         oidc = None
         if "oidc" in access.ways():
@@ -44,9 +60,12 @@ def command(host: str | None, port: int | None, auth: str | None, insecure: bool
                 " start it with --auth (CADRE_AUTH=keys) and an administrator's key in CADRE_ADMIN_KEY, or with"
                 " --insecure (CADRE_AUTH=off) where only trusted machines reach it (docs/access.md)"
             )
-        bodies = BodyMemory(read_http_bounds().body_bytes)
         options = GatewayOptions(access, oidc, read_index_settings(), bodies, read_secret)
     except SettingError as error:
         click.echo(f"cadre: {error}", err=True)
         sys.exit(2)
     sys.exit(run("gateway", settings, partial(start, options)))
+
+
+def _tenants(folder: Path, bodies: BodyMemory, process: ServiceProcess) -> Tenants:
+    return Tenants(folder, process, bodies)

@@ -1,7 +1,9 @@
 """Where the index is kept."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
@@ -21,6 +23,14 @@ class IndexSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.url:
             self.path()
+
+    @classmethod
+    def of_tenant(cls, name: str) -> IndexSettings:
+        """That of one of several gateways in this process: a file of its own beside the one of the environment."""
+        path = read_index_settings().path()
+        return cls(
+            url="" if path is None else f"sqlite://{quote(str(path.with_stem(f'{path.stem}-{name}')))}"
+        )
 
     def path(self) -> Path | None:
         """The file; None for one that is gone with the process. Raises SettingError."""

@@ -56,6 +56,7 @@ _VERBS_OF_ROOMS = {
     "deployment": {
         "provision": "Create a team's streams and consumers before its services start.",
         "auth": "Make a NATS user for every service, and the server's list of them.",
+        "tenant": "Make, list and remove the tenants of a gateway.",
         "keys": "Make, list and revoke the API keys of people and programs.",
         "audit": "Show what was done at the gateway, and by whom.",
         "k8s": "A team as Kubernetes manifests.",

@@ -31,6 +31,8 @@ OUTCOME = "cadre.outcome"
 STORE_STATE = "cadre.store.state"
 DOOR = "cadre.door"
 ROUTE = "http.route"
+TENANT = "cadre.tenant"
+"""On what a gateway of several tenants reads of one of them, whatever the metric."""
 
 
 class Metric(NamedTuple):

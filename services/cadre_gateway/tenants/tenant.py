@@ -1,0 +1,164 @@
+"""One tenant at work: opened, kept open, opened again when its account was lost, closed when it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cadre.adapters.oidc.settings import OidcSettings, check_packages
+from cadre.errors import CadreError, SettingError
+from cadre.local import nats_files
+from cadre.local.tenant_folder import ADMIN_KEY, AUTH_FOLDER, SECRETS_FOLDER
+from cadre.service.health import send_problem, with_health
+from cadre.service.served import Served, ServiceProcess
+from cadre.settings import AccessSettings, Settings
+from cadre.spec.names import NAME
+from cadre.spec.tenant_file import TenantSpec
+from cadre.telemetry.metrics.meters import Sample
+from cadre_gateway.index.settings import IndexSettings
+from cadre_gateway.options import GatewayOptions
+from cadre_gateway.requests.body_memory import BodyMemory
+from cadre_gateway.wiring import start
+
+log = logging.getLogger("cadre.gateway")
+
+RETRY_SECONDS = 10.0
+"""After so long a tenant that could not be opened, or was lost, is opened again."""
+
+_CLIENT_SECRET = "CADRE_OIDC_CLIENT_SECRET"
+
+
+class Tenant:
+    """A tenant of this process, in a task of its own from `begin` to `end`."""
+
+    def __init__(self, folder: Path, spec: TenantSpec, process: ServiceProcess, bodies: BodyMemory) -> None:
+        self.name, self.spec = folder.name, spec
+        self._folder = folder
+        self._process = process
+        self._bodies = bodies
+        self._served: Served | None = None
+        self._trouble = "starting"
+        self._task: asyncio.Task[None] | None = None
+        self._ending = asyncio.Event()
+        self.answer = with_health(self._dispatch, self.unready)
+        """Answers requests by one of its names."""
+
+    def begin(self) -> None:
+        """Has it opened, and kept open."""
+        self._task = asyncio.create_task(self._keep_open(), name=f"tenant {self.name}")
+
+    async def end(self) -> None:
+        """Drains and closes it."""
+        self._ending.set()
+        if self._task is not None:
+            await self._task
+
+    def unready(self) -> str | None:
+        """What is missing, in one line; None when it can work."""
+        return self._served.unready() if self._served is not None else self._trouble
+
+    async def samples(self) -> list[Sample]:
+        """Its figures. Raises CadreError."""
+        return await self._served.samples() if self._served is not None else []
+
+    async def _dispatch(self, scope: Any, receive: Any, send: Any) -> None:
+        if self._served is None:
+            await send_problem(
+                send, 503, "bus-unavailable", f"this tenant cannot be served now: {self._trouble}"
+            )
+        else:
+            await self._served.dispatch(scope, receive, send)
+
+    async def _keep_open(self) -> None:
+        while not self._ending.is_set():
+            lost = asyncio.Event()
+            try:
+                await self._serve(lost)
+            except CadreError as error:
+                self._trouble = " ".join(str(error).split())
+                log.error("tenant %s cannot be served: %s", self.name, self._trouble)
+            if not self._ending.is_set():
+                await _first(self._ending.wait(), asyncio.sleep(RETRY_SECONDS))
+
+    async def _serve(self, lost: asyncio.Event) -> None:
+        def give_up(reason: str) -> None:
+            log.error("tenant %s: the connection to NATS was closed for good (%s)", self.name, reason)
+            self._trouble = "the connection to NATS was closed for good"
+            lost.set()
+
+        settings = self._settings()
+        served = Served(
+            self._process._replace(name=f"gateway of {self.name}", settings=settings, give_up=give_up),
+            partial(start, self._options()),
+        )
+        try:
+            opening = asyncio.ensure_future(served.open())
+            await _first(opening, self._ending.wait(), lost.wait())
+            if opening.done():
+                opening.result()
+                self._served = served
+                log.info("tenant %s: ready", self.name)
+                await _first(self._ending.wait(), lost.wait())
+            else:
+                opening.cancel()
+        finally:
+            self._served = None
+            await served.drain()
+            await served.close()
+
+    def _settings(self) -> Settings:
+        keep = self.spec.keep_days
+        key = nats_files.key_file(self._folder / AUTH_FOLDER, "gateway")
+        changed = {"nats_credentials": str(key)} | ({} if keep is None else {"keep_days": keep})
+        return msgspec.structs.replace(self._process.settings, **changed)
+
+    def _options(self) -> GatewayOptions:
+        # Nothing of these may come from the environment of the process: it is all tenants'.
+        access = AccessSettings(
+            auth=self.spec.auth,
+            admin_key=_text(self._folder / ADMIN_KEY),
+            allowed_hosts=",".join(self.spec.hosts),
+            key_rate=self.spec.key_rate,
+        )
+        oidc = self._oidc() if self.spec.oidc is not None else None
+        index = IndexSettings.of_tenant(self.name)
+        return GatewayOptions(access, oidc, index, self._bodies, self._secret)
+
+    def _oidc(self) -> OidcSettings:
+        check_packages()
+        given = dict(self.spec.oidc or {})
+        if "grants" in given and not isinstance(given["grants"], str):
+            given["grants"] = msgspec.json.encode(given["grants"]).decode()
+        try:
+            found = msgspec.convert({**given, "client_secret": self._secret(_CLIENT_SECRET)}, OidcSettings)
+        except msgspec.ValidationError as error:
+            raise SettingError(f"tenant {self.name}: spec.oidc: {error}") from error
+        found.read_grants()
+        return found
+
+    def _secret(self, variable: str) -> str:
+        return _text(self._folder / SECRETS_FOLDER / variable) if NAME.fullmatch(variable) else ""
+
+
+def _text(file: Path) -> str:
+    """What a file holds; "" when there is none."""
+    try:
+        return file.read_text().strip()
+    except FileNotFoundError:
+        return ""
+
+
+async def _first(*waits: Any) -> None:
+    """Returns when the first of them has; the others are cancelled, unless they are futures of somebody else."""
+    tasks = [asyncio.ensure_future(one) for one in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task, given in zip(tasks, waits, strict=True):
+            if task is not given:
+                task.cancel()

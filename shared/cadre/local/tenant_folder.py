@@ -1,0 +1,106 @@
+"""The folder of tenants: each has a folder of its name, with its file and its keys; beside them the server's accounts.
+
+DIR/nats-accounts.conf      what the nats-server includes
+DIR/NAME/tenant.yaml        by which names it is served, and what holds there
+DIR/NAME/auth/              its NATS users, as `cadre auth init` makes them
+DIR/NAME/admin.key          the key of its first administrator
+DIR/NAME/secrets/VARIABLE   the secrets that its triggers and notices name, a file for each
+"""
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import yaml
+
+from cadre.adapters.nats.connection.keys import read_key
+from cadre.deploy.nats_server_file import Account, accounts_file
+from cadre.deploy.nats_users import Role
+from cadre.errors import SetupError
+from cadre.local import nats_files
+from cadre.local.exit_codes import CommandFailed
+from cadre.protocol.topology import Topology
+from cadre.spec.tenant_file import TENANT_FILE, read_tenant, tenant_document
+
+ACCOUNTS_FILE = "nats-accounts.conf"
+AUTH_FOLDER, ADMIN_KEY, SECRETS_FOLDER = "auth", "admin.key", "secrets"
+
+
+def tenants_in(folder: Path) -> list[Path]:
+    """The folders of all tenants, by name."""
+    return sorted(file.parent for file in folder.glob(f"*/{TENANT_FILE}"))
+
+
+def create_tenant(
+    folder: Path,
+    name: str,
+    hosts: list[str],
+    roles: Iterable[Role],
+    topology: Topology,
+    storage_bytes: int | None = None,
+) -> Path:
+    """Makes the tenant's folder, with keys for its services and its administrator, or adds users of a tenant that is
+    there; returns the folder. Raises CommandFailed."""
+    own = folder / name
+    try:
+        own.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not (own / TENANT_FILE).exists():
+            if not hosts:
+                raise CommandFailed("name the tenant's host with --host: its people reach it by that name")
+            text = yaml.safe_dump(tenant_document(name, hosts, storage_bytes), sort_keys=False)
+            (own / TENANT_FILE).write_text(text)
+        read_tenant(own)
+        _check_hosts(folder)
+        if not (own / ADMIN_KEY).exists():
+            with os.fdopen(
+                os.open(own / ADMIN_KEY, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
+            ) as file:
+                file.write(secrets.token_hex(32) + "\n")
+        nats_files.update_users(own / AUTH_FOLDER, roles, topology)
+        write_accounts(folder, topology)
+    except OSError as error:
+        raise CommandFailed(f"{error.filename or own}: cannot be written: {error.strerror}") from error
+    except SetupError as error:
+        raise CommandFailed(str(error)) from error
+    return own
+
+
+def remove_tenant(folder: Path, name: str, topology: Topology) -> None:
+    """Removes the tenant's folder and its account; what the account has stored stays with the server. Raises
+    CommandFailed."""
+    own = folder / name
+    if not (own / TENANT_FILE).exists():
+        known = ", ".join(one.name for one in tenants_in(folder)) or "none"
+        raise CommandFailed(f"there is no tenant {name!r} in {folder}; there are: {known}")
+    shutil.rmtree(own)
+    write_accounts(folder, topology)
+
+
+def write_accounts(folder: Path, topology: Topology) -> Path:
+    """Writes the server's file anew; returns it. Raises OSError, SetupError, CommandFailed."""
+    file = folder / ACCOUNTS_FILE
+    accounts = [_account(own) for own in tenants_in(folder)]
+    fresh = file.with_name(f".{file.name}.new")
+    fresh.write_text(accounts_file(file.name, accounts, topology))
+    fresh.replace(file)
+    return file
+
+
+def _account(own: Path) -> Account:
+    auth = own / AUTH_FOLDER
+    roles = nats_files.known_roles(auth)
+    keys = {role.user: read_key(nats_files.key_file(auth, role.user)).public for role in roles}
+    return Account(own.name, roles, keys, read_tenant(own).storage_bytes)
+
+
+def _check_hosts(folder: Path) -> None:
+    owners: dict[str, str] = {}
+    for own in tenants_in(folder):
+        for host in read_tenant(own).hosts:
+            if host in owners:
+                raise CommandFailed(
+                    f"{host} is the host of {owners[host]} and of {own.name}: name it in one of them"
+                )
+            owners[host] = own.name
