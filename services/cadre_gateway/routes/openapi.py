@@ -108,11 +108,14 @@ def operation(
     answers: dict[str, tuple[str, type[msgspec.Struct]]],
     *,
     required: bool = True,
+    streams: str = "",
 ) -> dict[str, Any]:
     """A route whose body is such a struct as JSON, or of the media type `body`; `answers` by status, each with its
-    description."""
+    description, that of 200 also as a stream of the media type `streams`."""
     content = {body: {}} if isinstance(body, str) else _content(body)
     responses = {status: _answer(description, kind) for status, (description, kind) in answers.items()}
+    if streams:
+        responses["200"]["content"] |= {streams: {}}
     return {
         "requestBody": {"required": required, "content": content},
         "responses": {**responses, "default": _PROBLEM},

@@ -29,8 +29,12 @@ _SUBMIT = openapi.operation(
     body.Submission,
     {
         "202": ("Accepted", Accepted),
-        "200": ("Ended within the time to wait", RunResult),
+        "200": (
+            "Ended within the time to wait; with `stream`, its events as `GET /v1/runs/{id}/events` has them",
+            RunResult,
+        ),
     },
+    streams="text/event-stream",
 )
 _CANCEL = openapi.operation(
     body.CancelBody,

@@ -83,8 +83,8 @@ const replicaCount = (count) => `${count} ${count === 1 ? "replica" : "replicas"
 
 function replicas(list) {
   return h("details", null, h("summary", null, badge("ok", replicaCount(list.length))),
-    table(["Instance", "Host", "Process", "Health at", "Since", "Clock"], list.map((one) => [
-      one.instance, one.host, one.pid, one.health, h("span", { title: clock(one.started_at) }, relative(one.started_at)),
+    table(["Instance", "Host", "Process", "Revision", "Health at", "Since", "Clock"], list.map((one) => [
+      one.instance, one.host, one.pid, one.revision, one.health, h("span", { title: clock(one.started_at) }, relative(one.started_at)),
       Math.abs(one.skew) >= 1 ? `${one.skew.toFixed(1)} s off` : ""])));
 }
 
