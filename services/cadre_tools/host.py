@@ -16,6 +16,7 @@ from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import SetupError
+from cadre.local.team.tool_entries import load_entry
 from cadre.ports import Delivery
 from cadre.runtime.executor import Executor
 from cadre.runtime.in_hand import InHand
@@ -23,7 +24,7 @@ from cadre.runtime.invocation import FileAccess
 from cadre.service.health import AsgiApp
 from cadre.service.platform import Platform
 from cadre.telemetry.metrics.meters import Sample
-from cadre.tools.loading import AnyTool, load_tools
+from cadre.tools.loading import AnyTool
 
 log = logging.getLogger("cadre.tools")
 
@@ -157,7 +158,7 @@ def gather_tools(modules: tuple[str, ...]) -> list[AnyTool]:
     """The tools of all modules. Raises SetupError, also when two of them share a name."""
     found: dict[str, tuple[AnyTool, str]] = {}
     for module in modules:
-        for tool in load_tools(module):
+        for tool in load_entry(module, to_serve=True):
             there = found.setdefault(tool.name, (tool, module))
             if there[0] is not tool:
                 raise SetupError(

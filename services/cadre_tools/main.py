@@ -9,7 +9,7 @@ from cadre.adapters.mcp.server_file import is_server_file
 from cadre.errors import SetupError
 from cadre.local.extras import missing_modules
 from cadre.local.other_processes import close_other_processes
-from cadre.local.team.tool_entries import mcp_servers
+from cadre.local.team.tool_entries import is_agents_file, mcp_servers
 from cadre.service import frame
 from cadre.service.platform import Platform
 from cadre.settings import read_settings
@@ -34,14 +34,15 @@ def command(
     alone: bool,
 ) -> None:
     """Serve the tools of each MODULE: a file (tools.py), a module (package.tools), one tool of it
-    (tools.py:search), or a file of MCP servers (mcp.json). A second process with the same modules shares the load."""
+    (tools.py:search), a file of MCP servers (mcp.json), or that of a RemoteAgent. A second process with the same
+    modules shares the load."""
     if not modules and not sources:
         raise click.UsageError("name a MODULE, or MCP servers with --mcp")
     try:
         if alone:
             close_other_processes()
         settings = read_settings(concurrency=concurrency, port=port)
-        files = tuple(module for module in modules if is_server_file(module))
+        files = tuple(one for one in modules if is_server_file(one) and not is_agents_file(one))
         tools = gather_tools(tuple(module for module in modules if module not in files))
         servers = [server for source in (*files, *sources) for server in mcp_servers(source)]
         if servers and missing_modules("mcp"):

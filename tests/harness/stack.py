@@ -180,6 +180,10 @@ class Stack:
         """Has the model send the replies that it holds."""
         httpx2.post(f"{self.services['model'].url}/script/release", timeout=patience()).raise_for_status()
 
+    def hold_model(self) -> None:
+        """Has the model hold replies again that it let go of."""
+        httpx2.post(f"{self.services['model'].url}/script/reset", timeout=patience()).raise_for_status()
+
     def logs(self) -> str:
         return "\n".join(f"--- {name}\n{s.log.read_text()[-4000:]}" for name, s in self.services.items())
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from cadre.delivery.fair_limiter import FairLimiter
@@ -88,6 +89,28 @@ async def test_a_tool_that_was_interrupted_says_so() -> None:
     await asyncio.wait_for(begun.wait(), PATIENCE)
     invocations.interrupt("r")
     assert error_of(await running).type == "Interrupted"
+
+
+async def test_a_call_that_leaves_things_in_order_outlives_the_end_of_its_run() -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def tidies() -> str:
+        """Tidies up."""
+        begun.set()
+        await go.wait()
+        return "tidy"
+
+    invocations = Invocations()
+    plain = call_of(tidies)
+    closing = msgspec.structs.replace(plain, closing=True)
+    running = asyncio.create_task(invocations.run(tidies, closing, 1))
+    await asyncio.wait_for(begun.wait(), PATIENCE)
+    invocations.interrupt("r")
+    assert invocations.is_ended(plain)
+    assert not invocations.is_ended(closing)
+    go.set()
+    assert (await running).output == "tidy"
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -127,6 +127,7 @@ def _for_call(run: Run, call: CallState) -> Send:
                 arguments=arguments,
                 deadline=min((due for due in (call.due, run.deadline) if due is not None), default=None),
                 output_chars=_read_at_most(run),
+                closing=run.cancelled is not None or bool(run.grace),
                 origin=origin_of(run, run.spec) if call.name in MEMORY_TOOLS and run.spec else None,
                 trace=task.trace,
             )

@@ -85,12 +85,14 @@ class Invocations:
         later. Those that wait for a slot will not begin."""
         self._ended.add(ended)
         for invocation in self._at_work:
-            if is_within(invocation.call_id, ended):
+            if is_within(invocation.call_id, ended) and (
+                not invocation.closing or ended == invocation.call_id
+            ):
                 invocation.interrupt()
 
     def is_ended(self, call: ToolCall) -> bool:
         """Whether this process has heard that nobody awaits the call any more."""
-        return self._ended.covers(call.id)
+        return not call.closing and self._ended.covers(call.id)
 
 
 class _Invocation:
@@ -99,6 +101,7 @@ class _Invocation:
         self._call = call
         self._most_bytes = files.most_bytes if files is not None else None
         self.call_id = call.id
+        self.closing = call.closing
         self._context = ToolContext(
             call_id=call.id,
             run=call.run,

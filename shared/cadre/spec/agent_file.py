@@ -71,6 +71,14 @@ def skills_of_agent(path: Path) -> list[Skill]:
     return _read(path)[2]
 
 
+def brings_tools(path: Path) -> bool:
+    """Whether the file is one of an agent whose kind brings tools of its own, which `cadre tools` serves. Raises
+    SpecError for a file that is no YAML."""
+    data = read_yaml(path, SpecError)
+    documents = {kind.document for kind in declared_kinds().values() if kind.document and kind.tools}
+    return isinstance(data, dict) and data.get("kind") in documents
+
+
 def _read(path: Path) -> tuple[AgentSpec, list[Path], list[Skill]]:
     """The agent, the files of its models and its team, and its skills."""
     if path.suffix == ".py":
@@ -85,7 +93,8 @@ def _read(path: Path) -> tuple[AgentSpec, list[Path], list[Skill]]:
         )
     try:
         team = defaults_for(path)
-        data = written = with_variables(data, team.variables) if team.variables else data
+        data = with_variables(data, team.variables) if team.variables else data
+        data = written = _as_agent(data)
         data, models = with_models(data, path.parent)
         data, of_team = with_team_model(data, team)
         data, skills = with_skills(data, path.parent)
@@ -106,10 +115,20 @@ def _read(path: Path) -> tuple[AgentSpec, list[Path], list[Skill]]:
         raise SpecError(f"{path}: {error}") from error
 
 
+def _as_agent(data: Any) -> Any:
+    """The document, which may be of a kind of agent that has keys of its own, in the keys of every agent."""
+    if isinstance(data, dict):
+        for kind in declared_kinds().values():
+            if kind.document and data.get("kind") == kind.document:
+                return kind.agent_document(data)
+    return data
+
+
+_DOCUMENTS = ["Agent", *(kind.document for kind in declared_kinds().values() if kind.document)]
 _KEYS = known_keys(_AgentDocument)
 _CHOICES = {
     "apiVersion": "cadre.dev/v1",
-    "kind": "Agent",
+    "kind": " or ".join(_DOCUMENTS),
     "spec.kind": "one of " + ", ".join(declared_kinds()),
     "spec.permission": "open or restricted",
     "spec.model.tool_choice": "auto, required or {function: NAME}",

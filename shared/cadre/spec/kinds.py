@@ -26,6 +26,7 @@ _BUILT_IN = {
     "solution": "cadre.kinds.solution.records:DECLARATION",
     "workflow": "cadre.kinds.workflow.records:DECLARATION",
     "plan": "cadre.kinds.plan.records:DECLARATION",
+    "remote": "cadre.kinds.remote.records:DECLARATION",
 }
 
 DEFAULT = "tool_calling"
@@ -80,6 +81,10 @@ def _no_terms(_: Any) -> dict[str, Any]:
     return {}
 
 
+def _as_it_is(data: dict[str, Any]) -> dict[str, Any]:
+    return data
+
+
 def _no_capabilities(_: Any) -> frozenset[str]:
     return frozenset()
 
@@ -129,6 +134,13 @@ class KindDeclaration(NamedTuple):
     and of its fields as JSON; "" when they are not."""
     spans: str = ""
     """Where the spans of its own events are made, as `module:attribute`; "" when there are none."""
+    document: str = ""
+    """The `kind` of a file that describes an agent of this kind in keys of its own; "" when there is none."""
+    agent_document: Callable[[dict[str, Any]], dict[str, Any]] = _as_it_is
+    """The same file as that of an agent. Raises SpecError."""
+    tools: str = ""
+    """Where the tools are made that only its agents call, as `module:attribute`: a function of the spec, of the
+    folder of its file, and of whether they are to be served. `cadre tools FILE` serves them."""
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from cadre.protocol.a2a import MESSAGES_ONCE
 from cadre.protocol.cards import AgentCard
 
 VERSIONS = ("1.0", "0.3")
@@ -21,7 +22,12 @@ def card_of_agent(card: AgentCard, url: str, *, asks_who_calls: bool) -> dict[st
         "description": card.description,
         "version": card.version or "0",
         "supportedInterfaces": interfaces,
-        "capabilities": {"streaming": True, "pushNotifications": False, "extendedAgentCard": False},
+        "capabilities": {
+            "streaming": True,
+            "pushNotifications": False,
+            "extendedAgentCard": False,
+            "extensions": [{"uri": MESSAGES_ONCE, "description": "A message sent again finds its task."}],
+        },
         "defaultInputModes": [*MODES, "image/*", "application/octet-stream"],
         "defaultOutputModes": MODES,
         "skills": [skill],

@@ -1,9 +1,9 @@
 """Reads which MCP servers there are: a file in the form `mcpServers` that other clients use, a URL, or a command."""
 
 import os
-import re
 import shlex
 import shutil
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,17 +11,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from cadre.adapters.secret_references import References
 from cadre.errors import SetupError
-from cadre.settings import read_secret
 from cadre.spec.names import NAME
 from cadre.spec.yaml_file import read_yaml, refused_key
 
 SUFFIXES = (".json", ".yaml", ".yml")
 """Endings of the files of MCP servers."""
-
-_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
-_MIN_HIDDEN_CHARS = 4
-"""Shorter values are not looked for in texts: they would be found everywhere."""
 
 
 class ToolEffects(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -83,14 +79,8 @@ class Endpoint(NamedTuple):
     command: list[str]
     env: dict[str, str]
     folder: Path
-    hidden: tuple[str, ...]
-    """Values that references stood for."""
-
-    def hide(self, text: str) -> str:
-        """The text without the values that references stood for."""
-        for value in self.hidden:
-            text = text.replace(value, "***")
-        return text
+    hide: Callable[[str], str]
+    """The text without the values that references stood for."""
 
 
 class ServerSpec(NamedTuple):
@@ -117,12 +107,8 @@ class ServerSpec(NamedTuple):
 
         Raises SetupError, also for a command that is not there.
         """
-        hidden: list[str] = []
-
-        def resolve(key: str, text: str) -> str:
-            return _REFERENCE.sub(lambda found: self._value(key, found[1], hidden), text)
-
-        entry = self.entry
+        references = References(self.folder, self.where)
+        entry, resolve = self.entry, references.resolve
         env = {name: resolve(f"env.{name}", text) for name, text in entry.env.items()}
         folder = self.folder / resolve("cwd", entry.cwd)
         command: list[str] = []
@@ -135,7 +121,7 @@ class ServerSpec(NamedTuple):
             command=command,
             env=env,
             folder=folder,
-            hidden=tuple(sorted({*hidden}, key=len, reverse=True)),
+            hide=references.hide,
         )
 
     def _find(self, command: str, folder: Path, path: str | None) -> str:
@@ -145,24 +131,6 @@ class ServerSpec(NamedTuple):
         if found is None:
             raise SetupError(f"{self.where}: the command {command!r} is not found")
         return os.path.abspath(found)
-
-    def _value(self, key: str, reference: str, hidden: list[str]) -> str:
-        """What `${NAME}`, `${NAME:-default}`, `${env:NAME}` or `${file:PATH}` stands for."""
-        kind, _, rest = reference.partition(":")
-        if kind == "file":
-            try:
-                value = (self.folder / rest).read_text().strip()
-            except (OSError, UnicodeDecodeError) as error:
-                raise SetupError(f"{self.where}: {key}: the file {rest} cannot be read: {error}") from error
-        else:
-            name, mark, default = (rest if kind == "env" else reference).partition(":-")
-            value = read_secret(name)
-            if not value and not mark:
-                raise SetupError(f"{self.where}: {key}: the variable {name} is not set")
-            value = value or default
-        if len(value) >= _MIN_HIDDEN_CHARS:
-            hidden.append(value)
-        return value
 
 
 def is_server_file(entry: str) -> bool:

@@ -14,6 +14,7 @@ from cadre.cli.terminal.table import number, table
 from cadre.deploy.nats_users import GATEWAY_SENDER
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.team.team_file import TeamSpec, read_team
+from cadre.local.team.tool_entries import load_entry
 from cadre.settings import read_model_settings, read_settings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
@@ -22,7 +23,6 @@ from cadre.spec.model import ModelSpec
 from cadre.spec.prices import Prices
 from cadre.testing.evaluation import Candidate, EndpointModel, ModelMaker, Trial, judged, tried
 from cadre.testing.kept_run import KeptRun, kept_run
-from cadre.tools.loading import load_tools
 
 
 class EvaluatedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ def _candidate(team: TeamSpec, model: str | None, live: bool, seconds: float) ->
     specs = [read_agent(file) for file in team.agents.values()]
     if model is not None:
         specs = [msgspec.structs.replace(one, model=_named(one.model, model)) for one in specs]
-    tools = [tool for entry in team.tools for tool in load_tools(entry)]
+    tools = [tool for entry in team.tools for tool in load_entry(entry)]
     models = {one.name: _endpoint(one.model) for one in specs if declaration_of(one.kind).needs(one).model}
     return Candidate(specs, tools, models, live, seconds)
 

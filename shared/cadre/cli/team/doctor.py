@@ -28,6 +28,7 @@ from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.extras import OF_UP, check_extras, missing_modules
 from cadre.local.service_check import check_service, isolation_tier, reason
 from cadre.local.team.team_file import read_team
+from cadre.local.team.tool_entries import is_agents_file
 from cadre.protocol.nats_addresses import addresses, redacted
 from cadre.protocol.topology import Topology
 from cadre.settings import (
@@ -243,7 +244,8 @@ def mcp_servers(folder: Path) -> Iterator[Finding]:
     if not (folder / TEAM_FILE).is_file():
         return
     try:
-        entries = [entry for entry in read_team(folder).tools if is_server_file(entry)]
+        named = read_team(folder).tools
+        entries = [entry for entry in named if is_server_file(entry) and not is_agents_file(entry)]
         servers = [server for entry in entries for server in read_servers(entry)]
     except SetupError as error:
         yield Finding("fail", str(error))

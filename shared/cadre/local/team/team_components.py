@@ -96,7 +96,8 @@ def _inside(team: TeamSpec, entry: str, folder: str) -> str:
 
 def _files_of(team: TeamSpec) -> dict[str, bytes]:
     """The files that tools may read: the team's folder without those of other services."""
-    others = {team.file, team.folder / VALUES_FILE, team.script, *(f.resolve() for f in team.agents.values())}
+    agents = {file.resolve() for file in team.agents.values()} - {Path(entry) for entry in team.tools}
+    others = {team.file, team.folder / VALUES_FILE, team.script, *agents}
     return {
         path.relative_to(team.folder).as_posix(): _read(path)
         for path in sorted(team.folder.rglob("*"))

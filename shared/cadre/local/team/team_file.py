@@ -11,7 +11,7 @@ from cadre.adapters.mcp.server_file import is_server_file, read_servers
 from cadre.automation.automation_file import path_of, read_automations
 from cadre.errors import SetupError, SpecError
 from cadre.spec.agent import AgentSpec
-from cadre.spec.agent_file import read_agent, skills_of_agent
+from cadre.spec.agent_file import brings_tools, read_agent, skills_of_agent
 from cadre.spec.leaned_on import leaned_on
 from cadre.spec.model import ModelSpec
 from cadre.spec.names import TEAM_FILE
@@ -70,7 +70,7 @@ class TeamSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Agent file by the name of the agent in it."""
     tools: list[str] = []
     """Module names or absolute paths of files, each perhaps with `:NAME` of one tool in it; files of
-    MCP servers; and folders of skills."""
+    MCP servers; folders of skills; and files of agents that bring their tools."""
     pools: list[str] = []
     """Sandbox pools that its agents need."""
     isolated: list[str] = []
@@ -218,10 +218,11 @@ def _automations(file: Path, entries: list[str]) -> list[Path]:
 
 
 def _tools(file: Path, entries: list[str], agents: dict[str, Path]) -> list[str]:
-    """The checked entries, and the folders in which the agents' skills lie."""
+    """The checked entries, the folders in which the agents' skills lie, and the agents that bring tools."""
     named = [_tool(file, f"spec.tools[{i}]", entry) for i, entry in enumerate(entries)]
     skills = [str(skill.folder.parent) for path in agents.values() for skill in skills_of_agent(path)]
-    return [*named, *(one for one in dict.fromkeys(skills) if one not in named)]
+    own = [str(path) for path in agents.values() if brings_tools(path)]
+    return [*named, *(one for one in dict.fromkeys([*skills, *own]) if one not in named)]
 
 
 def _tool(file: Path, key: str, entry: str) -> str:
@@ -233,6 +234,8 @@ def _tool(file: Path, key: str, entry: str) -> str:
     if is_server_file(entry):
         path = str(_existing(file, key, entry))
         try:
+            if brings_tools(Path(path)):
+                raise SetupError(f"{entry} is an agent: name it in spec.agents, its tools are served then")
             read_servers(path)
         except SetupError as error:
             raise SpecError(f"{file}: {key}: {error}") from error

@@ -1,25 +1,48 @@
-"""The tools of a team's entries: Python modules and files, and files of MCP servers."""
+"""The tools of a team's entries: Python modules and files, files of MCP servers, and of agents that stand for remote
+ones."""
 
 import asyncio
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from pathlib import Path
 
 from cadre.adapters.mcp.offer import McpTool
 from cadre.adapters.mcp.server import McpServer
 from cadre.adapters.mcp.server_file import is_server_file, read_servers
 from cadre.local import die_with_parent
+from cadre.spec.agent_file import brings_tools, read_agent
+from cadre.spec.kinds import declaration_of
 from cadre.tools.loading import AnyTool, load_tools
 
 
-def load_entry(entry: str) -> list[AnyTool]:
-    """The tools of an entry as `cadre tools` takes it; MCP servers are asked for theirs. Raises SetupError."""
+def load_entry(entry: str, *, to_serve: bool = False) -> list[AnyTool]:
+    """The tools of an entry as `cadre tools` takes it; MCP servers are asked for theirs.
+
+    Raises SetupError, also for secrets that are not there where the tools are to be served.
+    """
+    if is_agents_file(entry):
+        return _of_agent(Path(entry), to_serve=to_serve)
     if not is_server_file(entry):
         return load_tools(entry)
     servers = mcp_servers(entry)
     # In a thread of its own: whoever calls may be in an event loop.
     with ThreadPoolExecutor(1) as thread:
         return [*thread.submit(lambda: asyncio.run(_list_all(servers))).result()]
+
+
+def is_agents_file(entry: str) -> bool:
+    """Whether the entry is the file of an agent whose kind brings its tools. Raises SpecError."""
+    return is_server_file(entry) and Path(entry).is_file() and brings_tools(Path(entry))
+
+
+def _of_agent(file: Path, *, to_serve: bool) -> list[AnyTool]:
+    spec = read_agent(file)
+    module, _, attribute = declaration_of(spec.kind).tools.partition(":")
+    make = getattr(import_module(module), attribute)
+    tools: list[AnyTool] = make(spec, file.resolve().parent, to_serve=to_serve)
+    return tools
 
 
 def mcp_servers(source: str) -> list[McpServer]:

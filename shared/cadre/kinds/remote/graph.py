@@ -1,0 +1,16 @@
+"""An agent that stands for a remote one, as a Mermaid flowchart."""
+
+from collections.abc import Iterator
+
+from cadre.kinds.graph import label
+from cadre.kinds.remote.records import remote_of
+from cadre.spec.agent import AgentSpec
+
+
+def graph_of(spec: AgentSpec) -> Iterator[str]:
+    """The lines of a Mermaid flowchart: the task goes to the remote agent, its answer comes back."""
+    section = remote_of(spec)
+    yield "flowchart TD"
+    yield "    task([task]) --> remote"
+    yield f'    remote[["{label(spec.name)}<br/>{label(section.card or section.url or "A2A")}"]]'
+    yield "    remote --> answer([answer])"

@@ -1,0 +1,263 @@
+"""The kind `remote`: a step sends a message to a remote agent and asks for its task until that is over.
+
+Each exchange is a call of a tool, each pause a stored wait: a run that waits holds nothing, and whoever goes on with it
+finds the remote task in the journal. A message has the same id however often it is sent.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from cadre.engine.kind import Chat
+from cadre.engine.model_request import ModelRequest
+from cadre.engine.moves import (
+    Answer,
+    BeginStep,
+    Call,
+    Drop,
+    EndStep,
+    Hold,
+    Move,
+    Moves,
+    Note,
+    Signalled,
+    Stop,
+    Wait,
+)
+from cadre.engine.steps import step_in_work, still_open
+from cadre.journal import events as ev
+from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.events import RequestedCall
+from cadre.journal.parts import JournalEvent
+from cadre.journal.run import Run
+from cadre.journal.steps import CallState
+from cadre.kinds.kind import PlainKind
+from cadre.kinds.remote.records import (
+    DECLARATION,
+    RemoteGivenUp,
+    RemoteLost,
+    RemoteState,
+    RemoteTold,
+    remote_of,
+)
+from cadre.kinds.remote.replies import question_of, reply_to
+from cadre.protocol.a2a import RemoteTask, cancel_tool, get_tool, send_tool
+from cadre.protocol.messages import Decision, ErrorInfo, Message, RunState, TimerFired, ToolResult
+
+_FIRST_PAUSE_SECONDS = 1.0
+_GROWTH = 1.5
+_QUESTION = "remote_agent"
+_AUTHORIZE = "auth_required"
+_FAILED = {
+    "failed": "The remote agent has failed",
+    "rejected": "The remote agent does not take the task",
+    "canceled": "The task was canceled at the remote agent",
+}
+
+
+class RemoteKind(PlainKind):
+    """`cadre.engine.kind.Kind` for agents that stand for remote ones."""
+
+    name = DECLARATION.name
+    stops_circles = False
+    counts_steps = False
+    stops_repeats = False
+    reads_whole = True
+
+    def begin(self, run: Run, arrival: Arrival) -> Moves:
+        task = run.task
+        assert task is not None
+        told: dict[str, Any] = {"text": task.task}
+        told |= {"data": [task.additional_args]} if task.additional_args else {}
+        told |= {"images": task.images} if task.images else {}
+        return self._send(run, task.forks.at if task.forks is not None else 1, told)
+
+    def _send(self, run: Run, number: int, told: dict[str, Any]) -> Moves:
+        call = RequestedCall(send_tool(run.agent), {"message_id": f"{run.id}-{number}", **told})
+        return [BeginStep(number, "message"), Call([call], may_repeat=True)]
+
+    def replied(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
+        raise TypeError("an agent of kind remote asks no model")
+
+    def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest:
+        raise TypeError("an agent of kind remote asks no model")
+
+    def settled(self, run: Run, call: CallState | None, arrival: Arrival) -> Moves:
+        if call is None or run.current is None:
+            return []
+        if call.kind == "question":
+            return self._on_word(run, call, arrival)
+        state, what = state_of(run), arrival.what
+        if call.name == cancel_tool(run.agent) and state.ending is not None:
+            return self._on_cancelled(run, state.ending, arrival)
+        error = (
+            what.error if isinstance(what, ToolResult) else ErrorInfo("RemoteAgentError", "No answer came.")
+        )
+        if error is not None:
+            return _ended(state.ending) if state.ending is not None else self.went(run, arrival, error)
+        assert isinstance(what, ToolResult)
+        found = msgspec.convert(what.output, RemoteTask)
+        if state.ending is not None:
+            # The message was on its way when the run was to end; now its task is known.
+            is_over = found.lost or found.state in ("completed", *_FAILED)
+            return _ended(state.ending) if is_over else self._cancel(run, found.task)
+        return self._lost(run, found.lost, arrival) if found.lost else self._found(run, found, arrival)
+
+    def _found(self, run: Run, found: RemoteTask, arrival: Arrival) -> Moves:
+        state = state_of(run)
+        told = RemoteTold(
+            state=found.state,
+            task=found.task or state.task,
+            context=found.context or state.context,
+            text=found.said,
+        )
+        known = (state.told, state.task, state.text)
+        is_new = bool(state.unsent or state.lost_at) or (told.state, told.task, told.text) != known
+        moves: list[Move] = [Note(told)] if is_new else []
+        match found.state:
+            case "completed":
+                return [*moves, Answer(found.answer)]
+            case "input_required" | "auth_required":
+                about = {"state": found.state, "asked": found.asked}
+                return [*moves, Hold(_QUESTION, question_of(found), arguments=about)]
+            case ended if ended in _FAILED:
+                text = f"{_FAILED[ended]}: {found.said}" if found.said else f"{_FAILED[ended]}."
+                return [*moves, *self.went(run, arrival, ErrorInfo("RemoteAgentFailed", text))]
+            case _:
+                return [*moves, self._pause(run, arrival, 0 if is_new else state.quiet)]
+
+    def _lost(self, run: Run, reason: str, arrival: Arrival) -> Moves:
+        state, section = state_of(run), remote_of(run.spec)
+        since = state.lost_at or arrival.at
+        if arrival.at - since >= section.absence:
+            text = f"The remote agent was out of reach for {arrival.at - since:.0f} s: {reason}"
+            return self.went(run, arrival, ErrorInfo("RemoteAgentUnreachable", text))
+        if state.lost_at:
+            return [self._pause(run, arrival, state.quiet)]
+        return [Note(RemoteLost(reason=reason)), self._pause(run, arrival, 0)]
+
+    def _on_cancelled(self, run: Run, ending: RemoteGivenUp, arrival: Arrival) -> Moves:
+        """The remote agent knows of the end, or would not hear of it; or it is told again once it is there."""
+        what = arrival.what
+        lost = (
+            what.output.get("lost")
+            if isinstance(what, ToolResult) and isinstance(what.output, dict)
+            else None
+        )
+        since = state_of(run).lost_at or arrival.at
+        if not lost or arrival.at - since >= remote_of(run.spec).absence:
+            return _ended(ending)
+        noted = [] if state_of(run).lost_at else [Note(RemoteLost(reason=lost))]
+        return [*noted, self._pause(run, arrival, state_of(run).quiet if state_of(run).lost_at else 0)]
+
+    def _pause(self, run: Run, arrival: Arrival, quiet: int) -> Wait:
+        longest = remote_of(run.spec).poll
+        pause = min(_FIRST_PAUSE_SECONDS * _GROWTH ** min(quiet, 30), longest)
+        return Wait(f"look-{state_of(run).waits + 1}", arrival.at + pause)
+
+    def refused(self, run: Run, calls: Sequence[JournalEvent], arrival: Arrival) -> Moves:
+        """No live executor speaks for the remote agent; one may come."""
+        (refusal,) = [event for event in calls if isinstance(event, ev.CallRefused)]
+        state = state_of(run)
+        if state.ending is not None:
+            return _ended(state.ending)
+        if refusal.name not in run.missing:
+            return self.went(run, arrival, refusal.error)
+        lacks = f"no live service offers {refusal.name}: start `cadre tools FILE`"
+        moves = self._lost(run, lacks, arrival)
+        # The next step looks who is there then.
+        return moves if isinstance(moves[0], EndStep) else [*moves, EndStep(refusal.error)]
+
+    def arrived(self, run: Run, what: Message | Signalled, arrival: Arrival) -> Moves | None:
+        if not isinstance(what, TimerFired):
+            return None
+        state = state_of(run)
+        if run.open_calls() or what.name != f"look-{state.waits}":
+            return []  # of something that was given up
+        if state.ending is not None:
+            return self._cancel(run, state.task)
+        if state.unsent:
+            call = RequestedCall(send_tool(run.agent), state.unsent)
+        else:
+            call = RequestedCall(get_tool(run.agent), {"task_id": state.task})
+        begin = [BeginStep(run.step + 1, "message")] if run.current is None else []
+        return [*begin, Call([call], may_repeat=True)]
+
+    def _on_word(self, run: Run, call: CallState, arrival: Arrival) -> Moves:
+        """A person has answered what the remote agent asked."""
+        state, decision = state_of(run), arrival.what
+        if not isinstance(decision, Decision):
+            return self.went(run, arrival, ErrorInfo("Expired", "Nobody answered the remote agent in time."))
+        if call.arguments.get("state") == _AUTHORIZE:
+            if decision.verdict != "rejected":
+                return [self._pause(run, arrival, 0)]
+            error = ErrorInfo("Rejected", decision.feedback or "A person did not authorize the remote agent.")
+            return [Note(RemoteGivenUp(state="error", error=error)), *self._cancel(run, state.task)]
+        told = reply_to(call.arguments.get("asked") or [], decision)
+        where = {"taskId": state.task} | ({"contextId": state.context} if state.context else {})
+        return [EndStep(), *self._send(run, step_in_work(run) + 1, {**told, "task": where})]
+
+    def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
+        """Nobody is there to try it otherwise."""
+        error = error or ErrorInfo("RemoteAgentError", "The answer did not pass.")
+        return [EndStep(error), Stop("error", error=error)]
+
+    def cancelled(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
+        return self._give_up(run, "cancelled", error, arrival)
+
+    def outlived(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
+        return None if run.grace else self._give_up(run, "error", error, arrival)
+
+    def _give_up(self, run: Run, state: RunState, error: ErrorInfo, arrival: Arrival) -> Moves | None:
+        """The end, once the remote agent was told of it; None: there is nothing to tell."""
+        known, current = state_of(run), run.current
+        if known.ending is not None:
+            return []
+        sending = [call for call in still_open(run, arrival) if call.name == send_tool(run.agent)]
+        given_up = Note(RemoteGivenUp(state=state, error=error))
+        if sending:
+            return [given_up]  # what it answers names the task
+        if not known.task or current is None:
+            return None
+        open_calls = [Drop(error.message)] if still_open(run, arrival) else []
+        return [given_up, *open_calls, *self._cancel(run, known.task)]
+
+    def _cancel(self, run: Run, task: str) -> Moves:
+        return [Call([RequestedCall(cancel_tool(run.agent), {"task_id": task})], may_repeat=True)]
+
+    def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
+        if isinstance(event, ev.RunAccepted):
+            run.own = RemoteState()
+            return
+        state = state_of(run)
+        match event:
+            case RemoteTold():
+                state.task, state.context, state.text = event.task, event.context, event.text
+                state.told, state.unsent, state.quiet, state.lost_at = event.state, {}, 0, 0.0
+            case ev.ToolCalled(tool=name) | ev.CallRefused(name=name) if name == send_tool(run.agent):
+                state.unsent = event.arguments
+            case RemoteLost():
+                state.lost_at, state.quiet = at, 0
+            case RemoteGivenUp():
+                state.ending = event
+            case ev.WaitBegun():
+                state.waits += 1
+                state.quiet += 1
+            case _:
+                pass
+
+    def reads_calls(self, run: Run) -> bool:
+        return False
+
+
+def state_of(run: Run) -> RemoteState:
+    """The run's own state; an empty one before it has begun."""
+    return run.own if isinstance(run.own, RemoteState) else RemoteState()
+
+
+def _ended(ending: RemoteGivenUp) -> Moves:
+    return [EndStep(ending.error), Stop(ending.state, error=ending.error)]
+
+
+REMOTE = RemoteKind()

@@ -1,0 +1,16 @@
+"""What a remote agent tells, in lines for a person who looks on."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+
+def lines_of(name: str, told: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of an event of the kind."""
+    match name:
+        case "remote.told":
+            text = f": {told['text']}" if told.get("text") else ""
+            yield f"remote task {told.get('task')} is {str(told.get('state')).replace('_', ' ')}{text}"
+        case "remote.lost":
+            yield f"the remote agent is out of reach: {told.get('reason')}"
+        case "remote.given_up":
+            yield "the remote agent is told to end its task"

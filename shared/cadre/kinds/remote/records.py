@@ -1,0 +1,98 @@
+"""What the kind `remote` declares and writes down: what the remote agent has told of its task."""
+
+from functools import partial
+from typing import Any
+
+from cadre.errors import SpecError
+from cadre.journal.parts import JournalEvent, KindState
+from cadre.protocol.messages import ErrorInfo, RunState
+from cadre.spec.kinds import KindDeclaration, Needs
+from cadre.spec.names import check_bounds
+from cadre.spec.remote_agent import DOCUMENT, RemoteSpec, agent_document
+
+KIND = "remote"
+
+
+class RemoteTold(JournalEvent, frozen=True, tag="remote.told"):
+    """The remote agent's task is in another state, or says something new."""
+
+    state: str
+    task: str = ""
+    context: str = ""
+    text: str = ""
+
+
+class RemoteLost(JournalEvent, frozen=True, tag="remote.lost"):
+    """The remote agent cannot be asked; it is tried again."""
+
+    reason: str
+
+
+class RemoteGivenUp(JournalEvent, frozen=True, tag="remote.given_up"):
+    """The run will end so; the remote agent is told to end its task first."""
+
+    state: RunState
+    error: ErrorInfo
+
+
+class RemoteState(KindState, kw_only=True, tag=KIND, omit_defaults=True):
+    """What is known of the task of a run."""
+
+    task: str = ""
+    context: str = ""
+    told: str = ""
+    """The state that it was told to be in."""
+    text: str = ""
+    unsent: dict[str, Any] = {}
+    """The arguments of a message that may not have reached the remote agent: it is sent again as it was."""
+    waits: int = 0
+    quiet: int = 0
+    """Waits since something was new."""
+    lost_at: float = 0.0
+    """Since when the remote agent is out of reach; 0 when it is not."""
+    ending: RemoteGivenUp | None = None
+
+
+def remote_of(spec: Any) -> RemoteSpec:
+    """The section of an agent's spec."""
+    section: RemoteSpec = spec.remote
+    return section
+
+
+def check(spec: Any) -> None:
+    """Raises SpecError for a section that cannot hold."""
+    section = remote_of(spec)
+    bounds = (("remote.poll", section.poll, 1.0), ("remote.absence", section.absence, 0.0))
+    check_bounds(spec.name, bounds)
+    if section.card and section.url:
+        raise SpecError(f"agent {spec.name}: remote: give either a card or a url")
+
+
+def _asks_no_model(_: Any) -> Needs:
+    return Needs(model=False)
+
+
+DECLARATION = KindDeclaration(
+    name=KIND,
+    behavior="cadre.kinds.remote.kind:REMOTE",
+    # It asks no model: the prompts are those of every agent that has none of its own.
+    prompt_files={},
+    prompt_file=lambda _: "tool_calling",
+    purposes={},
+    events=(RemoteTold, RemoteLost, RemoteGivenUp),
+    state=RemoteState,
+    section=RemoteSpec,
+    check=check,
+    needs=_asks_no_model,
+    writes_calls=False,
+    doing={
+        "remote.told": "waiting for the remote agent",
+        "remote.lost": "waiting until the remote agent is there",
+        "remote.given_up": "ending the remote task",
+    },
+    graph="cadre.kinds.remote.graph:graph_of",
+    lines="cadre.kinds.remote.lines:lines_of",
+    document=DOCUMENT,
+    agent_document=partial(agent_document, KIND),
+    tools="cadre.adapters.a2a.remote_tools:tools_of",
+)

@@ -1,0 +1,13 @@
+"""What the remote agent may do once a person agrees."""
+
+from cadre.tool import tool
+
+
+@tool(idempotent=True)
+def file_suit(against: str) -> str:
+    """Files a suit.
+
+    Args:
+        against: Against whom.
+    """
+    return f"filed against {against}"

@@ -1,0 +1,68 @@
+"""The file of an agent that stands for a remote one."""
+
+from pathlib import Path
+
+import pytest
+
+from cadre.errors import SetupError, SpecError
+from cadre.local.team.team_file import read_team
+from cadre.local.team.tool_entries import load_entry
+from cadre.spec.agent_file import read_agent
+
+HEAD = "apiVersion: cadre.dev/v1\nkind: RemoteAgent\nmetadata: {name: far}\n"
+TEAM = "apiVersion: cadre.dev/v1\nkind: Team\nmetadata: {name: t}\n"
+
+
+def written(folder: Path, spec: str) -> Path:
+    file = folder / "far.yaml"
+    file.write_text(f"{HEAD}spec: {spec}\n")
+    return file
+
+
+def test_it_is_an_agent_with_tools_of_its_own(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        "{description: Far., url: 'https://far.example/a2a', timeout: 2h, poll: 30s, version: '2',"
+        " headers: {Authorization: 'Bearer ${FAR_KEY}'}}",
+    )
+    spec = read_agent(file)
+    assert (spec.kind, spec.limits.seconds, spec.version) == ("remote", 7200.0, "2")
+    assert [tool.name for tool in load_entry(str(file))] == spec.tools
+    (tmp_path / "team.yaml").write_text(f"{TEAM}spec: {{agents: [far.yaml]}}\n")
+    assert read_team(tmp_path).tools == [str(file)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "what"),
+    [
+        ("{description: D.}", "give either the card"),
+        ("{description: D., url: 'http://a.b', card: 'http://a.b'}", "give either the card"),
+        ("{description: D., url: 'ftp://a.b'}", "spec.url: 'ftp://a.b' is no URL"),
+        ("{description: D., url: 'http://a.b', timeout: soon}", "spec.timeout: 'soon' is no length"),
+        ("{description: D., url: 'http://a.b', poll: 0}", "remote.poll must be at least 1"),
+        (
+            "{description: D., url: 'http://a.b', tools: [x]}",
+            "unknown field `tools`; known keys: description",
+        ),
+        ("{url: 'http://a.b'}", "missing required field `description`"),
+        ("5", "Expected `object`"),
+    ],
+)
+def test_what_is_wrong_is_said(tmp_path: Path, spec: str, what: str) -> None:
+    with pytest.raises(SpecError, match=what.replace("[", r"\[")) as raised:
+        read_agent(written(tmp_path, spec))
+    assert str(raised.value).startswith(str(tmp_path / "far.yaml"))
+
+
+def test_a_secret_that_is_not_there_is_missed_at_the_start(tmp_path: Path) -> None:
+    file = written(tmp_path, "{description: D., url: 'http://a.b', headers: {X: '${NOT_SET_AT_ALL}'}}")
+    with pytest.raises(SetupError, match=r"headers\.X: the variable NOT_SET_AT_ALL is not set"):
+        load_entry(str(file), to_serve=True)
+    assert [tool.name for tool in load_entry(str(file))] == read_agent(file).tools, "manifests need no secret"
+
+
+def test_it_is_no_file_of_tools(tmp_path: Path) -> None:
+    written(tmp_path, "{description: D., url: 'http://a.b'}")
+    (tmp_path / "team.yaml").write_text(f"{TEAM}spec: {{agents: [far.yaml], tools: [far.yaml]}}\n")
+    with pytest.raises(SpecError, match=r"far\.yaml is an agent: name it in spec\.agents"):
+        read_team(tmp_path)
