@@ -246,8 +246,8 @@ def _routers(  # noqa: PLR0913 - what all routes share
         budgets.router(automation.budgets),
         tracing.router(lookup, clock, content=tracing_settings.content),
     ]
-    starting = (lookup, history, feeds, turns, submitter)
-    runs_service = RunService(*starting, decisions, steer, run_end, eraser, registry, live, clock, limits)
+    begun = (lookup, history, feeds, turns, submitter, decisions, steer, run_end, eraser, registry, live)
+    runs_service = RunService(*begun, clock, automation.pushes, limits)
     return [*routers, *routers_of(read_doors(), runs_service)], automation
 
 

@@ -253,7 +253,7 @@ def test_a_killed_gateway_begins_nothing_twice(gateway: Gateway, stack: Stack, b
         (b'{"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {"pageSize": 0}}', -32602),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {"pageToken": "gone"}}', -32602),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "GetExtendedAgentCard"}', -32007),
-        (b'{"jsonrpc": "2.0", "id": 1, "method": "ListTaskPushNotificationConfigs"}', -32003),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "ListTaskPushNotificationConfigs"}', -32602),
         (sending(message("x" * 10_000_000)), -32602),
         (sending(message("", {"mediaType": "x"})), -32602),
     ],

@@ -56,6 +56,8 @@ ACTIONS = {
     "POST /a2a/{agent}/message:send": "chat.turn",
     "POST /a2a/{agent}/message:stream": "chat.turn",
     "POST /a2a/{agent}/tasks/{run}:cancel": "run.cancel",
+    "POST /a2a/{agent}/tasks/{run}/pushNotificationConfigs": "push.put",
+    "DELETE /a2a/{agent}/tasks/{run}/pushNotificationConfigs/{push}": "push.delete",
     "POST /agui/{agent}": "chat.turn",
     "POST /v1/responses/{response}/cancel": "run.cancel",
     "DELETE /v1/responses/{response}": "run.erase",

@@ -94,6 +94,8 @@ RULES: list[RouteRule] = [
     *_rules("/a2a/{agent}/tasks/{run}:cancel", "all", post="act"),
     *_rules("/a2a/{agent}/tasks/{run}:subscribe", "all", get="read", post="read"),
     *_rules("/a2a/{agent}/tasks/{run}", "all", get="read"),
+    *_rules("/a2a/{agent}/tasks/{run}/pushNotificationConfigs", "all", get="act", post="act"),
+    *_rules("/a2a/{agent}/tasks/{run}/pushNotificationConfigs/{push}", "all", get="act", delete="act"),
     *_rules("/agui/{agent}", "all", post="act"),
     *_rules("/a2a/{agent}/.well-known/agent-card.json", "none", get="read"),
     # What a message asks for is held to the caller by the door, tool by tool.

@@ -10,6 +10,7 @@ from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.webhooks import WebhookSender
 from cadre.automation.notice import NoticeSpec
+from cadre.automation.push import TaskPushes
 from cadre.automation.schedule_state import ScheduleState
 from cadre.automation.trigger import TriggerSpec
 from cadre.service.platform import Platform
@@ -17,6 +18,7 @@ from cadre_gateway.automation.budget_editor import BudgetEditor
 from cadre_gateway.automation.definition_editor import DefinitionEditor
 from cadre_gateway.automation.notice_queues import NoticeQueues
 from cadre_gateway.automation.notices import Notices
+from cadre_gateway.automation.pushes import PushNotifications
 from cadre_gateway.automation.queues import start_due_queue, start_event_queue
 from cadre_gateway.automation.run_starter import RunStarter
 from cadre_gateway.automation.schedule_editor import ScheduleEditor
@@ -36,6 +38,7 @@ class Automation:
     notices: DefinitionEditor[NoticeSpec]
     notice_queues: NoticeQueues
     budgets: BudgetEditor
+    pushes: PushNotifications
     _queues: list[Queue] = field(default_factory=list)
 
     async def run(self) -> None:
@@ -68,13 +71,18 @@ def automation_of(
     deliveries = NatsDeliveries(platform.nc, platform.topology)
     sender = WebhookSender(read_networks("CADRE_NOTICE_PRIVATE", platform.settings.notice_private))
     source = f"urn:cadre:{platform.settings.prefix}"
-    notices = Notices(specs, deliveries, history, sender, source, clock, secret)
+    tasks = NatsDefinitions(platform.nc, platform.topology, "push", TaskPushes)
+    pushes = PushNotifications(tasks, deliveries, sender, clock)
+    notices = Notices(specs, deliveries, history, sender, source, clock, secret, pushes)
+    queues = NoticeQueues(platform, notices)
+    pushes.follow = queues.follow_now
     return Automation(
         platform,
         scheduler,
         ScheduleEditor(states, alarms, scheduler, runs, clock),
         TriggerIntake(triggers, runs, clock, secret),
         DefinitionEditor(specs, "notice"),
-        NoticeQueues(platform, notices),
+        queues,
         BudgetEditor(budgets, DefinitionEditor(budgets.states, "budget"), notices),
+        pushes,
     )

@@ -34,6 +34,7 @@ class NoticeQueues:
     notices: Notices
     _journals: list[LateQueue] = field(default_factory=list)
     _deliveries: list[Queue] = field(default_factory=list)
+    _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def run(self) -> None:
         """Works until cancelled. Raises SetupError."""
@@ -41,7 +42,7 @@ class NoticeQueues:
         self._deliveries.append(await start_queue(self.platform, consumer, Subject.DELIVERY, self._deliver))
         while True:
             try:
-                await self._follow(bool(await self.notices.known()))
+                await self._follow(await self.notices.is_wanted())
             except RetryableError as error:
                 log.warning("notices: %s", error)
             await asyncio.sleep(_LOOK_SECONDS)
@@ -51,7 +52,15 @@ class NoticeQueues:
         for queue in [*self._journals, *self._deliveries]:
             await queue.drain(grace)
 
+    async def follow_now(self) -> None:
+        """Has what is journaled from now on told, before the next look finds that somebody wants it."""
+        await self._follow(True)
+
     async def _follow(self, wanted: bool) -> None:
+        async with self._changing:
+            await self._set(wanted)
+
+    async def _set(self, wanted: bool) -> None:
         topology = self.platform.topology
         if wanted and not self._journals:
             limiter = FairLimiter(_AT_ONCE, queues=topology.shards)

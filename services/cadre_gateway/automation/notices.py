@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from cadre.adapters.nats.automations import NatsDefinitions, NatsDeliveries
@@ -17,12 +17,14 @@ from cadre.automation.notice import (
     cloud_event,
     happened_in,
 )
+from cadre.automation.push import ATTEMPTS, PUSH
 from cadre.automation.signature import signature
 from cadre.errors import BusUnavailable
 from cadre.journal.entry import Entry
 from cadre.journal.events import DelegateFinished, ModelAnswered
 from cadre.loop.fold import fold
 from cadre.ports import Clock
+from cadre_gateway.automation.pushes import PushNotifications
 
 log = logging.getLogger("cadre.notices")
 
@@ -47,6 +49,7 @@ class Notices:
     clock: Clock
     secret: Callable[[str], str]
     """Finds the secret of a name; "" when there is none."""
+    pushes: PushNotifications
     _known: list[NoticeSpec] = field(default_factory=list)
     _read_at: float = 0.0
 
@@ -59,7 +62,9 @@ class Notices:
         return self._known
 
     async def on_entry(self, seq: int, entry: Entry) -> None:
-        """Puts a delivery on its way for each notice that tells of what is in the entry at `seq`."""
+        """Puts a delivery on its way for each notice that tells of what is in the entry at `seq`, and for those who
+        want to know of this task."""
+        await self.pushes.on_entry(entry)
         specs = await self.known()
         happened = list(happened_in(entry))
         if any(spec.tells_of("budget.warning") for spec in specs) and _is_spending(entry):
@@ -74,22 +79,37 @@ class Notices:
             await self.deliveries.send(_delivery(spec, happened))
         return bool(wanted)
 
+    async def is_wanted(self) -> bool:
+        """Whether anybody wants to know what is journaled."""
+        return bool(await self.known()) or await self.pushes.any()
+
     async def deliver(self, delivery: NoticeDelivery) -> None:
         """Sends a webhook; one that is not taken is scheduled again. Raises DeliveryGivenUp."""
-        spec, _ = await self.specs.read(delivery.notice)
-        if spec is None:
+        if delivery.type == PUSH:
+            try:
+                await self._try(delivery, f"task {delivery.run}", ATTEMPTS, self.pushes.post(delivery))
+            except DeliveryGivenUp:
+                await self.pushes.settled(delivery)
+                raise
             return
+        spec, _ = await self.specs.read(delivery.notice)
+        if spec is not None:
+            await self._try(delivery, f"notice {spec.name}", spec.attempts, self._post(spec, delivery))
+
+    async def _try(
+        self, delivery: NoticeDelivery, what: str, attempts: int, posting: Awaitable[None]
+    ) -> None:
         try:
-            await self._post(spec, delivery)
+            await posting
         except WebhookGone as error:
-            raise DeliveryGivenUp(f"notice {spec.name}: {error}") from error
+            raise DeliveryGivenUp(f"{what}: {error}") from error
         except WebhookFailed as error:
-            if delivery.attempt >= spec.attempts:
+            if delivery.attempt >= attempts:
                 raise DeliveryGivenUp(
-                    f"notice {spec.name}: not taken in {delivery.attempt} tries, at last: {error}"
+                    f"{what}: not taken in {delivery.attempt} tries, at last: {error}"
                 ) from error
             pause = RETRY_SECONDS[min(delivery.attempt, len(RETRY_SECONDS)) - 1]
-            log.warning("notice %s: %s; trying again in %g s", spec.name, error, pause)
+            log.warning("%s: %s; trying again in %g s", what, error, pause)
             await self.deliveries.retry(delivery, self.clock.now() + pause)
 
     async def _post(self, spec: NoticeSpec, delivery: NoticeDelivery) -> None:

@@ -9,6 +9,7 @@ from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.sessions import NatsSessions
 from cadre.ports import Clock
 from cadre_gateway.access.rate_limit import RateLimits
+from cadre_gateway.automation.pushes import PushNotifications
 from cadre_gateway.reading.contracts import LiveContracts
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.starting.submit import Submitter
@@ -35,5 +36,6 @@ class RunService:
     registry: NatsRegistry
     contracts: LiveContracts
     clock: Clock
+    pushes: PushNotifications
     limits: RateLimits
     """What callers may begin; for doors whose address does not tell what begins a run."""

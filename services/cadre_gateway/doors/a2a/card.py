@@ -24,7 +24,7 @@ def card_of_agent(card: AgentCard, url: str, *, asks_who_calls: bool) -> dict[st
         "supportedInterfaces": interfaces,
         "capabilities": {
             "streaming": True,
-            "pushNotifications": False,
+            "pushNotifications": True,
             "extendedAgentCard": False,
             "extensions": [{"uri": MESSAGES_ONCE, "description": "A message sent again finds its task."}],
         },

@@ -10,6 +10,7 @@ from cadre_gateway.doors.a2a import http_json, json_rpc
 from cadre_gateway.doors.a2a.card import card_of_agent
 from cadre_gateway.doors.a2a.messages import Messages
 from cadre_gateway.doors.a2a.methods import AgentTasks
+from cadre_gateway.doors.a2a.push import TaskWatch
 from cadre_gateway.doors.answer_json import json_answer
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.run_service import RunService
@@ -23,7 +24,9 @@ def router(runs: RunService) -> APIRouter:
     """The routes of the door. A2A's own specification tells of them, so the gateway's leaves them out."""
     routes = APIRouter(include_in_schema=False)
     answers = Answers(runs.lookup, runs.feeds)
-    tasks = AgentTasks(runs, answers, Messages(runs, answers))
+    watch = TaskWatch(runs.pushes, answers)
+    runs.pushes.body = watch.body
+    tasks = AgentTasks(runs, answers, Messages(runs, answers), watch)
 
     @routes.get(CARD, summary="The card of an agent")
     async def get_card(agent: str, request: Request) -> Response:

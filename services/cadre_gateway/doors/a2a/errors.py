@@ -21,7 +21,6 @@ _KINDS = {
     "unknown-run": _Kind(-32001, "TASK_NOT_FOUND"),
     "run-erased": _Kind(-32001, "TASK_NOT_FOUND"),
     "task-not-cancelable": _Kind(-32002, "TASK_NOT_CANCELABLE"),
-    "no-push-notifications": _Kind(-32003, "PUSH_NOTIFICATION_NOT_SUPPORTED"),
     "run-ended": _Kind(-32004, "UNSUPPORTED_OPERATION"),
     "no-extended-card": _Kind(-32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
     "unknown-version": _Kind(-32009, "VERSION_NOT_SUPPORTED"),

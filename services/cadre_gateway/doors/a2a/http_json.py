@@ -27,11 +27,13 @@ Length = Annotated[int | None, Query(alias="historyLength")]
 def add_routes(routes: APIRouter, tasks: AgentTasks) -> None:
     """Adds the routes of the binding: those with a verb behind the task's id come first."""
 
-    async def answer(agent: str, method: str, params: Json | None, request: Request) -> Response:
+    async def answer(
+        agent: str, method: str, params: Json | None, request: Request, **of_path: str
+    ) -> Response:
         problem = None
         try:
             check_version(request)
-            wanted = params if params is not None else await _body(request)
+            wanted = params if params is not None else await _body(request) | of_path
             result = await perform(tasks, agent, method, wanted, request)
             found = _stream(result) if isinstance(result, AsyncGenerator) else json_answer(result)
         except FORESEEN as error:
@@ -55,6 +57,24 @@ def add_routes(routes: APIRouter, tasks: AgentTasks) -> None:
     @routes.api_route(f"{AGENT}/tasks/{{run}}:subscribe", methods=["GET", "POST"], summary="Follow a task")
     async def subscribe(agent: str, run: str, request: Request) -> Response:
         return await answer(agent, "SubscribeToTask", {"id": run}, request)
+
+    pushes = f"{AGENT}/tasks/{{run}}/pushNotificationConfigs"
+
+    @routes.post(pushes, summary="Have an address told how a task goes")
+    async def post_push(agent: str, run: str, request: Request) -> Response:
+        return await answer(agent, "CreateTaskPushNotificationConfig", None, request, taskId=run)
+
+    @routes.get(pushes, summary="The addresses of a task")
+    async def get_pushes(agent: str, run: str, request: Request) -> Response:
+        return await answer(agent, "ListTaskPushNotificationConfigs", {"taskId": run}, request)
+
+    @routes.get(f"{pushes}/{{push}}", summary="An address of a task")
+    async def get_push(agent: str, run: str, push: str, request: Request) -> Response:
+        return await answer(agent, "GetTaskPushNotificationConfig", {"taskId": run, "id": push}, request)
+
+    @routes.delete(f"{pushes}/{{push}}", summary="Have an address told no more")
+    async def delete_push(agent: str, run: str, push: str, request: Request) -> Response:
+        return await answer(agent, "DeleteTaskPushNotificationConfig", {"taskId": run, "id": push}, request)
 
     @routes.get(f"{AGENT}/tasks/{{run}}", summary="A task")
     async def get_task(agent: str, run: str, request: Request, length: Length = None) -> Response:

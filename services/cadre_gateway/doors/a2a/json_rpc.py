@@ -62,7 +62,7 @@ async def _answer(tasks: AgentTasks, agent: str, call: RpcCall, request: Request
     method = v03.METHODS.get(call.method, call.method)
     is_old = call.method != method
     told = v03.result_of if is_old else _as_it_is
-    params = v03.params_of(call.params) if is_old else call.params
+    params = v03.params_of(method, call.params) if is_old else call.params
     result = await perform(tasks, agent, method, params, request)
     if isinstance(result, AsyncGenerator):
         return _stream(call.id, result, told)

@@ -11,7 +11,15 @@ import msgspec
 
 from cadre.protocol.messages import Task
 from cadre_gateway.doors.a2a.messages import Messages
-from cadre_gateway.doors.a2a.request import ListParams, SendParams, TaskParams
+from cadre_gateway.doors.a2a.push import TaskWatch
+from cadre_gateway.doors.a2a.request import (
+    ListParams,
+    PushConfig,
+    PushParams,
+    PushTask,
+    SendParams,
+    TaskParams,
+)
 from cadre_gateway.doors.a2a.task_object import (
     STATE_FILTERS,
     STATES,
@@ -41,11 +49,11 @@ class AgentTasks:
     runs: RunService
     answers: Answers
     messages: Messages
+    watch: TaskWatch
 
     async def send(self, agent: str, sent: SendParams, sender: Sender) -> Json:
         """The task that a message begins or goes on with: once it is over or waits, or at once."""
-        _refuse_push(sent)
-        place = await self.messages.place_of(agent, sent.message, sender)
+        place = await self._place_of(agent, sent, sender)
         task = await self._task(agent, place.run)
         progress = Progress(place.run, place.after)
         if sent.configuration.return_immediately:
@@ -58,9 +66,34 @@ class AgentTasks:
 
     async def send_streaming(self, agent: str, sent: SendParams, sender: Sender) -> AsyncGenerator[Json]:
         """The same, with what happens on the way."""
-        _refuse_push(sent)
-        place = await self.messages.place_of(agent, sent.message, sender)
+        place = await self._place_of(agent, sent, sender)
         return self._events(place, await self._task(agent, place.run), sent.configuration.history_length)
+
+    async def _place_of(self, agent: str, sent: SendParams, sender: Sender) -> Place:
+        place = await self.messages.place_of(agent, sent.message, sender)
+        if sent.configuration.task_push_notification_config is not None:
+            await self.watch.put(place.run, sent.configuration.task_push_notification_config)
+        return place
+
+    async def put_push(self, agent: str, wanted: PushConfig) -> Json:
+        """Has an address told how a task goes."""
+        await self._task(agent, wanted.task_id)
+        return await self.watch.put(wanted.task_id, wanted)
+
+    async def get_push(self, agent: str, wanted: PushParams) -> Json:
+        """One address of a task."""
+        await self._task(agent, wanted.task_id)
+        return await self.watch.get(wanted.task_id, wanted.id)
+
+    async def list_pushes(self, agent: str, wanted: PushTask) -> Json:
+        """All addresses of a task."""
+        await self._task(agent, wanted.task_id)
+        return await self.watch.list(wanted.task_id)
+
+    async def delete_push(self, agent: str, wanted: PushParams) -> Json:
+        """Has an address told no more."""
+        await self._task(agent, wanted.task_id)
+        return await self.watch.remove(wanted.task_id, wanted.id)
 
     async def subscribe(self, agent: str, wanted: TaskParams) -> AsyncGenerator[Json]:
         """What happens to a task from now on."""
@@ -135,12 +168,3 @@ class AgentTasks:
                     }
                 }
         yield {"statusUpdate": {**where, "status": status_of(progress, task)}}
-
-
-def _refuse_push(sent: SendParams) -> None:
-    if sent.configuration.task_push_notification_config is not None:
-        raise Problem(
-            400,
-            "no-push-notifications",
-            "this agent pushes nothing: stream, or ask again (docs/notices.md has webhooks)",
-        )

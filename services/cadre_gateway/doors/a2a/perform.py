@@ -10,7 +10,14 @@ from fastapi import Request
 
 from cadre_gateway.doors.a2a.card import VERSIONS
 from cadre_gateway.doors.a2a.methods import AgentTasks
-from cadre_gateway.doors.a2a.request import ListParams, SendParams, TaskParams
+from cadre_gateway.doors.a2a.request import (
+    ListParams,
+    PushConfig,
+    PushParams,
+    PushTask,
+    SendParams,
+    TaskParams,
+)
 from cadre_gateway.doors.a2a.task_object import Json
 from cadre_gateway.doors.sender import sender_of
 from cadre_gateway.requests.problems import Problem, invalid
@@ -22,18 +29,13 @@ _PARAMS: dict[str, type[msgspec.Struct]] = {
     "CancelTask": TaskParams,
     "SubscribeToTask": TaskParams,
     "ListTasks": ListParams,
+    "CreateTaskPushNotificationConfig": PushConfig,
+    "GetTaskPushNotificationConfig": PushParams,
+    "ListTaskPushNotificationConfigs": PushTask,
+    "DeleteTaskPushNotificationConfig": PushParams,
 }
 _REFUSED = {
     "GetExtendedAgentCard": ("no-extended-card", "there is one card for everybody"),
-    **dict.fromkeys(
-        (
-            "CreateTaskPushNotificationConfig",
-            "GetTaskPushNotificationConfig",
-            "ListTaskPushNotificationConfigs",
-            "DeleteTaskPushNotificationConfig",
-        ),
-        ("no-push-notifications", "this agent pushes nothing: stream, or ask again"),
-    ),
 }
 
 
@@ -67,6 +69,14 @@ async def perform(
             return await tasks.get(agent, wanted)
         case "CancelTask":
             return await tasks.cancel(agent, wanted)
+        case "CreateTaskPushNotificationConfig":
+            return await tasks.put_push(agent, wanted)
+        case "GetTaskPushNotificationConfig":
+            return await tasks.get_push(agent, wanted)
+        case "ListTaskPushNotificationConfigs":
+            return await tasks.list_pushes(agent, wanted)
+        case "DeleteTaskPushNotificationConfig":
+            return await tasks.delete_push(agent, wanted)
         case _:
             return await tasks.list(agent, wanted)
 

@@ -48,12 +48,29 @@ class SentMessage(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     metadata: dict[str, Any] = {}
 
 
+class PushAuthentication(msgspec.Struct, frozen=True, kw_only=True):
+    """How an address for push notifications knows who sends."""
+
+    scheme: str
+    credentials: str = ""
+
+
+class PushConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """An address that is told how a task goes."""
+
+    url: str
+    id: str = ""
+    token: str = ""
+    authentication: PushAuthentication | None = None
+    task_id: str = ""
+
+
 class Configuration(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """How a message is to be answered."""
 
     return_immediately: bool = False
     history_length: int | None = None
-    task_push_notification_config: Any = None
+    task_push_notification_config: PushConfig | None = None
 
 
 class SendParams(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -69,6 +86,18 @@ class TaskParams(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     id: Id
     history_length: int | None = None
+
+
+class PushTask(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The parameters of ListTaskPushNotificationConfigs."""
+
+    task_id: Id
+
+
+class PushParams(PushTask, frozen=True, rename="camel", kw_only=True):
+    """The parameters of GetTaskPushNotificationConfig and DeleteTaskPushNotificationConfig."""
+
+    id: Id
 
 
 class ListParams(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

@@ -21,8 +21,14 @@ METHODS = {
 """Each method of version 0.3, and what version 1.0 calls it."""
 
 
-def params_of(params: Json) -> Json:
-    """Parameters as version 1.0 has them; what has not their form is left for its checks."""
+def params_of(method: str, params: Json) -> Json:
+    """Parameters of a method as version 1.0 has them; what has not their form is left for its checks."""
+    if method == "ListTaskPushNotificationConfigs":
+        return {"taskId": params.get("id")}
+    if "pushNotificationConfigId" in params:
+        return {"taskId": params.get("id"), "id": params["pushNotificationConfigId"]}
+    if isinstance(push := params.get("pushNotificationConfig"), dict):
+        return {**_push_of(push), "taskId": params.get("taskId")}
     said, configuration = params.get("message"), params.get("configuration")
     found = dict(params)
     if isinstance(said, dict) and isinstance(said.get("parts"), list):
@@ -31,13 +37,19 @@ def params_of(params: Json) -> Json:
         found["configuration"] = {
             "returnImmediately": configuration.get("blocking") is False,
             "historyLength": configuration.get("historyLength"),
-            "taskPushNotificationConfig": configuration.get("pushNotificationConfig"),
+            "taskPushNotificationConfig": _push_of(configuration.get("pushNotificationConfig")),
         }
     return found
 
 
-def result_of(result: Json) -> Json:
+def result_of(result: Json) -> Any:
     """What version 1.0 answers, or tells in a stream, as version 0.3 has it."""
+    if "configs" in result:
+        return [_push(one) for one in result["configs"]]
+    if "url" in result:
+        return _push(result)
+    if not result:
+        return None
     if "task" in result:
         return _task(result["task"])
     if "statusUpdate" in result:
@@ -48,6 +60,21 @@ def result_of(result: Json) -> Json:
         update = result["artifactUpdate"]
         return {**update, "kind": "artifact-update", "artifact": _with_parts(update["artifact"])}
     return _task(result)
+
+
+def _push_of(push: Any) -> Any:
+    about = push.get("authentication") if isinstance(push, dict) else None
+    if not isinstance(about, dict):
+        return push
+    schemes = about.get("schemes") or [""]
+    return {**push, "authentication": {"scheme": schemes[0], "credentials": about.get("credentials") or ""}}
+
+
+def _push(config: Json) -> Json:
+    found = {key: value for key, value in config.items() if key in ("id", "url", "token")}
+    if "authentication" in config:
+        found["authentication"] = {"schemes": [config["authentication"]["scheme"]]}
+    return {"taskId": config["taskId"], "pushNotificationConfig": found}
 
 
 def _part_of(part: Any) -> Any:

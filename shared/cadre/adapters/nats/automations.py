@@ -56,6 +56,12 @@ class NatsDefinitions(Generic[D]):
                 found[held.subject] = error
         return [found[subject] for subject in sorted(found)]
 
+    async def has_any(self) -> bool:
+        """Whether there is any definition."""
+        async for _ in listing.messages(self._nc, self._stream, self._topology.definitions(self._kind)):
+            return True
+        return False
+
     def _value(self, name: str) -> FencedValue[D]:
         subject = self._topology.definition(self._kind, name)
         return FencedValue(self._nc, self._stream, subject, self._form, {jetstream.ROLLUP: "sub"})
