@@ -98,6 +98,7 @@ RULES: list[RouteRule] = [
     *_rules("/a2a/{agent}/tasks/{run}/pushNotificationConfigs/{push}", "all", get="act", delete="act"),
     *_rules("/agui/{agent}", "all", post="act"),
     *_rules("/a2a/{agent}/.well-known/agent-card.json", "none", get="read"),
+    *_rules("/a2a/.well-known/jwks.json", "none", get="public"),
     # What a message asks for is held to the caller by the door, tool by tool.
     *_rules("/mcp", "handler", get="read", post="read", delete="read"),
     *_rules("/v1/notices", "all", get="read"),

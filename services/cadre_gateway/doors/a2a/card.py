@@ -10,7 +10,8 @@ MODES = ["text/plain", "application/json"]
 
 
 def card_of_agent(card: AgentCard, url: str, *, asks_who_calls: bool) -> dict[str, Any]:
-    """The card of the agent that is reached at `url`."""
+    """The card of the agent that is reached at `url`, with nothing empty in it: what is may get lost on the way, and
+    with it a signature."""
     interfaces = [
         {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": version} for version in VERSIONS
     ]
@@ -31,12 +32,13 @@ def card_of_agent(card: AgentCard, url: str, *, asks_who_calls: bool) -> dict[st
         "defaultInputModes": [*MODES, "image/*", "application/octet-stream"],
         "defaultOutputModes": MODES,
         "skills": [skill],
-        # For clients of version 0.3.
-        "url": url,
-        "preferredTransport": "JSONRPC",
-        "protocolVersion": "0.3.0",
     }
     if asks_who_calls:
         found["securitySchemes"] = {"key": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
-        found["securityRequirements"] = [{"schemes": {"key": {"list": []}}}]
+        found["securityRequirements"] = [{"schemes": {"key": {"list": ["act"]}}}]
     return found
+
+
+def for_older_clients(card: dict[str, Any], url: str) -> dict[str, Any]:
+    """The card with what clients of version 0.3 look for."""
+    return {**card, "url": url, "preferredTransport": "JSONRPC", "protocolVersion": "0.3.0"}

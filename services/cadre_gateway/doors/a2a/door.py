@@ -7,7 +7,8 @@ from fastapi.responses import Response
 
 from cadre_gateway.access.principal import caller_of
 from cadre_gateway.doors.a2a import http_json, json_rpc
-from cadre_gateway.doors.a2a.card import card_of_agent
+from cadre_gateway.doors.a2a.card import card_of_agent, for_older_clients
+from cadre_gateway.doors.a2a.card_signer import KEYS, read_card_settings, signer_of
 from cadre_gateway.doors.a2a.messages import Messages
 from cadre_gateway.doors.a2a.methods import AgentTasks
 from cadre_gateway.doors.a2a.push import TaskWatch
@@ -26,6 +27,8 @@ def router(runs: RunService) -> APIRouter:
     answers = Answers(runs.lookup, runs.feeds)
     watch = TaskWatch(runs.pushes, answers)
     runs.pushes.body = watch.body
+    settings = read_card_settings()
+    signer = signer_of(settings)
     tasks = AgentTasks(runs, answers, Messages(runs, answers), watch)
 
     @routes.get(CARD, summary="The card of an agent")
@@ -35,8 +38,14 @@ def router(runs: RunService) -> APIRouter:
             raise Problem(
                 404, "unknown-agent", f"no live agent is named {agent!r}: GET /v1/agents lists them"
             )
-        url = f"{str(request.base_url).rstrip('/')}/a2a/{agent}"
-        return json_answer(card_of_agent(card, url, asks_who_calls=bool(caller_of(request).key)))
+        url = f"{settings.url or str(request.base_url).rstrip('/')}/a2a/{agent}"
+        found = card_of_agent(card, url, asks_who_calls=bool(caller_of(request).key))
+        # A signature is about version 1.0: its clients leave out what they do not know, and would find it broken.
+        return json_answer(for_older_clients(found, url) if signer is None else signer.signed(found))
+
+    @routes.get(KEYS, summary="The keys that cards are signed with")
+    async def get_keys() -> Response:
+        return json_answer(signer.keys if signer is not None else {"keys": []})
 
     json_rpc.add_routes(routes, tasks)
     http_json.add_routes(routes, tasks)

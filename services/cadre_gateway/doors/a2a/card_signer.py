@@ -1,0 +1,105 @@
+"""Signs agents' cards: a detached JSON Web Signature over the canonical JSON of the card."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from cadre.errors import SettingError
+from cadre.settings import read
+
+KEYS = "/a2a/.well-known/jwks.json"
+"""Where the public key is."""
+
+_KEY, _URL = "CADRE_A2A_KEY", "CADRE_A2A_URL"
+_MEMBERS = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}
+"""The members of a public key that its thumbprint is about (RFC 7638)."""
+
+
+class CardSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How cards are made, as `CADRE_A2A_…` says."""
+
+    key: str = ""
+    """Path of a private key in PEM: EC (P-256), Ed25519 or RSA. Cards are signed with it."""
+    url: str = ""
+    """The gateway's own address as clients know it, in place of the one that they have asked at."""
+
+
+class CardSigner:
+    """One private key, and the address that its cards name."""
+
+    def __init__(self, jws: Any, key: Any, url: str) -> None:
+        self._algorithm, jwk = _described(key)
+        self._jws, self._key, self._jku = jws, key, f"{url}{KEYS}"
+        members = {name: jwk[name] for name in _MEMBERS[jwk["kty"]]}
+        digest = hashlib.sha256(_canonical(members)).digest()
+        self._kid = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        self.keys = {"keys": [{**members, "kid": self._kid, "alg": self._algorithm, "use": "sig"}]}
+        """The key set by which clients check a signature."""
+
+    def signed(self, card: dict[str, Any]) -> dict[str, Any]:
+        """The card with its signature."""
+        header = {"typ": "JOSE", "kid": self._kid, "jku": self._jku}
+        token = self._jws.encode(_canonical(card), self._key, self._algorithm, header)
+        protected, _, signature = token.split(".")
+        return {**card, "signatures": [{"protected": protected, "signature": signature}]}
+
+
+def read_card_settings() -> CardSettings:
+    """The settings of this gateway. Raises SettingError."""
+    settings = read(CardSettings, "CADRE_A2A_")
+    parts = urlsplit(settings.url)
+    if settings.url and (parts.scheme not in ("http", "https") or not parts.hostname):
+        raise SettingError(f"{_URL}={settings.url}: write http://HOST or https://HOST")
+    if settings.key and not settings.url:
+        # Who asks says at which host: a signature must not vouch for that.
+        raise SettingError(f"{_KEY} is set: set {_URL} to the address that signed cards are to name")
+    return msgspec.structs.replace(settings, url=settings.url.rstrip("/"))
+
+
+def signer_of(settings: CardSettings) -> CardSigner | None:
+    """What signs cards; None where no key is given. Raises SettingError."""
+    if not settings.key:
+        return None
+    try:
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+        from jwt import PyJWS
+    except ModuleNotFoundError as error:
+        raise SettingError(
+            f"{_KEY} is set and the Python module {error.name!r} is not installed: pip install"
+            " 'cadre-agents[oidc]'"
+        ) from error
+    try:
+        key = load_pem_private_key(Path(settings.key).read_bytes(), None)
+    except (OSError, ValueError, TypeError) as error:
+        raise SettingError(
+            f"{_KEY}={settings.key}: no private key in PEM without a password: {error}"
+        ) from error
+    return CardSigner(PyJWS(), key, settings.url)
+
+
+def _described(key: Any) -> tuple[str, dict[str, Any]]:
+    """The algorithm that a private key signs with, and its public key as JWK. Raises SettingError."""
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+    from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+
+    match key:
+        case ec.EllipticCurvePrivateKey(curve=ec.SECP256R1()):
+            return "ES256", ECAlgorithm.to_jwk(key.public_key(), as_dict=True)
+        case ed25519.Ed25519PrivateKey():
+            return "EdDSA", OKPAlgorithm.to_jwk(key.public_key(), as_dict=True)
+        case rsa.RSAPrivateKey():
+            return "RS256", RSAAlgorithm.to_jwk(key.public_key(), as_dict=True)
+        case _:
+            raise SettingError(f"{_KEY}: give an EC key of the curve P-256, an Ed25519 or an RSA key")
+
+
+def _canonical(value: dict[str, Any]) -> bytes:
+    """The value as RFC 8785 has it, as long as its keys are ASCII and its numbers whole."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
