@@ -9,7 +9,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale waiting chaos simulate mutate compat test-clients test-conformance observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local
+.PHONY: help run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale waiting chaos test-long simulate mutate compat test-clients test-conformance observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -50,6 +50,9 @@ waiting: .venv/.ready-dev ## Measure what runs that wait (600, 2000 and RUNS=n) 
 
 chaos: .venv/.ready-dev ## Kill, pause and restart a team at work; SECONDS=n (60), SEED=n (a random one). Fails if anything is lost
 	@PYTHONPATH=tests $(BIN)/python -m chaos.main $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
+
+test-long: .venv/.ready-dev ## Give tasks of MINUTES=n (60) by A2A and MCP Tasks and kill the gateway on the way. Fails unless each gives one result
+	@PYTHONPATH=tests $(BIN)/python -m long_tasks.main $(if $(MINUTES),--minutes $(MINUTES))
 
 simulate: .venv/.ready-dev ## Play simulated teams through crashes and lost messages; SEEDS=n (20000), or SEED=n alone with its trace
 	@PYTHONPATH=tests $(BIN)/python -m simulation.main $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
