@@ -85,7 +85,7 @@ FAULTS: list[tuple[Fault, str]] = [
     (lambda all_: all_.append(dict(pick(all_, AGENT))), "is there 2 times"),
     (lambda all_: pick(all_, "ConfigMap/agent-manager")["data"].update({"a/b": ""}), "'a/b' is no key"),
     # references
-    (remove("ServiceAccount/cadre-agent"), "no ServiceAccount/cadre-agent"),
+    (remove("ServiceAccount/agent-manager"), "no ServiceAccount/agent-manager"),
     (remove("ConfigMap/agent-manager"), "no ConfigMap/agent-manager"),
     (
         lambda all_: pick(all_, "ConfigMap/agent-manager")["data"].pop("manager.yaml"),
@@ -215,22 +215,22 @@ FAULTS: list[tuple[Fault, str]] = [
     (in_spec(SCALED, triggers=[]), "has no trigger"),
     # network
     (
-        in_policy("cadre-gateway", podSelector={"matchLabels": {"app": "x"}}),
-        "NetworkPolicy/cadre-gateway: selects no pod",
+        in_policy("gateway", podSelector={"matchLabels": {"app": "x"}}),
+        "NetworkPolicy/gateway: selects no pod",
     ),
-    (remove("NetworkPolicy/cadre-default-deny"), "no NetworkPolicy holds for its Ingress"),
-    (in_policy("cadre-bus", policyTypes=["Ingress"]), "egress counts for nothing"),
-    (in_policy("cadre-bus", policyTypes=["Egres"]), "must be Ingress or Egress"),
+    (remove("NetworkPolicy/agent-manager"), "no NetworkPolicy holds for its Ingress"),
+    (in_policy("gateway", policyTypes=["Ingress"]), "egress counts for nothing"),
+    (in_policy("gateway", policyTypes=["Egres"]), "must be Ingress or Egress"),
     (
         in_policy(
-            "cadre-internet",
+            "agent-manager",
             egress=[{"to": [{"ipBlock": {"cidr": "0.0.0.0"}}, {"ipBlock": {"cidr": "10.0.0.1/8"}}]}],
         ),
         "is no network",
     ),
     (
         in_policy(
-            "cadre-internet",
+            "agent-manager",
             egress=[{"to": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["192.168.0.0/16"]}}]}],
         ),
         "is no network",

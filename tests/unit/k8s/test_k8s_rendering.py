@@ -15,12 +15,14 @@ from cadre.local.manifest_files import as_yaml
 from cadre.local.team.team_components import components_of
 from cadre.local.team.team_file import read_team
 from cadre.spec.agent_file import read_agent
-from unit.k8s.shipped import TEAM, env_of, main_of, pick, pod_of, rendered
+from unit.k8s.faults import faults
+from unit.k8s.shipped import GIVEN, TEAM, env_of, main_of, pick, pod_of, rendered
 
 MINORS = ["1.27", "1.30", "1.37"]
 AGENTS = sorted(read_team(TEAM).agents)
 WORKLOADS = [*(f"agent-{name}" for name in AGENTS), "tools-documents", "tools-tables"]
 WORKLOADS += ["gateway", "memory", "sandbox-default"]
+SECOND = {"instance": "second", "nats": {"prefix": "second"}}
 
 
 @pytest.mark.parametrize("minor", MINORS)
@@ -146,7 +148,12 @@ def test_replicas_follow_the_lag_of_each_durable_on_each_shard() -> None:
         {"nats": {"shards": 3}, "workloads": {"agent/manager": {"scale": {"min": 0, "max": 5, "lag": 30}}}}
     )
     spec = pick(manifests, "ScaledObject/agent-manager")["spec"]
-    assert (spec["minReplicaCount"], spec["maxReplicaCount"], spec["fallback"]["replicas"]) == (0, 5, 1)
+    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (0, 5)
+    assert spec["fallback"] == {
+        "failureThreshold": 3,
+        "replicas": 1,
+        "behavior": "currentReplicasIfHigher",
+    }
     down = spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"]
     assert down["policies"] == [{"type": "Pods", "value": 1, "periodSeconds": 60}]
     asked = [
@@ -235,13 +242,35 @@ def test_any_field_of_any_pod_can_be_set() -> None:
 
 def test_one_service_alone_brings_what_it_needs_and_nothing_of_others() -> None:
     manifests = rendered(only="agent/checker")
-    kinds = ["ConfigMap", "Deployment", "Job", "PodDisruptionBudget", "ScaledObject"]
-    assert sorted(m["kind"] for m in manifests) == kinds
+    kinds = [
+        "ConfigMap",
+        "Deployment",
+        "NetworkPolicy",
+        "PodDisruptionBudget",
+        "ScaledObject",
+        "ServiceAccount",
+    ]
+    assert sorted(m["kind"] for m in manifests if m["metadata"]["name"] == "agent-checker") == kinds
+    assert faults(manifests, GIVEN) == []
+    assert faults(rendered(only="tools/tables"), GIVEN) == []
     assert pick(manifests, "Job/*")["spec"]["template"]["spec"]["containers"][0]["args"] == [
         "provision",
         "--agent",
         "checker",
     ]
+
+
+def test_teams_that_share_a_namespace_have_no_name_in_common() -> None:
+    named = [{(m["kind"], m["metadata"]["name"]) for m in rendered(*layers)} for layers in ([], [SECOND])]
+    assert named[0] & named[1] == {("Namespace", "cadre")}
+    second = rendered(SECOND)
+    assert faults([*rendered(), *second[1:]], GIVEN) == []
+    volumes = pod_of(second, "Deployment/second-agent-manager")["volumes"]
+    assert {"secretName": "cadre-nats-agent-manager", "defaultMode": 0o440} in [
+        v.get("secret") for v in volumes
+    ]
+    with pytest.raises(SpecError, match="instance"):
+        read_values({"instance": "A_b"})
 
 
 def test_the_tracer_is_there_where_traces_go_somewhere() -> None:

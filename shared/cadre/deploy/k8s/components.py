@@ -37,6 +37,8 @@ class Component(NamedTuple):
     """Names of variables that hold keys of model endpoints."""
     model_urls: Sequence[str] = ()
     files: Files | None = None
+    instance: str = ""
+    """What the names of its Kubernetes objects begin with, so that several teams have room in one namespace."""
 
     @property
     def key(self) -> str:
@@ -46,6 +48,11 @@ class Component(NamedTuple):
     @property
     def id(self) -> str:
         """Name of its Kubernetes objects."""
+        return object_name(self.instance, self.role, self.name)
+
+    @property
+    def user(self) -> str:
+        """What the Secret with its NATS key is named after."""
         return object_name(self.role, self.name)
 
 

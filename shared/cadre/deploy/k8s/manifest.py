@@ -8,8 +8,6 @@ NAME = "app.kubernetes.io/name"
 COMPONENT = "app.kubernetes.io/component"
 PART_OF = "app.kubernetes.io/part-of"
 MANAGED_BY = "app.kubernetes.io/managed-by"
-INTERNET = "cadre.dev/internet"
-"""Label of pods that may reach addresses outside the cluster."""
 
 CADRE = {PART_OF: "cadre"}
 
@@ -22,11 +20,6 @@ def labels(name: str, component: str) -> dict[str, str]:
 def selector(name: str) -> dict[str, str]:
     """The labels that a Deployment selects its pods by. They never change: a selector cannot be edited."""
     return {NAME: name, **CADRE}
-
-
-def role_selector(role: str) -> dict[str, str]:
-    """The labels that select all pods of a role."""
-    return {COMPONENT: role, **CADRE}
 
 
 def metadata(namespace: str, name: str, component: str) -> dict[str, Any]:

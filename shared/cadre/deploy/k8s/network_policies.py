@@ -1,10 +1,9 @@
-"""Who may connect to whom: nobody, except as these policies allow. Policies add up."""
+"""Who may connect to whom: nobody, except as a service's own policy allows."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from cadre.deploy.k8s.components import Component
-from cadre.deploy.k8s.manifest import CADRE, COMPONENT, INTERNET, Manifest, manifest, metadata, role_selector
+from cadre.deploy.k8s.manifest import Manifest, manifest, metadata, selector
 from cadre.deploy.k8s.pod_spec import PORT
 from cadre.deploy.k8s.values import Peer, Values, is_address, port_of
 
@@ -25,38 +24,40 @@ _NAME_SERVER = {
 }
 
 
-def network_policies(components: Sequence[Component], values: Values) -> list[Manifest]:
-    """The NetworkPolicies of a team."""
-    roles = {component.role for component in components}
-    found: list[Manifest] = []
+def network_policy(component: Component, values: Values) -> Manifest:
+    """The NetworkPolicy of a service: what it does not name is refused, in both directions."""
+    about = metadata(values.namespace, component.id, component.role)
+    spec = {
+        "podSelector": {"matchLabels": selector(component.id)},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": _ingress(component, values),
+        "egress": _egress(component, values),
+    }
+    return manifest("networking.k8s.io/v1", "NetworkPolicy", about, spec=spec)
 
-    def add(name: str, pods: dict[str, Any], *types: str, **rules: list[dict[str, Any]]) -> None:
-        selected = pods if "matchLabels" in pods else {"matchLabels": pods}
-        spec = {"podSelector": selected, "policyTypes": [*types, *(key.title() for key in rules)], **rules}
-        about = metadata(values.namespace, name, "network")
-        found.append(manifest("networking.k8s.io/v1", "NetworkPolicy", about, spec=spec))
 
-    add("cadre-default-deny", CADRE, "Ingress", "Egress")
-    bus = _to(values.nats, values.namespace)
-    add("cadre-bus", CADRE, egress=[bus] if is_address(values.nats.url) else [_NAME_SERVER, bus])
-    if "gateway" in roles:
-        add("cadre-gateway", role_selector("gateway"), ingress=[{"ports": _tcp(PORT)}])
-    if "memory" in roles:
-        add("cadre-memory", role_selector("memory"), egress=[_to(values.qdrant, values.namespace)])
-    if values.telemetry.scraper:
+def _ingress(component: Component, values: Values) -> list[dict[str, Any]]:
+    rules: list[dict[str, Any]] = []
+    if component.role == "gateway":
+        rules.append({"ports": _tcp(PORT)})
+    if values.telemetry.scraper and component.role != "provision":
         scraper = {"namespaceSelector": {"matchLabels": {_NAMESPACE: values.telemetry.scraper}}}
-        add("cadre-scraper", CADRE, ingress=[{"from": [scraper], "ports": _tcp(PORT)}])
-    if any(values.workload(component.key).internet for component in components):
-        urls = [values.model.url, *(url for component in components for url in component.model_urls)]
-        ports = sorted({443, *(port_of(url) for url in urls if url)})
-        anywhere = {"to": _ANYWHERE, "ports": _tcp(*ports)}
-        add("cadre-internet", {INTERNET: "true", **CADRE}, egress=[anywhere])
-    if values.telemetry.url:
-        # Not for sandboxes: whoever broke out of one could write there.
-        unboxed = {"key": COMPONENT, "operator": "NotIn", "values": ["sandbox"]}
-        senders = {"matchLabels": CADRE, "matchExpressions": [unboxed]}
-        add("cadre-telemetry", senders, egress=[_to(values.telemetry, values.namespace)])
-    return found
+        rules.append({"from": [scraper], "ports": _tcp(PORT)})
+    return rules
+
+
+def _egress(component: Component, values: Values) -> list[dict[str, Any]]:
+    rules = [] if is_address(values.nats.url) else [_NAME_SERVER]
+    rules.append(_to(values.nats, values.namespace))
+    if component.role == "memory":
+        rules.append(_to(values.qdrant, values.namespace))
+    if values.workload(component.key).internet:
+        urls = filter(None, [values.model.url, *component.model_urls])
+        rules.append({"to": _ANYWHERE, "ports": _tcp(*sorted({443, *map(port_of, urls)}))})
+    # Not for sandboxes: whoever broke out of one could write there.
+    if values.telemetry.url and component.role != "sandbox":
+        rules.append(_to(values.telemetry, values.namespace))
+    return rules
 
 
 def _to(peer: Peer, own: str) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def plain_pod_spec(
     """The PodSpec without what only a long-running service has: ports, probes, a time to drain."""
     volumes, mounts = _volumes(component, values)
     return {
-        "serviceAccountName": f"cadre-{component.role}",
+        "serviceAccountName": component.id,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": {
@@ -157,7 +157,7 @@ def _volumes(component: Component, values: Values) -> tuple[list[dict[str, Any]]
         )
         mounts.append({"name": "files", "mountPath": component.files.folder, "readOnly": True})
     if values.nats.credentials:
-        name = values.nats.credentials.format(role=component.role, workload=component.id)
+        name = values.nats.credentials.format(role=component.role, workload=component.user)
         volumes.append({"name": "nats", "secret": {"secretName": name, "defaultMode": 0o440}})
         mounts.append({"name": "nats", "mountPath": CREDENTIALS, "readOnly": True})
     return volumes, mounts

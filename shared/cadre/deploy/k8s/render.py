@@ -1,14 +1,12 @@
 """A team's components as manifests, by the file that each belongs to."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.config_maps import config_map
 from cadre.deploy.k8s.manifest import Manifest, labels, manifest, metadata
-from cadre.deploy.k8s.network_policies import network_policies
 from cadre.deploy.k8s.values import Values, check_names
-from cadre.deploy.k8s.workloads import provision_job, workload_manifests
+from cadre.deploy.k8s.workloads import provision, workload_manifests
 from cadre.errors import SpecError
 
 SHARED = "cadre"
@@ -18,7 +16,8 @@ SHARED = "cadre"
 def render(
     components: Sequence[Component], values: Values, only: str | None = None
 ) -> dict[str, list[Manifest]]:
-    """Manifests by file, without its suffix. `only` is the key of one component: what is shared is left out then.
+    """Manifests by file, without its suffix. `only` is the key of one component: what belongs to no single one is
+    left out then.
 
     Raises SpecError for values that fit no manifest, and names no component has.
     """
@@ -33,32 +32,30 @@ def render(
     if not chosen:
         raise SpecError(f"there is no {only!r} in this team; there are: {', '.join(keys)}")
     return {
-        component.id: [*_provision(chosen, values), *workload_manifests(component, values)]
+        component.id: [
+            *_shared_files(chosen, values),
+            *_provision(chosen, values),
+            *workload_manifests(component, values),
+        ]
         for component in chosen
     }
 
 
 def _shared(components: Sequence[Component], values: Values) -> list[Manifest]:
-    roles = sorted({*(component.role for component in components), "provision"})
-
-    def about(name: str) -> dict[str, Any]:
-        return metadata(values.namespace, name, "shared")
-
-    accounts = [
-        manifest("v1", "ServiceAccount", about(f"cadre-{role}"), automountServiceAccountToken=False)
-        for role in roles
-    ]
     marks = labels(values.namespace, "namespace") | {"pod-security.kubernetes.io/enforce": "restricted"}
-    own = {component.id for component in components}
-    shared = {p.files.name: p.files for p in components if p.files is not None and p.files.name not in own}
     return [
         manifest("v1", "Namespace", {"name": values.namespace, "labels": marks}),
-        *accounts,
-        *network_policies(components, values),
-        *(config_map(files, about(name)) for name, files in shared.items()),
+        *_shared_files(components, values),
         *_provision(components, values),
     ]
 
 
+def _shared_files(components: Sequence[Component], values: Values) -> list[Manifest]:
+    """The files that several services read."""
+    own = {component.id for component in components}
+    shared = {p.files.name: p.files for p in components if p.files is not None and p.files.name not in own}
+    return [config_map(files, metadata(values.namespace, name, "shared")) for name, files in shared.items()]
+
+
 def _provision(components: Sequence[Component], values: Values) -> list[Manifest]:
-    return [provision_job(components, values)] if any(component.provides for component in components) else []
+    return provision(components, values) if any(component.provides for component in components) else []

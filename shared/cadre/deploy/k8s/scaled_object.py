@@ -46,7 +46,11 @@ def scaled_object(component: Component, values: Values, scale: Scale) -> Manifes
             "minReplicaCount": scale.min,
             "maxReplicaCount": scale.max,
             # When NATS does not answer, as when a consumer is not there.
-            "fallback": {"failureThreshold": 3, "replicas": max(1, scale.min)},
+            "fallback": {
+                "failureThreshold": 3,
+                "replicas": max(1, scale.min),
+                "behavior": "currentReplicasIfHigher",
+            },
             "advanced": {"horizontalPodAutoscalerConfig": {"behavior": {"scaleDown": _ONE_A_MINUTE}}},
             "triggers": triggers,
         },

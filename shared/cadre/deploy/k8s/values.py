@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from cadre.deploy.k8s.components import object_name
 from cadre.deploy.k8s.manifest import NAME
 from cadre.deploy.k8s.overlay import merged
 from cadre.errors import SpecError
@@ -150,6 +151,8 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     image: str = "cadre"
     namespace: str = "cadre"
+    instance: str = ""
+    """What the names of all objects begin with: teams that share a namespace have one each, or all but one do."""
     keda: bool = True
     """Whether replicas follow the queues (needs KEDA in the cluster)."""
     files: str = ""
@@ -189,6 +192,8 @@ def read_values(*layers: Mapping[str, Any]) -> Values:
         values = msgspec.convert(data, Values)
     except msgspec.ValidationError as error:
         raise SpecError(": ".join(filter(None, refused_key(error)))) from error
+    if values.instance and object_name(values.instance) != values.instance:
+        raise SpecError(f"instance: {values.instance!r}: use the letters a-z, digits and '-'")
     for key, number in (("nats.shards", values.nats.shards), ("nats.replicas", values.nats.replicas)):
         if number < 1:
             raise SpecError(f"{key}: must be at least 1")

@@ -1,4 +1,4 @@
-"""One service as manifests: Deployment, its files, its disruption budget, its scaling; and the Job before them all."""
+"""One service as manifests, everything that it needs included; and the Job before them all."""
 
 from collections.abc import Sequence
 from hashlib import sha256
@@ -6,7 +6,8 @@ from typing import Any
 
 from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.config_maps import config_map, digest
-from cadre.deploy.k8s.manifest import INTERNET, Manifest, manifest, metadata, selector
+from cadre.deploy.k8s.manifest import Manifest, manifest, metadata, selector
+from cadre.deploy.k8s.network_policies import network_policy
 from cadre.deploy.k8s.overlay import merged
 from cadre.deploy.k8s.pod_spec import plain_pod_spec, pod_spec
 from cadre.deploy.k8s.scaled_object import scaled_object
@@ -15,12 +16,12 @@ from cadre.errors import SpecError
 
 
 def workload_manifests(component: Component, values: Values) -> list[Manifest]:
-    """The manifests of a service, without what it shares with others. Raises SpecError."""
+    """The manifests of a service: its Deployment first, then what that needs. Raises SpecError."""
     workload = values.workload(component.key)
     scale = workload.scale if values.keda and component.consumers else None
     _check(component, workload, scale)
     about = metadata(values.namespace, component.id, component.role)
-    found = [_deployment(component, values, workload, scale)]
+    found = [_deployment(component, values, workload, scale), *_guards(component, values)]
     if component.files is not None and component.files.name == component.id:
         found.append(config_map(component.files, about))
     budget = {
@@ -40,29 +41,37 @@ def workload_manifests(component: Component, values: Values) -> list[Manifest]:
     return found
 
 
-def provision_job(components: Sequence[Component], values: Values) -> Manifest:
-    """The Job that creates streams and consumers before KEDA asks for their lag.
+def provision(components: Sequence[Component], values: Values) -> list[Manifest]:
+    """The Job that creates streams and consumers before KEDA asks for their lag, and what it needs.
 
     A Job cannot be changed, so its name is derived from its arguments and image.
     """
     options = [option for component in components for option in component.provides]
     bus = values.nats
     whole = "\0".join([values.image, bus.url, str(bus.shards), bus.credentials, *options])
-    component = Component("provision", "", ["provision", *options])
+    component = Component("provision", "", ["provision", *options], instance=values.instance or "cadre")
     workload = values.workload(component.key)
-    about = metadata(values.namespace, "cadre-provision", component.role)
+    about = metadata(values.namespace, component.id, component.role)
     pod = {"restartPolicy": "OnFailure", **plain_pod_spec(component, values, workload)}
     del pod["topologySpreadConstraints"]
-    return manifest(
+    job = manifest(
         "batch/v1",
         "Job",
-        {**about, "name": f"cadre-provision-{sha256(whole.encode()).hexdigest()[:8]}"},
+        {**about, "name": f"{component.id}-{sha256(whole.encode()).hexdigest()[:8]}"},
         spec={
             "backoffLimit": 10,
             "ttlSecondsAfterFinished": 3600,
             "template": {"metadata": {"labels": about["labels"]}, "spec": merged(pod, workload.pod)},
         },
     )
+    return [*_guards(component, values), job]
+
+
+def _guards(component: Component, values: Values) -> list[Manifest]:
+    """Who its pods are to the cluster, and whom they may talk to."""
+    about = metadata(values.namespace, component.id, component.role)
+    account = manifest("v1", "ServiceAccount", about, automountServiceAccountToken=False)
+    return [account, network_policy(component, values)]
 
 
 def _check(component: Component, workload: Workload, scale: Scale | None) -> None:
@@ -74,7 +83,7 @@ def _check(component: Component, workload: Workload, scale: Scale | None) -> Non
 
 def _deployment(component: Component, values: Values, workload: Workload, scale: Scale | None) -> Manifest:
     about = metadata(values.namespace, component.id, component.role)
-    of_pods: dict[str, Any] = {"labels": about["labels"] | ({INTERNET: "true"} if workload.internet else {})}
+    of_pods: dict[str, Any] = {"labels": about["labels"]}
     if component.files is not None:
         # A change of its files rolls this service, and no other.
         of_pods["annotations"] = {"cadre.dev/spec-hash": digest(component.files)}

@@ -35,11 +35,11 @@ def components_of(team: TeamSpec, values: Values) -> list[Component]:
     if values.telemetry.url:
         components.append(Component("tracer", "", ["tracer"], provides=["--service", "tracer"]))
     components += _tools(team, values)
-    components += [_agent(spec, team.agents[name]) for name, spec in agents.items()]
-    return components
+    components += [_agent(spec, team.agents[name], values.instance) for name, spec in agents.items()]
+    return [component._replace(instance=values.instance) for component in components]
 
 
-def _agent(spec: AgentSpec, file: Path) -> Component:
+def _agent(spec: AgentSpec, file: Path, instance: str) -> Component:
     models = [spec.model, *spec.model.fallbacks]
     paths = files_of_agent(file)
     root = Path(os.path.commonpath([path.parent for path in paths]))
@@ -52,12 +52,16 @@ def _agent(spec: AgentSpec, file: Path) -> Component:
         ["--agent", spec.name],
         key_variables=list(dict.fromkeys(model.key_env for model in models)),
         model_urls=[model.url for model in models if model.url],
-        files=Files(object_name("agent", spec.name), _AGENT_FOLDER, contents),
+        files=Files(object_name(instance, "agent", spec.name), _AGENT_FOLDER, contents),
     )
 
 
 def _tools(team: TeamSpec, values: Values) -> Iterator[Component]:
-    files = None if values.files else Files(object_name("team", team.name), _TEAM_FOLDER, _files_of(team))
+    files = (
+        None
+        if values.files
+        else Files(object_name(values.instance, "team", team.name), _TEAM_FOLDER, _files_of(team))
+    )
     for entry, name in zip(team.tools, tool_service_names(team.tools), strict=True):
         is_file = "/" in entry.partition(":")[0]
         offered = values.workload(f"tools/{name}").tools or _offered(entry, name)
