@@ -57,6 +57,7 @@ VIOLATIONS = {
         ("services/cadre_gateway/doors/openai/turn.py", "import cadre_gateway.doors.mcp.outcome"),
         ("services/cadre_gateway/doors/a2a/card.py", "import cadre_gateway.doors.agui.events"),
     ],
+    "kubernetes": [("services/cadre_agent/main.py", "import kopf")],
     "qdrant": [("services/cadre_memory/operations/search.py", "import qdrant_client")],
     "edge": [
         ("services/cadre_memory/index/memory_index.py", "import qdrant_edge"),

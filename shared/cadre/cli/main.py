@@ -83,6 +83,7 @@ SERVICES = {
     "memory": "Serve what agents remember; search, list, show, forget and export it.",
     "sandbox": "Run the code that agents write, locked in.",
     "tracer": "Export the traces of all runs to an OTLP receiver.",
+    "operator": "Run the objects of a Kubernetes cluster: Agent, Team, ToolServer, …",
     "scripted-model": "Serve canned model answers from a script.",
 }
 """Help of the shipped services, which are listed without being imported; others are listed by name alone."""

@@ -12,6 +12,7 @@ _MODULES = {
     "gateway": ("fastapi",),
     "mcp": ("mcp",),
     "memory": ("qdrant_client", "semantic_text_splitter"),
+    "operator": ("kopf",),
     "sandbox": ("cloudpickle",),
     "scripted-model": ("starlette",),
     "tracer": ("opentelemetry.exporter.otlp.proto.http",),

@@ -27,6 +27,9 @@ KEY_FILE = "nats.nk"
 SERVER_SECRET = "cadre-nats-server"
 """Name of the Secret that has the server's file."""
 
+ROLE_ANNOTATION = "cadre.dev/nats-role"
+"""The annotation of a key's Secret that says whose it is: with these the list of users can be made anew."""
+
 _SERVER_FOLDER = "server"
 _SECRET_MODE, _PUBLIC_MODE = 0o600, 0o644
 
@@ -145,24 +148,30 @@ def _keys(
 def secrets(folder: Path, namespace: str, *, apart: bool = False) -> str:
     """The keys as Kubernetes Secrets, one per service, and the server's file as one more: to be applied, not kept."""
     public = server_folder(folder, apart=apart) / SERVER_FILE
-    keys = {
-        secret_name(role): key_file(folder, role.user, apart=apart)
-        for role in known_roles(folder, apart=apart)
-    }
+    keys = [(role, key_file(folder, role.user, apart=apart)) for role in known_roles(folder, apart=apart)]
     return "---\n".join(
         [
-            *(_secret(name, namespace, KEY_FILE, file.read_text()) for name, file in keys.items()),
+            *(
+                _secret(secret_name(role), namespace, KEY_FILE, file.read_text(), role_text(role))
+                for role, file in keys
+            ),
             _secret(SERVER_SECRET, namespace, SERVER_FILE, public.read_text()),
         ]
     )
 
 
-def _secret(name: str, namespace: str, key: str, text: str) -> str:
+def role_text(role: Role) -> str:
+    """The value of ROLE_ANNOTATION."""
+    return msgspec.json.encode(role).decode()
+
+
+def _secret(name: str, namespace: str, key: str, text: str, role: str = "") -> str:
+    annotations = f"  annotations:\n    {ROLE_ANNOTATION}: '{role}'\n" if role else ""
     lines = "".join(f"    {line}\n" if line else "\n" for line in text.splitlines())
     return (
         "apiVersion: v1\nkind: Secret\n"
         f"metadata:\n  name: {name}\n  namespace: {namespace}\n"
-        "  labels: {app.kubernetes.io/part-of: cadre}\n"
+        f"  labels: {{app.kubernetes.io/part-of: cadre}}\n{annotations}"
         f"stringData:\n  {key}: |\n{lines}"
     )
 

@@ -30,8 +30,8 @@ def _field(info: msgspec.structs.FieldInfo) -> Any:
     return (info.name, info.type, value)
 
 
-_Body: Any = msgspec.defstruct(
-    "_Body",
+AgentBody: Any = msgspec.defstruct(
+    "AgentBody",
     [
         _field(info)
         for info in msgspec.structs.fields(AgentSpec)
@@ -46,7 +46,7 @@ class _AgentDocument(msgspec.Struct):
     api_version: Literal["cadre.dev/v1"] = msgspec.field(name="apiVersion")
     kind: Literal["Agent"]
     metadata: _AgentMetadata
-    spec: _Body
+    spec: AgentBody
 
 
 def read_agent(path: Path) -> AgentSpec:

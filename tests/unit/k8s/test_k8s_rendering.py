@@ -22,7 +22,6 @@ MINORS = ["1.27", "1.30", "1.37"]
 AGENTS = sorted(read_team(TEAM).agents)
 WORKLOADS = [*(f"agent-{name}" for name in AGENTS), "tools-documents", "tools-tables"]
 WORKLOADS += ["gateway", "memory", "sandbox-default"]
-SECOND = {"instance": "second", "nats": {"prefix": "second"}}
 
 
 @pytest.mark.parametrize("minor", MINORS)
@@ -258,19 +257,6 @@ def test_one_service_alone_brings_what_it_needs_and_nothing_of_others() -> None:
         "--agent",
         "checker",
     ]
-
-
-def test_teams_that_share_a_namespace_have_no_name_in_common() -> None:
-    named = [{(m["kind"], m["metadata"]["name"]) for m in rendered(*layers)} for layers in ([], [SECOND])]
-    assert named[0] & named[1] == {("Namespace", "cadre")}
-    second = rendered(SECOND)
-    assert faults([*rendered(), *second[1:]], GIVEN) == []
-    volumes = pod_of(second, "Deployment/second-agent-manager")["volumes"]
-    assert {"secretName": "cadre-nats-agent-manager", "defaultMode": 0o440} in [
-        v.get("secret") for v in volumes
-    ]
-    with pytest.raises(SpecError, match="instance"):
-        read_values({"instance": "A_b"})
 
 
 def test_the_tracer_is_there_where_traces_go_somewhere() -> None:

@@ -4,19 +4,58 @@ from pathlib import Path
 from typing import Any
 
 import click
+import yaml
 
+from cadre.deploy.k8s.operator import operator_manifests
 from cadre.deploy.k8s.render import render
-from cadre.deploy.k8s.values import read_values, setting
+from cadre.deploy.k8s.values import merged_layers, read_values, setting
 from cadre.errors import SpecError
 from cadre.local.manifest_files import as_yaml, write_folder
 from cadre.local.team.team_components import VALUES_FILE, components_of
 from cadre.local.team.team_file import read_team
 from cadre.spec.yaml_file import read_yaml
 
+_values_option = click.option(
+    "-f",
+    "--values",
+    "files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help=f"Values, over those of the team's {VALUES_FILE}; the last one wins.",
+)
+_set_option = click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="One value, over all files."
+)
+
 
 @click.group("k8s")
 def command() -> None:
     """A team in a Kubernetes cluster. No command here talks to one."""
+
+
+@command.command("crds")
+def crds_command() -> None:
+    """Write the definitions of the kinds that the operator acts on."""
+    from cadre.local.cluster.definitions import definitions
+
+    click.echo(as_yaml(definitions()), nl=False)
+
+
+@command.command("operator")
+@click.option(
+    "--namespace", "namespaces", multiple=True, help="Act here alone; in all namespaces unless given."
+)
+@_values_option
+@_set_option
+def operator_command(namespaces: tuple[str, ...], files: tuple[Path, ...], settings: tuple[str, ...]) -> None:
+    """Write the manifests of the operator. The values are those of the teams that it will run; in their `namespace`
+    it runs itself."""
+    layers = [*map(_layer, files), *map(setting, settings)]
+    values = read_values(*layers)
+    own = merged_layers(*layers)
+    click.echo(
+        as_yaml(operator_manifests(values, yaml.safe_dump(own, sort_keys=False), namespaces)), nl=False
+    )
 
 
 @command.command("render")
@@ -25,15 +64,8 @@ def command() -> None:
     "-o", "--output", type=click.Path(path_type=Path), help="Folder for the files, a kustomize base."
 )
 @click.option("--only", metavar="NAME", help="One service alone, such as agent/manager.")
-@click.option(
-    "-f",
-    "--values",
-    "files",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    help=f"Values, over those of the team's {VALUES_FILE}; the last one wins.",
-)
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One value, over all files.")
+@_values_option
+@_set_option
 def render_command(
     team: Path, output: Path | None, only: str | None, files: tuple[Path, ...], settings: tuple[str, ...]
 ) -> None:

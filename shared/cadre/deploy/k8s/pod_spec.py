@@ -63,8 +63,25 @@ def plain_pod_spec(
 ) -> dict[str, Any]:
     """The PodSpec without what only a long-running service has: ports, probes, a time to drain."""
     volumes, mounts = _volumes(component, values)
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": selector(component.id)},
+    }
+    env = _environment(component, values, workload)
+    container = confined_container(
+        values.image, component.arguments, env=env, **(more or {}), volumeMounts=mounts
+    )
+    return confined_pod(
+        component.id, topologySpreadConstraints=[spread], containers=[container], volumes=volumes
+    )
+
+
+def confined_pod(account: str, **fields: Any) -> dict[str, Any]:
+    """A PodSpec as the Pod Security Standard `restricted` asks, without a token of the Kubernetes API."""
     return {
-        "serviceAccountName": component.id,
+        "serviceAccountName": account,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": {
@@ -72,27 +89,13 @@ def plain_pod_spec(
             "fsGroup": USER_ID,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "topologySpreadConstraints": [
-            {
-                "maxSkew": 1,
-                "topologyKey": "kubernetes.io/hostname",
-                "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": selector(component.id)},
-            }
-        ],
-        "containers": [
-            {
-                "name": "main",
-                "image": values.image,
-                "args": component.arguments,
-                "env": _environment(component, values, workload),
-                **(more or {}),
-                "securityContext": _CONFINED,
-                "volumeMounts": mounts,
-            }
-        ],
-        "volumes": volumes,
+        **fields,
     }
+
+
+def confined_container(image: str, arguments: list[str], **fields: Any) -> dict[str, Any]:
+    """The service's container."""
+    return {"name": "main", "image": image, "args": arguments, **fields, "securityContext": _CONFINED}
 
 
 def _environment(component: Component, values: Values, workload: Workload) -> list[dict[str, Any]]:

@@ -185,11 +185,8 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def read_values(*layers: Mapping[str, Any]) -> Values:
     """The later layers lie over the earlier ones. Raises SpecError naming the key."""
-    data: Any = {}
-    for layer in layers:
-        data = merged(data, layer)
     try:
-        values = msgspec.convert(data, Values)
+        values = msgspec.convert(merged_layers(*layers), Values)
     except msgspec.ValidationError as error:
         raise SpecError(": ".join(filter(None, refused_key(error)))) from error
     if values.instance and object_name(values.instance) != values.instance:
@@ -201,6 +198,15 @@ def read_values(*layers: Mapping[str, Any]) -> Values:
         if not urlsplit(url).hostname:
             raise SpecError(f"{key}: {url!r} is no URL with a host")
     return values
+
+
+def merged_layers(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """The layers as one: the later ones lie over the earlier ones."""
+    data: Any = {}
+    for layer in layers:
+        data = merged(data, layer)
+    found: dict[str, Any] = data
+    return found
 
 
 def check_names(values: Values, names: list[str]) -> None:

@@ -35,7 +35,9 @@ class _TeamMetadata(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
 
 
-class _TeamBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TeamBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The keys under `spec` of a team file."""
+
     description: str = ""
     agents: list[str]
     tools: list[str] = []
@@ -52,7 +54,7 @@ class _TeamDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api_version: Literal["cadre.dev/v1"] = msgspec.field(name="apiVersion")
     kind: Literal["Team"]
     metadata: _TeamMetadata
-    spec: _TeamBody
+    spec: TeamBody
 
 
 _KEYS = known_keys(_TeamDocument)

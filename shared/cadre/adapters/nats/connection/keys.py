@@ -18,6 +18,7 @@ from cadre.errors import SettingError
 from cadre.settings import Settings
 
 _USER = re.compile(r"^#\s*user:\s*([a-zA-Z0-9_-]+)\s*$", re.MULTILINE)
+_ADVICE = "make it with `cadre auth init` and name it in CADRE_NATS_CREDENTIALS"
 _SEED = re.compile(r"^\s*(SU[A-Z2-7]{56})\s*$", re.MULTILINE)
 
 _users: WeakKeyDictionary[Client, str] = WeakKeyDictionary()
@@ -62,15 +63,19 @@ def text_of(key: Key) -> str:
 
 def read_key(file: Path) -> Key:
     """Reads a key from its file. Raises SettingError that says what to do."""
-    advice = "make it with `cadre auth init` and name it in CADRE_NATS_CREDENTIALS"
     try:
         text = file.read_text()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "no text"
-        raise SettingError(f"the NATS key {file} cannot be read ({why}): {advice}") from error
+        raise SettingError(f"the NATS key {file} cannot be read ({why}): {_ADVICE}") from error
+    return key_in(text, str(file))
+
+
+def key_in(text: str, where: str) -> Key:
+    """The key in the content of a file. Raises SettingError that names `where`, and says what to do."""
     seed, user = _SEED.search(text), _USER.search(text)
     if seed is None:
-        raise SettingError(f"{file} holds no key of a NATS user (a line that begins with SU): {advice}")
+        raise SettingError(f"{where} holds no key of a NATS user (a line that begins with SU): {_ADVICE}")
     return Key(user[1] if user else "", seed[1])
 
 

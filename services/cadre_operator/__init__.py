@@ -1,0 +1,1 @@
+"""The operator: agents, teams, tools, models and schedules as objects of Kubernetes."""

@@ -1,0 +1,112 @@
+"""What a namespace is to have for its objects: rendered as `cadre k8s render` does it, and owned by them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cadre.deploy.k8s.manifest import CADRE, MANAGED_BY, Manifest
+from cadre.deploy.k8s.render import render
+from cadre.deploy.k8s.values import Nats, Values
+from cadre.deploy.nats_users import Role
+from cadre.errors import SpecError
+from cadre.local.nats_files import SERVER_SECRET
+from cadre_operator.cluster import MANAGER
+from cadre_operator.namespace import Reading, Service
+from cadre_operator.users import Users
+
+Key = tuple[str, str]
+"""Kind and name of an object in the namespace."""
+
+
+class Desired(NamedTuple):
+    """The objects that a namespace is to have, in the order in which they are applied."""
+
+    manifests: dict[Key, Manifest]
+    problems: dict[str, str]
+    """What is wrong with an object, by its uid."""
+    deployments: dict[str, list[str]]
+    """Names of the Deployments of an object, by its uid."""
+
+
+def desired(reading: Reading, users: Users, others: Collection[Key]) -> Desired:
+    """What the services need. `others` are objects that somebody else has made: they stay as they are."""
+    values, found = reading.values, Desired({}, dict(reading.problems), {})
+    has_users = values.nats.credentials == Nats().credentials
+    roles: list[Role] = []
+    for service in reading.services:
+        name = service.component.id
+        if ("Deployment", name) in others:
+            for owner in service.owners:
+                if owner["kind"] != "Team":  # what a team has in common may be a chart's
+                    found.problems[owner["metadata"]["uid"]] = (
+                        f"the Deployment {name} is there, and not the operator's: remove it, or this object"
+                    )
+            continue
+        try:
+            manifests = _rendered(service, values)
+        except SpecError as error:
+            for owner in service.owners:
+                found.problems[owner["metadata"]["uid"]] = str(error)
+            continue
+        if has_users:
+            manifests = [users.secret(service.role, values.namespace), *manifests]
+            roles.append(service.role)
+        for owner in service.owners:
+            found.deployments.setdefault(owner["metadata"]["uid"], []).append(name)
+        for one in manifests:
+            _add(found.manifests, one, service.owners)
+    if roles:
+        owners = [owner for service in reading.services for owner in service.owners]
+        for kind in ("operator", "tracer", "gateway"):
+            _add(found.manifests, users.secret(Role(kind=kind), values.namespace), owners)
+    for key in [key for key in found.manifests if key in others]:
+        del found.manifests[key]
+    if roles:
+        server = users.server_secret(values)
+        found.manifests["Secret", server["metadata"]["name"]] = _marked(server)
+    return found
+
+
+def _rendered(service: Service, values: Values) -> list[Manifest]:
+    key = service.component.key
+    # Values may name services whose objects are not there yet.
+    workloads = {
+        name: one for name, one in values.workloads.items() if "*" in name or name in (key, "provision")
+    }
+    files = render([service.component], msgspec.structs.replace(values, workloads=workloads), key)
+    return [manifest for manifests in files.values() for manifest in manifests]
+
+
+def _add(manifests: dict[Key, Manifest], manifest: Manifest, owners: Iterable[Manifest]) -> None:
+    key = (manifest["kind"], manifest["metadata"]["name"])
+    known = manifests.setdefault(key, _marked(manifest))
+    references: list[dict[str, Any]] = known["metadata"].setdefault("ownerReferences", [])
+    for owner in owners:
+        meta = owner["metadata"]
+        if all(one["uid"] != meta["uid"] for one in references):
+            whose = {"apiVersion": owner["apiVersion"], "kind": owner["kind"]}
+            references.append({**whose, "name": meta["name"], "uid": meta["uid"]})
+
+
+def _marked(manifest: Manifest) -> Manifest:
+    meta = manifest["metadata"]
+    return {
+        **manifest,
+        "metadata": {**meta, "labels": {**(meta.get("labels") or CADRE), MANAGED_BY: MANAGER}},
+    }
+
+
+def superfluous(existing: Sequence[Manifest], wanted: Desired, live: Collection[str]) -> list[Manifest]:
+    """What the operator has made and nothing needs any more. What belongs to an object that is refused now stays."""
+    return [
+        one
+        for one in existing
+        if (one["kind"], one["metadata"]["name"]) not in (*wanted.manifests, ("Secret", SERVER_SECRET))
+        and not any(
+            owner["uid"] in live and owner["uid"] in wanted.problems
+            for owner in one["metadata"].get("ownerReferences") or ()
+        )
+    ]

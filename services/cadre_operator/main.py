@@ -1,0 +1,78 @@
+"""The command `cadre operator`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cadre.deploy.k8s.values import read_values
+from cadre.errors import SetupError, SpecError
+from cadre.local.extras import missing_package
+from cadre.settings import read_settings
+from cadre.spec.yaml_file import read_yaml
+
+
+@click.command("operator")
+@click.option(
+    "-f",
+    "--values",
+    "files",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Values of all namespaces.",
+)
+@click.option(
+    "--namespace", "namespaces", multiple=True, help="Act here alone; in all namespaces unless given."
+)
+@click.option(
+    "--gateway",
+    default="http://{gateway}.{namespace}.svc",
+    show_default=True,
+    help="Where a namespace's gateway is, which keeps its schedules.",
+)
+@click.option("--port", type=int, help="Port of /healthz; 0: it has none. [CADRE_PORT]")
+def command(files: tuple[Path, ...], namespaces: tuple[str, ...], gateway: str, port: int | None) -> None:
+    """Run what the objects of a Kubernetes cluster say: Agent, Team, ToolServer, Model, Schedule.
+
+    The cluster is that of the pod's service account, else of the kubeconfig.
+    """
+    try:
+        from cadre_operator.cluster import Cluster  # kopf's weight is not the command line's
+        from cadre_operator.operator import Operator
+        from cadre_operator.reconcile import Reconciler
+        from cadre_operator.schedules import Schedules
+    except ModuleNotFoundError as error:
+        raise missing_package("operator", error) from error
+    try:
+        layers = [_layer(file) for file in files]
+        read_values(*layers)
+        settings = read_settings(port=port)
+    except SetupError as error:
+        click.echo(f"cadre: {error}", err=True)
+        sys.exit(2)
+    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    for chatty in ("httpx2", "kopf.objects"):
+        logging.getLogger(chatty).setLevel(max(logging.WARNING, logging.getLevelName(settings.log_level)))
+
+    async def run() -> None:
+        cluster = Cluster()
+        try:
+            reconciler = Reconciler(cluster, Schedules(cluster, gateway), layers)
+            liveness = f"http://{settings.host}:{settings.port}/healthz" if settings.port else None
+            await Operator(reconciler, namespaces).run(liveness)
+        finally:
+            await cluster.close()
+
+    asyncio.run(run())
+
+
+def _layer(file: Path) -> dict[str, Any]:
+    data = read_yaml(file, SpecError)
+    if not isinstance(data, dict | None):
+        raise SpecError(f"{file}: must be a mapping, as docs/deploy.md shows")
+    return data or {}

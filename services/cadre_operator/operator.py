@@ -1,0 +1,114 @@
+"""The operator's loop: what changes is watched by kopf, and its namespace is brought up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import httpx2
+import kopf
+
+from cadre.deploy.k8s.manifest import MANAGED_BY
+from cadre.errors import CadreError
+from cadre.local.cluster.object_kinds import GROUP, OBJECT_KINDS, VERSION
+from cadre_operator.cluster import MANAGER, ApiError, login
+from cadre_operator.reconcile import VALUES_MAP, Reconciler
+
+RESYNC_SECONDS = 300.0
+"""Every namespace is looked at so often, whether or not something has changed there."""
+
+_GATHER_SECONDS = 0.2
+_MOST_PAUSE_SECONDS = 60.0
+
+_logger = logging.getLogger(__name__)
+
+
+class Operator:
+    """Watches namespaces, all unless some are named, and reconciles those where something has changed."""
+
+    def __init__(self, reconciler: Reconciler, namespaces: Sequence[str]) -> None:
+        self._reconciler = reconciler
+        self._namespaces = namespaces
+        self._changed: asyncio.Queue[str] = asyncio.Queue()
+        self._waiting: set[str] = set()
+        self._known: set[str] = set(namespaces)
+        self._pauses: dict[str, float] = {}
+
+    async def run(self, liveness: str | None) -> None:
+        """Runs until SIGTERM or SIGINT. `liveness` is the address at which it says that it is alive, if it does."""
+        settings = kopf.OperatorSettings()
+        settings.posting.enabled = False
+        for kind, selector in (
+            ("deployments", f"{MANAGED_BY}={MANAGER}"),
+            ("jobs", f"{MANAGED_BY}={MANAGER}"),
+        ):
+            settings.watching.label_selectors[kind] = selector
+        settings.watching.field_selectors["configmaps"] = f"metadata.name={VALUES_MAP}"
+        watching = asyncio.create_task(
+            kopf.operator(
+                registry=self._registry(),
+                settings=settings,
+                standalone=True,
+                clusterwide=not self._namespaces,
+                namespaces=self._namespaces,
+                liveness_endpoint=liveness,
+            )
+        )
+        tasks = [watching, asyncio.create_task(self._work()), asyncio.create_task(self._resync())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            ended = await asyncio.gather(*tasks, return_exceptions=True)
+        for one in ended:
+            if isinstance(one, Exception):
+                raise one
+
+    def _registry(self) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+        kopf.on.login(registry=registry)(login)
+        for one in OBJECT_KINDS:
+            kopf.on.event(GROUP, VERSION, one.plural, registry=registry)(self._hear)
+        for group, version, plural in (
+            ("apps", "v1", "deployments"),
+            ("batch", "v1", "jobs"),
+            ("", "v1", "configmaps"),
+        ):
+            kopf.on.event(group, version, plural, registry=registry)(self._hear)
+        return registry
+
+    async def _hear(self, namespace: str | None, **_: Any) -> None:
+        if namespace is not None:
+            self._add(namespace)
+
+    def _add(self, namespace: str) -> None:
+        self._known.add(namespace)
+        if namespace not in self._waiting:
+            self._waiting.add(namespace)
+            self._changed.put_nowait(namespace)
+
+    async def _resync(self) -> None:
+        while True:
+            for namespace in sorted(self._known):
+                self._add(namespace)
+            await asyncio.sleep(RESYNC_SECONDS)
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            namespace = await self._changed.get()
+            await asyncio.sleep(_GATHER_SECONDS)  # several objects are mostly applied together
+            self._waiting.discard(namespace)
+            try:
+                await self._reconciler.reconcile(namespace)
+            except (ApiError, CadreError, httpx2.HTTPError) as error:
+                pause = self._pauses[namespace] = min(
+                    self._pauses.get(namespace, 0.5) * 2, _MOST_PAUSE_SECONDS
+                )
+                _logger.warning("%s: %s; tried again in %g s", namespace, error, pause)
+                loop.call_later(pause, self._add, namespace)
+            else:
+                self._pauses.pop(namespace, None)

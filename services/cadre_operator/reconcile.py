@@ -1,0 +1,233 @@
+"""One namespace brought to what its objects say, however far from that it is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import yaml
+
+from cadre.deploy.k8s.manifest import COMPONENT, MANAGED_BY, PART_OF, Manifest
+from cadre.deploy.k8s.values import Values, read_values
+from cadre.errors import SpecError
+from cadre.local.cluster.object_kinds import OBJECT_KINDS
+from cadre_operator.cluster import MANAGER, ApiError, Cluster
+from cadre_operator.desired import Desired, Key, desired, superfluous
+from cadre_operator.namespace import Objects, read_namespace
+from cadre_operator.schedules import Schedules
+from cadre_operator.status import ACCEPTED, Condition, of_deployment, refused, replicas, status_with
+from cadre_operator.users import Users
+
+VALUES_MAP = "cadre-values"
+"""The ConfigMap with the values of a namespace, under its one key."""
+
+_VALUES_KEY = "kubernetes.yaml"
+_MADE = (
+    "Secret",
+    "ServiceAccount",
+    "NetworkPolicy",
+    "ConfigMap",
+    "Deployment",
+    "PodDisruptionBudget",
+    "Service",
+    "ScaledObject",
+)
+"""Kinds of what the operator makes and takes away; Jobs go by themselves."""
+
+
+class Reconciler:
+    """Brings namespaces up to date, one at a time. `layers` are the operator's own values."""
+
+    def __init__(self, cluster: Cluster, schedules: Schedules, layers: Sequence[Mapping[str, Any]]) -> None:
+        self._cluster = cluster
+        self._schedules = schedules
+        self._layers = layers
+        self._applied: dict[tuple[str, Key], tuple[str, Any]] = {}
+        """What was applied, and the version that the object had then."""
+
+    async def reconcile(self, namespace: str) -> None:
+        """Applies, removes and tells. Raises what Cluster does: then it is to be tried again."""
+        objects = {one.kind: await self._cluster.list(one.kind, namespace) for one in OBJECT_KINDS}
+        live = {
+            kind: [one for one in found if not one["metadata"].get("deletionTimestamp")]
+            for kind, found in objects.items()
+        }
+        try:
+            values = await self._values(namespace)
+        except SpecError as error:
+            for refusing in (one for many in live.values() for one in many):
+                await self._tell(refusing, refused(f"ConfigMap {VALUES_MAP}: {error}"), {})
+            return
+        found = [
+            one for kind in _MADE for one in await self._cluster.list(kind, namespace, f"{PART_OF}=cadre")
+        ]
+        existing = [one for one in found if _is_ours(one)]
+        others = {(one["kind"], one["metadata"]["name"]) for one in found if not _is_ours(one)}
+        secrets = [one for one in found if one["kind"] == "Secret"]
+        wanted = await self._wanted(live, values, existing, secrets, others)
+        jobs = await self._cluster.list("Job", namespace, f"{PART_OF}=cadre,{COMPONENT}=provision")
+        notes = await self._apply(namespace, wanted, existing, jobs, live)
+        for one in superfluous(existing, wanted, _uids(live)):
+            await self._cluster.delete(one)
+        await self._tell_all(live, wanted, jobs, existing, notes)
+        failed = ""
+        for schedule in objects["Schedule"]:
+            conditions = await self._schedules.settle(schedule, values)
+            if conditions:
+                await self._tell(schedule, conditions, {})
+            failed = failed or next((one.message for one in conditions if one.reason == "GatewayRefused"), "")
+        if failed:
+            raise SpecError(failed)
+
+    async def _values(self, namespace: str) -> Values:
+        """The operator's values, those of the namespace over them. Its name is not theirs to say."""
+        found = await self._cluster.get("ConfigMap", namespace, VALUES_MAP)
+        text = ((found or {}).get("data") or {}).get(_VALUES_KEY, "")
+        try:
+            own = yaml.safe_load(text) or {}
+        except yaml.YAMLError as error:
+            raise SpecError(f"{_VALUES_KEY}: not YAML: {' '.join(str(error).split())}") from error
+        if not isinstance(own, dict):
+            raise SpecError(f"{_VALUES_KEY}: must be a mapping, as docs/deploy.md shows")
+        return read_values(*self._layers, own, {"namespace": namespace})
+
+    @staticmethod
+    async def _wanted(
+        live: Objects,
+        values: Values,
+        existing: Sequence[Manifest],
+        secrets: Sequence[Manifest],
+        others: Collection[Key],
+    ) -> Desired:
+        with TemporaryDirectory(prefix="cadre-") as folder:
+            reading = await asyncio.to_thread(read_namespace, live, values, Path(folder))
+        wanted = desired(reading, Users(secrets), others)
+        # A user whose Secret goes is left out of the server's list in the same step.
+        gone = [
+            one["metadata"]["name"]
+            for one in superfluous(existing, wanted, _uids(live))
+            if one["kind"] == "Secret"
+        ]
+        return desired(reading, Users(secrets, gone), others) if gone else wanted
+
+    async def _apply(
+        self,
+        namespace: str,
+        wanted: Desired,
+        existing: Sequence[Manifest],
+        jobs: Sequence[Manifest],
+        live: Objects,
+    ) -> list[str]:
+        """What could not be had is returned."""
+        versions = {(one["kind"], one["metadata"]["name"]): _version(one) for one in existing}
+        done = {one["metadata"]["name"] for one in jobs} | {
+            name
+            for many in live.values()
+            for one in many
+            for name in (one.get("status") or {}).get("provisioned") or ()
+        }
+        notes: list[str] = []
+        for key, manifest in wanted.manifests.items():
+            if key[0] == "Job" and key[1] in done:
+                continue
+            text = json.dumps(manifest, sort_keys=True)
+            if key in versions and self._applied.get((namespace, key)) == (text, versions[key]):
+                continue
+            try:
+                applied = await self._cluster.apply(manifest)
+            except ApiError as error:
+                if key[0] != "ScaledObject" or error.status != 404:
+                    raise
+                note = "KEDA is not installed: replicas follow no queue"
+                notes += [] if note in notes else [note]
+                continue
+            self._applied[namespace, key] = (text, _version(applied))
+        return notes
+
+    async def _tell_all(
+        self,
+        live: Objects,
+        wanted: Desired,
+        jobs: Sequence[Manifest],
+        existing: Sequence[Manifest],
+        notes: Sequence[str],
+    ) -> None:
+        found = {one["metadata"]["name"]: one for one in existing if one["kind"] == "Deployment"}
+        note = "; ".join(notes)
+        ready = {
+            one["metadata"]["uid"]: self._ready(one, wanted, found, note)
+            for kind in ("Agent", "ToolServer", "Model", "Team")
+            for one in live[kind]
+        }
+        for kind in ("Agent", "ToolServer", "Model", "Team"):
+            for one in live[kind]:
+                uid = one["metadata"]["uid"]
+                conditions: tuple[Condition, ...] = (ACCEPTED, ready[uid])
+                if uid in wanted.problems:
+                    conditions = refused(wanted.problems[uid])
+                more: dict[str, Any] = {}
+                names = wanted.deployments.get(uid, [])
+                if kind in ("Agent", "ToolServer") and names:
+                    more = replicas(found.get(names[0]))
+                if made := _provisioned(one, jobs):
+                    more["provisioned"] = made
+                await self._tell(one, conditions, more)
+
+    @staticmethod
+    def _ready(one: Manifest, wanted: Desired, found: Mapping[str, Manifest], note: str) -> Condition:
+        names = wanted.deployments.get(one["metadata"]["uid"], [])
+        if one["kind"] == "Model":
+            return Condition("Ready", True, "Read")
+        each = {name: of_deployment(found.get(name), note) for name in names}
+        waiting = [name for name, condition in each.items() if not condition.holds]
+        if waiting and len(each) > 1:
+            return Condition("Ready", False, "Progressing", f"not ready yet: {', '.join(waiting)}")
+        return each[waiting[0]] if waiting else Condition("Ready", True, "Available", note)
+
+    async def _tell(self, one: Manifest, conditions: tuple[Condition, ...], more: Mapping[str, Any]) -> None:
+        status, news = status_with(one, conditions, more)
+        if status is None:
+            return
+        await self._cluster.patch_status(one, status)
+        told: set[str] = set()
+        for condition in news:
+            if condition.reason not in told:
+                told.add(condition.reason)
+                is_warning = not condition.holds and condition.reason != "Progressing"
+                message = (
+                    condition.message
+                    or f"{one['kind']} {one['metadata']['name']}: {condition.reason.lower()}"
+                )
+                await self._cluster.tell(one, condition.reason, message, is_warning=is_warning)
+
+
+def _uids(live: Objects) -> set[str]:
+    return {one["metadata"]["uid"] for many in live.values() for one in many}
+
+
+def _is_ours(one: Manifest) -> bool:
+    labels: dict[str, str] = one["metadata"].get("labels") or {}
+    return labels.get(MANAGED_BY) == MANAGER
+
+
+def _version(found: Manifest) -> Any:
+    """What changes when somebody changes the object: not with its status, where it has one."""
+    meta = found["metadata"]
+    return meta.get("generation") or meta["resourceVersion"]
+
+
+def _provisioned(one: Manifest, jobs: Sequence[Manifest]) -> list[str]:
+    """The Jobs that have made queues for the object, sooner or later."""
+    uid = one["metadata"]["uid"]
+    known = (one.get("status") or {}).get("provisioned") or []
+    done = [
+        job["metadata"]["name"]
+        for job in jobs
+        if (job.get("status") or {}).get("succeeded")
+        and any(owner["uid"] == uid for owner in job["metadata"].get("ownerReferences") or ())
+    ]
+    return sorted({*known, *done})

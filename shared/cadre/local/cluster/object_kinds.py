@@ -1,0 +1,69 @@
+"""The kinds of objects that the operator acts on, each by the struct that reads its files."""
+
+from typing import NamedTuple
+
+import msgspec
+
+from cadre.adapters.mcp.server_file import ServerEntry
+from cadre.automation.schedule import ScheduleSpec
+from cadre.local.team.team_file import TeamBody
+from cadre.spec.agent_file import AgentBody
+from cadre.spec.model import ModelSpec
+from cadre.spec.model_file import Capability
+
+GROUP = "cadre.dev"
+VERSION = "v1"
+
+
+class ToolServerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A service of tools: one module, or MCP servers."""
+
+    module: str = ""
+    """A Python module of the image, perhaps with `:NAME` of one tool in it."""
+    mcp_servers: dict[str, ServerEntry] = msgspec.field(default={}, name="mcpServers")
+    """MCP servers as files of other clients have them."""
+    tools: list[str] = []
+    """Names of the tools that it serves, where neither the module nor the servers can be asked by the operator."""
+    image: str = ""
+    """The image that has the module; empty: that of all services."""
+
+
+class _ModelBody(ModelSpec, frozen=True, kw_only=True):
+    capabilities: list[Capability] | None = None
+    """What the model can do; left out: all that its keys ask for."""
+
+
+class ObjectKind(NamedTuple):
+    """One kind of object."""
+
+    kind: str
+    plural: str
+    spec: type[msgspec.Struct]
+    without: tuple[str, ...] = ()
+    """Fields of the struct that do not stand below `spec`, or may be written in more ways than the struct has."""
+    loose: tuple[str, ...] = ()
+    """Fields that may also be a name: their form is checked when they are read."""
+    columns: tuple[tuple[str, str, str], ...] = ()
+    """Columns of `kubectl get`: name, type and path."""
+
+
+_READY = ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status')
+_REASON = ("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason')
+_REPLICAS = ("Replicas", "integer", ".status.readyReplicas")
+_SPEC_KIND = ("Kind", "string", ".spec.kind")
+
+OBJECT_KINDS = (
+    ObjectKind(
+        "Agent", "agents", AgentBody, loose=("model",), columns=(_SPEC_KIND, _REPLICAS, _READY, _REASON)
+    ),
+    ObjectKind("Team", "teams", TeamBody, columns=(_READY, _REASON)),
+    ObjectKind("ToolServer", "toolservers", ToolServerSpec, columns=(_REPLICAS, _READY, _REASON)),
+    ObjectKind("Model", "models", _ModelBody, columns=(_READY, _REASON)),
+    ObjectKind(
+        "Schedule",
+        "schedules",
+        ScheduleSpec,
+        without=("name",),
+        columns=(("Agent", "string", ".spec.agent"), _READY, _REASON),
+    ),
+)

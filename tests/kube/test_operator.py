@@ -1,0 +1,219 @@
+"""Objects become services: applied, told of, changed, taken away, by the operator as a process."""
+
+from base64 import b64decode
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cadre.deploy.k8s.manifest import MANAGED_BY
+from cadre.deploy.k8s.render import render
+from cadre.deploy.k8s.values import read_values
+from cadre.local.team.team_components import components_of
+from cadre.local.team.team_file import read_team
+from kube.api_server import ApiServer
+from kube.conftest import Kubectl, OperatorProcess
+from kube.objects import AVAILABLE, agent, becomes, made, put
+
+TEAM = Path(__file__).parents[2] / "teams" / "apollo"
+
+
+async def test_kubectl_apply_of_an_agent_makes_what_render_renders(
+    api: ApiServer, operator: OperatorProcess, kubectl: Kubectl
+) -> None:
+    await kubectl("apply", "--server-side", "-f", str(TEAM / "checker.yaml"))
+    await becomes(api, "Agent", "checker", type="Accepted", status="True")
+    values = read_values({"image": "cadre:0.1.0", "keda": False})
+    rendered = render(components_of(read_team(TEAM), values), values, "agent/checker")["agent-checker"]
+    agent_uid = (api.find("Agent", "checker") or {})["metadata"]["uid"]
+    for one in rendered:
+        found = api.find(one["kind"], one["metadata"]["name"])
+        assert found is not None, one["metadata"]
+        assert [owner["uid"] for owner in found["metadata"]["ownerReferences"]] == [agent_uid]
+        assert found["metadata"]["labels"][MANAGED_BY] == "cadre-operator"
+        if one["kind"] != "ConfigMap":
+            assert without_digest(found.get("spec", {})) == without_digest(one.get("spec", {}))
+    files = (api.find("ConfigMap", "agent-checker") or {})["data"]
+    [written] = [yaml.safe_load(text) for text in files.values()]
+    assert written["spec"] == yaml.safe_load((TEAM / "checker.yaml").read_text())["spec"]
+    await api.set_status("Deployment", "agent-checker", AVAILABLE)
+    await becomes(api, "Agent", "checker", status="True", reason="Available")
+    shown = await kubectl("get", "agent", "checker", "-o", "yaml")
+    assert yaml.safe_load(shown)["status"]["readyReplicas"] == 1
+    await api.until(
+        lambda: {"Rendered", "Progressing", "Available"} <= reasons(api, agent_uid), "events tell of it"
+    )
+
+
+def reasons(api: ApiServer, uid: str) -> set[str]:
+    return {one["reason"] for one in api.all("Event") if one["involvedObject"]["uid"] == uid}
+
+
+def warnings(api: ApiServer) -> list[str]:
+    return [one["reason"] for one in api.all("Event") if one["type"] == "Warning"]
+
+
+def without_digest(spec: dict[str, Any]) -> dict[str, Any]:
+    """The file is written from the object: it says the same in other bytes. Volumes say where it lies."""
+    template = spec.get("template", {})
+    template.get("metadata", {}).pop("annotations", None)
+    for volume in template.get("spec", {}).get("volumes", []):
+        volume.get("configMap", {}).pop("items", None)
+    for container in template.get("spec", {}).get("containers", []):
+        if container["args"][0] == "agent":
+            container["args"] = ["agent"]
+    return spec
+
+
+async def test_an_agent_that_is_deleted_takes_everything_with_it(
+    api: ApiServer, operator: OperatorProcess, kubectl: Kubectl
+) -> None:
+    await put(api, agent("one"), agent("two"))
+    await becomes(api, "Agent", "one", type="Accepted", status="True")
+    await becomes(api, "Agent", "two", type="Accepted", status="True")
+    assert {"agent-one", "agent-two"} <= users(api)
+    await kubectl("delete", "agent", "two", "-n", "cadre")
+    await api.until(lambda: api.find("Deployment", "agent-two") is None, "its Deployment is gone")
+    await api.until(lambda: "agent-two" not in users(api), "its NATS user is gone")
+    left = [
+        one["metadata"]["name"] for kind in ("ConfigMap", "Secret", "NetworkPolicy") for one in api.all(kind)
+    ]
+    assert not [name for name in left if "two" in name]
+    assert api.find("Deployment", "agent-one") is not None
+    assert "agent-one" in users(api)
+
+
+def users(api: ApiServer) -> set[str]:
+    """The NATS users in the server's file."""
+    secret = api.find("Secret", "cadre-nats-server")
+    text = b64decode(secret["data"]["auth.conf"]).decode() if secret else ""
+    return {line.strip(" #") for line in text.splitlines() if line.startswith("    # ")}
+
+
+async def test_a_key_that_is_there_is_kept(api: ApiServer, operator: OperatorProcess) -> None:
+    await put(api, agent("one"))
+    await becomes(api, "Agent", "one", type="Accepted", status="True")
+    key = (api.find("Secret", "cadre-nats-agent-one") or {})["data"]
+    assert await operator.stop() == 0
+    await put(api, agent("one", instructions="Briefly."), agent("two"))
+    await operator.start()
+    await becomes(api, "Agent", "two", type="Accepted", status="True")
+    await becomes(api, "Agent", "one", type="Accepted", status="True")
+    assert (api.find("Secret", "cadre-nats-agent-one") or {})["data"] == key
+
+
+async def test_an_edit_that_cannot_work_is_told_and_what_runs_goes_on(
+    api: ApiServer, operator: OperatorProcess, kubectl: Kubectl
+) -> None:
+    await put(api, agent("one", tools=["search"]))
+    await becomes(api, "Agent", "one", type="Accepted", status="True")
+    before = api.find("Deployment", "agent-one")
+    await put(api, agent("one", tools=["no name"]))
+    told = await becomes(api, "Agent", "one", type="Accepted", status="False", reason="Invalid")
+    assert "tool name 'no name'" in told["message"]
+    assert "/tmp" not in told["message"]
+    assert api.find("Deployment", "agent-one") == before
+    await api.until(lambda: warnings(api) == ["Invalid"], "it is an event")
+    await put(api, agent("one", tools=["search", "find"]))
+    await becomes(api, "Agent", "one", type="Accepted", status="True")
+    assert "find" in str((api.find("ConfigMap", "agent-one") or {})["data"])
+
+
+REFUSED = [
+    (agent("a1", prompts="/etc/passwd"), "spec.prompts"),
+    (agent("a2", model={"use": "../../x"}), "model name"),
+    (agent("a3", model="gone"), "there is no model 'gone'"),
+    (agent("team"), "choose another one"),
+    (made("ToolServer", "t1", module="os.system;x"), "is no module"),
+    (made("ToolServer", "t2", module="antigravity"), "name the tools"),
+    (made("ToolServer", "t3", mcpServers={"x": {"command": "touch"}}), "name the tools"),
+    (made("ToolServer", "t4"), "either a module or mcpServers"),
+    (made("Model", "m1", url="ftp://x"), "must begin with http"),
+    (made("Schedule", "s1", agent="a", task="t", every="soon"), "no length of time"),
+]
+
+
+async def test_what_cannot_be_says_why(api: ApiServer, operator: OperatorProcess) -> None:
+    """The operator reads no file for them, starts no command, and imports nothing."""
+    await put(api, *(document for document, _ in REFUSED))
+    for document, reads in REFUSED:
+        told = await becomes(
+            api, document["kind"], document["metadata"]["name"], status="False", reason="Invalid"
+        )
+        assert reads in told["message"]
+    assert not api.all("Deployment")
+    await put(api, made("Team", "x1", agents=["gone"]), made("Team", "x2", agents=[], tools=["tools/x.py"]))
+    assert "there is no Agent gone" in (await becomes(api, "Team", "x1", reason="Invalid"))["message"]
+    assert "kind ToolServer" in (await becomes(api, "Team", "x2", reason="Invalid"))["message"]
+
+
+async def test_a_model_that_changes_rolls_the_agents_that_use_it(
+    api: ApiServer, operator: OperatorProcess
+) -> None:
+    await put(
+        api, made("Model", "big", url="https://models.example/v1"), agent("one", model="big"), agent("two")
+    )
+    for name in ("one", "two"):
+        await becomes(api, "Agent", name, type="Accepted", status="True")
+
+    def digest(name: str) -> str:
+        found = api.find("Deployment", f"agent-{name}") or {}
+        return str(found["spec"]["template"]["metadata"]["annotations"]["cadre.dev/spec-hash"])
+
+    before = digest("one"), digest("two")
+    await put(api, made("Model", "big", url="https://others.example:8443/v1"))
+    await api.until(lambda: digest("one") != before[0], "the agent with the model is rolled")
+    assert digest("two") == before[1]
+    policy = api.find("NetworkPolicy", "agent-one") or {}
+    await api.until(
+        lambda: "8443" in str(api.find("NetworkPolicy", "agent-one")), f"its port is open: {policy}"
+    )
+
+
+async def test_a_team_brings_what_its_agents_share(api: ApiServer, operator: OperatorProcess) -> None:
+    await put(
+        api,
+        agent("coder", kind="code"),
+        agent("other"),
+        made("ToolServer", "files", module="cadre_standard_tools.files"),
+        made(
+            "ToolServer",
+            "remote",
+            mcpServers={"x": {"url": "https://x.example"}},
+            tools=["dig"],
+            image="own:1",
+        ),
+        made("Team", "small", agents=["coder.yaml", "other"], model={"name": "m"}, variables={"A": "b"}),
+    )
+    await becomes(api, "Team", "small", type="Accepted", status="True")
+    for name in ("coder", "other"):
+        await becomes(api, "Agent", name, type="Accepted", status="True")
+    for name in ("files", "remote"):
+        await becomes(api, "ToolServer", name, type="Accepted", status="True")
+    deployments = {one["metadata"]["name"]: one for one in api.all("Deployment")}
+    wanted = {"gateway", "sandbox-default", "agent-coder", "agent-other", "tools-files", "tools-remote"}
+    assert {*deployments} == wanted
+    [container] = deployments["tools-remote"]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "own:1"
+    assert container["args"] == ["tools", "/etc/cadre/team/remote.yaml"]
+    assert "name: m" in str((api.find("ConfigMap", "agent-other") or {})["data"])
+    waiting = (await becomes(api, "Team", "small", status="False"))["message"]
+    assert "gateway" in waiting
+    for name in wanted:
+        await api.set_status("Deployment", name, AVAILABLE)
+    await becomes(api, "Team", "small", status="True")
+
+
+async def test_a_services_queues_are_made_once(api: ApiServer, operator: OperatorProcess) -> None:
+    await put(api, agent("one"))
+    await becomes(api, "Agent", "one", type="Accepted", status="True")
+    [job] = api.all("Job")
+    await api.set_status("Job", job["metadata"]["name"], {"succeeded": 1})
+    made_by = [job["metadata"]["name"]]
+    await api.until(
+        lambda: ((api.find("Agent", "one") or {})["status"]).get("provisioned") == made_by, "noted"
+    )
+    api.store.delete(api.resource("Job"), "cadre", job["metadata"]["name"])
+    await put(api, agent("one", instructions="Briefly."))
+    await becomes(api, "Agent", "one", type="Accepted", status="True")
+    assert api.all("Job") == []

@@ -1,0 +1,116 @@
+"""The operator beside other hands and other clients, and before an API server that fails as real ones do."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cadre.deploy.k8s.render import render
+from cadre.deploy.k8s.values import read_values
+from cadre.local.team.team_components import components_of
+from cadre.local.team.team_file import read_team
+from kube.api_server import ApiServer
+from kube.conftest import Kubectl, OperatorProcess
+from kube.objects import AVAILABLE, agent, becomes, put
+
+TEAM = Path(__file__).parents[2] / "teams" / "apollo"
+
+
+async def test_values_of_a_namespace_are_laid_over_the_operators(
+    api: ApiServer, operator: OperatorProcess
+) -> None:
+    text = yaml.safe_dump(
+        {"namespace": "elsewhere", "workloads": {"agent/one": {"replicas": 3}, "agent/x": {}}}
+    )
+    values = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "cadre-values", "namespace": "cadre"},
+        "data": {"kubernetes.yaml": text},
+    }
+    await put(api, agent("one"), values)
+    await becomes(api, "Agent", "one", type="Accepted", status="True")
+    assert (api.find("Deployment", "agent-one") or {})["spec"]["replicas"] == 3
+    await put(api, values | {"data": {"kubernetes.yaml": "workload: {}"}})
+    told = await becomes(api, "Agent", "one", type="Accepted", status="False")
+    assert "cadre-values" in told["message"]
+    assert "workload" in told["message"]
+    await put(api, values | {"data": {"kubernetes.yaml": ""}})
+    await becomes(api, "Agent", "one", type="Accepted", status="True")
+    assert (api.find("Deployment", "agent-one") or {})["spec"]["replicas"] == 1
+
+
+async def test_what_others_have_made_is_left_alone(api: ApiServer, operator: OperatorProcess) -> None:
+    values = read_values({"keda": False})
+    rendered = render(components_of(read_team(TEAM), values), values, "agent/checker")["agent-checker"]
+    await put(api, *rendered, agent("checker"))
+    told = await becomes(api, "Agent", "checker", type="Accepted", status="False")
+    assert "Deployment agent-checker is there" in told["message"]
+    found = api.find("Deployment", "agent-checker") or {}
+    assert "ownerReferences" not in found["metadata"]
+
+
+async def test_an_edit_by_hand_is_put_right(
+    api: ApiServer, operator: OperatorProcess, kubectl: Kubectl
+) -> None:
+    await put(api, agent("one"))
+    await becomes(api, "Agent", "one", type="Accepted", status="True")
+    await kubectl("patch", "deployments", "agent-one", "--type=merge", "-p", '{"spec": {"replicas": 5}}')
+    await api.until(lambda: (api.find("Deployment", "agent-one") or {})["spec"]["replicas"] == 1, "put right")
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        await kubectl("apply", "--server-side", "-f", "-", given=yaml.safe_dump(
+            {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "agent-one"}, "spec": {"replicas": 7}}
+        ))  # fmt: skip
+    assert "conflict" in refused.value.output
+    assert "cadre-operator" in refused.value.output
+
+
+async def test_it_goes_on_through_what_an_api_server_does(api: ApiServer, operator: OperatorProcess) -> None:
+    await put(api, agent("one"))
+    await becomes(api, "Agent", "one", type="Accepted", status="True")
+    await api.cut()
+    await put(api, agent("two"))
+    await becomes(api, "Agent", "two", type="Accepted", status="True")
+    api.store.compact()
+    await api.cut()
+    await put(api, agent("three"))
+    await becomes(api, "Agent", "three", type="Accepted", status="True")
+    api.refusals += [("PATCH /apis/apps/v1", 500), ("PATCH /apis/cadre.dev", 409), ("GET /api/v1", 503)]
+    await put(api, agent("four"))
+    await becomes(api, "Agent", "four", type="Accepted", status="True")
+    assert api.refusals == []
+
+
+async def test_at_rest_it_asks_for_nothing(api: ApiServer, operator: OperatorProcess) -> None:
+    await put(api, agent("one"))
+    await becomes(api, "Agent", "one", type="Accepted", status="True")
+    await api.set_status("Deployment", "agent-one", AVAILABLE)
+    await becomes(api, "Agent", "one", status="True")
+    before = [
+        one["metadata"]["resourceVersion"]
+        for kind in ("Deployment", "Secret", "Agent")
+        for one in api.all(kind)
+    ]
+    await put(api, agent("two"))
+    await becomes(api, "Agent", "two", type="Accepted", status="True")
+    still = {
+        one["metadata"]["resourceVersion"]
+        for kind in ("Deployment", "Secret", "Agent")
+        for one in api.all(kind)
+    }
+    changed = {*before} - still
+    # The server's list of users, and the common users' owners.
+    assert len(changed) <= 4, changed
+
+
+async def test_it_acts_where_it_is_told_to(api: ApiServer, stopped: OperatorProcess) -> None:
+    await stopped.start("--namespace", "cadre")
+    elsewhere = agent("far")
+    elsewhere["metadata"]["namespace"] = "elsewhere"
+    api.store.create(api.resource("Agent"), "elsewhere", elsewhere, "test")
+    await put(api, agent("near"))
+    await becomes(api, "Agent", "near", type="Accepted", status="True")
+    assert [one["metadata"]["name"] for one in api.all("Deployment")] == ["agent-near"]
+    assert not [line for line in api.requests if "namespaces/elsewhere" in line]
+    assert await stopped.stop() == 0
