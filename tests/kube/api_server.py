@@ -38,7 +38,7 @@ class ApiServer:
             app,
             host="127.0.0.1",
             port=0,
-            log_level="warning",
+            log_level="critical",
             lifespan="off",
             ssl_certfile=self._certificate,
             ssl_keyfile=self._certificate.with_suffix(".key"),
