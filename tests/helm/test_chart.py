@@ -121,7 +121,9 @@ def test_a_value_that_nothing_reads_is_refused(wrong: str) -> None:
 async def test_what_the_chart_installs_runs_agents(
     api: ApiServer, stopped: OperatorProcess, tmp_path: Path
 ) -> None:
-    manifests = rendered("cadre.telemetry.url=http://otel:4318", namespace="cadre")
+    manifests = rendered(
+        "cadre.telemetry.url=http://otel:4318,cadre.model.url=https://models.example/v1", namespace="cadre"
+    )
     for one in manifests:
         if one["kind"] in ("Team", "Secret", "ConfigMap"):
             await put(api, one)

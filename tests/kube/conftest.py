@@ -79,7 +79,9 @@ class OperatorProcess:
 @pytest.fixture
 async def stopped(api: ApiServer, tmp_path: Path) -> AsyncIterator[OperatorProcess]:
     """The operator before its start."""
-    (tmp_path / "values.yaml").write_text("image: cadre:0.1.0\nkeda: false\n")
+    (tmp_path / "values.yaml").write_text(
+        "image: cadre:0.1.0\nkeda: false\nmodel: {url: https://models.example/v1}\n"
+    )
     one = OperatorProcess(tmp_path)
     yield one
     if one._process is not None:

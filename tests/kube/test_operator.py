@@ -19,11 +19,11 @@ TEAM = Path(__file__).parents[2] / "teams" / "apollo"
 
 
 async def test_kubectl_apply_of_an_agent_makes_what_render_renders(
-    api: ApiServer, operator: OperatorProcess, kubectl: Kubectl
+    api: ApiServer, operator: OperatorProcess, kubectl: Kubectl, tmp_path: Path
 ) -> None:
     await kubectl("apply", "--server-side", "-f", str(TEAM / "checker.yaml"))
     await becomes(api, "Agent", "checker", type="Accepted", status="True")
-    values = read_values({"image": "cadre:0.1.0", "keda": False})
+    values = read_values(yaml.safe_load((tmp_path / "values.yaml").read_text()))
     rendered = render(components_of(read_team(TEAM), values), values, "agent/checker")["agent-checker"]
     agent_uid = (api.find("Agent", "checker") or {})["metadata"]["uid"]
     for one in rendered:

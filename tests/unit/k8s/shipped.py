@@ -13,7 +13,12 @@ from cadre.local.team.team_file import read_team
 
 ROOT = Path(__file__).parents[3]
 TEAM = ROOT / "teams" / "apollo"
-ALL = {"image": "cadre:0.1.0", "memory": True, "pools": ["default"]}
+ALL = {
+    "image": "cadre:0.1.0",
+    "memory": True,
+    "pools": ["default"],
+    "model": {"url": "https://models.example/v1"},
+}
 GIVEN = ["Secret/cadre-gateway", "Secret/cadre-model", "Secret/cadre-nats-*"]
 
 

@@ -15,6 +15,7 @@ from unit.k8s.faults import faults
 from unit.k8s.shipped import GIVEN, ROOT, TEAM, pick
 
 DEPLOY = ROOT / "deploy" / "k8s"
+MODEL = ("--set", "model.url=https://models.example/v1")
 ELSEWHERE = ["NetworkPolicy/nats", "NetworkPolicy/qdrant"]
 """In `prod`: the pods that they select are the charts'."""
 
@@ -26,7 +27,7 @@ def cadre(*arguments: object) -> Result:
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
     folder = tmp_path / "base"
-    done = cadre("k8s", "render", TEAM, "-f", DEPLOY / "values.yaml", "-o", folder)
+    done = cadre("k8s", "render", TEAM, *MODEL, "-f", DEPLOY / "values.yaml", "-o", folder)
     assert done.exception is None, done.exception
     return folder
 
@@ -42,7 +43,7 @@ def test_a_folder_is_a_kustomize_base_of_all_files_in_it(base: Path) -> None:
 def test_rendering_again_removes_what_is_gone_and_leaves_what_people_wrote(base: Path) -> None:
     (base / "own.yaml").write_text("kind: ConfigMap\n")
     (base / "agent-manager.yaml").rename(base / "agent-former.yaml")
-    cadre("k8s", "render", TEAM, "-f", DEPLOY / "values.yaml", "-o", base)
+    cadre("k8s", "render", TEAM, *MODEL, "-f", DEPLOY / "values.yaml", "-o", base)
     assert not (base / "agent-former.yaml").exists()
     assert (base / "own.yaml").exists()
     listed = yaml.safe_load((base / "kustomization.yaml").read_text())["resources"]
@@ -52,7 +53,7 @@ def test_rendering_again_removes_what_is_gone_and_leaves_what_people_wrote(base:
 
 def test_one_service_is_added_to_a_folder(base: Path) -> None:
     before = (base / "gateway.yaml").read_text()
-    cadre("k8s", "render", TEAM, "--only", "agent/manager", "-o", base, "--set", "image=cadre:2")
+    cadre("k8s", "render", TEAM, *MODEL, "--only", "agent/manager", "-o", base, "--set", "image=cadre:2")
     assert "image: cadre:2" in (base / "agent-manager.yaml").read_text()
     assert (base / "gateway.yaml").read_text() == before
     assert "gateway.yaml" in yaml.safe_load((base / "kustomization.yaml").read_text())["resources"]
@@ -60,7 +61,7 @@ def test_one_service_is_added_to_a_folder(base: Path) -> None:
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "kustomization.yaml").write_text("resources: []\n")
-    done = cadre("k8s", "render", TEAM, "-o", tmp_path)
+    done = cadre("k8s", "render", TEAM, *MODEL, "-o", tmp_path)
     assert "is not by `cadre k8s render`" in str(done.exception)
     assert [f.name for f in tmp_path.iterdir()] == ["kustomization.yaml"]
 
@@ -69,7 +70,7 @@ def test_values_lie_over_each_other(tmp_path: Path) -> None:
     for name, text in (("one", "image: a\nnamespace: one\n"), ("two", "image: b\n")):
         (tmp_path / f"{name}.yaml").write_text(text)
     files = ["-f", tmp_path / "one.yaml", "-f", tmp_path / "two.yaml"]
-    done = cadre("k8s", "render", TEAM, *files, "--set", "keda=false", "--only", "gateway")
+    done = cadre("k8s", "render", TEAM, *MODEL, *files, "--set", "keda=false", "--only", "gateway")
     gateway = pick(list(yaml.safe_load_all(done.output)), "Deployment/gateway")
     assert gateway["metadata"]["namespace"] == "one"
     assert gateway["spec"]["template"]["spec"]["containers"][0]["image"] == "b"
@@ -82,7 +83,7 @@ def test_a_teams_own_values_come_first(tmp_path: Path) -> None:
     gateway = pick(list(yaml.safe_load_all(done.output)), "Deployment/gateway")
     assert gateway["metadata"]["namespace"] == "over"
     assert gateway["spec"]["template"]["spec"]["containers"][0]["image"] == "own"
-    whole = list(yaml.safe_load_all(cadre("k8s", "render", team).output))
+    whole = list(yaml.safe_load_all(cadre("k8s", "render", team, *MODEL).output))
     assert "kubernetes.yaml" not in pick(whole, "ConfigMap/team-apollo")["data"]
 
 
@@ -92,7 +93,8 @@ def test_an_overlay_builds_and_has_no_fault(overlay: str, tmp_path: Path) -> Non
     for name in ("dev", "prod"):
         shutil.copytree(DEPLOY / name, tmp_path / name)
     assert (
-        cadre("k8s", "render", TEAM, "-f", DEPLOY / "values.yaml", "-o", tmp_path / "base").exception is None
+        cadre("k8s", "render", TEAM, *MODEL, "-f", DEPLOY / "values.yaml", "-o", tmp_path / "base").exception
+        is None
     )
     built = subprocess.run(
         ["kubectl", "kustomize", str(tmp_path / overlay)], capture_output=True, text=True, check=True

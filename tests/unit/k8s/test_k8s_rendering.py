@@ -22,6 +22,7 @@ MINORS = ["1.27", "1.30", "1.37"]
 AGENTS = sorted(read_team(TEAM).agents)
 WORKLOADS = [*(f"agent-{name}" for name in AGENTS), "tools-documents", "tools-tables"]
 WORKLOADS += ["gateway", "memory", "sandbox-default"]
+MODEL = {"model": {"url": "https://models.example/v1"}}
 
 
 @pytest.mark.parametrize("minor", MINORS)
@@ -84,7 +85,7 @@ def test_an_agents_file_comes_as_it_is_and_only_its_change_rolls_it(tmp_path: Pa
     assert read_agent(file) == read_agent(TEAM / "manager.yaml")
 
     def hashes(team: Path) -> dict[str, str]:
-        values = read_values()
+        values = read_values(MODEL)
         found = [m for ms in render(components_of(read_team(team), values), values).values() for m in ms]
         return {
             m["metadata"]["name"]: m["spec"]["template"]["metadata"]["annotations"]["cadre.dev/spec-hash"]
@@ -304,7 +305,7 @@ def test_a_model_file_travels_with_its_agent_and_its_key_is_named(tmp_path: Path
         "apiVersion: cadre.dev/v1\nkind: Model\nmetadata: {name: big}\n"
         "spec: {url: 'https://models.example:8443/v1', key_env: BIG_KEY}\n"
     )
-    values = read_values()
+    values = read_values(MODEL)
     manifests = [m for ms in render(components_of(read_team(team), values), values).values() for m in ms]
     files = pick(manifests, "ConfigMap/agent-a")["data"]
     pod = pick(manifests, "Deployment/agent-a")["spec"]["template"]["spec"]
@@ -336,10 +337,10 @@ def test_a_folder_too_large_for_a_config_map_says_what_to_do(tmp_path: Path) -> 
         tool="from cadre import tool\n\n@tool\ndef dig() -> str:\n    '''Dig.'''\n    return ''\n",
     )
     (team / "data.bin").write_bytes(bytes(range(256)) * 5000)
-    values = read_values()
+    values = read_values(MODEL)
     with pytest.raises(SpecError, match="--set files="):
         render(components_of(read_team(team), values), values)
-    values = read_values(setting("files=/teams/small"))
+    values = read_values(MODEL, setting("files=/teams/small"))
     manifests = [m for ms in render(components_of(read_team(team), values), values).values() for m in ms]
     assert main_of(manifests, "Deployment/tools-tools")["args"] == ["tools", "/teams/small/tools.py"]
 

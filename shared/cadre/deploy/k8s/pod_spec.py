@@ -23,6 +23,15 @@ CREDENTIALS_FILE = "nats.nk"
 INDEX_URL = "sqlite:////tmp/index.db"
 """The index of runs survives a container that starts again; in a new pod it is made anew from the journals."""
 
+TLS = "/var/run/secrets/cadre/nats-tls"
+"""Folder of the certificates of NATS, by the names that cert-manager gives them."""
+
+AGENT_FOLDER = "/etc/cadre"
+"""Folder of an agent's files."""
+
+PRICES_FILE = ".prices.yaml"
+"""The price table among them."""
+
 GATEWAY_SECRET = "cadre-gateway"
 """The Secret with the key of the gateway's first administrator, and with what it proves itself by to a provider."""
 
@@ -107,12 +116,18 @@ def _environment(component: Component, values: Values, workload: Workload) -> li
     }
     if values.nats.credentials:
         plain["CADRE_NATS_CREDENTIALS"] = f"{CREDENTIALS}/{CREDENTIALS_FILE}"
+    if values.nats.tls.secret:
+        plain["CADRE_NATS_TLS_CA"] = f"{TLS}/ca.crt"
+        if values.nats.tls.client:
+            plain |= {"CADRE_NATS_TLS_CERT": f"{TLS}/tls.crt", "CADRE_NATS_TLS_KEY": f"{TLS}/tls.key"}
     if component.role != "provision":
         drain = str(workload.drain)
         plain |= {"CADRE_HOST": "0.0.0.0", "CADRE_PORT": str(PORT), "CADRE_DRAIN_SECONDS": drain}
         plain["CADRE_LOG_FORMAT"] = "json"
     secrets: dict[str, str] = {}
     if component.role == "agent":
+        if values.prices:
+            plain["CADRE_PRICES"] = f"{AGENT_FOLDER}/{PRICES_FILE}"
         plain |= _non_empty(CADRE_MODEL_URL=values.model.url, CADRE_MODEL=values.model.name)
         secrets |= {variable: f"{values.model.secret}/{variable}" for variable in component.key_variables}
     if component.role == "gateway":
@@ -163,6 +178,12 @@ def _volumes(component: Component, values: Values) -> tuple[list[dict[str, Any]]
         name = values.nats.credentials.format(role=component.role, workload=component.user)
         volumes.append({"name": "nats", "secret": {"secretName": name, "defaultMode": 0o440}})
         mounts.append({"name": "nats", "mountPath": CREDENTIALS, "readOnly": True})
+    if values.nats.tls.secret:
+        keys = ["ca.crt", "tls.crt", "tls.key"] if values.nats.tls.client else ["ca.crt"]
+        found = [{"key": key, "path": key} for key in keys]
+        secret = {"secretName": values.nats.tls.secret, "defaultMode": 0o440, "items": found}
+        volumes.append({"name": "nats-tls", "secret": secret})
+        mounts.append({"name": "nats-tls", "mountPath": TLS, "readOnly": True})
     return volumes, mounts
 
 

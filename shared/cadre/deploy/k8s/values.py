@@ -12,6 +12,7 @@ from cadre.deploy.k8s.components import object_name
 from cadre.deploy.k8s.manifest import NAME
 from cadre.deploy.k8s.overlay import merged
 from cadre.errors import SpecError
+from cadre.spec.model import Price
 from cadre.spec.yaml_file import refused_key
 
 
@@ -103,6 +104,15 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return port_of(self.url)
 
 
+class NatsTls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How services know the server to be NATS, and the server them."""
+
+    secret: str = ""
+    """Secret with the key ca.crt of the server's authority; empty: that of the system, or no TLS."""
+    client: bool = False
+    """Whether the Secret has tls.crt and tls.key as well, for a server that asks its clients for a certificate."""
+
+
 class Nats(Peer, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The NATS server or cluster, and what Cadre has on it."""
 
@@ -115,6 +125,7 @@ class Nats(Peer, frozen=True, kw_only=True, forbid_unknown_fields=True):
     shards: int = 4
     replicas: int = 1
     """Copies of each stream."""
+    tls: NatsTls = NatsTls()
     credentials: str = "cadre-nats-{workload}"
     """Name of the Secret that each service has its NATS credentials from, `{role}` (agent, tools, …) and
     `{workload}` (agent-manager, …) in it replaced; empty: none is mounted, for a server that asks for no user."""
@@ -159,6 +170,8 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Where the image has the team's folder; empty: its files travel in a ConfigMap."""
     nats: Nats = Nats()
     model: ModelEndpoint = ModelEndpoint()
+    prices: dict[str, Price] = {}
+    """The price table: what a million tokens of a model cost, by its name."""
     qdrant: Qdrant = Qdrant()
     telemetry: Telemetry = Telemetry()
     memory: bool | None = None
@@ -231,7 +244,7 @@ def setting(assignment: str) -> dict[str, Any]:
 def port_of(url: str) -> int:
     """Port of a URL; that of its scheme when it names none."""
     parts = urlsplit(url)
-    return parts.port or {"http": 80, "nats": 4222}.get(parts.scheme, 443)
+    return parts.port or {"http": 80, "nats": 4222, "tls": 4222}.get(parts.scheme, 443)
 
 
 def is_address(url: str) -> bool:

@@ -20,6 +20,7 @@ def workload_manifests(component: Component, values: Values) -> list[Manifest]:
     workload = values.workload(component.key)
     scale = workload.scale if values.keda and component.consumers else None
     _check(component, workload, scale)
+    _check_model(component, values, workload)
     about = metadata(values.namespace, component.id, component.role)
     found = [_deployment(component, values, workload, scale), *_guards(component, values)]
     if component.files is not None and component.files.name == component.id:
@@ -79,6 +80,15 @@ def _check(component: Component, workload: Workload, scale: Scale | None) -> Non
         raise SpecError(f"workloads: {component.key}: drain, linger and replicas must be at least 0")
     if scale is not None and not (0 <= scale.min <= scale.max and scale.max >= 1 and scale.lag >= 1):
         raise SpecError(f"workloads: {component.key}: scale: 0 <= min <= max, with max and lag at least 1")
+
+
+def _check_model(component: Component, values: Values, workload: Workload) -> None:
+    given = values.model.url or "CADRE_MODEL_URL" in workload.env or "CADRE_MODEL_URL" in workload.secrets
+    if component.lacks_model and not given:
+        raise SpecError(
+            f"{component.key}: has no model: name an endpoint in its file (model.url), or for all agents in the"
+            " values, as with --set model.url=https://…/v1"
+        )
 
 
 def _deployment(component: Component, values: Values, workload: Workload, scale: Scale | None) -> Manifest:

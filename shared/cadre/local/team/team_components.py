@@ -4,7 +4,11 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+import yaml
+
 from cadre.deploy.k8s.components import Component, Files, object_name
+from cadre.deploy.k8s.pod_spec import AGENT_FOLDER, PRICES_FILE
 from cadre.deploy.k8s.values import Values
 from cadre.errors import SetupError, SpecError
 from cadre.local.team.roles import tool_service_names
@@ -13,10 +17,10 @@ from cadre.local.team.tool_entries import load_entry
 from cadre.protocol.topology import Topology
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import files_of_agent, read_agent
+from cadre.spec.kinds import declaration_of
 
 VALUES_FILE = "kubernetes.yaml"
 
-_AGENT_FOLDER = "/etc/cadre"
 _TEAM_FOLDER = "/etc/cadre/team"
 _SKIPPED_SUFFIXES = (".pyc", ".pyo")
 
@@ -35,24 +39,27 @@ def components_of(team: TeamSpec, values: Values) -> list[Component]:
     if values.telemetry.url:
         components.append(Component("tracer", "", ["tracer"], provides=["--service", "tracer"]))
     components += _tools(team, values)
-    components += [_agent(spec, team.agents[name], values.instance) for name, spec in agents.items()]
+    components += [_agent(spec, team.agents[name], values) for name, spec in agents.items()]
     return [component._replace(instance=values.instance) for component in components]
 
 
-def _agent(spec: AgentSpec, file: Path, instance: str) -> Component:
+def _agent(spec: AgentSpec, file: Path, values: Values) -> Component:
     models = [spec.model, *spec.model.fallbacks]
     paths = files_of_agent(file)
     root = Path(os.path.commonpath([path.parent for path in paths]))
     contents = {path.relative_to(root).as_posix(): _read(path) for path in paths}
+    if values.prices:
+        contents[PRICES_FILE] = yaml.safe_dump(msgspec.to_builtins(values.prices), sort_keys=False).encode()
     return Component(
         "agent",
         spec.name,
-        ["agent", f"{_AGENT_FOLDER}/{next(iter(contents))}"],
+        ["agent", f"{AGENT_FOLDER}/{next(iter(contents))}"],
         [Topology.agent_consumer(spec.name)],
         ["--agent", spec.name],
         key_variables=list(dict.fromkeys(model.key_env for model in models)),
         model_urls=[model.url for model in models if model.url],
-        files=Files(object_name(instance, "agent", spec.name), _AGENT_FOLDER, contents),
+        lacks_model=not spec.model.url and declaration_of(spec.kind).needs(spec).model,
+        files=Files(object_name(values.instance, "agent", spec.name), AGENT_FOLDER, contents),
     )
 
 
