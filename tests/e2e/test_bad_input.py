@@ -306,6 +306,18 @@ def last_line(done: subprocess.CompletedProcess[str]) -> str:
     return own[0]
 
 
+def test_an_agent_without_a_model_says_so_where_its_readiness_is_asked(tmp_path: Path) -> None:
+    file = tmp_path / "poor.yaml"
+    file.write_text("apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: poor}\nspec: {description: x}\n")
+    with Stack(tmp_path) as stack:
+        service = stack.agent(file)
+        told = httpx2.get(f"{service.url}/readyz").json()
+        assert (told["status"], "CADRE_MODEL_URL" in told["model"]) == ("ready", True)
+        (tmp_path / "script.yaml").write_text("rules: []\n")
+        stack.model(tmp_path / "script.yaml")
+        assert httpx2.get(f"{stack.agent(file, name='rich').url}/readyz").json() == {"status": "ready"}
+
+
 def test_a_model_endpoint_that_is_not_there(gateway: Gateway, cadre: Commands) -> None:
     done = cadre("run", "unreachable", "hello")
     assert done.returncode == 1, done.stderr

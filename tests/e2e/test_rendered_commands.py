@@ -42,7 +42,7 @@ def manifests(tmp_path_factory: pytest.TempPathFactory) -> list[Manifest]:
         {
             "memory": True,
             "nats": {"shards": 2},
-            "model": {"url": f"{nobody}/v1"},
+            "model": {"url": f"{nobody}/v1", "name": "m"},
             "telemetry": {"url": nobody},
         }
     )

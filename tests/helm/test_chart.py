@@ -122,7 +122,8 @@ async def test_what_the_chart_installs_runs_agents(
     api: ApiServer, stopped: OperatorProcess, tmp_path: Path
 ) -> None:
     manifests = rendered(
-        "cadre.telemetry.url=http://otel:4318,cadre.model.url=https://models.example/v1", namespace="cadre"
+        "cadre.telemetry.url=http://otel:4318,cadre.model.url=https://models.example/v1,cadre.model.name=m",
+        namespace="cadre",
     )
     for one in manifests:
         if one["kind"] in ("Team", "Secret", "ConfigMap"):

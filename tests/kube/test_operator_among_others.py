@@ -42,7 +42,7 @@ async def test_values_of_a_namespace_are_laid_over_the_operators(
 
 
 async def test_what_others_have_made_is_left_alone(api: ApiServer, operator: OperatorProcess) -> None:
-    values = read_values({"keda": False, "model": {"url": "https://models.example/v1"}})
+    values = read_values({"keda": False, "model": {"url": "https://models.example/v1", "name": "m"}})
     rendered = render(components_of(read_team(TEAM), values), values, "agent/checker")["agent-checker"]
     await put(api, *rendered, agent("checker"))
     told = await becomes(api, "Agent", "checker", type="Accepted", status="False")

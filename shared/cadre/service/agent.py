@@ -161,12 +161,17 @@ class AgentHost:
             for shard in range(topology.shards)
         ]
 
+    @property
+    def lack(self) -> str | None:
+        """What its model lacks for any call; None when nothing."""
+        return self._own_model.missing() if self._asks_endpoint else None
+
     async def prepare(self) -> Presence:
         """Makes all ready but for what others must see first; returns what they are to see."""
         nc, topology = self._platform.nc, self._platform.topology
         await NatsEffects(nc, topology).check_right(self._spec.name, "_")
         await hear_interrupts(nc, topology, self._runner.interrupt)
-        if self._asks_endpoint and (lack := self._own_model.missing()) is not None:
+        if (lack := self.lack) is not None:
             log.warning("%s: every run will fail: %s", self._spec.name, lack)
         if (tight := tight_context(self._spec, self._prompts.own)) is not None:
             log.warning("%s: %s", self._spec.name, tight)
@@ -242,8 +247,13 @@ class AgentHosts:
         await asyncio.gather(*(host.begin() for host in self._hosts))
 
     def unready(self) -> str | None:
-        """Nothing is ever missing: an agent without a model says so in each run."""
+        """Nothing is ever missing: an agent without a model says so in each run, and at /readyz."""
         return None
+
+    def about(self) -> dict[str, str]:
+        """What its models lack, so that every run fails."""
+        lacks = dict.fromkeys(host.lack for host in self._hosts if host.lack is not None)
+        return {"model": "; ".join(lacks)} if lacks else {}
 
     async def samples(self) -> list[Sample]:
         """The figures of all agents."""

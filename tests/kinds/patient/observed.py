@@ -80,7 +80,9 @@ def test_a_team_with_it_becomes_manifests(tmp_path: Path) -> None:
         "apiVersion: cadre.dev/v1\nkind: Team\nmetadata: {name: waiters}\n"
         "spec: {agents: [waiter.yaml], tools: [tools.py]}\n"
     )
-    values = read_values({"image": "registry.example/cadre:1", "model": {"url": "https://models.example/v1"}})
+    values = read_values(
+        {"image": "registry.example/cadre:1", "model": {"url": "https://models.example/v1", "name": "m"}}
+    )
     files = render(components_of(read_team(tmp_path), values), values, None)
     manifests = [manifest for file in files.values() for manifest in file]
     assert "agent-waiter" in [one["metadata"]["name"] for one in manifests if one["kind"] == "Deployment"]

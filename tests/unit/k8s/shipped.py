@@ -17,7 +17,7 @@ ALL = {
     "image": "cadre:0.1.0",
     "memory": True,
     "pools": ["default"],
-    "model": {"url": "https://models.example/v1"},
+    "model": {"url": "https://models.example/v1", "name": "m"},
 }
 GIVEN = ["Secret/cadre-gateway", "Secret/cadre-model", "Secret/cadre-nats-*"]
 

@@ -15,7 +15,7 @@ from unit.k8s.faults import faults
 from unit.k8s.shipped import GIVEN, ROOT, TEAM, pick
 
 DEPLOY = ROOT / "deploy" / "k8s"
-MODEL = ("--set", "model.url=https://models.example/v1")
+MODEL = ("--set", "model.url=https://models.example/v1", "--set", "model.name=m")
 ELSEWHERE = ["NetworkPolicy/nats", "NetworkPolicy/qdrant"]
 """In `prod`: the pods that they select are the charts'."""
 

@@ -19,16 +19,27 @@ from unit.k8s.shipped import GIVEN, TEAM, env_of, main_of, pick, pod_of, rendere
 
 def test_an_agent_without_a_model_is_not_rendered() -> None:
     values = read_values()
-    with pytest.raises(SpecError, match=r"agent/manager: has no model.*--set model\.url="):
+    with pytest.raises(SpecError, match=r"agent/manager: has no model\.url.*--set model\.url="):
+        render(components_of(read_team(TEAM), values), values)
+    values = read_values({"model": {"url": "https://models.example/v1"}})
+    with pytest.raises(SpecError, match=r"has no model\.name"):
         render(components_of(read_team(TEAM), values), values)
 
 
 @pytest.mark.parametrize(
     "layer",
     [
-        {"model": {"url": "https://models.example/v1"}},
-        {"workloads": {"agent/*": {"env": {"CADRE_MODEL_URL": "https://models.example/v1"}}}},
-        {"workloads": {"agent/*": {"secrets": {"CADRE_MODEL_URL": "models/url"}}}},
+        {"model": {"url": "https://models.example/v1", "name": "m"}},
+        {
+            "workloads": {
+                "agent/*": {"env": {"CADRE_MODEL_URL": "https://models.example/v1", "CADRE_MODEL": "m"}}
+            }
+        },
+        {
+            "workloads": {
+                "agent/*": {"secrets": {"CADRE_MODEL_URL": "models/url", "CADRE_MODEL": "models/name"}}
+            }
+        },
     ],
 )
 def test_an_agents_model_may_be_named_in_several_places(layer: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ MINORS = ["1.27", "1.30", "1.37"]
 AGENTS = sorted(read_team(TEAM).agents)
 WORKLOADS = [*(f"agent-{name}" for name in AGENTS), "tools-documents", "tools-tables"]
 WORKLOADS += ["gateway", "memory", "sandbox-default"]
-MODEL = {"model": {"url": "https://models.example/v1"}}
+MODEL = {"model": {"url": "https://models.example/v1", "name": "m"}}
 
 
 @pytest.mark.parametrize("minor", MINORS)

@@ -36,8 +36,8 @@ class Component(NamedTuple):
     key_variables: Sequence[str] = ()
     """Names of variables that hold keys of model endpoints."""
     model_urls: Sequence[str] = ()
-    lacks_model: bool = False
-    """It asks a model, and its file names no endpoint."""
+    asks_for: Sequence[str] = ()
+    """Names of variables of its model that must be set, as its file leaves them open."""
     files: Files | None = None
     instance: str = ""
     """What the names of its Kubernetes objects begin with, so that several teams have room in one namespace."""

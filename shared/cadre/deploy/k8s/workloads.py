@@ -83,12 +83,14 @@ def _check(component: Component, workload: Workload, scale: Scale | None) -> Non
 
 
 def _check_model(component: Component, values: Values, workload: Workload) -> None:
-    given = values.model.url or "CADRE_MODEL_URL" in workload.env or "CADRE_MODEL_URL" in workload.secrets
-    if component.lacks_model and not given:
-        raise SpecError(
-            f"{component.key}: has no model: name an endpoint in its file (model.url), or for all agents in the"
-            " values, as with --set model.url=https://…/v1"
-        )
+    said = {"CADRE_MODEL_URL": ("url", values.model.url), "CADRE_MODEL": ("name", values.model.name)}
+    for variable in component.asks_for:
+        key, value = said[variable]
+        if not (value or variable in workload.env or variable in workload.secrets):
+            raise SpecError(
+                f"{component.key}: has no model.{key}: write it in its file, or for all agents in the values, as with"
+                f" --set model.{key}=…"
+            )
 
 
 def _deployment(component: Component, values: Values, workload: Workload, scale: Scale | None) -> Manifest:

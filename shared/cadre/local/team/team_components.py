@@ -58,9 +58,19 @@ def _agent(spec: AgentSpec, file: Path, values: Values) -> Component:
         ["--agent", spec.name],
         key_variables=list(dict.fromkeys(model.key_env for model in models)),
         model_urls=[model.url for model in models if model.url],
-        lacks_model=not spec.model.url and declaration_of(spec.kind).needs(spec).model,
+        asks_for=_open_variables(spec),
         files=Files(object_name(values.instance, "agent", spec.name), AGENT_FOLDER, contents),
     )
+
+
+def _open_variables(spec: AgentSpec) -> list[str]:
+    if not declaration_of(spec.kind).needs(spec).model:
+        return []
+    return [
+        name
+        for name, said in (("CADRE_MODEL_URL", spec.model.url), ("CADRE_MODEL", spec.model.name))
+        if not said
+    ]
 
 
 def _tools(team: TeamSpec, values: Values) -> Iterator[Component]:
