@@ -51,7 +51,7 @@ class HttpLine:
         self._server.server_close()
 
     def hold(self) -> None:
-        """From now on answers wait on the line."""
+        """From now on answers to calls wait on the line."""
         self._answered = threading.Semaphore(0)
         self._open.clear()
 
@@ -78,7 +78,7 @@ class HttpLine:
             status, content = 502, b""
         if body:
             self.methods.append(json.loads(body)["method"])
-        if not self._open.is_set():
+        if body and not self._open.is_set():
             self._answered.release()
             self._open.wait()
         try:

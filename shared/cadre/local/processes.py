@@ -302,10 +302,9 @@ class Stack:
         services = [self._python("gateway", "cadre_gateway", [], "gateway", self.ports.gateway, more=kept)]
         if self.team is None:
             return services
-        agents = {file.resolve() for file in self.team.agents.values()}
         for entry, role in zip(self.team.tools, tool_service_names(self.team.tools), strict=True):
             name = Path(entry.partition(":")[0]).stem if "/" in entry else entry
-            name = self._unused(name if Path(entry) not in agents else f"{name}-tools", services)
+            name = self._unused(name + "-tools" * (Path(entry) in self.team.agents.values()), services)
             sources = partial(source_files, entry, Path.cwd())
             alone = ["--alone"] if self.closes_processes else []
             service = self._python(name, "cadre_tools", [entry, *alone], f"tools-{role}")

@@ -74,18 +74,29 @@ def test_a_task_is_sent_and_asked_for_until_it_is_over() -> None:
     sound(course)
 
 
-def test_questions_become_rarer_and_news_makes_them_frequent_again() -> None:
+def test_questions_become_rarer_until_more_than_words_has_changed() -> None:
     course = working(poll=4.0)
     pauses = []
-    for said in ("", "", "", "", "", "News."):
+    for state, said in (
+        ("working", ""),
+        ("working", "Well."),
+        *[("working", "")] * 3,
+        ("submitted", ""),
+        ("", ""),
+    ):
         began = course.at
         wake(course)
         pauses.append(course.at - began)
-        answered(course, state="working", task="t1", said=said)
-    assert pauses == [1.0, 1.5, 2.25, 3.375, 4.0, 4.0]
-    began = course.at
-    wake(course)
-    assert course.at - began == 1.0
+        answered(course, state=state, task="t1", said=said)
+    assert pauses == [1.0, 1.5, 2.25, 3.375, 4.0, 4.0, 1.0]
+
+
+def test_what_is_no_task_ends_the_run() -> None:
+    course = begun()
+    call = in_work(course)
+    end = only(course.arrive(result(call.id, "cut …", tool=call.tool)), ev.RunFinished)
+    assert end.error is not None
+    assert (end.state, end.error.type) == ("error", "RemoteAgentError")
 
 
 def test_a_message_that_was_not_answered_is_sent_again_as_it_was() -> None:

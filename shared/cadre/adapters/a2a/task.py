@@ -106,9 +106,9 @@ def _inline(value: Any, most: int) -> Any:
     """The value, or a file of what is longer."""
     if isinstance(value, File):
         return value
-    is_text = isinstance(value, str)
-    data = value.encode() if is_text else msgspec.json.encode(value)
+    data = msgspec.json.encode(value)
     if len(data) <= most:
         return value
-    name, kind = ("answer.txt", "text/plain") if is_text else ("answer.json", "application/json")
-    return File(data, name=name, media_type=kind)
+    if isinstance(value, str):
+        return File(value.encode(), name="answer.txt", media_type="text/plain")
+    return File(data, name="answer.json", media_type="application/json")

@@ -97,7 +97,11 @@ class RemoteKind(PlainKind):
         if error is not None:
             return _ended(state.ending) if state.ending is not None else self.went(run, arrival, error)
         assert isinstance(what, ToolResult)
-        found = msgspec.convert(what.output, RemoteTask)
+        try:
+            found = msgspec.convert(what.output, RemoteTask)
+        except msgspec.ValidationError as wrong:
+            text = f"What {call.name} gives is no task of a remote agent: {wrong}"
+            return self.went(run, arrival, ErrorInfo("RemoteAgentError", text))
         if state.ending is not None:
             # The message was on its way when the run was to end; now its task is known.
             is_over = found.lost or found.state in ("completed", *_FAILED)
@@ -112,9 +116,8 @@ class RemoteKind(PlainKind):
             context=found.context or state.context,
             text=found.said,
         )
-        known = (state.told, state.task, state.text)
-        is_new = bool(state.unsent or state.lost_at) or (told.state, told.task, told.text) != known
-        moves: list[Move] = [Note(told)] if is_new else []
+        changed = _is_change(state, told)
+        moves: list[Move] = [Note(told)] if changed or told.text != state.text else []
         match found.state:
             case "completed":
                 return [*moves, Answer(found.answer)]
@@ -125,7 +128,7 @@ class RemoteKind(PlainKind):
                 text = f"{_FAILED[ended]}: {found.said}" if found.said else f"{_FAILED[ended]}."
                 return [*moves, *self.went(run, arrival, ErrorInfo("RemoteAgentFailed", text))]
             case _:
-                return [*moves, self._pause(run, arrival, 0 if is_new else state.quiet)]
+                return [*moves, self._pause(run, arrival, 0 if changed else state.quiet)]
 
     def _lost(self, run: Run, reason: str, arrival: Arrival) -> Moves:
         state, section = state_of(run), remote_of(run.spec)
@@ -233,8 +236,9 @@ class RemoteKind(PlainKind):
         state = state_of(run)
         match event:
             case RemoteTold():
+                state.quiet = 0 if _is_change(state, event) else state.quiet
                 state.task, state.context, state.text = event.task, event.context, event.text
-                state.told, state.unsent, state.quiet, state.lost_at = event.state, {}, 0, 0.0
+                state.told, state.unsent, state.lost_at = event.state, {}, 0.0
             case ev.ToolCalled(tool=name) | ev.CallRefused(name=name) if name == send_tool(run.agent):
                 state.unsent = event.arguments
             case RemoteLost():
@@ -254,6 +258,11 @@ class RemoteKind(PlainKind):
 def state_of(run: Run) -> RemoteState:
     """The run's own state; an empty one before it has begun."""
     return run.own if isinstance(run.own, RemoteState) else RemoteState()
+
+
+def _is_change(state: RemoteState, told: RemoteTold) -> bool:
+    """Whether more than words has changed: then the next question follows soon."""
+    return bool(state.unsent or state.lost_at) or (told.state, told.task) != (state.told, state.task)
 
 
 def _ended(ending: RemoteGivenUp) -> Moves:
