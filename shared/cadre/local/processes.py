@@ -298,8 +298,8 @@ class Stack:
 
     def services(self) -> list[ProcessSpec]:
         """The gateway and the services of the team as it is now, each with a port of its own."""
-        kept = {"CADRE_INDEX_URL": local_stack.index_url(self.data)}
-        services = [self._python("gateway", "cadre_gateway", [], "gateway", self.ports.gateway, more=kept)]
+        kept, port = {"CADRE_INDEX_URL": local_stack.index_url(self.data)}, self.ports.gateway
+        services = [self._python("gateway", "cadre_gateway", [], "gateway", port, kept)]
         if self.team is None:
             return services
         for entry, role in zip(self.team.tools, tool_service_names(self.team.tools), strict=True):
