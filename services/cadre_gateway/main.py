@@ -11,6 +11,7 @@ from cadre.errors import SettingError
 from cadre.service.frame import run, run_serving
 from cadre.service.served import ServiceProcess
 from cadre.settings import is_loopback, read_access_settings, read_http_bounds, read_secret, read_settings
+from cadre_gateway.doors.card_settings import read_card_settings
 from cadre_gateway.index.settings import read_index_settings
 from cadre_gateway.options import GatewayOptions
 from cadre_gateway.requests.body_memory import BodyMemory
@@ -60,7 +61,9 @@ def command(
                 " start it with --auth (CADRE_AUTH=keys) and an administrator's key in CADRE_ADMIN_KEY, or with"
                 " --insecure (CADRE_AUTH=off) where only trusted machines reach it (docs/access.md)"
             )
-        options = GatewayOptions(access, oidc, read_index_settings(), bodies, read_secret)
+        options = GatewayOptions(
+            access, oidc, read_index_settings(), bodies, read_card_settings(), read_secret
+        )
     except SettingError as error:
         click.echo(f"cadre: {error}", err=True)
         sys.exit(2)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cadre.adapters.oidc.settings import OidcSettings
 from cadre.settings import AccessSettings
+from cadre_gateway.doors.card_settings import CardSettings
 from cadre_gateway.index.settings import IndexSettings
 from cadre_gateway.requests.body_memory import BodyMemory
 
@@ -21,5 +22,6 @@ class GatewayOptions:
     index: IndexSettings
     bodies: BodyMemory
     """That of the whole process."""
+    cards: CardSettings
     secret: Callable[[str], str]
     """Finds the secret of this name, which triggers and notices name; "" when there is none."""

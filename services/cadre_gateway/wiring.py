@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -126,7 +125,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     lookup = RunLookup(index, History(nc, topology, blobs))
     door, access_routers, to_provider = _access(options, platform, lookup)
     routers, automation = _routers(
-        platform, index, ledger, janitor, erasure, tail, feeds, tracing_settings, door.limits, options.secret
+        platform, index, ledger, janitor, erasure, tail, feeds, tracing_settings, door.limits, options
     )
     application = app.build([*routers, *access_routers], feeds, nc, provider, door, to_provider)
     application.state.body_memory = options.bodies
@@ -199,7 +198,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     feeds: LiveFeeds,
     tracing_settings: TracingSettings,
     limits: RateLimits,
-    secret: Callable[[str], str],
+    options: GatewayOptions,
 ) -> tuple[list[APIRouter], Automation]:
     """Gives each route the parts that it uses; the order is that of the API's description."""
     nc, topology, registry = platform.nc, platform.topology, platform.registry
@@ -223,7 +222,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     decisions = ApprovalDecisions(held_calls, sender, clock)
     steer, eraser = Steering(lookup, journal, sender, clock), Eraser(lookup, run_end, tail, registry, janitor)
     automation = automation_of(
-        platform, RunStarter(submitter, lookup, run_end), history, budgets_left, secret
+        platform, RunStarter(submitter, lookup, run_end), history, budgets_left, options.secret
     )
     routers = [
         runs.router(submitter, lookup, run_end, streams, registry, read_console_settings().trace_url),
@@ -247,7 +246,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
         tracing.router(lookup, clock, content=tracing_settings.content),
     ]
     begun = (lookup, history, feeds, turns, submitter, decisions, steer, run_end, eraser, registry, live)
-    runs_service = RunService(*begun, clock, automation.pushes, limits)
+    runs_service = RunService(*begun, clock, automation.pushes, options.cards, limits)
     return [*routers, *routers_of(read_doors(), runs_service)], automation
 
 

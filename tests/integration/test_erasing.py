@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from cadre.adapters.nats.automations import NatsDefinitions
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.sessions import NatsSessions
 from cadre.adapters.nats.streams import jetstream
+from cadre.automation.push import PUSHES, PushTarget, TaskPushes
 from cadre.errors import BlobMissing, Fenced
 from cadre.journal.events import RecordIgnored, RunAccepted
 from cadre.protocol.fates import Erased
@@ -68,6 +70,15 @@ async def test_an_erased_run_leaves_nothing_anywhere(world: World) -> None:
     await gone(world, run, *blobs)
     turn, _ = await NatsSessions(world.nc, world.topology).read("boss", "talk")
     assert turn is None
+
+
+async def test_addresses_that_are_told_of_it_are_erased_with_it(world: World) -> None:
+    run = await world.ended_run()
+    pushes = NatsDefinitions(world.nc, world.topology, PUSHES, TaskPushes)
+    target = PushTarget(id="a", url="https://example.org/told", token="secret")
+    await pushes.put(run, TaskPushes(run=run, targets=[target]))
+    assert (await world.http.delete(f"/v1/runs/{run}")).status_code == 200
+    assert await pushes.read(run) == (None, 0)
 
 
 async def test_what_is_left_is_a_record_for_a_week(world: World) -> None:

@@ -99,6 +99,9 @@ class Streams:
         self.fates[fate.tree] = (self.seq, fate)
         return self.seq
 
+    async def forget_pushes(self, tree: str) -> None:
+        pass
+
     async def leave_session(self, agent: str, session: str, run: str) -> None:
         pass
 

@@ -10,7 +10,7 @@ from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.webhooks import WebhookSender
 from cadre.automation.notice import NoticeSpec
-from cadre.automation.push import TaskPushes
+from cadre.automation.push import PUSHES, TaskPushes
 from cadre.automation.schedule_state import ScheduleState
 from cadre.automation.trigger import TriggerSpec
 from cadre.service.platform import Platform
@@ -71,7 +71,7 @@ def automation_of(
     deliveries = NatsDeliveries(platform.nc, platform.topology)
     sender = WebhookSender(read_networks("CADRE_NOTICE_PRIVATE", platform.settings.notice_private))
     source = f"urn:cadre:{platform.settings.prefix}"
-    tasks = NatsDefinitions(platform.nc, platform.topology, "push", TaskPushes)
+    tasks = NatsDefinitions(platform.nc, platform.topology, PUSHES, TaskPushes)
     pushes = PushNotifications(tasks, deliveries, sender, clock)
     notices = Notices(specs, deliveries, history, sender, source, clock, secret, pushes)
     queues = NoticeQueues(platform, notices)

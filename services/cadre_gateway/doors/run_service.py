@@ -10,6 +10,7 @@ from cadre.adapters.nats.sessions import NatsSessions
 from cadre.ports import Clock
 from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.automation.pushes import PushNotifications
+from cadre_gateway.doors.card_settings import CardSettings
 from cadre_gateway.reading.contracts import LiveContracts
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.starting.submit import Submitter
@@ -37,5 +38,6 @@ class RunService:
     contracts: LiveContracts
     clock: Clock
     pushes: PushNotifications
+    cards: CardSettings
     limits: RateLimits
     """What callers may begin; for doors whose address does not tell what begins a run."""

@@ -13,13 +13,14 @@ import msgspec
 from cadre.adapters.oidc.settings import OidcSettings, check_packages
 from cadre.errors import CadreError, SettingError
 from cadre.local import nats_files
-from cadre.local.tenant_folder import ADMIN_KEY, AUTH_FOLDER, SECRETS_FOLDER
+from cadre.local.tenant_folder import ADMIN_KEY, AUTH_FOLDER, CARD_KEY, SECRETS_FOLDER
 from cadre.service.health import send_problem, with_health
 from cadre.service.served import Served, ServiceProcess
 from cadre.settings import AccessSettings, Settings
 from cadre.spec.names import NAME
 from cadre.spec.tenant_file import TenantSpec
 from cadre.telemetry.metrics.meters import Sample
+from cadre_gateway.doors.card_settings import CardSettings
 from cadre_gateway.index.settings import IndexSettings
 from cadre_gateway.options import GatewayOptions
 from cadre_gateway.requests.body_memory import BodyMemory
@@ -127,7 +128,15 @@ class Tenant:
         )
         oidc = self._oidc() if self.spec.oidc is not None else None
         index = IndexSettings.of_tenant(self.name)
-        return GatewayOptions(access, oidc, index, self._bodies, self._secret)
+        return GatewayOptions(access, oidc, index, self._bodies, self._cards(), self._secret)
+
+    def _cards(self) -> CardSettings:
+        key = self._folder / CARD_KEY
+        return (
+            CardSettings(key=str(key), url=f"https://{self.spec.hosts[0]}")
+            if key.exists()
+            else CardSettings()
+        )
 
     def _oidc(self) -> OidcSettings:
         check_packages()

@@ -8,6 +8,9 @@ import msgspec
 from cadre.errors import SpecError
 from cadre.spec.names import check_name
 
+PUSHES = "push"
+"""The kind of the definitions in which the addresses are kept."""
+
 PUSH = "task.push"
 """The type of the deliveries to such an address."""
 

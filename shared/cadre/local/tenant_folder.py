@@ -4,6 +4,7 @@ DIR/nats-accounts.conf      what the nats-server includes
 DIR/NAME/tenant.yaml        by which names it is served, and what holds there
 DIR/NAME/auth/              its NATS users, as `cadre auth init` makes them
 DIR/NAME/admin.key          the key of its first administrator
+DIR/NAME/cards.pem          signs the cards of its agents, if it is there
 DIR/NAME/secrets/VARIABLE   the secrets that its triggers and notices name, a file for each
 """
 
@@ -25,7 +26,7 @@ from cadre.protocol.topology import Topology
 from cadre.spec.tenant_file import TENANT_FILE, read_tenant, tenant_document
 
 ACCOUNTS_FILE = "nats-accounts.conf"
-AUTH_FOLDER, ADMIN_KEY, SECRETS_FOLDER = "auth", "admin.key", "secrets"
+AUTH_FOLDER, ADMIN_KEY, SECRETS_FOLDER, CARD_KEY = "auth", "admin.key", "secrets", "cards.pem"
 
 
 def tenants_in(folder: Path) -> list[Path]:

@@ -7,28 +7,15 @@ import hashlib
 import json
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-
-import msgspec
 
 from cadre.errors import SettingError
-from cadre.settings import read
+from cadre_gateway.doors.card_settings import KEY, CardSettings
 
 KEYS = "/a2a/.well-known/jwks.json"
 """Where the public key is."""
 
-_KEY, _URL = "CADRE_A2A_KEY", "CADRE_A2A_URL"
 _MEMBERS = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}
 """The members of a public key that its thumbprint is about (RFC 7638)."""
-
-
-class CardSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How cards are made, as `CADRE_A2A_…` says."""
-
-    key: str = ""
-    """Path of a private key in PEM: EC (P-256), Ed25519 or RSA. Cards are signed with it."""
-    url: str = ""
-    """The gateway's own address as clients know it, in place of the one that they have asked at."""
 
 
 class CardSigner:
@@ -51,18 +38,6 @@ class CardSigner:
         return {**card, "signatures": [{"protected": protected, "signature": signature}]}
 
 
-def read_card_settings() -> CardSettings:
-    """The settings of this gateway. Raises SettingError."""
-    settings = read(CardSettings, "CADRE_A2A_")
-    parts = urlsplit(settings.url)
-    if settings.url and (parts.scheme not in ("http", "https") or not parts.hostname):
-        raise SettingError(f"{_URL}={settings.url}: write http://HOST or https://HOST")
-    if settings.key and not settings.url:
-        # Who asks says at which host: a signature must not vouch for that.
-        raise SettingError(f"{_KEY} is set: set {_URL} to the address that signed cards are to name")
-    return msgspec.structs.replace(settings, url=settings.url.rstrip("/"))
-
-
 def signer_of(settings: CardSettings) -> CardSigner | None:
     """What signs cards; None where no key is given. Raises SettingError."""
     if not settings.key:
@@ -72,14 +47,14 @@ def signer_of(settings: CardSettings) -> CardSigner | None:
         from jwt import PyJWS
     except ModuleNotFoundError as error:
         raise SettingError(
-            f"{_KEY} is set and the Python module {error.name!r} is not installed: pip install"
+            f"{KEY} is set and the Python module {error.name!r} is not installed: pip install"
             " 'cadre-agents[oidc]'"
         ) from error
     try:
         key = load_pem_private_key(Path(settings.key).read_bytes(), None)
     except (OSError, ValueError, TypeError) as error:
         raise SettingError(
-            f"{_KEY}={settings.key}: no private key in PEM without a password: {error}"
+            f"{KEY}={settings.key}: no private key in PEM without a password: {error}"
         ) from error
     return CardSigner(PyJWS(), key, settings.url)
 
@@ -97,7 +72,7 @@ def _described(key: Any) -> tuple[str, dict[str, Any]]:
         case rsa.RSAPrivateKey():
             return "RS256", RSAAlgorithm.to_jwk(key.public_key(), as_dict=True)
         case _:
-            raise SettingError(f"{_KEY}: give an EC key of the curve P-256, an Ed25519 or an RSA key")
+            raise SettingError(f"{KEY}: give an EC key of the curve P-256, an Ed25519 or an RSA key")
 
 
 def _canonical(value: dict[str, Any]) -> bytes:

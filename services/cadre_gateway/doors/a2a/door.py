@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from cadre_gateway.access.principal import caller_of
 from cadre_gateway.doors.a2a import http_json, json_rpc
 from cadre_gateway.doors.a2a.card import card_of_agent, for_older_clients
-from cadre_gateway.doors.a2a.card_signer import KEYS, read_card_settings, signer_of
+from cadre_gateway.doors.a2a.card_signer import KEYS, signer_of
 from cadre_gateway.doors.a2a.messages import Messages
 from cadre_gateway.doors.a2a.methods import AgentTasks
 from cadre_gateway.doors.a2a.push import TaskWatch
@@ -27,7 +27,7 @@ def router(runs: RunService) -> APIRouter:
     answers = Answers(runs.lookup, runs.feeds)
     watch = TaskWatch(runs.pushes, answers)
     runs.pushes.body = watch.body
-    settings = read_card_settings()
+    settings = runs.cards
     signer = signer_of(settings)
     tasks = AgentTasks(runs, answers, Messages(runs, answers), watch)
 

@@ -17,6 +17,7 @@ from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
 from cadre.adapters.nats.streams import jetstream, listing
 from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.adapters.nats.streams.jetstream import StoredMessage
+from cadre.automation.push import PUSHES
 from cadre.delivery.codec import HEADERS, decode
 from cadre.errors import BlobMissing, Fenced, UnreadableMessage
 from cadre.protocol.fates import Fate
@@ -80,6 +81,11 @@ class NatsErasure:
         headers = {**HEADERS, jetstream.ROLLUP: "sub", jetstream.TTL: f"{FATE_SECONDS}s"}
         stream, subject = self._topology.stream_of(tree), self._topology.fate(tree)
         return FencedValue(self._nc, stream, subject, Fate, headers)
+
+    async def forget_pushes(self, tree: str) -> None:
+        """Removes the addresses that are told of the tree's root as a task, and their credentials."""
+        subject = self._topology.definition(PUSHES, tree)
+        await jetstream.purge(self._nc, self._topology.automation_stream, subject)
 
     async def leave_session(self, agent: str, session: str, run: str) -> None:
         """Has the next turn of a session begin afresh if this was its last run."""
