@@ -18,6 +18,7 @@ from cadre_gateway.automation.background import Automation
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.usage_ledger import UsageLedger
 from cadre_gateway.ledger_snapshots import LedgerSnapshots
+from cadre_gateway.rebuild import IndexRebuilder
 from cadre_gateway.retention.janitor import Janitor
 from cadre_gateway.streaming.live_feeds import LiveFeeds
 
@@ -45,6 +46,7 @@ class GatewayService:
     ledger_snapshots: LedgerSnapshots
     tail: Tail
     feeds: LiveFeeds
+    rebuilder: IndexRebuilder
     automation: Automation
     tracer_provider: TracerProvider | None
     """Records the spans of requests; None when nothing records them."""
@@ -88,6 +90,7 @@ class GatewayService:
         for task in self._tasks:
             task.cancel()
         await self.automation.drain(grace / 2)
+        await self.rebuilder.stop()
         await self.tail.stop()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cadre.adapters.nats.reading.tail import Read
-from cadre.api.runs import RunSummary
 from cadre.errors import RunIndexUnavailable
-from cadre.ports import Stored
 from cadre.protocol.fates import Erased, Fate
+from cadre_gateway.index.applying import apply_import, apply_read
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.tree_record import EntryStatus
 from cadre_gateway.index.usage_ledger import UsageLedger
@@ -48,30 +47,13 @@ class Projector:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _take(self, read: Read) -> None:
-        status, ended_at = EntryStatus.CURRENT, None
-        async with self.index.changing(read.tree) as tree:
-            record, runs = tree.record, tree.runs
-            if read.is_file:
-                status = record.add_file(read.seq, read.refs, read.at)
-            elif read.stored is None:
-                record.add_unreadable(read.seq, read.refs)
-            else:
-                was_ended = record.ended_at is not None
-                status = record.add_entry(read.seq, read.stored.entry, read.refs, read.at)
-                if status is EntryStatus.CURRENT:
-                    runs.apply(read.seq, read.stored.entry)
-                ended_at = None if was_ended else record.ended_at
-                self._count(read, read.stored, runs.runs.get(read.tree))
-            if status is EntryStatus.LATE:
-                self.index.removals.late_trees[read.tree] = read.seq
-        if status is EntryStatus.LATE:
+        applied = await apply_read(self.index, read)
+        if read.stored is not None and not read.imported:
+            self.ledger.add(read.shard, read.seq, read.at, read.stored.entry, applied.root)
+        if applied.status is EntryStatus.LATE:
             self.janitor.wake()
-        elif ended_at is not None:
-            self.janitor.note_end(ended_at)
-
-    def _count(self, read: Read, stored: Stored, root: RunSummary | None) -> None:
-        if not read.imported:
-            self.ledger.add(read.shard, read.seq, read.at, stored.entry, root)
+        elif applied.ended_at is not None:
+            self.janitor.note_end(applied.ended_at)
 
     async def _take_fate(self, seq: int, fate: Fate) -> None:
         if isinstance(fate, Erased):
@@ -79,5 +61,4 @@ class Projector:
             if await self.index.tombstone(fate.tree) is not None:  # and not begun anew since
                 self.on_erased(fate.tree)
         else:
-            async with self.index.changing(fate.tree) as tree:
-                tree.lift_erasure()
+            await apply_import(self.index, fate.tree)

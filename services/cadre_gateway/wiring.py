@@ -55,6 +55,7 @@ from cadre_gateway.options import GatewayOptions
 from cadre_gateway.projector import Projector
 from cadre_gateway.reading.contracts import LiveContracts
 from cadre_gateway.reading.lookup import RunLookup
+from cadre_gateway.rebuild import IndexRebuilder
 from cadre_gateway.retention.janitor import Janitor
 from cadre_gateway.routes import (
     access,
@@ -73,6 +74,7 @@ from cadre_gateway.routes import (
     time_travel,
     tracing,
 )
+from cadre_gateway.routes import index as index_routes
 from cadre_gateway.routes.automation import notices, schedules, triggers
 from cadre_gateway.starting.admission import Admission, Capacity
 from cadre_gateway.starting.fork import Forker
@@ -127,6 +129,8 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     routers, automation = _routers(
         platform, index, ledger, janitor, erasure, tail, feeds, tracing_settings, door.limits, options
     )
+    rebuilder = IndexRebuilder(partial(Tail, nc, topology, blobs), index, tail, platform.clock)
+    routers.append(index_routes.router(rebuilder))
     application = app.build([*routers, *access_routers], feeds, nc, provider, door, to_provider)
     application.state.body_memory = options.bodies
     application.state.meters = platform.meters
@@ -139,6 +143,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
         ledger_snapshots=ledger_snapshots,
         tail=tail,
         feeds=feeds,
+        rebuilder=rebuilder,
         automation=automation,
         tracer_provider=provider,
     )

@@ -1,12 +1,14 @@
 """A gateway and a nats-server that are stopped, killed and started again under open event streams."""
 
 import asyncio
+import contextlib
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from harness.nats_server import NatsServer
-from harness.patience import patience
+from harness.patience import patience, until
 from integration.gateway_world import (
     CALLED,
     FINISHED,
@@ -67,6 +69,49 @@ async def test_a_lost_or_damaged_index_is_made_anew(nats_server: NatsServer, tmp
             gateway.start()
             assert (await world.listed(run, state="success"))["state"] == "success"
         assert "the index is unusable" in gateway.log()
+
+
+async def test_an_index_is_made_anew_while_the_gateway_serves(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async with deployed(nats_server, tmp_path) as (gateway, world):
+        runs: list[str] = []
+        await write_runs(world, 30, runs)
+        gone = await world.ended_run()
+        assert (await world.http.delete(f"/v1/runs/{gone}")).status_code == 200
+        await world.listed(runs[-1], state="success")
+        _spoil(gateway.index_file)
+        assert await _listed(world) != sorted(runs)
+
+        begun = await world.http.post("/v1/index/rebuild")
+        assert (begun.status_code, begun.json()["state"]) == (202, "running")
+        writing = asyncio.create_task(write_runs(world, 20, runs))
+
+        async def rebuilt() -> bool:
+            assert (await world.http.get("/v1/runs")).status_code == 200
+            return bool((await world.http.get("/v1/index")).json()["rebuild"]["state"] == "done")
+
+        await until(rebuilt)
+        await writing
+        await world.listed(runs[-1], state="success")
+        assert await _listed(world) == sorted(runs), (
+            "what was written meanwhile is there, what was erased is not"
+        )
+        gateway.kill()
+        gateway.start()
+        assert await _listed(world) == sorted(runs)
+        assert [file.name for file in gateway.index_file.parent.glob("index*.new")] == []
+
+
+async def _listed(world: World) -> list[str]:
+    page = (await world.http.get("/v1/runs", params={"limit": 1000})).json()
+    return sorted(one["id"] for one in page["runs"])
+
+
+def _spoil(file: Path) -> None:
+    """Takes runs out of the index, as a defect of an earlier version could have."""
+    with contextlib.closing(sqlite3.connect(file, timeout=30)) as connection, connection:
+        connection.execute("DELETE FROM runs WHERE rowid % 3 = 0")
 
 
 async def test_a_gateway_that_is_killed_at_any_moment_lists_each_run_once(

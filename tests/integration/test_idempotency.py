@@ -56,7 +56,8 @@ async def test_a_key_of_another_request_is_refused(world: World) -> None:
 async def test_of_two_requests_with_one_key_at_once_one_starts_a_run(
     world: World, nats_server: NatsServer, gateway: GatewayProcess, tmp_path: Path
 ) -> None:
-    other = GatewayProcess(nats_server.url, tmp_path, gateway.settings)
+    # Its start takes long on a busy machine, and the agent is to stay alive meanwhile.
+    other = await asyncio.to_thread(GatewayProcess, nats_server.url, tmp_path, gateway.settings)
     try:
         async with httpx2.AsyncClient(base_url=other.url, timeout=patience()) as second:
 

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from typing import Self
 
 from cadre.journal.entry import Entry
 from cadre_gateway.index import sqlite_database
@@ -25,6 +26,15 @@ class InlineDatabase:
 
     async def read_all(self, queries: Sequence[Query]) -> list[list[Row]]:
         return [sqlite_database.read(self._connection, query) for query in queries]
+
+    def beside(self) -> Self:
+        return type(self)()
+
+    async def adopt(self, other: Self) -> None:
+        self._connection = other._connection
+
+    async def bytes(self) -> int:
+        return 0
 
     async def close(self) -> None:
         self._connection.close()

@@ -29,6 +29,7 @@ ACTIONS = {
     "POST /v1/runs/{run}/continue": "run.continue",
     "DELETE /v1/runs/{run}": "run.erase",
     "POST /v1/runs/import": "run.import",
+    "POST /v1/index/rebuild": "index.rebuild",
     "GET /v1/runs/{run}/export": "run.export",
     "PUT /v1/runs/{run}/files/{path}": "file.write",
     "DELETE /v1/runs/{run}/files/{path}": "file.remove",

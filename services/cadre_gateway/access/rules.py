@@ -63,6 +63,8 @@ RULES: list[RouteRule] = [
     *_rules("/v1/sandboxes", "none", get="read"),
     *_rules("/v1/load", "all", get="read"),
     *_rules("/v1/stats", "all", get="read"),
+    *_rules("/v1/index", "all", get="read"),
+    *_rules("/v1/index/rebuild", "all", post="administer"),
     *_rules("/v1/dead-letters", "all", get="read"),
     *_rules("/v1/dead-letters/{letter}", "all", get="read", delete="administer"),
     *_rules("/v1/dead-letters/{letter}/retry", "all", post="administer"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 Value = str | bytes | int | float | None
 Row = tuple[Any, ...]
@@ -36,6 +36,18 @@ class Database(Protocol):
 
     async def read_all(self, queries: Sequence[Query]) -> list[list[Row]]:
         """The rows of several questions, at once."""
+        ...
+
+    def beside(self) -> Self:
+        """An empty one, to be filled and adopted, or closed."""
+        ...
+
+    async def adopt(self, other: Self) -> None:
+        """Takes the place of what it has with what the other has, and closes that."""
+        ...
+
+    async def bytes(self) -> int:
+        """How much room it takes."""
         ...
 
     async def close(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -117,6 +117,33 @@ class RunIndex:
             except RunIndexUnavailable as error:
                 log.warning("the list of runs is not saved: %s", error)
                 await asyncio.sleep(_RETRY_SECONDS)
+
+    def beside(self) -> RunIndex:
+        """An empty one of the same streams, to be filled from the journals and adopted."""
+        place = msgspec.structs.replace(self._place, positions=[0] * len(self._place.positions))
+        return RunIndex(self._database.beside(), place, Removals())
+
+    async def adopt(self, other: RunIndex, caught_up: Callable[[Sequence[int]], Awaitable[None]]) -> None:
+        """Takes the place of what it knows with what the other knows, once that has what this one has:
+        `caught_up` returns when the other has everything up to the given positions. Raises RunIndexUnavailable."""
+        async with self._lock:  # nothing is taken in meanwhile
+            await caught_up(self.positions_read())
+            await other.flush()
+            await self._database.adopt(other._database)
+            other.is_closed = True
+            self._trees.clear()
+            self._changed.clear()
+            self._changes = 0
+            self._place, found = other._place, other.removals
+            for name in Removals.__struct_fields__:  # others hold on to this one
+                mine = getattr(self.removals, name)
+                mine.clear()
+                mine.update(getattr(found, name))
+            self._saved_removals = msgspec.json.encode(self.removals)
+
+    async def bytes(self) -> int:
+        """How much room the database takes."""
+        return await self._database.bytes()
 
     async def close(self) -> None:
         """Saves what has changed and lets go of the database. Raises RunIndexUnavailable."""

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Self, TypeVar
 
 from cadre.errors import RunIndexUnavailable, SetupError
 from cadre_gateway.index.database import Query, Row, Statement
@@ -19,6 +19,7 @@ from cadre_gateway.index.schema import TABLES, VERSION
 
 log = logging.getLogger("cadre.gateway")
 
+_NEW = ".new"
 _BUSY_SECONDS = 30.0
 _CACHE_KB = 2_048
 _WAL_BYTES = 8 * 1024 * 1024
@@ -58,6 +59,30 @@ class SqliteDatabase:
         """The rows of several questions, at once."""
         return await self._in(self._reader, lambda: [read(self._reading, query) for query in queries])
 
+    def beside(self) -> Self:
+        """An empty file beside this one. Raises SetupError."""
+        path = self._path.with_name(f"{self._path.name}{_NEW}")
+        _remove(path)
+        return type(self)(path)
+
+    async def adopt(self, other: Self) -> None:
+        """Takes the place of what it has with what the other has, and closes that."""
+        await other.close()
+        for thread, connection in ((self._reader, self._reading), (self._writer, self._writing)):
+            await self._in(thread, connection.close)
+        await self._in(self._writer, lambda: self._renew(other._path))
+
+    def _renew(self, path: Path) -> None:
+        _remove(self._path)
+        path.replace(self._path)
+        _remove(path)
+        self._writing, self._reading = _connection(self._path), _connection(self._path)
+
+    async def bytes(self) -> int:
+        """How much room the file takes, with what is not yet in it."""
+        files = [self._path, self._path.with_name(f"{self._path.name}-wal")]
+        return sum(file.stat().st_size for file in files if file.exists())
+
     async def close(self) -> None:
         """Lets go of the file."""
         for thread, connection in ((self._reader, self._reading), (self._writer, self._writing)):
@@ -87,8 +112,7 @@ class SqliteDatabase:
             return connection
 
     def _made_anew(self) -> sqlite3.Connection:
-        for suffix in ("", "-wal", "-shm"):
-            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+        _remove(self._path)
         self._path.touch(mode=0o600)
         connection = _connection(self._path)
         make_tables(connection)
@@ -138,6 +162,11 @@ def _connection(path: Path) -> sqlite3.Connection:
     ):
         connection.execute(f"PRAGMA {setting}")
     return connection
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
 
 
 def _locked(path: Path) -> IO[str]:

@@ -15,6 +15,7 @@ from cadre.adapters.nats.objects.blobs import YOUNG_SECONDS
 from cadre.errors import BusFull, CadreError, Fenced
 from cadre.ports import Clock
 from cadre.protocol.fates import Erased, Fate
+from cadre_gateway.index.applying import apply_erasure
 from cadre_gateway.index.database import Query
 from cadre_gateway.index.removals import PendingErasure
 from cadre_gateway.index.run_index import RunIndex
@@ -44,9 +45,6 @@ _REST_FACTOR = 19
 
 _FAILURE_PAUSE_SECONDS = 5.0
 """Longer with every failure in a row."""
-
-_GRACE_SECONDS = 10.0
-"""The gateway that erased a tree has so long to remove it before others do."""
 
 _START_SECONDS = 3600.0
 """After so long the files of a run that has not begun are nobody's, unless its task is waiting."""
@@ -149,13 +147,8 @@ class Janitor:
 
     async def note_erasure(self, seq: int, fate: Erased) -> None:
         """Takes in that a tree was erased, here or elsewhere, with the record at `seq`. Raises RunIndexUnavailable."""
-        async with self._index.changing(fate.tree) as tree:
-            if not tree.record.erase(seq, fate):
-                return
-            self._removals.pending_erasures[fate.tree] = PendingErasure(
-                fate.tree, seq, fate.at + _GRACE_SECONDS, fate.expired, tree.forget()
-            )
-        self.wake()
+        if await apply_erasure(self._index, seq, fate):
+            self.wake()
 
     # --- what is next
 

@@ -1,5 +1,6 @@
 """Schemas of bodies and answers for /openapi.json, taken from the structs that are read and written."""
 
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -84,9 +85,9 @@ _schemas: set[type[msgspec.Struct]] = {Shown, Delta}
 """What the routes read and answer: each is added as it is referred to. These two are named by a description alone."""
 
 
-def answers(kind: type[msgspec.Struct]) -> Responses:
-    """A route that answers 200 with such a struct."""
-    return {200: _answer("Found", kind), "default": _PROBLEM}
+def answers(kind: type[msgspec.Struct], status: int = 200) -> Responses:
+    """A route that answers with this status and such a struct."""
+    return {status: _answer("Found" if status == HTTPStatus.OK else "Begun", kind), "default": _PROBLEM}
 
 
 def streams(description: str, media_type: str, kind: type[msgspec.Struct] | None = None) -> Responses:

@@ -1,0 +1,62 @@
+"""Applies what is read from the streams to an index."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cadre.adapters.nats.reading.tail import Read
+from cadre.api.runs import RunSummary
+from cadre.protocol.fates import Erased
+from cadre_gateway.index.removals import PendingErasure
+from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.tree_record import EntryStatus
+
+GRACE_SECONDS = 10.0
+"""The gateway that erased a tree has so long to remove it before others do."""
+
+
+class Applied(NamedTuple):
+    """What an entry or a file meant."""
+
+    status: EntryStatus
+    root: RunSummary | None
+    """The root of its tree, if it is known."""
+    ended_at: float | None
+    """When its tree has ended, in Unix seconds, if that is news."""
+
+
+async def apply_read(index: RunIndex, read: Read) -> Applied:
+    """Takes in an entry or a workspace file, also one that cannot be read. Raises RunIndexUnavailable."""
+    status = EntryStatus.CURRENT
+    async with index.changing(read.tree) as tree:
+        record, runs = tree.record, tree.runs
+        before = record.ended_at
+        if read.is_file:
+            status = record.add_file(read.seq, read.refs, read.at)
+        elif read.stored is None:
+            record.add_unreadable(read.seq, read.refs)
+        else:
+            status = record.add_entry(read.seq, read.stored.entry, read.refs, read.at)
+            if status is EntryStatus.CURRENT:
+                runs.apply(read.seq, read.stored.entry)
+        if status is EntryStatus.LATE:
+            index.removals.late_trees[read.tree] = read.seq
+        ended_at = record.ended_at if before is None else None
+        return Applied(status, runs.runs.get(read.tree), ended_at)
+
+
+async def apply_erasure(index: RunIndex, seq: int, fate: Erased) -> bool:
+    """Takes in that a tree was erased by the record at `seq`; false when that was known. Raises RunIndexUnavailable."""
+    async with index.changing(fate.tree) as tree:
+        if not tree.record.erase(seq, fate):
+            return False
+        index.removals.pending_erasures[fate.tree] = PendingErasure(
+            fate.tree, seq, fate.at + GRACE_SECONDS, fate.expired, tree.forget()
+        )
+        return True
+
+
+async def apply_import(index: RunIndex, tree: str) -> None:
+    """Takes in that a tree was imported: what follows belongs to it. Raises RunIndexUnavailable."""
+    async with index.changing(tree) as found:
+        found.lift_erasure()

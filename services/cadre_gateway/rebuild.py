@@ -1,0 +1,106 @@
+"""Makes the index anew from the journals, beside the one that goes on serving."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from cadre.adapters.nats.reading.tail import OnEntry, OnFate, Read, Tail
+from cadre.api.index import IndexRebuild, IndexState
+from cadre.errors import CadreError
+from cadre.ports import Clock
+from cadre.protocol.fates import Erased, Fate
+from cadre_gateway.index.applying import apply_erasure, apply_import, apply_read
+from cadre_gateway.index.run_filter import RunFilter
+from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.requests.problems import Problem
+
+log = logging.getLogger("cadre.gateway")
+
+_LOOK_SECONDS = 0.2
+
+
+@dataclass
+class IndexRebuilder:
+    """One rebuild at a time; the lists stay as they are until it is whole."""
+
+    new_reader: Callable[[OnEntry, OnFate], Tail]
+    index: RunIndex
+    tail: Tail
+    clock: Clock
+    _task: asyncio.Task[None] | None = None
+    _reader: Tail | None = None
+    _last: IndexRebuild | None = field(default=None)
+
+    async def state(self) -> IndexState:
+        """What is in the index, and how far a rebuild has come. Raises RunIndexUnavailable."""
+        if self._last is not None and self._last.state == "running" and self._reader is not None:
+            self._last.read, self._last.of = sum(self._reader.positions), sum(self.tail.positions)
+        return IndexState(
+            runs=await self.index.count(RunFilter()),
+            bytes=await self.index.bytes(),
+            positions=self.index.positions,
+            rebuild=self._last,
+        )
+
+    def begin(self) -> IndexRebuild:
+        """Begins to make it anew. Raises a 409 problem while that goes on."""
+        if self._task is not None and not self._task.done():
+            raise Problem(
+                409, "rebuilding", "the index is being made anew already: GET /v1/index tells how far"
+            )
+        self._last = IndexRebuild(state="running", began_at=self.clock.now())
+        self._task = asyncio.create_task(self._run(self._last), name="rebuild")
+        return self._last
+
+    async def stop(self) -> None:
+        """Gives up what goes on."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self, told: IndexRebuild) -> None:
+        fresh = None
+        try:
+            fresh = self.index.beside()
+            await self._fill(fresh)
+            told.state = "done"
+            log.info("the index was made anew from the journals")
+        except (CadreError, OSError) as error:
+            told.state, told.error = "failed", str(error)
+            log.error("the index could not be made anew: %s", error)
+        finally:
+            told.ended_at = self.clock.now()
+            if told.state == "running":
+                told.state = "failed"
+            if fresh is not None and not fresh.is_closed:
+                await fresh.close()
+
+    async def _fill(self, fresh: RunIndex) -> None:
+        async def on_entry(read: Read) -> None:
+            await apply_read(fresh, read)
+
+        async def on_fate(seq: int, fate: Fate) -> None:
+            if isinstance(fate, Erased):
+                await apply_erasure(fresh, seq, fate)
+            else:
+                await apply_import(fresh, fate.tree)
+
+        self._reader = reader = self.new_reader(on_entry, on_fate)
+
+        async def caught_up(positions: Sequence[int]) -> None:
+            while any(mine < wanted for mine, wanted in zip(reader.positions, positions, strict=True)):
+                if (failure := reader.failure()) is not None:
+                    raise CadreError(f"reading the journals failed: {failure}")
+                await asyncio.sleep(_LOOK_SECONDS)
+
+        try:
+            reader.start([0] * len(self.index.positions))
+            fresh.positions_read = lambda: reader.positions
+            # Most of it while the other goes on; the rest takes a moment.
+            await caught_up(self.tail.positions)
+            await self.index.adopt(fresh, caught_up)
+        finally:
+            await reader.stop()
