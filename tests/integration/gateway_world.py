@@ -26,7 +26,7 @@ from cadre.adapters.nats.streams.provision import provision
 from cadre.journal.entry import Entry
 from cadre.journal.events import AnyEvent, ModelCalled, RunAccepted, RunFinished
 from cadre.journal.run import Run
-from cadre.protocol.cards import AgentCard, Presence
+from cadre.protocol.cards import SUBJECTS, AgentCard, Presence
 from cadre.protocol.messages import ReplyTo, Task
 from cadre.protocol.topology import Topology, task_id, tree_of
 from cadre.protocol.usage import Usage
@@ -211,7 +211,7 @@ class World:
 
     async def announce(self, name: str, **fields: Any) -> None:
         card = AgentCard(name=name, description=f"{name} works.", **fields)
-        presence = Presence(instance="t1", host="h", pid=1, started_at=1.0, agent=card)
+        presence = Presence(instance="t1", host="h", pid=1, started_at=1.0, subjects=SUBJECTS, agent=card)
         await self.registry.announce([presence])
 
     def scribe(self, run: str, agent: str = "boss", parent: str | None = None) -> Scribe:
