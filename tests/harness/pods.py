@@ -40,6 +40,8 @@ class Place:
 
     def _contents(self, volume: dict[str, Any]) -> dict[str, str]:
         """Texts by path."""
+        if "emptyDir" in volume:
+            return {}
         if "secret" in volume:
             return secret(self._manifests, volume["secret"]["secretName"])
         source = volume["configMap"]
@@ -73,7 +75,6 @@ class Place:
             "CADRE_INSTANCE": f"{name}-0",
             "CADRE_MEMORY_DIRECTORY": str(self._root / "memory"),
             "CADRE_ADMIN_KEY": ADMIN_KEY,
-            "CADRE_INDEX_URL": f"sqlite://{self._root}/index-{name}.db",
         }
         # No Qdrant server is here: the memory service keeps its index itself.
         return {key: value for key, value in {**given, **here}.items() if key != "QDRANT_URL"}

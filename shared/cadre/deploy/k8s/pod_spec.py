@@ -20,8 +20,8 @@ CREDENTIALS = "/var/run/secrets/cadre/nats"
 CREDENTIALS_FILE = "nats.nk"
 """Key of the credentials in the Secret that `cadre auth init --secrets` writes."""
 
-INDEX_URL = "sqlite:////tmp/index.db"
-"""The index of runs survives a container that starts again; in a new pod it is made anew from the journals."""
+INDEX = "/index"
+"""On the node's disk: the index of runs survives a container that starts again, and a new pod makes it anew."""
 
 TLS = "/var/run/secrets/cadre/nats-tls"
 """Folder of the certificates of NATS, by the names that cert-manager gives them."""
@@ -131,7 +131,7 @@ def _environment(component: Component, values: Values, workload: Workload) -> li
         plain |= _non_empty(CADRE_MODEL_URL=values.model.url, CADRE_MODEL=values.model.name)
         secrets |= {variable: f"{values.model.secret}/{variable}" for variable in component.key_variables}
     if component.role == "gateway":
-        plain["CADRE_INDEX_URL"] = INDEX_URL
+        plain["CADRE_INDEX_URL"] = f"sqlite://{INDEX}/runs.db"
         # It is reached from beyond its pod: whoever asks says who they are, the first one by the administrator's key.
         plain["CADRE_AUTH"] = ways = workload.env.get("CADRE_AUTH", "keys")
         if "keys" in ways.split(","):
@@ -169,6 +169,9 @@ def _from_secret(workload: str, variable: str, reference: str) -> dict[str, Any]
 def _volumes(component: Component, values: Values) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     volumes: list[dict[str, Any]] = [{"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}]
     mounts: list[dict[str, Any]] = [{"name": "tmp", "mountPath": "/tmp"}]
+    if component.role == "gateway":
+        volumes.append({"name": "index", "emptyDir": {}})
+        mounts.append({"name": "index", "mountPath": INDEX})
     if component.files is not None:
         volumes.append(
             {"name": "files", "configMap": {"name": component.files.name, "items": items(component.files)}}
