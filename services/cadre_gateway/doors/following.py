@@ -44,6 +44,19 @@ class Answers:
                     progress.take(stored)
         return progress
 
+    async def as_of(self, place: Place) -> Progress:
+        """What the journals held at the place: nothing at the beginning. Raises as `so_far` does."""
+        progress = Progress(place.run, place.after)
+        if not place.after:
+            return progress
+        async with self.pages(place) as pages:
+            async for page in pages:
+                for stored in page:
+                    if stored.seq > place.after:
+                        return progress
+                    progress.take(stored)
+        return progress
+
     @contextlib.asynccontextmanager
     async def pages(self, place: Place) -> AsyncIterator[AsyncIterator[list[Stored]]]:
         """Opens all entries of the tree, page by page. Raises a 404 problem, RetryableError."""

@@ -67,7 +67,10 @@ class AgentTasks:
     async def send_streaming(self, agent: str, sent: SendParams, sender: Sender) -> AsyncGenerator[Json]:
         """The same, with what happens on the way."""
         place = await self._place_of(agent, sent, sender)
-        return self._events(place, await self._task(agent, place.run), sent.configuration.history_length)
+        task = await self._task(agent, place.run)
+        # All that follows from the message is told, however far that has come meanwhile.
+        begin = await self.answers.as_of(place)
+        return self._events(place, begin, task, sent.configuration.history_length)
 
     async def _place_of(self, agent: str, sent: SendParams, sender: Sender) -> Place:
         place = await self.messages.place_of(agent, sent.message, sender)
@@ -101,7 +104,8 @@ class AgentTasks:
         progress = await self.answers.so_far(Place(wanted.id))
         if progress.end is not None:
             raise Problem(409, "run-ended", f"task {wanted.id} is over: ask for it with GetTask")
-        return self._events(Place(wanted.id, progress.seq), task, wanted.history_length)
+        place = Place(wanted.id, progress.seq)
+        return self._events(place, await self.answers.so_far(place), task, wanted.history_length)
 
     async def get(self, agent: str, wanted: TaskParams) -> Json:
         """A task as it is now."""
@@ -146,16 +150,18 @@ class AgentTasks:
             raise Problem(404, "unknown-run", f"agent {agent!r} has no task {run!r} (any more)")
         return task
 
-    async def _events(self, place: Place, task: Task, history: int | None) -> AsyncGenerator[Json]:
-        now = await self.answers.so_far(place)
-        yield {"task": task_object(now, task, history)}
+    async def _events(
+        self, place: Place, begin: Progress, task: Task, history: int | None
+    ) -> AsyncGenerator[Json]:
+        """The task as it was at the beginning, then what has happened since."""
+        yield {"task": task_object(begin, task, history)}
         where = {"taskId": place.run, "contextId": context_of(task)}
-        progress = now
-        if not now.is_settled:
+        progress = begin
+        if not begin.is_settled:
             progress = Progress(place.run, place.after)
             async with contextlib.aclosing(self.answers.follow(progress)) as follow:
                 async for news in follow:
-                    if news.lines and progress.seq > now.seq and not progress.is_settled:
+                    if news.lines and progress.seq > begin.seq and not progress.is_settled:
                         said = message(f"{place.run}-{progress.seq}", [{"text": "\n".join(news.lines)}], task)
                         status = status_of(progress, task) | {"state": WORKING, "message": said}
                         yield {"statusUpdate": {**where, "status": status}}
