@@ -145,6 +145,7 @@ def test_a_queue_is_edited_in_place_and_a_stale_edit_is_told(
     assert gateway.request("PATCH", f"/v1/runs/{run}/queue", json=other).status_code == 200
     page.get_by_role("dialog").get_by_label("Task").fill("Write to the carrier")
     page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    expect(page.get_by_role("status").filter(has_text="Not changed")).to_be_visible()
     expect(row).to_have_count(0)
     errors.forgive("409")
 
