@@ -11,7 +11,7 @@ import pytest
 from cadre.errors import RunIndexUnavailable, SetupError
 from cadre.protocol.fates import Erased
 from cadre_gateway.index import schema
-from cadre_gateway.index.database import Query
+from cadre_gateway.index.database import SqlQuery
 from cadre_gateway.index.removals import PendingErasure
 from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.index.run_index import RunIndex, open_index
@@ -141,4 +141,4 @@ async def test_erased_and_forgotten_trees_leave_nothing_behind(tmp_path: Path) -
                 tree.forget()
         await index.drop_tombstones(2.0)
         for table in schema.DATA_TABLES:
-            assert await index.read(Query(f"SELECT count(*) FROM {table}")) == [(0,)], table
+            assert await index.read(SqlQuery(f"SELECT count(*) FROM {table}")) == [(0,)], table

@@ -6,7 +6,7 @@ from typing import Self
 
 from cadre.journal.entry import Entry
 from cadre_gateway.index import sqlite_database
-from cadre_gateway.index.database import Query, Row, Statement
+from cadre_gateway.index.database import Row, SqlQuery, Statement
 from cadre_gateway.index.run_index import RunIndex, open_index
 from cadre_gateway.index.tree_record import EntryStatus
 
@@ -21,10 +21,10 @@ class InlineDatabase:
     async def write(self, statements: Sequence[Statement]) -> None:
         sqlite_database.write(self._connection, statements)
 
-    async def read(self, query: Query) -> list[Row]:
+    async def read(self, query: SqlQuery) -> list[Row]:
         return sqlite_database.read(self._connection, query)
 
-    async def read_all(self, queries: Sequence[Query]) -> list[list[Row]]:
+    async def read_all(self, queries: Sequence[SqlQuery]) -> list[list[Row]]:
         return [sqlite_database.read(self._connection, query) for query in queries]
 
     def beside(self) -> Self:

@@ -18,7 +18,7 @@ from cadre.protocol.messages import (
     Task,
 )
 from cadre.spec.agent import AgentSpec
-from cadre_gateway.index.database import Query
+from cadre_gateway.index.database import SqlQuery
 from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.tree_record import EntryStatus
@@ -378,4 +378,4 @@ async def test_files_of_a_run_that_never_began_go_after_an_hour(house: House) ->
         await house.time.until(4000.0)
     assert [tree for _, tree in streams.purged] == ["left"]
     assert streams.blobs == {}
-    assert await house.index.read(Query("SELECT tree FROM trees WHERE unstarted_at IS NOT NULL")) == []
+    assert await house.index.read(SqlQuery("SELECT tree FROM trees WHERE unstarted_at IS NOT NULL")) == []

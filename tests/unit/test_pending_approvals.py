@@ -10,7 +10,7 @@ from cadre.loop.fold import fold
 from cadre.protocol.topology import call_id
 from cadre_gateway.index.call_list import CallFilter, listed_calls
 from cadre_gateway.index.pending_approvals import MAX_ARGUMENTS_BYTES
-from cadre_gateway.index.run_filter import Cursor, Reach
+from cadre_gateway.index.run_filter import Cursor, TreeReach
 from cadre_gateway.index.run_index import RunIndex
 from unit.inline_index import InlineDatabase, index_of, new_index, take
 from unit.journal_entries import accepted, called, entry
@@ -128,8 +128,8 @@ async def test_calls_are_listed_by_agent_run_tree_and_who_asks() -> None:
     assert [call.call for call in await waiting(index, run=CHILD)] == [OTHER, HELD]
     assert await waiting(index, run="a") == []
     assert await waiting(index, agent="clerk") == []
-    assert await waiting(index, reach=Reach(frozenset({"clerk"}))) == []
-    assert await waiting(index, reach=Reach(user="ann")) == []
+    assert await waiting(index, reach=TreeReach(frozenset({"clerk"}))) == []
+    assert await waiting(index, reach=TreeReach(user="ann")) == []
 
 
 async def test_long_arguments_are_cut_in_the_list() -> None:

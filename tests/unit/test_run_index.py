@@ -15,8 +15,8 @@ from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.protocol.messages import ErrorInfo, Origin
 from cadre.protocol.usage import Usage
-from cadre_gateway.index.database import Query
-from cadre_gateway.index.run_filter import Order, Reach, RunFilter
+from cadre_gateway.index.database import SqlQuery
+from cadre_gateway.index.run_filter import Order, RunFilter, TreeReach
 from cadre_gateway.index.run_index import RunIndex
 from unit.inline_index import InlineDatabase, index_of, new_index, take
 from unit.journal_entries import accepted, called, entry, story
@@ -60,8 +60,8 @@ async def test_runs_are_found_by_each_of_their_properties() -> None:
     assert await listed(index, error="AgentToolCallError") == ["b"]
     assert await listed(index, conversation="s1") == ["b"]
     assert await listed(index, conversation="a") == ["a"]
-    assert await listed(index, agent="boss", reach=Reach(frozenset({"clerk"}))) == []
-    assert await listed(index, reach=Reach(frozenset({"boss", "clerk"}), "ann")) == ["c"]
+    assert await listed(index, agent="boss", reach=TreeReach(frozenset({"clerk"}))) == []
+    assert await listed(index, reach=TreeReach(frozenset({"boss", "clerk"}), "ann")) == ["c"]
     assert await listed(index, order="cost") == ["a", "b", "c"]
     assert await listed(index, order="ended") == ["b", "a"]
     assert await index.count(RunFilter(states=frozenset({"success", "error"}))) == 2
@@ -189,7 +189,9 @@ def interleavings(draw: st.DrawFn) -> list[Entry]:
 
 async def everything(index: RunIndex) -> list[list[tuple[object, ...]]]:
     tables = {"trees": "tree", "runs": "id", "calls": "call", "blobs": "blob", "run_texts": "rowid"}
-    return [await index.read(Query(f"SELECT * FROM {table} ORDER BY {by}")) for table, by in tables.items()]
+    return [
+        await index.read(SqlQuery(f"SELECT * FROM {table} ORDER BY {by}")) for table, by in tables.items()
+    ]
 
 
 @given(interleavings(), st.data())

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.protocol.fates import Erased
-from cadre_gateway.index.database import Query
+from cadre_gateway.index.database import SqlQuery
 from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.tree_record import EntryStatus, TreeRecord
@@ -158,7 +158,7 @@ async def taken(index: RunIndex, history: list[tuple[int, Entry | Erased, set[st
 async def known(index: RunIndex) -> list[object]:
     trees = [(await index.last_of(tree) > 0, await index.tombstone(tree)) for tree in "abc"]
     ends = await index.read(
-        Query("SELECT tree, ended_at FROM trees WHERE ended_at IS NOT NULL ORDER BY ended_at")
+        SqlQuery("SELECT tree, ended_at FROM trees WHERE ended_at IS NOT NULL ORDER BY ended_at")
     )
     runs, _ = await index.list(RunFilter())
     return [*trees, ends, runs, *[await index.is_referenced(blob) for blob in (A, B)]]

@@ -11,7 +11,7 @@ from cadre.api.access import Identity
 from cadre.api.runs import RunSummary
 from cadre.protocol.access import ApiKey, RoleName
 from cadre.protocol.memory import Selection
-from cadre_gateway.index.run_filter import Reach
+from cadre_gateway.index.run_filter import TreeReach
 from cadre_gateway.requests.body import Submission
 from cadre_gateway.requests.problems import Problem
 
@@ -64,9 +64,9 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         return right == "public" or any(right in RIGHTS[role] for role in self.roles)
 
     @property
-    def reach(self) -> Reach:
+    def reach(self) -> TreeReach:
         """The trees that it reaches."""
-        return Reach(self.agents | self.teams if self.scoped else None, self.user if self.own else None)
+        return TreeReach(self.agents | self.teams if self.scoped else None, self.user if self.own else None)
 
     def reaches_tree(self, root: RunSummary) -> bool:
         """Whether it reaches the whole tree of this root run."""

@@ -20,7 +20,7 @@ from cadre_gateway.requests.problems import answer_deadline
 
 
 @dataclass(frozen=True)
-class Sender:
+class DoorSender:
     """Who sends a message."""
 
     caller: Principal
@@ -34,11 +34,11 @@ class Sender:
         return IdempotencyKey(f"{door}-{told}", hashlib.sha256(content).hexdigest())
 
 
-def sender_of(request: Request) -> Sender:
+def sender_of(request: Request) -> DoorSender:
     """Who sends the request."""
     caller = caller_of(request)
     named = utf8(request.headers.get("cadre-user"))  # the gate's own word where it asks who calls
-    return Sender(caller, named or caller.name, request.headers.get("traceparent"))
+    return DoorSender(caller, named or caller.name, request.headers.get("traceparent"))
 
 
 def short_hash(text: str) -> str:
@@ -59,7 +59,7 @@ async def known_run(runs: RunService, agent: str, key: IdempotencyKey) -> Place 
 
 async def begin_run(
     runs: RunService,
-    sender: Sender,
+    sender: DoorSender,
     wanted: Submission,
     key: IdempotencyKey,
     terms: CallerTerms | None = None,

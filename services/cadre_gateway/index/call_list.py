@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cadre.api.approvals import PendingCall
-from cadre_gateway.index.database import Query, Value
+from cadre_gateway.index.database import SqlQuery, Value
 from cadre_gateway.index.decided_approvals import DecidedCall
-from cadre_gateway.index.run_filter import Cursor, Reach, reach_conditions
+from cadre_gateway.index.run_filter import Cursor, TreeReach, reach_conditions
 from cadre_gateway.index.run_index import RunIndex
 
 
@@ -19,7 +19,7 @@ class CallFilter(NamedTuple):
     agent: str | None = None
     run: str | None = None
     tree: str | None = None
-    reach: Reach = Reach()
+    reach: TreeReach = TreeReach()
 
 
 class ListedCall(NamedTuple):
@@ -53,7 +53,7 @@ async def listed_calls(
         f" LEFT JOIN runs AS own ON own.id = calls.run WHERE {' AND '.join(conditions)}"
         " ORDER BY calls.at DESC, calls.call DESC LIMIT ?"
     )
-    rows = await index.read(Query(sql, (*values, limit)))
+    rows = await index.read(SqlQuery(sql, (*values, limit)))
     kind: Any = DecidedCall if decided else PendingCall
     return [
         ListedCall(msgspec.json.decode(body, type=kind), _task(summary), Cursor(at, call))
@@ -61,9 +61,9 @@ async def listed_calls(
     ]
 
 
-class _Task(msgspec.Struct):
+class _TaskOfRun(msgspec.Struct):
     task: str = ""
 
 
 def _task(summary: bytes | None) -> str:
-    return msgspec.json.decode(summary, type=_Task).task if summary is not None else ""
+    return msgspec.json.decode(summary, type=_TaskOfRun).task if summary is not None else ""

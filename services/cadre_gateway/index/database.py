@@ -16,7 +16,7 @@ class Statement(NamedTuple):
     rows: Sequence[Sequence[Value]]
 
 
-class Query(NamedTuple):
+class SqlQuery(NamedTuple):
     """A question with `?` for each value."""
 
     sql: str
@@ -30,11 +30,11 @@ class Database(Protocol):
         """Carries out all of them in one transaction, or none."""
         ...
 
-    async def read(self, query: Query) -> list[Row]:
+    async def read(self, query: SqlQuery) -> list[Row]:
         """The rows of what was written."""
         ...
 
-    async def read_all(self, queries: Sequence[Query]) -> list[list[Row]]:
+    async def read_all(self, queries: Sequence[SqlQuery]) -> list[list[Row]]:
         """The rows of several questions, at once."""
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cadre_gateway.index.database import Query
+from cadre_gateway.index.database import SqlQuery
 from cadre_gateway.index.run_index import RunIndex
 
 _OPEN = (
@@ -39,19 +39,20 @@ class WaitingCalls(NamedTuple):
 
 async def open_runs(index: RunIndex) -> list[OpenRuns]:
     """The runs that have not ended. Raises RunIndexUnavailable."""
-    return [OpenRuns(*row) for row in await index.read(Query(_OPEN))]
+    return [OpenRuns(*row) for row in await index.read(SqlQuery(_OPEN))]
 
 
 async def waiting_calls(index: RunIndex) -> WaitingCalls:
     """The calls that wait for a person. Raises RunIndexUnavailable."""
     return WaitingCalls(
-        *(await index.read(Query("SELECT count(*), min(at) FROM calls WHERE decided = 0")))[0]
+        *(await index.read(SqlQuery("SELECT count(*), min(at) FROM calls WHERE decided = 0")))[0]
     )
 
 
 async def seconds_taken(index: RunIndex, most: int) -> dict[str, list[float]]:
     """How long the last runs of each agent took that succeeded, at most so many of each. Raises RunIndexUnavailable."""
-    agents = [agent for (agent,) in await index.read(Query(_AGENTS))]
+    agents = [agent for (agent,) in await index.read(SqlQuery(_AGENTS))]
     return {
-        agent: [seconds for (seconds,) in await index.read(Query(_TOOK, (agent, most)))] for agent in agents
+        agent: [seconds for (seconds,) in await index.read(SqlQuery(_TOOK, (agent, most)))]
+        for agent in agents
     }

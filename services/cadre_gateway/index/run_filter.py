@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from cadre_gateway.index.database import Query, Value
+from cadre_gateway.index.database import SqlQuery, Value
 
 Order = Literal["started", "ended", "cost"]
 """By when they began or ended, or by what they cost; the newest or dearest first."""
@@ -15,7 +15,7 @@ Order = Literal["started", "ended", "cost"]
 _COLUMNS: dict[Order, str] = {"started": "started_at", "ended": "ended_at", "cost": "cost"}
 
 
-class Reach(NamedTuple):
+class TreeReach(NamedTuple):
     """The trees that a caller reaches: those whose root has one of the agents, and is the person's; None: all."""
 
     agents: frozenset[str] | None = None
@@ -45,7 +45,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     """The session, or the id of a run without one."""
     has_approvals: bool | None = None
     """Whether calls wait for a person, in the run or below it."""
-    reach: Reach = Reach()
+    reach: TreeReach = TreeReach()
 
 
 class Cursor(NamedTuple):
@@ -70,7 +70,7 @@ def cursor_of(text: str) -> Cursor:
     return found
 
 
-def page_query(wanted: RunFilter, order: Order, limit: int, before: Cursor | None) -> Query:
+def page_query(wanted: RunFilter, order: Order, limit: int, before: Cursor | None) -> SqlQuery:
     """Asks for the summaries of a page, each with the value that it is ordered by."""
     column = _COLUMNS[order]
     conditions, values = _conditions(wanted)
@@ -81,16 +81,16 @@ def page_query(wanted: RunFilter, order: Order, limit: int, before: Cursor | Non
         values += before
     where = " AND ".join(conditions)
     sql = f"SELECT summary, {column} FROM runs WHERE {where} ORDER BY {column} DESC, id DESC LIMIT ?"
-    return Query(sql, (*values, limit))
+    return SqlQuery(sql, (*values, limit))
 
 
-def count_query(wanted: RunFilter) -> Query:
+def count_query(wanted: RunFilter) -> SqlQuery:
     """Asks how many there are."""
     conditions, values = _conditions(wanted)
-    return Query(f"SELECT count(*) FROM runs WHERE {' AND '.join(conditions)}", tuple(values))
+    return SqlQuery(f"SELECT count(*) FROM runs WHERE {' AND '.join(conditions)}", tuple(values))
 
 
-def reach_conditions(reach: Reach, runs: str = "runs") -> tuple[list[str], list[Value]]:
+def reach_conditions(reach: TreeReach, runs: str = "runs") -> tuple[list[str], list[Value]]:
     """What root runs must be like so that they are reached."""
     conditions, values = [], list[Value]()
     if reach.agents is not None:

@@ -14,7 +14,7 @@ import msgspec
 from cadre.adapters.nats.erasure import FATE_SECONDS
 from cadre.api.runs import RunSummary
 from cadre.errors import RunIndexUnavailable
-from cadre_gateway.index.database import Database, Query, Row, Statement
+from cadre_gateway.index.database import Database, Row, SqlQuery, Statement
 from cadre_gateway.index.removals import Removals
 from cadre_gateway.index.run_filter import Cursor, Order, RunFilter, count_query, cursor_of, page_query
 from cadre_gateway.index.schema import DATA_TABLES
@@ -156,7 +156,7 @@ class RunIndex:
 
     # --- what is asked of it; every one of these raises RunIndexUnavailable
 
-    async def read(self, query: Query) -> list[Row]:
+    async def read(self, query: SqlQuery) -> list[Row]:
         """The rows of everything that was read by now."""
         await self.flush()
         return await self._database.read(query)
@@ -165,7 +165,7 @@ class RunIndex:
         """None when no run of this id is known."""
         if (known := self._trees.get(tree)) is not None:
             return known.runs.runs.get(run)
-        rows = await self.read(Query("SELECT summary FROM runs WHERE id = ?", (run,)))
+        rows = await self.read(SqlQuery("SELECT summary FROM runs WHERE id = ?", (run,)))
         return _summary(rows[0][0]) if rows else None
 
     async def extent(self, tree: str) -> tuple[int, int]:
@@ -173,7 +173,7 @@ class RunIndex:
         known."""
         if (known := self._trees.get(tree)) is not None:
             return known.runs.first, known.runs.last
-        rows = await self.read(Query("SELECT first, last FROM trees WHERE tree = ?", (tree,)))
+        rows = await self.read(SqlQuery("SELECT first, last FROM trees WHERE tree = ?", (tree,)))
         return rows[0] if rows else (0, 0)
 
     async def runs_of_tree(self, tree: str) -> list[RunSummary]:
@@ -181,26 +181,26 @@ class RunIndex:
         if (known := self._trees.get(tree)) is not None:
             return list(known.runs.runs.values())
         sql = "SELECT summary FROM runs WHERE tree = ? ORDER BY started_at, id"
-        return [_summary(body) for (body,) in await self.read(Query(sql, (tree,)))]
+        return [_summary(body) for (body,) in await self.read(SqlQuery(sql, (tree,)))]
 
     async def tombstone(self, tree: str) -> Tombstone | None:
         """When the tree was erased; None for one that was not, or was started or imported since."""
         if (known := self._trees.get(tree)) is not None:
             return known.record.erased
         sql = "SELECT erased_seq, erased_at FROM trees WHERE tree = ? AND erased_seq IS NOT NULL"
-        rows = await self.read(Query(sql, (tree,)))
+        rows = await self.read(SqlQuery(sql, (tree,)))
         return Tombstone(*rows[0]) if rows else None
 
     async def last_of(self, tree: str) -> int:
         """Sequence of the newest entry or file of the tree; 0 for one that is not there."""
         if (known := self._trees.get(tree)) is not None:
             return known.record.last
-        rows = await self.read(Query("SELECT newest FROM trees WHERE tree = ?", (tree,)))
+        rows = await self.read(SqlQuery("SELECT newest FROM trees WHERE tree = ?", (tree,)))
         return int(rows[0][0]) if rows else 0
 
     async def is_referenced(self, blob: str) -> bool:
         """Whether any tree that is there references the blob."""
-        return bool(await self.read(Query("SELECT 1 FROM blobs WHERE blob = ? LIMIT 1", (blob,))))
+        return bool(await self.read(SqlQuery("SELECT 1 FROM blobs WHERE blob = ? LIMIT 1", (blob,))))
 
     async def list(
         self, wanted: RunFilter, *, order: Order = "started", limit: int = 50, before: str | None = None
@@ -257,7 +257,7 @@ class RunIndex:
 async def open_index(database: Database, streams: list[str]) -> RunIndex:
     """The index as it was saved, or one of nothing, if that is of other streams or too old. Raises
     RunIndexUnavailable."""
-    rows = await database.read(Query("SELECT name, value FROM meta"))
+    rows = await database.read(SqlQuery("SELECT name, value FROM meta"))
     saved: dict[str, str] = dict(rows)
     if _PLACE in saved:
         place = msgspec.json.decode(saved[_PLACE], type=SavedPlace)

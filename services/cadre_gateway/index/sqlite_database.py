@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Self, TypeVar
 
 from cadre.errors import RunIndexUnavailable, SetupError
-from cadre_gateway.index.database import Query, Row, Statement
+from cadre_gateway.index.database import Row, SqlQuery, Statement
 from cadre_gateway.index.schema import TABLES, VERSION
 
 log = logging.getLogger("cadre.gateway")
@@ -51,11 +51,11 @@ class SqliteDatabase:
         """Carries out all of them in one transaction, or none."""
         await self._in(self._writer, lambda: write(self._writing, statements))
 
-    async def read(self, query: Query) -> list[Row]:
+    async def read(self, query: SqlQuery) -> list[Row]:
         """The rows of what was written."""
         return await self._in(self._reader, lambda: read(self._reading, query))
 
-    async def read_all(self, queries: Sequence[Query]) -> list[list[Row]]:
+    async def read_all(self, queries: Sequence[SqlQuery]) -> list[list[Row]]:
         """The rows of several questions, at once."""
         return await self._in(self._reader, lambda: [read(self._reading, query) for query in queries])
 
@@ -146,7 +146,7 @@ def write(connection: sqlite3.Connection, statements: Sequence[Statement]) -> No
         raise
 
 
-def read(connection: sqlite3.Connection, query: Query) -> list[Row]:
+def read(connection: sqlite3.Connection, query: SqlQuery) -> list[Row]:
     """The rows that answer the question."""
     return connection.execute(query.sql, query.values).fetchall()
 

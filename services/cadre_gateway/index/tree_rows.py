@@ -9,7 +9,7 @@ import msgspec
 
 from cadre.api.approvals import PendingCall
 from cadre.api.runs import RunSummary
-from cadre_gateway.index.database import Query, Row, Statement, Value
+from cadre_gateway.index.database import Row, SqlQuery, Statement, Value
 from cadre_gateway.index.decided_approvals import DecidedCall
 from cadre_gateway.index.tree_record import Tombstone, TreeRecord
 from cadre_gateway.index.tree_runs import TreeRuns
@@ -78,16 +78,16 @@ class IndexedTree:
         self.is_forgotten = False
 
 
-def queries_of(tree: str) -> list[Query]:
+def queries_of(tree: str) -> list[SqlQuery]:
     """What to ask for to make a tree from the answers."""
     return [
-        Query(
+        SqlQuery(
             "SELECT first, last, newest, ended_at, unstarted_at, erased_seq, erased_at FROM trees WHERE tree = ?",
             (tree,),
         ),
-        Query("SELECT blob FROM blobs WHERE tree = ?", (tree,)),
-        Query("SELECT summary FROM runs WHERE tree = ? ORDER BY started_at, id", (tree,)),
-        Query("SELECT decided, body FROM calls WHERE tree = ? ORDER BY at, call", (tree,)),
+        SqlQuery("SELECT blob FROM blobs WHERE tree = ?", (tree,)),
+        SqlQuery("SELECT summary FROM runs WHERE tree = ? ORDER BY started_at, id", (tree,)),
+        SqlQuery("SELECT decided, body FROM calls WHERE tree = ? ORDER BY at, call", (tree,)),
     ]
 
 

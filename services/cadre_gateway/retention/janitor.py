@@ -16,7 +16,7 @@ from cadre.errors import BusFull, CadreError, Fenced
 from cadre.ports import Clock
 from cadre.protocol.fates import Erased, Fate
 from cadre_gateway.index.applying import apply_erasure
-from cadre_gateway.index.database import Query
+from cadre_gateway.index.database import SqlQuery
 from cadre_gateway.index.removals import PendingErasure
 from cadre_gateway.index.run_index import RunIndex
 
@@ -55,10 +55,12 @@ _SWEEP_SECONDS = 3600.0
 _MAX_WAIT_SECONDS = 3600.0
 """After so long the time of day is looked at again: it may have been set."""
 
-_FIRST_UNSTARTED = Query(
+_FIRST_UNSTARTED = SqlQuery(
     "SELECT tree, unstarted_at FROM trees WHERE unstarted_at IS NOT NULL ORDER BY unstarted_at LIMIT 1"
 )
-_FIRST_ENDED = Query("SELECT tree, ended_at FROM trees WHERE ended_at IS NOT NULL ORDER BY ended_at LIMIT 1")
+_FIRST_ENDED = SqlQuery(
+    "SELECT tree, ended_at FROM trees WHERE ended_at IS NOT NULL ORDER BY ended_at LIMIT 1"
+)
 
 Work = Callable[[], Awaitable[None]]
 

@@ -11,7 +11,7 @@ from cadre.api.runs import Accepted, RunDetail, RunResult, State
 from cadre.telemetry.tracing.ids import trace_id
 from cadre_gateway.access.principal import caller_of
 from cadre_gateway.access.reach import check_session, reaches
-from cadre_gateway.index.run_filter import Order, Reach, RunFilter
+from cadre_gateway.index.run_filter import Order, RunFilter, TreeReach
 from cadre_gateway.reading.detail import DetailPage, run_detail, run_result
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests import body, problems
@@ -125,7 +125,7 @@ def router(
             min_cost=min_cost,
             error=error,
             text=text,
-            reach=caller.reach if parent is None else Reach(),
+            reach=caller.reach if parent is None else TreeReach(),
         )
         async with answer_deadline():
             if parent is not None and not (caller.sees_all or await reaches(lookup, caller, parent, "run")):

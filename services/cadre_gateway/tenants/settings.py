@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 
 from cadre.errors import SettingError
+from cadre.local.tenant_file import TENANT_FILE
 from cadre.settings import AccessSettings, read, read_access_settings
-from cadre.spec.tenant_file import TENANT_FILE
 
 
 class TenantsSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,12 +13,12 @@ import msgspec
 from cadre.adapters.oidc.settings import OidcSettings, check_packages
 from cadre.errors import CadreError, SettingError
 from cadre.local import nats_files
+from cadre.local.tenant_file import TenantSpec
 from cadre.local.tenant_folder import ADMIN_KEY, AUTH_FOLDER, CARD_KEY, SECRETS_FOLDER
 from cadre.service.health import send_problem, with_health
-from cadre.service.served import Served, ServiceProcess
+from cadre.service.served import ServedAccount, ServiceProcess
 from cadre.settings import AccessSettings, Settings
 from cadre.spec.names import NAME
-from cadre.spec.tenant_file import TenantSpec
 from cadre.telemetry.metrics.meters import Sample
 from cadre_gateway.doors.card_settings import CardSettings
 from cadre_gateway.index.settings import IndexSettings
@@ -42,7 +42,7 @@ class Tenant:
         self._folder = folder
         self._process = process
         self._bodies = bodies
-        self._served: Served | None = None
+        self._served: ServedAccount | None = None
         self._trouble = "starting"
         self._task: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
@@ -52,6 +52,7 @@ class Tenant:
     def begin(self) -> None:
         """Has it opened, and kept open."""
         self._task = asyncio.create_task(self._keep_open(), name=f"tenant {self.name}")
+        self._task.add_done_callback(self._tell_of_failure)
 
     async def end(self) -> None:
         """Drains and closes it."""
@@ -75,12 +76,17 @@ class Tenant:
         else:
             await self._served.dispatch(scope, receive, send)
 
+    def _tell_of_failure(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()):
+            self._trouble = "this process must be started again"
+            log.critical("tenant %s has stopped: %s", self.name, self._trouble, exc_info=error)
+
     async def _keep_open(self) -> None:
         while not self._ending.is_set():
             lost = asyncio.Event()
             try:
                 await self._serve(lost)
-            except CadreError as error:
+            except (CadreError, OSError) as error:
                 self._trouble = " ".join(str(error).split())
                 log.error("tenant %s cannot be served: %s", self.name, self._trouble)
             if not self._ending.is_set():
@@ -93,22 +99,22 @@ class Tenant:
             lost.set()
 
         settings = self._settings()
-        served = Served(
+        served = ServedAccount(
             self._process._replace(name=f"gateway of {self.name}", settings=settings, give_up=give_up),
             partial(start, self._options()),
         )
+        opening = asyncio.ensure_future(served.open())
         try:
-            opening = asyncio.ensure_future(served.open())
             await _first(opening, self._ending.wait(), lost.wait())
             if opening.done():
                 opening.result()
                 self._served = served
                 log.info("tenant %s: ready", self.name)
                 await _first(self._ending.wait(), lost.wait())
-            else:
-                opening.cancel()
         finally:
             self._served = None
+            opening.cancel()
+            await asyncio.gather(opening, return_exceptions=True)
             await served.drain()
             await served.close()
 

@@ -10,10 +10,10 @@ from typing import Any
 from starlette.datastructures import Headers
 
 from cadre.errors import CadreError, SetupError, SpecError
+from cadre.local.tenant_file import TenantSpec, read_tenant
 from cadre.local.tenant_folder import tenants_in
 from cadre.service.health import AsgiApp, send_problem
 from cadre.service.served import ServiceProcess
-from cadre.spec.tenant_file import TenantSpec, read_tenant
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
 from cadre_gateway.access.hosts import host_name, is_private_name

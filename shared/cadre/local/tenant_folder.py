@@ -22,8 +22,8 @@ from cadre.deploy.nats_users import Role
 from cadre.errors import SetupError
 from cadre.local import nats_files
 from cadre.local.exit_codes import CommandFailed
+from cadre.local.tenant_file import TENANT_FILE, read_tenant, tenant_document
 from cadre.protocol.topology import Topology
-from cadre.spec.tenant_file import TENANT_FILE, read_tenant, tenant_document
 
 ACCOUNTS_FILE = "nats-accounts.conf"
 AUTH_FOLDER, ADMIN_KEY, SECRETS_FOLDER, CARD_KEY = "auth", "admin.key", "secrets", "cards.pem"

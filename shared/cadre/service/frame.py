@@ -25,7 +25,7 @@ from cadre.service.hang_watch import watch_for_hang
 from cadre.service.health import with_health
 from cadre.service.metrics import Measuring
 from cadre.service.platform import Start
-from cadre.service.served import CLOSE_WITHIN, Served, ServiceProcess, Serving
+from cadre.service.served import CLOSE_WITHIN, ServedAccount, ServiceProcess, Serving
 from cadre.settings import HttpBounds, MetricsSettings, Settings, read_http_bounds, read_metrics_settings
 from cadre.telemetry.logs import configure_logging
 from cadre.telemetry.metrics.meters import Meters
@@ -48,7 +48,7 @@ _STATUS: dict[type[CadreError], int] = {BusUnavailable: 5, ConnectionGivenUp: 5,
 
 def run(name: str, settings: Settings, start: Start) -> int:
     """Runs a service on the account of its settings until it is told to stop; returns the exit status."""
-    return run_serving(name, settings, lambda process: Served(process, start))
+    return run_serving(name, settings, lambda process: ServedAccount(process, start))
 
 
 def run_serving(name: str, settings: Settings, serve: Callable[[ServiceProcess], Serving]) -> int:

@@ -69,7 +69,7 @@ class Serving(Protocol):
         ...
 
 
-class Served:
+class ServedAccount:
     """One service on one NATS account."""
 
     def __init__(self, process: ServiceProcess, start: Start) -> None:

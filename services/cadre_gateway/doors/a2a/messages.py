@@ -16,7 +16,7 @@ from cadre_gateway.doors.message_content import MessageContent
 from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.doors.rulings import ASK_USER, ruling_of, said
 from cadre_gateway.doors.run_service import RunService
-from cadre_gateway.doors.sender import Sender, begin_run, known_run, short_hash
+from cadre_gateway.doors.sender import DoorSender, begin_run, known_run, short_hash
 from cadre_gateway.doors.verdict_words import word_in
 from cadre_gateway.requests.body import Ruling, Submission
 from cadre_gateway.requests.idempotency import IdempotencyKey
@@ -35,14 +35,16 @@ class Messages:
     runs: RunService
     answers: Answers
 
-    async def place_of(self, agent: str, sent: SentMessage, sender: Sender) -> Place:
+    async def place_of(self, agent: str, sent: SentMessage, sender: DoorSender) -> Place:
         """Where the answer to the message is told; the same message, sent again, finds the place that it had before."""
         content = content_of(sent)
         if sent.task_id:
             return await self._go_on(agent, sent, content, sender)
         return await self._begin(agent, sent, content, sender)
 
-    async def _begin(self, agent: str, sent: SentMessage, content: MessageContent, sender: Sender) -> Place:
+    async def _begin(
+        self, agent: str, sent: SentMessage, content: MessageContent, sender: DoorSender
+    ) -> Place:
         key = _key_of(sent, sender)
         if (known := await known_run(self.runs, agent, key)) is not None:
             return known
@@ -66,7 +68,9 @@ class Messages:
         )
         return await begin_run(self.runs, sender, wanted, key, terms)
 
-    async def _go_on(self, agent: str, sent: SentMessage, content: MessageContent, sender: Sender) -> Place:
+    async def _go_on(
+        self, agent: str, sent: SentMessage, content: MessageContent, sender: DoorSender
+    ) -> Place:
         """Brings words to a run that waits for them, or a message to one that works."""
         progress = await self.answers.so_far(Place(sent.task_id))
         if progress.task is not None and progress.task.agent != agent:
@@ -92,13 +96,13 @@ class Messages:
         return Place(progress.run, progress.seq)
 
 
-def _key_of(sent: SentMessage, sender: Sender) -> IdempotencyKey:
+def _key_of(sent: SentMessage, sender: DoorSender) -> IdempotencyKey:
     """The same for the same message of the same sender; the digest tells what it says."""
     told = msgspec.json.encode([sent.parts, sent.context_id, sent.task_id])
     return sender.key("a2a", sent.message_id, told)
 
 
-def _rulings(content: MessageContent, progress: Progress, sender: Sender) -> dict[str, Ruling]:
+def _rulings(content: MessageContent, progress: Progress, sender: DoorSender) -> dict[str, Ruling]:
     """What the message says of calls that wait, or have waited; empty when it says nothing of them."""
     told = {
         call: held for pause in progress.pauses for call, held in pause.held.items() if not held.is_callers

@@ -35,7 +35,7 @@ from cadre_gateway.doors.a2a.task_object import (
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.doors.run_service import RunService
-from cadre_gateway.doors.sender import Sender
+from cadre_gateway.doors.sender import DoorSender
 from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 
@@ -51,7 +51,7 @@ class AgentTasks:
     messages: Messages
     watch: TaskWatch
 
-    async def send(self, agent: str, sent: SendParams, sender: Sender) -> Json:
+    async def send(self, agent: str, sent: SendParams, sender: DoorSender) -> Json:
         """The task that a message begins or goes on with: once it is over or waits, or at once."""
         place = await self._place_of(agent, sent, sender)
         task = await self._task(agent, place.run)
@@ -64,7 +64,7 @@ class AgentTasks:
                     pass
         return {"task": task_object(progress, task, sent.configuration.history_length)}
 
-    async def send_streaming(self, agent: str, sent: SendParams, sender: Sender) -> AsyncGenerator[Json]:
+    async def send_streaming(self, agent: str, sent: SendParams, sender: DoorSender) -> AsyncGenerator[Json]:
         """The same, with what happens on the way."""
         place = await self._place_of(agent, sent, sender)
         task = await self._task(agent, place.run)
@@ -72,7 +72,7 @@ class AgentTasks:
         begin = await self.answers.as_of(place)
         return self._events(place, begin, task, sent.configuration.history_length)
 
-    async def _place_of(self, agent: str, sent: SendParams, sender: Sender) -> Place:
+    async def _place_of(self, agent: str, sent: SendParams, sender: DoorSender) -> Place:
         place = await self.messages.place_of(agent, sent.message, sender)
         if sent.configuration.task_push_notification_config is not None:
             await self.watch.put(place.run, sent.configuration.task_push_notification_config)

@@ -16,7 +16,7 @@ from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.progress import HeldBack, Place
 from cadre_gateway.doors.rulings import ruling_of, said
 from cadre_gateway.doors.run_service import RunService
-from cadre_gateway.doors.sender import Sender, begin_run, known_run, short_hash
+from cadre_gateway.doors.sender import DoorSender, begin_run, known_run, short_hash
 from cadre_gateway.reading.directory import card_of
 from cadre_gateway.requests.body import Ruling, Submission
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
@@ -29,7 +29,7 @@ class Turns:
     runs: RunService
     answers: Answers
 
-    async def place_of(self, agent: str, wanted: RunInput, sender: Sender) -> Place:
+    async def place_of(self, agent: str, wanted: RunInput, sender: DoorSender) -> Place:
         """Where the answer to the request is told; the same request, sent again, finds the place that it had before."""
         if wanted.resume:
             return await self._resume({one.interrupt_id: one for one in wanted.resume}, sender)
@@ -42,7 +42,7 @@ class Turns:
             return await self._answer(results, sender)
         return await self._begin(agent, wanted, sender)
 
-    async def _resume(self, answers: dict[str, Resume], sender: Sender) -> Place:
+    async def _resume(self, answers: dict[str, Resume], sender: DoorSender) -> Place:
         if not sender.caller.may("decide"):
             raise Problem(403, "forbidden", "this key may not decide on calls: the role `approver` does")
         rulings = {}
@@ -54,12 +54,12 @@ class Turns:
                 rulings[call] = ruling_of({"decision": "approve", **payload}, sender.name)
         return await self._decide(rulings, sender, are_callers=False)
 
-    async def _answer(self, results: dict[str, str], sender: Sender) -> Place:
+    async def _answer(self, results: dict[str, str], sender: DoorSender) -> Place:
         """Brings the results of the client's own tools."""
         rulings = {call: said("approved", sender.name, text) for call, text in results.items()}
         return await self._decide(rulings, sender, are_callers=True)
 
-    async def _decide(self, rulings: dict[str, Ruling], sender: Sender, *, are_callers: bool) -> Place:
+    async def _decide(self, rulings: dict[str, Ruling], sender: DoorSender, *, are_callers: bool) -> Place:
         run = tree_of(next(iter(rulings)))
         progress = await self.answers.so_far(Place(run))
         told: dict[str, HeldBack] = {}
@@ -74,7 +74,7 @@ class Turns:
                 await self.runs.decisions.decide(call, ruling, sender.traceparent)
         return Place(run, progress.place_behind(set(rulings)))
 
-    async def _begin(self, agent: str, wanted: RunInput, sender: Sender) -> Place:
+    async def _begin(self, agent: str, wanted: RunInput, sender: DoorSender) -> Place:
         said_last = wanted.messages[-1] if wanted.messages else None
         if said_last is None or said_last.role != "user":
             raise invalid("the last message is the user's, or `resume` answers what waits - at `$.messages`")

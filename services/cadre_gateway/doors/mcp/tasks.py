@@ -30,13 +30,13 @@ _POLL_MS = 1_000
 _NOT_FOUND, _SERVER_ERROR = 404, 500
 
 
-class TaskParams(RequestParams):
+class McpTaskParams(RequestParams):
     """The parameters of `tasks/get` and `tasks/cancel`."""
 
     task_id: str
 
 
-class UpdateParams(TaskParams):
+class UpdateParams(McpTaskParams):
     """The parameters of `tasks/update`: what people have said to the requests of the task, by key."""
 
     input_responses: dict[str, dict[str, Any]]
@@ -60,7 +60,7 @@ class Tasks:
         self._runs, self._agents = runs, agents
         self._answers = Answers(runs.lookup, runs.feeds)
 
-    async def get(self, context: Context, asked: TaskParams) -> dict[str, Any]:
+    async def get(self, context: Context, asked: McpTaskParams) -> dict[str, Any]:
         """The task as it is now: with its answer once there is one, with what it asks people while it waits."""
         try:
             run = await self._find(context, asked.task_id, "read")
@@ -91,7 +91,7 @@ class Tasks:
             raise _refused(as_problem(error)) from error
         return {}
 
-    async def cancel(self, context: Context, asked: TaskParams) -> dict[str, Any]:
+    async def cancel(self, context: Context, asked: McpTaskParams) -> dict[str, Any]:
         """Asks the run to end; one that has ended is left alone."""
         try:
             run = await self._find(context, asked.task_id, "act")

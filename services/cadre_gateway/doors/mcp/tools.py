@@ -23,7 +23,7 @@ from cadre_gateway.doors.mcp.agent_tools import AgentTools
 from cadre_gateway.doors.mcp.call_context import Context, request_of
 from cadre_gateway.doors.mcp.outcome import problem_result
 from cadre_gateway.doors.mcp.run_tools import RunTools
-from cadre_gateway.doors.mcp.tasks import EXTENSION, TaskParams, Tasks, UpdateParams, created, takes_tasks
+from cadre_gateway.doors.mcp.tasks import EXTENSION, McpTaskParams, Tasks, UpdateParams, created, takes_tasks
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
 
@@ -84,7 +84,7 @@ def server_of(tools: Tools) -> Server[Any]:
     )
     server.extensions[EXTENSION] = {}
     server.add_request_handler("tools/call", CallToolRequestParams, tools.call)
-    server.add_request_handler("tasks/get", TaskParams, tools.tasks.get)
+    server.add_request_handler("tasks/get", McpTaskParams, tools.tasks.get)
     server.add_request_handler("tasks/update", UpdateParams, tools.tasks.update)
-    server.add_request_handler("tasks/cancel", TaskParams, tools.tasks.cancel)
+    server.add_request_handler("tasks/cancel", McpTaskParams, tools.tasks.cancel)
     return server

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from cadre.adapters.a2a.client import RemoteClient, RemoteLost, RemoteRefused
+from cadre.adapters.a2a.client import RemoteClient, RemoteRefused, RemoteUnreachable
 from cadre.adapters.a2a.message import message_of
 from cadre.adapters.a2a.task import task_of
 from cadre.protocol.a2a import cancel_tool, get_tool, send_tool
@@ -48,7 +48,7 @@ def tools_of(spec: AgentSpec, folder: Path, *, to_serve: bool) -> list[Tool[...,
         params = {"message": said, "configuration": {"returnImmediately": True, "historyLength": 0}}
         try:
             return task_of(await client.call("SendMessage", params, ctx.traceparent))
-        except RemoteLost as error:
+        except RemoteUnreachable as error:
             if error.may_have_arrived and not await _knows_messages(client):
                 raise CallInterrupted(
                     f"{error}; its card does not say that a message can be sent again"
@@ -62,10 +62,7 @@ def tools_of(spec: AgentSpec, folder: Path, *, to_serve: bool) -> list[Tool[...,
         Args:
             task_id: The task, as the remote agent names it.
         """
-        try:
-            return task_of(await client.call("GetTask", {"id": task_id, "historyLength": 0}, ctx.traceparent))
-        except RemoteLost as error:
-            return {"lost": str(error)}
+        return await _asked(client, "GetTask", {"id": task_id, "historyLength": 0}, ctx)
 
     @tool(name=cancel_tool(spec.name), idempotent=True, timeout=_TIMEOUT_SECONDS, labels=labels)
     async def cancel_task(task_id: str, ctx: ToolContext) -> dict[str, Any]:
@@ -74,16 +71,23 @@ def tools_of(spec: AgentSpec, folder: Path, *, to_serve: bool) -> list[Tool[...,
         Args:
             task_id: The task, as the remote agent names it.
         """
-        try:
-            return task_of(await client.call("CancelTask", {"id": task_id}, ctx.traceparent))
-        except RemoteLost as error:
-            return {"lost": str(error)}
+        return await _asked(client, "CancelTask", {"id": task_id}, ctx)
 
     return [send_message, get_task, cancel_task]
+
+
+async def _asked(
+    client: RemoteClient, method: str, params: dict[str, Any], ctx: ToolContext
+) -> dict[str, Any]:
+    """The task that the method answers with, or why the agent cannot be reached."""
+    try:
+        return task_of(await client.call(method, params, ctx.traceparent))
+    except RemoteUnreachable as error:
+        return {"lost": str(error)}
 
 
 async def _knows_messages(client: RemoteClient) -> bool:
     try:
         return await client.knows_messages()
-    except (RemoteLost, RemoteRefused):
+    except (RemoteUnreachable, RemoteRefused):
         return False  # nobody says so

@@ -67,8 +67,8 @@ def create(name: str, folder: Path, **options: Any) -> None:
 @_folder
 def list_tenants(folder: Path) -> None:
     """Print each tenant with its hosts."""
+    from cadre.local.tenant_file import read_tenant
     from cadre.local.tenant_folder import tenants_in
-    from cadre.spec.tenant_file import read_tenant
 
     for own in tenants_in(folder):
         click.echo(f"{own.name}\t{' '.join(read_tenant(own).hosts)}")
