@@ -16,12 +16,12 @@ from typing import Any
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
-from nats.protocol.command import hpub_cmd
 
 log = logging.getLogger("cadre.nats")
 
 _VERSION = b"NATS/1.0\r\n"
 _END = b"\r\n"
+_is_subject = re.compile(r"[^ \t\r\n]+").fullmatch
 _is_token = functools.lru_cache(maxsize=256)(re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch)
 
 
@@ -53,16 +53,34 @@ class NatsClient(Client):
             # uvloop's word for writing to a connection that was reset: one more reason to try again.
             raise ConnectionResetError(str(error)) from error
 
-    async def _send_publish(
-        self, subject: str, reply: str, payload: bytes, payload_size: int, headers: dict[str, str] | None
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        reply: str = "",
+        headers: dict[str, str] | None = None,
     ) -> None:
-        lines = _header_lines(headers) if subject and headers else None
-        if lines is None:
-            await super()._send_publish(subject, reply, payload, payload_size, headers)
+        lines = _header_lines(headers) if headers else b""
+        size = len(payload)
+        if (
+            lines is None
+            or not self.is_connected
+            or size > self._max_payload
+            or self._pending_data_size + size > self._max_pending_size
+            or not _is_subject(f"{subject}{reply}")
+        ):
+            # What is to be mended, refused or waited for is left to the original.
+            await super().publish(subject, payload, reply, headers)
             return
+        if lines:
+            about = f"HPUB {subject} {reply} {len(lines)} {len(lines) + size}\r\n"
+        else:
+            about = f"PUB {subject} {reply} {size}\r\n"
+        command = b"%s%s%s\r\n" % (about.encode(), lines, payload)
         self.stats["out_msgs"] += 1
-        self.stats["out_bytes"] += payload_size
-        await self._send_command(hpub_cmd(subject, reply, lines, payload))
+        self.stats["out_bytes"] += size
+        self._pending.append(command)
+        self._pending_data_size += len(command)
         if self._flush_queue is not None and self._flush_queue.empty():
             await self._flush_pending()
 
@@ -80,13 +98,18 @@ class NatsClient(Client):
         self._listeners.pop(sid, None)
         super()._remove_sub(sid, max_msgs)
 
-    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
+    async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: Any) -> None:
         if (take := self._listeners.get(sid)) is None:
             await super()._process_msg(sid, subject, reply, data, headers)
             return
         self.stats["in_msgs"] += 1
         self.stats["in_bytes"] += len(data)
-        found = await self._process_headers(headers) if headers else None
+        found = None
+        if headers:
+            if headers.startswith(_VERSION):
+                found = self._parse_header_lines(headers[len(_VERSION) :]) or None
+            else:
+                found = await self._process_headers(headers)
         try:
             take(self._build_message(sid, subject, reply, data, found))
         except Exception as error:
@@ -96,10 +119,10 @@ class NatsClient(Client):
     @staticmethod
     def _parse_header_lines(raw: bytes) -> dict[str, str]:
         found = {}
-        for line in raw.split(_END):
-            name, colon, value = line.partition(b":")
-            if colon and name.isascii() and len(words := name.split()) == 1:
-                found[words[0].decode()] = value.strip().decode("utf-8", "replace")
+        for line in raw.decode("utf-8", "replace").split("\r\n"):
+            name, colon, value = line.partition(":")
+            if colon and (known := _header_name(name)):
+                found[known] = value.strip()
         return found
 
     async def _process_headers(self, headers: Any) -> dict[str, str] | None:
@@ -114,15 +137,22 @@ class NatsClient(Client):
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
     ) -> Any:
         try:
-            return super()._build_message(sid, subject, reply, data, headers)
+            return Msg(self, subject.decode(), reply.decode(), data, headers, _sid=sid)
         except UnicodeDecodeError:
-            return super()._build_message(sid, _as_utf8(subject), _as_utf8(reply), data, headers)
+            return Msg(self, _as_text(subject), _as_text(reply), data, headers, _sid=sid)
 
     async def _process_pong(self) -> None:
         # Whoever asked may have been cancelled, or have lost patience.
         if self._pongs and self._pongs[0].done():
             self._pongs[0] = asyncio.get_running_loop().create_future()
         await super()._process_pong()
+
+
+@functools.lru_cache(maxsize=256)
+def _header_name(text: str) -> str:
+    """The name of a header without the space around it; "" when it is none."""
+    words = text.split()
+    return words[0] if len(words) == 1 and text.isascii() else ""
 
 
 def _header_lines(headers: Mapping[str, str]) -> bytes | None:
@@ -133,6 +163,6 @@ def _header_lines(headers: Mapping[str, str]) -> bytes | None:
     return b"%s%s%s" % (_VERSION, text.encode(), _END)
 
 
-def _as_utf8(name: bytes) -> bytes:
+def _as_text(name: bytes) -> str:
     """Returns the name with a mark for each byte that is no text."""
-    return name.decode(errors="replace").encode()
+    return name.decode(errors="replace")
