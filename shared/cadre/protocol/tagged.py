@@ -19,6 +19,9 @@ def for_tool(value: Any) -> Any:
 
 def for_schema(value: Any) -> Any:
     """The value as a JSON Schema is asked of it: what is a number is one."""
+    if isinstance(value, dict) and not any(isinstance(part, dict | list) for part in value.values()):
+        if len(value) != 1 or next(iter(value)) not in _TAGS:
+            return value  # most calls' arguments
     return _plain(value, lambda name: 0.0, lambda digits: 2**63, _as_object)
 
 

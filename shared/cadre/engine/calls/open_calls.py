@@ -41,8 +41,10 @@ def open_calls(
         for index, call in enumerate(calls, first)
     ]
     repeated = sum(isinstance(event, ev.CallRefused) and event.error.type == LOOP for event in opened)
-    shared = zip(calls, shared_out(run, opened, spent), strict=True)
-    return [_afforded(run, call, event) for call, event in shared], is_stuck(run, repeated)
+    if run.budget is not None:
+        shared = zip(calls, shared_out(run, opened, spent), strict=True)
+        opened = [_afforded(run, call, event) for call, event in shared]
+    return opened, is_stuck(run, repeated)
 
 
 def _afforded(run: Run, call: ev.RequestedCall | RunPart, event: ev.AnyEvent) -> ev.AnyEvent:
