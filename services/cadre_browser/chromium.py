@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from cadre.local import die_with_parent
+from cadre.adapters import die_with_parent
 from cadre_browser.settings import BrowserSettings
 
 START_SECONDS = 30.0

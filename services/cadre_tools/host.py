@@ -105,7 +105,8 @@ class ToolHost:
 
     async def _announce(self) -> None:
         offered = [one.tool.card for one in self._served.values() if one.queues]
-        await self._platform.registry.announce([self._platform.presence(tool=card) for card in offered])
+        presences = [self._platform.presence(tool=card) for card in offered]
+        await self._platform.registry.announce(presences, part="tools")
 
     async def _renew(self) -> None:
         """Serves the tools that the MCP servers have now, and no others."""

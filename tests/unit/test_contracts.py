@@ -57,6 +57,7 @@ VIOLATIONS = {
         ("services/cadre_gateway/doors/openai/turn.py", "import cadre_gateway.doors.mcp.outcome"),
         ("services/cadre_gateway/doors/a2a/card.py", "import cadre_gateway.doors.agui.events"),
     ],
+    "acp": [("shared/cadre/adapters/acp/work.py", "import acp")],
     "kubernetes": [("services/cadre_agent/main.py", "import kopf")],
     "qdrant": [("services/cadre_memory/operations/search.py", "import qdrant_client")],
     "edge": [

@@ -46,12 +46,52 @@ def test_it_is_an_agent_with_tools_of_its_own(tmp_path: Path) -> None:
         ),
         ("{url: 'http://a.b'}", "missing required field `description`"),
         ("5", "Expected `object`"),
+        ("{description: D., command: x, url: 'http://a.b'}", "give either the card"),
+        ("{description: D., command: x}", "spec.workspace: name the folder"),
+        ("{description: D., command: 'x \"y', workspace: .}", "spec.command: No closing quotation"),
+        (
+            "{description: D., command: x, workspace: ., headers: {a: b}}",
+            "spec.headers: this is said of an address",
+        ),
+        (
+            "{description: D., url: 'http://a.b', permissions: allow}",
+            "spec.permissions: this is said of a program",
+        ),
+        (
+            "{description: D., command: x, workspace: ., permissions: never}",
+            "spec.permissions: Invalid enum value 'never'",
+        ),
+        ("{description: D., command: x, workspace: ., concurrency: 0}", "spec.concurrency: give 1 or more"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, spec: str, what: str) -> None:
     with pytest.raises(SpecError, match=what.replace("[", r"\[")) as raised:
         read_agent(written(tmp_path, spec))
     assert str(raised.value).startswith(str(tmp_path / "far.yaml"))
+
+
+def test_a_program_that_is_not_there_is_missed_at_the_start(tmp_path: Path) -> None:
+    for spec, what in (
+        (
+            "{description: D., command: no-such-program, workspace: .}",
+            "the command 'no-such-program' is not found",
+        ),
+        ("{description: D., command: sh, workspace: nowhere}", "workspace: there is no folder"),
+        (
+            "{description: D., command: sh, workspace: ., environment: {X: '${NOT_SET}'}}",
+            "the variable NOT_SET",
+        ),
+    ):
+        with pytest.raises(SetupError, match=what):
+            load_entry(str(written(tmp_path, spec)), to_serve=True)
+
+
+def test_a_program_works_on_several_tasks_where_each_has_its_folder(tmp_path: Path) -> None:
+    spec = read_agent(
+        written(tmp_path, "{description: D., command: 'x --fast', workspace: ., folder_per_run: true}")
+    )
+    program = getattr(spec, spec.kind).program
+    assert (program.command, program.concurrency, program.permissions) == (["x", "--fast"], 4, "ask")
 
 
 def test_a_secret_that_is_not_there_is_missed_at_the_start(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cadre.local import die_with_parent
+from cadre.adapters import die_with_parent
 from cadre.local.exit_codes import CommandFailed, ExitCode
 
 QUICK_DEATH_SECONDS = 5.0

@@ -4,6 +4,8 @@ from typing import Any
 
 import msgspec
 
+from cadre.protocol.usage import Usage
+
 MESSAGES_ONCE = "https://cadre.dev/a2a/messages-once/v1"
 """The extension of A2A by which a card says that a message sent again finds its task, and begins no other."""
 
@@ -43,3 +45,11 @@ class RemoteTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The data beside that text."""
     lost: str = ""
     """Why the remote agent could not be asked now; asking again does no harm."""
+    error: str = ""
+    """The type of the error, where a task that has failed tells more than that."""
+    activity: list[dict[str, Any]] = []
+    """What it has done since `after`: messages, thoughts, calls of its tools, plans."""
+    cursor: str = ""
+    """What the next question gives as `after`; "" where nobody tells of activity."""
+    usage: Usage | None = None
+    """What the task has used until now, as far as the remote agent tells."""

@@ -99,20 +99,31 @@ def _read(path: Path) -> tuple[AgentSpec, list[Path], list[Skill]]:
         data, of_team = with_team_model(data, team)
         data, skills = with_skills(data, path.parent)
         models += [*of_team, *([team.file] if team.file is not None else [])]
-        _check_keys(data)
+        spec = _spec_of(data, path.parent)
+        _check_calls(spec.kind, written["spec"].get("model"))
+        return spec, models, skills
+    except SpecError as error:
+        raise SpecError(f"{path}: {error}") from error
+
+
+def agent_of(data: Any, folder: Path) -> AgentSpec:
+    """The agent of a document that stands in no file; its paths are relative to the folder. Raises SpecError."""
+    return _spec_of(_as_agent(data), folder)
+
+
+def _spec_of(data: Any, folder: Path) -> AgentSpec:
+    _check_keys(data)
+    try:
         document = msgspec.convert(data, _AgentDocument)
         check_url("spec.model.url", document.spec.model.url)
         for index, fallback in enumerate(document.spec.model.fallbacks):
             check_url(f"spec.model.fallbacks[{index}].url", fallback.url)
-        _check_calls(document.spec.kind, written["spec"].get("model"))
         fields = msgspec.structs.asdict(document.spec)
         if fields["prompts"] not in (None, SHORT_PROMPTS):
-            fields["prompts"] = str((path.parent / fields["prompts"]).resolve())
-        return AgentSpec(**msgspec.structs.asdict(document.metadata), **fields), models, skills
+            fields["prompts"] = str((folder / fields["prompts"]).resolve())
+        return AgentSpec(**msgspec.structs.asdict(document.metadata), **fields)
     except msgspec.ValidationError as error:
-        raise SpecError(f"{path}: {_explain(error)}") from error
-    except SpecError as error:
-        raise SpecError(f"{path}: {error}") from error
+        raise SpecError(_explain(error)) from error
 
 
 def _as_agent(data: Any) -> Any:

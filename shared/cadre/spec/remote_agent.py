@@ -1,17 +1,44 @@
-"""The file of an agent that stands for a remote one: `kind: RemoteAgent`."""
+"""The file of an agent that stands for one of another make, elsewhere or a program here: `kind: RemoteAgent`."""
 
-from typing import Any
+import shlex
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 
 from cadre.errors import SpecError
 from cadre.protocol.a2a import remote_tools
+from cadre.protocol.usage import Budget
 from cadre.spec.durations import seconds_of
 from cadre.spec.yaml_file import refused_key
 
 DOCUMENT = "RemoteAgent"
 """The `kind` of its file."""
+
+
+Permissions = Literal["ask", "allow", "refuse"]
+"""What becomes of a permission that a program asks for: a person is asked, or it is always given, or never."""
+
+_POLL_SECONDS, _POLL_PROGRAM_SECONDS = 15.0, 5.0
+
+
+class ProgramSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A program that speaks the Agent Client Protocol, and how it is started."""
+
+    command: list[str]
+    workspace: str
+    """The folder that it works in; relative to that of the file."""
+    folder_per_run: bool = False
+    """Each run works in a folder of its own below the workspace."""
+    environment: dict[str, str] = {}
+    """`${NAME}` and `${file:PATH}` stand for secrets of the executor. Beside them it gets HOME, PATH and the like."""
+    mcp_servers: str = ""
+    """A file of MCP servers, which the program is told to connect to; "" for none."""
+    permissions: Permissions = "ask"
+    concurrency: int = 1
+    """Runs that it works on at once, each in a process of its own."""
+    state: str = ""
+    """The folder of what its executor knows of its tasks; "" for `.cadre/members/NAME` beside the file."""
 
 
 class RemoteSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -29,6 +56,8 @@ class RemoteSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds between two questions for a task at most; the first ones follow sooner."""
     absence: float = 600.0
     """Seconds that it may be out of reach before the run fails."""
+    program: ProgramSpec | None = None
+    """In place of an address: a program that the executor starts."""
 
 
 class _DocumentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -37,8 +66,17 @@ class _DocumentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     url: str = ""
     headers: dict[str, str] = {}
     idempotent: bool | None = None
-    poll: float | str = 15.0
+    command: str | list[str] = ""
+    workspace: str = ""
+    folder_per_run: bool = False
+    environment: dict[str, str] = {}
+    mcp_servers: str = ""
+    permissions: Permissions = "ask"
+    concurrency: int | None = None
+    state: str = ""
+    poll: float | str | None = None
     absence: float | str = 600.0
+    budget: Budget | None = None
     timeout: float | str = 3600.0
     """Of the whole task: how long a run may take."""
     version: str = ""
@@ -54,12 +92,16 @@ def agent_document(kind: str, data: dict[str, Any]) -> dict[str, Any]:
         key, what = refused_key(error)
         known = ", ".join(_DocumentSpec.__struct_fields__)
         raise SpecError(f"spec{key and f'.{key}'}: {what}; known keys: {known}") from error
-    if bool(found.card) == bool(found.url):
-        raise SpecError("spec: give either the card of the remote agent or its url")
+    if [bool(found.card), bool(found.url), bool(found.command)].count(True) != 1:
+        raise SpecError(
+            "spec: give either the card of the remote agent, its url, or the command of a program"
+        )
+    program = _program(found)
     for key in ("card", "url"):
         address = urlsplit(getattr(found, key))
         if getattr(found, key) and (address.scheme not in ("http", "https") or not address.hostname):
             raise SpecError(f"spec.{key}: {getattr(found, key)!r} is no URL: write http:// or https://")
+    poll = found.poll if found.poll is not None else _POLL_PROGRAM_SECONDS if program else _POLL_SECONDS
     metadata = data.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     section = {
@@ -67,15 +109,57 @@ def agent_document(kind: str, data: dict[str, Any]) -> dict[str, Any]:
         "url": found.url,
         "headers": found.headers,
         "idempotent": found.idempotent,
-        "poll": _seconds("poll", found.poll),
+        "poll": _seconds("poll", poll),
         "absence": _seconds("absence", found.absence),
     }
+    section |= {"program": msgspec.to_builtins(program)} if program is not None else {}
     spec: dict[str, Any] = {"kind": kind, "description": found.description, kind: section}
-    spec |= {"limits": {"seconds": _seconds("timeout", found.timeout)}}
+    limits: dict[str, Any] = {"seconds": _seconds("timeout", found.timeout)}
+    spec["limits"] = limits | ({"budget": msgspec.to_builtins(found.budget)} if found.budget else {})
     spec |= {"tools": remote_tools(name)} if isinstance(name, str) else {}
     spec |= {"version": found.version} if found.version else {}
     spec |= {"output_schema": found.output_schema} if found.output_schema is not None else {}
     return {**data, "kind": "Agent", "spec": spec}
+
+
+_OF_PROGRAMS = (
+    "workspace",
+    "folder_per_run",
+    "environment",
+    "mcp_servers",
+    "permissions",
+    "concurrency",
+    "state",
+)
+_OF_ADDRESSES = ("headers", "idempotent")
+_MANY_RUNS = 4
+"""Runs at once where each has a folder of its own."""
+
+
+def _program(found: _DocumentSpec) -> ProgramSpec | None:
+    defaults = _DocumentSpec(description="")
+    strangers = _OF_ADDRESSES if found.command else _OF_PROGRAMS
+    for key in strangers:
+        if getattr(found, key) != getattr(defaults, key):
+            of_whom = (
+                "an address, and this agent is a program" if found.command else "a program: name its command"
+            )
+            raise SpecError(f"spec.{key}: this is said of {of_whom}")
+    if not found.command:
+        return None
+    try:
+        command = shlex.split(found.command) if isinstance(found.command, str) else found.command
+    except ValueError as error:
+        raise SpecError(f"spec.command: {error}") from error
+    if not found.workspace:
+        raise SpecError("spec.workspace: name the folder that the program works in")
+    concurrency = (
+        found.concurrency if found.concurrency is not None else _MANY_RUNS if found.folder_per_run else 1
+    )
+    if concurrency < 1:
+        raise SpecError("spec.concurrency: give 1 or more")
+    same = {key: getattr(found, key) for key in _OF_PROGRAMS if key != "concurrency"}
+    return ProgramSpec(command=command, concurrency=concurrency, **same)
 
 
 def _seconds(key: str, length: float | str) -> float:

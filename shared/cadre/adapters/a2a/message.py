@@ -14,7 +14,7 @@ async def message_of(ctx: ToolContext, text: str, data: list[Any], images: list[
     files: list[File] = []
     parts: list[dict[str, Any]] = [{"text": text}] if text else []
     for value in data:
-        told = for_people(_without_files(value, files))
+        told = for_people(without_files(value, files))
         parts.append({"data": told, "mediaType": "application/json"})
     for image in images:
         if image.startswith("blob:"):
@@ -28,17 +28,15 @@ async def message_of(ctx: ToolContext, text: str, data: list[Any], images: list[
     return {"role": "ROLE_USER", "parts": parts or [{"text": " "}]}
 
 
-def _without_files(value: Any, files: list[File]) -> Any:
+def without_files(value: Any, files: list[File]) -> Any:
     """The value with the name of each file in its place; the files themselves are added to `files`."""
     if isinstance(value, list):
-        return [_without_files(item, files) for item in value]
+        return [without_files(item, files) for item in value]
     if isinstance(value, dict) and value.keys() == {FILE_KEY}:
         files.append(File.from_json(value))
         return files[-1].name or files[-1].info.ref
     return (
-        {key: _without_files(item, files) for key, item in value.items()}
-        if isinstance(value, dict)
-        else value
+        {key: without_files(item, files) for key, item in value.items()} if isinstance(value, dict) else value
     )
 
 

@@ -49,6 +49,7 @@ class NatsRegistry:
         self._topology = topology
         self._known: dict[str, tuple[Presence, float]] = {}
         self._own: dict[str, Presence] = {}
+        self._parts: dict[str, dict[str, Presence]] = {}
         self._subscription: Subscription | None = None
         self._beat: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
@@ -80,18 +81,19 @@ class NatsRegistry:
         self._changed.clear()
         await self._changed.wait()
 
-    async def announce(self, presences: list[Presence]) -> None:
-        """Keeps these presences alive from now on, in place of the former ones."""
+    async def announce(self, presences: list[Presence], part: str = "") -> None:
+        """Keeps these presences alive from now on, in place of the former ones of this part of the process."""
         own: dict[str, Presence] = {}
         for presence in presences:
             kind, name = _offered(presence)
             own[self._topology.presence_key(kind, name, presence.instance)] = presence
-        self._own = own
+        self._parts[part] = own
+        self._own = {key: presence for one in self._parts.values() for key, presence in one.items()}
         await retry(self._put_all, pauses=EVERY_SECOND, log=log)
 
     async def withdraw(self) -> None:
         """Removes its presences: others see it at once."""
-        own, self._own = self._own, {}
+        own, self._own, self._parts = self._own, {}, {}
         for key in own:
             await jetstream.append(
                 self._nc,

@@ -10,7 +10,8 @@ from cadre.spec.agent import AgentSpec
 def graph_of(spec: AgentSpec) -> Iterator[str]:
     """The lines of a Mermaid flowchart: the task goes to the remote agent, its answer comes back."""
     section = remote_of(spec)
+    what = section.card or section.url or (section.program.command[0] if section.program else "A2A")
     yield "flowchart TD"
     yield "    task([task]) --> remote"
-    yield f'    remote[["{label(spec.name)}<br/>{label(section.card or section.url or "A2A")}"]]'
+    yield f'    remote[["{label(spec.name)}<br/>{label(what)}"]]'
     yield "    remote --> answer([answer])"

@@ -1,4 +1,4 @@
-"""The kind `remote`: a step sends a message to a remote agent and asks for its task until that is over.
+"""The kind `remote`: a step sends a message to an agent of another make and asks for its task until that is over.
 
 Each exchange is a call of a tool, each pause a stored wait: a run that waits holds nothing, and whoever goes on with it
 finds the remote task in the journal. A message has the same id however often it is sent.
@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from cadre.engine.budget import over_budget
 from cadre.engine.kind import Chat
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.moves import (
@@ -39,11 +40,13 @@ from cadre.kinds.remote.records import (
     RemoteLost,
     RemoteState,
     RemoteTold,
+    RemoteWorked,
     remote_of,
 )
 from cadre.kinds.remote.replies import question_of, reply_to
 from cadre.protocol.a2a import RemoteTask, cancel_tool, get_tool, send_tool
 from cadre.protocol.messages import Decision, ErrorInfo, Message, RunState, TimerFired, ToolResult
+from cadre.protocol.usage import Usage
 
 _FIRST_PAUSE_SECONDS = 1.0
 _GROWTH = 1.5
@@ -90,7 +93,7 @@ class RemoteKind(PlainKind):
             return self._on_word(run, call, arrival)
         state, what = state_of(run), arrival.what
         if call.name == cancel_tool(run.agent) and state.ending is not None:
-            return self._on_cancelled(run, state.ending, arrival)
+            return [*_worked(state, _task_of(what)), *self._on_cancelled(run, state.ending, arrival)]
         error = (
             what.error if isinstance(what, ToolResult) else ErrorInfo("RemoteAgentError", "No answer came.")
         )
@@ -105,7 +108,8 @@ class RemoteKind(PlainKind):
         if state.ending is not None:
             # The message was on its way when the run was to end; now its task is known.
             is_over = found.lost or found.state in ("completed", *_FAILED)
-            return _ended(state.ending) if is_over else self._cancel(run, found.task)
+            follows = _ended(state.ending) if is_over else self._cancel(run, found.task)
+            return [*_worked(state, found), *follows]
         return self._lost(run, found.lost, arrival) if found.lost else self._found(run, found, arrival)
 
     def _found(self, run: Run, found: RemoteTask, arrival: Arrival) -> Moves:
@@ -117,7 +121,13 @@ class RemoteKind(PlainKind):
             text=found.said,
         )
         changed = _is_change(state, told)
-        moves: list[Move] = [Note(told)] if changed or told.text != state.text else []
+        worked = _worked(state, found)
+        moves: list[Move] = [*worked, Note(told)] if changed or told.text != state.text else [*worked]
+        is_at_work = found.state not in ("completed", *_FAILED)
+        budget = run.budget
+        if is_at_work and budget and (over := over_budget(run, budget, [note.event for note in worked])):
+            given_up = Note(RemoteGivenUp(state="error", error=over))
+            return [*moves, given_up, *self._cancel(run, told.task)]
         match found.state:
             case "completed":
                 return [*moves, Answer(found.answer)]
@@ -126,7 +136,8 @@ class RemoteKind(PlainKind):
                 return [*moves, Hold(_QUESTION, question_of(found), arguments=about)]
             case ended if ended in _FAILED:
                 text = f"{_FAILED[ended]}: {found.said}" if found.said else f"{_FAILED[ended]}."
-                return [*moves, *self.went(run, arrival, ErrorInfo("RemoteAgentFailed", text))]
+                failed = ErrorInfo(found.error or "RemoteAgentFailed", text)
+                return [*moves, *self.went(run, arrival, failed)]
             case _:
                 return [*moves, self._pause(run, arrival, 0 if changed else state.quiet)]
 
@@ -183,7 +194,8 @@ class RemoteKind(PlainKind):
         if state.unsent:
             call = RequestedCall(send_tool(run.agent), state.unsent)
         else:
-            call = RequestedCall(get_tool(run.agent), {"task_id": state.task})
+            after = {"after": state.cursor} if state.cursor else {}
+            call = RequestedCall(get_tool(run.agent), {"task_id": state.task, **after})
         begin = [BeginStep(run.step + 1, "message")] if run.current is None else []
         return [*begin, Call([call], may_repeat=True)]
 
@@ -241,6 +253,9 @@ class RemoteKind(PlainKind):
                 state.told, state.unsent, state.lost_at = event.state, {}, 0.0
             case ev.ToolCalled(tool=name) | ev.CallRefused(name=name) if name == send_tool(run.agent):
                 state.unsent = event.arguments
+            case RemoteWorked():
+                state.cursor = event.cursor or state.cursor
+                state.used += event.usage
             case RemoteLost():
                 state.lost_at, state.quiet = at, 0
             case RemoteGivenUp():
@@ -263,6 +278,29 @@ def state_of(run: Run) -> RemoteState:
 def _is_change(state: RemoteState, told: RemoteTold) -> bool:
     """Whether more than words has changed: then the next question follows soon."""
     return bool(state.unsent or state.lost_at) or (told.state, told.task) != (state.told, state.task)
+
+
+def _task_of(what: Any) -> RemoteTask | None:
+    """What the arrival tells of the task; None when nothing."""
+    try:
+        return msgspec.convert(what.output, RemoteTask) if isinstance(what, ToolResult) else None
+    except msgspec.ValidationError:
+        return None
+
+
+def _worked(state: RemoteState, found: RemoteTask | None) -> list[Note]:
+    """What the remote agent has done and used that was not told before."""
+    if found is None:
+        return []
+    now, known = found.usage or state.used, state.used
+    used = Usage(
+        input_tokens=max(0, now.input_tokens - known.input_tokens),
+        output_tokens=max(0, now.output_tokens - known.output_tokens),
+        cost=max(0.0, now.cost - known.cost),
+    )
+    if not found.activity and used == Usage():
+        return []
+    return [Note(RemoteWorked(activity=found.activity, usage=used, cursor=found.cursor))]
 
 
 def _ended(ending: RemoteGivenUp) -> Moves:

@@ -10,7 +10,21 @@ def lines_of(name: str, told: Mapping[str, Any]) -> Iterator[str]:
         case "remote.told":
             text = f": {told['text']}" if told.get("text") else ""
             yield f"remote task {told.get('task')} is {str(told.get('state')).replace('_', ' ')}{text}"
+        case "remote.worked":
+            for one in told.get("activity") or []:
+                yield _line_of(one)
         case "remote.lost":
             yield f"the remote agent is out of reach: {told.get('reason')}"
         case "remote.given_up":
             yield "the remote agent is told to end its task"
+
+
+def _line_of(one: Mapping[str, Any]) -> str:
+    match one.get("type"):
+        case "tool":
+            return f"  {one.get('title') or one.get('id')}: {str(one.get('status')).replace('_', ' ')}"
+        case "plan":
+            steps = [f"{step.get('content')} ({step.get('status')})" for step in one.get("entries") or []]
+            return f"  plan: {'; '.join(steps)}"
+        case kind:
+            return f"  {'thinks' if kind == 'thought' else 'says'}: {one.get('text')}"

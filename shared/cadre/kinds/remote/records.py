@@ -6,6 +6,7 @@ from typing import Any
 from cadre.errors import SpecError
 from cadre.journal.parts import JournalEvent, KindState
 from cadre.protocol.messages import ErrorInfo, RunState
+from cadre.protocol.usage import Usage
 from cadre.spec.kinds import KindDeclaration, Needs
 from cadre.spec.names import check_bounds
 from cadre.spec.remote_agent import DOCUMENT, RemoteSpec, agent_document
@@ -20,6 +21,19 @@ class RemoteTold(JournalEvent, frozen=True, tag="remote.told"):
     task: str = ""
     context: str = ""
     text: str = ""
+
+
+class RemoteWorked(JournalEvent, frozen=True, tag="remote.worked", omit_defaults=True):
+    """What the remote agent has done and used since it was last asked."""
+
+    activity: list[dict[str, Any]] = []
+    """Each with a `type`: `tool`, `message`, `thought` or `plan`."""
+    usage: Usage = Usage()
+    cursor: str = ""
+    """Where the next of it begins."""
+
+    def used(self) -> Usage:
+        return self.usage
 
 
 class RemoteLost(JournalEvent, frozen=True, tag="remote.lost"):
@@ -51,6 +65,9 @@ class RemoteState(KindState, kw_only=True, tag=KIND, omit_defaults=True):
     lost_at: float = 0.0
     """Since when the remote agent is out of reach; 0 when it is not."""
     ending: RemoteGivenUp | None = None
+    cursor: str = ""
+    used: Usage = Usage()
+    """What the task has used until now."""
 
 
 def remote_of(spec: Any) -> RemoteSpec:
@@ -64,8 +81,8 @@ def check(spec: Any) -> None:
     section = remote_of(spec)
     bounds = (("remote.poll", section.poll, 1.0), ("remote.absence", section.absence, 0.0))
     check_bounds(spec.name, bounds)
-    if section.card and section.url:
-        raise SpecError(f"agent {spec.name}: remote: give either a card or a url")
+    if [bool(section.card), bool(section.url), section.program is not None].count(True) > 1:
+        raise SpecError(f"agent {spec.name}: remote: give either a card, a url or a program")
 
 
 def _asks_no_model(_: Any) -> Needs:
@@ -79,7 +96,7 @@ DECLARATION = KindDeclaration(
     prompt_files={},
     prompt_file=lambda _: "tool_calling",
     purposes={},
-    events=(RemoteTold, RemoteLost, RemoteGivenUp),
+    events=(RemoteTold, RemoteWorked, RemoteLost, RemoteGivenUp),
     state=RemoteState,
     section=RemoteSpec,
     check=check,
@@ -87,12 +104,14 @@ DECLARATION = KindDeclaration(
     writes_calls=False,
     doing={
         "remote.told": "waiting for the remote agent",
+        "remote.worked": "waiting for the remote agent",
         "remote.lost": "waiting until the remote agent is there",
         "remote.given_up": "ending the remote task",
     },
     graph="cadre.kinds.remote.graph:graph_of",
     lines="cadre.kinds.remote.lines:lines_of",
+    spans="cadre.kinds.remote.spans:RemoteSpans",
     document=DOCUMENT,
     agent_document=partial(agent_document, KIND),
-    tools="cadre.adapters.a2a.remote_tools:tools_of",
+    tools="cadre.adapters.remote_agents:tools_of",
 )

@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 
+from cadre.adapters import die_with_parent
 from cadre.adapters.mcp.offer import McpTool
 from cadre.adapters.mcp.server import McpServer
 from cadre.adapters.mcp.server_file import is_server_file, read_servers
-from cadre.local import die_with_parent
+from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import brings_tools, read_agent
 from cadre.spec.kinds import declaration_of
 from cadre.tools.loading import AnyTool, load_tools
@@ -23,7 +24,7 @@ def load_entry(entry: str, *, to_serve: bool = False) -> list[AnyTool]:
     Raises SetupError, also for secrets that are not there where the tools are to be served.
     """
     if is_agents_file(entry):
-        return _of_agent(Path(entry), to_serve=to_serve)
+        return tools_of_agent(read_agent(Path(entry)), Path(entry).resolve().parent, to_serve=to_serve)
     if not is_server_file(entry):
         return load_tools(entry)
     servers = mcp_servers(entry)
@@ -37,11 +38,11 @@ def is_agents_file(entry: str) -> bool:
     return is_server_file(entry) and Path(entry).is_file() and brings_tools(Path(entry))
 
 
-def _of_agent(file: Path, *, to_serve: bool) -> list[AnyTool]:
-    spec = read_agent(file)
+def tools_of_agent(spec: AgentSpec, folder: Path, *, to_serve: bool) -> list[AnyTool]:
+    """The tools that the agent's kind brings; paths in its file are relative to the folder. Raises SetupError."""
     module, _, attribute = declaration_of(spec.kind).tools.partition(":")
     make = getattr(import_module(module), attribute)
-    tools: list[AnyTool] = make(spec, file.resolve().parent, to_serve=to_serve)
+    tools: list[AnyTool] = make(spec, folder, to_serve=to_serve)
     return tools
 
 

@@ -1,0 +1,272 @@
+"""One task of a program: its process is started, its session begun or opened again, its permissions put to people."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cadre.adapters.acp.activity import Activity
+from cadre.adapters.acp.program import (
+    Client,
+    Program,
+    ProgramDied,
+    ProgramRefused,
+    Turn,
+    open_program,
+)
+from cadre.adapters.acp.task_store import Asked, Ruling, TaskRecord
+from cadre.adapters.mcp.server_file import Endpoint
+from cadre.errors import SetupError
+from cadre.protocol.usage import Usage
+from cadre.spec.remote_agent import Permissions
+from cadre.spec.yaml_file import read_yaml
+
+log = logging.getLogger("cadre.acp")
+
+Json = dict[str, Any]
+
+PROMPTS: dict[str, str] = read_yaml(files("cadre") / "prompts" / "member.yaml", SetupError)
+
+_MOST_DEATHS = 3
+_CANCEL_SECONDS = 10.0
+_STOPS = {
+    "max_tokens": {
+        "state": "failed",
+        "error": "AgentGenerationError",
+        "said": "its model's answer was cut off",
+    },
+    "max_turn_requests": {
+        "state": "failed",
+        "error": "AgentMaxStepsError",
+        "said": "it may ask its model no more",
+    },
+    "refusal": {"state": "rejected"},
+    "cancelled": {"state": "canceled"},
+}
+"""Fields of a `RemoteTask`, by the reason why a program stops without an answer."""
+
+
+class Launch(NamedTuple):
+    """How the program is started, with all references resolved: nothing of it may be shown or stored."""
+
+    command: list[str]
+    environment: dict[str, str]
+    servers: list[tuple[str, Endpoint]]
+    hide: Callable[[str], str]
+
+
+class Terms(NamedTuple):
+    """What holds for all tasks of a program."""
+
+    name: str
+    permissions: Permissions
+    seconds: float | None
+    """How long a process may live."""
+    launch: Callable[[], Launch]
+    """Raises SetupError."""
+    save: Callable[[TaskRecord], None]
+    places: asyncio.Semaphore
+
+
+class Work:
+    """A task in the hands of this process."""
+
+    def __init__(self, record: TaskRecord, terms: Terms) -> None:
+        self.record = record
+        self.activity = Activity()
+        self._terms = terms
+        self._driving: asyncio.Task[None] | None = None
+        self._program: Program | None = None
+        self._waiting: dict[str, tuple[asyncio.Future[str | None], list[Json]]] = {}
+        self._is_cancelled = False
+
+    def go_on(self) -> None:
+        """Has the program work on the task, as far as that is possible and allowed."""
+        record = self.record
+        if self._driving is not None or record.phase in ("over", "unknown"):
+            return
+        if record.phase != "queued" and not record.reopens:
+            self._end({"said": "the process that had started it has ended"}, "unknown")
+        elif record.phase != "asking":  # then a person's word begins it
+            self._driving = asyncio.create_task(self._drive(), name=f"{self._terms.name} {record.task}")
+
+    async def cancel(self) -> None:
+        """Ends the task: the program is told, and killed when it does not obey."""
+        self._is_cancelled = True
+        for waiting, _ in self._waiting.values():
+            if not waiting.done():
+                waiting.set_result(None)
+        if (driving := self._driving) is not None and not driving.done():
+            if self._program is not None and self.record.session:
+                try:
+                    await self._program.cancel(self.record.session)
+                except ProgramDied as error:
+                    log.info("%s: %s", self._terms.name, error)
+                await asyncio.wait({driving}, timeout=_CANCEL_SECONDS)
+            driving.cancel()
+            await asyncio.wait({driving})
+        if self.record.phase != "over":
+            self._end({"state": "canceled"})
+
+    def rule(self, call: str, *, is_yes: bool, feedback: str) -> None:
+        """A person has decided on a permission."""
+        asked = next((one for one in self.record.asked if one.call == call), None)
+        if asked is None:
+            return
+        self.record.asked.remove(asked)
+        ruling = Ruling(asked=asked, is_yes=is_yes, feedback=feedback)
+        waiting = self._waiting.get(call)
+        if waiting is None:
+            self.record.rulings.append(ruling)
+        elif not waiting[0].done():
+            waiting[0].set_result(self._choice(ruling, waiting[1]))
+        self._save("asking" if self.record.asked else "prompted")
+
+    # --- the program
+
+    async def _drive(self) -> None:
+        terms, record = self._terms, self.record
+        try:
+            async with terms.places:
+                while record.phase in ("queued", "prompted"):
+                    await self._try(terms.seconds)
+        finally:
+            self._driving = None
+
+    async def _try(self, seconds: float | None) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._once()
+        except ProgramDied as error:
+            self._died(str(error))
+        except (ProgramRefused, SetupError, OSError) as error:
+            self._end({"state": "failed", "said": str(error)})
+        except TimeoutError:
+            self._end({"state": "failed", "said": f"it has not ended within {seconds:g} s"})
+        finally:
+            self._program = None
+
+    async def _once(self) -> None:
+        """Starts the program and has it work until it stops."""
+        record, launch = self.record, self._terms.launch()
+        client = Client(self.activity.take, self._permit)
+        try:
+            async with open_program(
+                launch.command, launch.environment, Path(record.folder), client
+            ) as program:
+                self._program = program
+                if record.session:
+                    await program.reopen(record.reopens, record.session, record.folder, launch.servers)
+                    blocks = [{"type": "text", "text": PROMPTS["go_on"]}]
+                else:
+                    session = await program.begin(record.folder, launch.servers)
+                    record.session, record.reopens = session, program.reopens
+                    blocks = record.blocks
+                self._save("prompted")
+                turn = await self._prompt(program, blocks)
+                while turn.stop == "end_turn" and record.words:
+                    text, record.words = "\n".join(record.words), []
+                    turn = await self._prompt(program, [{"type": "text", "text": text}])
+        except (ProgramDied, ProgramRefused) as error:
+            raise type(error)(launch.hide(str(error))) from error
+        if turn.stop == "end_turn":
+            record.answer = self.activity.answer
+            self._end({"state": "completed"})
+        else:
+            said = {"said": self.activity.answer[:2_000]} if turn.stop == "refusal" else {}
+            self._end({**_STOPS[turn.stop], **said})
+
+    async def _prompt(self, program: Program, blocks: list[Json]) -> Turn:
+        self.activity.begin_turn()
+        turn = await program.prompt(self.record.session, blocks)
+        if turn.tokens is not None:
+            # They are those of the session; some programs give those of the turn.
+            before, now = self.record.tokens, turn.tokens
+            is_whole = sum(now) >= sum(before)
+            self.record.tokens = now if is_whole else (before[0] + now[0], before[1] + now[1])
+        return turn
+
+    def usage(self) -> Usage:
+        """What the task has used, as far as the program tells: its context at least, until it counts its tokens."""
+        (read, written), known = self.record.tokens, self.record.usage
+        at_least = max(0, self.activity.context_tokens - written)
+        return Usage(
+            input_tokens=max(known.input_tokens, read, 0 if read else at_least),
+            output_tokens=max(known.output_tokens, written),
+            cost=max(known.cost, self.activity.cost),
+        )
+
+    def _died(self, why: str) -> None:
+        record = self.record
+        record.deaths += 1
+        log.warning("%s: task %s: %s", self._terms.name, record.task, why)
+        self._waiting.clear()
+        if record.phase != "queued" and not record.reopens:
+            self._end({"said": why}, "unknown")
+        elif record.deaths >= _MOST_DEATHS:
+            self._end({"state": "failed", "said": f"it has died {record.deaths} times over it: {why}"})
+        else:
+            self._save(record.phase)  # a person's word is waited for also without a process
+
+    def _end(self, fields: Json, phase: Any = "over") -> None:
+        self.record.end = fields
+        self.record.asked = []
+        self._save(phase)
+
+    def _save(self, phase: Any) -> None:
+        self.record.phase, self.record.usage = phase, self.usage()
+        self._terms.save(self.record)
+
+    # --- permissions
+
+    async def _permit(self, call: Json, options: list[Json]) -> str | None:
+        """The id of the option that is chosen; None: the task is cancelled."""
+        if self._is_cancelled:
+            return None
+        asked = self._asked(call)
+        if self._terms.permissions != "ask":
+            return self._choice(Ruling(asked=asked, is_yes=self._terms.permissions == "allow"), options)
+        given = next((one for one in self.record.rulings if one.asked.is_like(asked)), None)
+        if given is not None:
+            self.record.rulings.remove(given)
+            return self._choice(given, options)
+        decided: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._waiting[asked.call] = decided, options
+        self.record.asked.append(asked)
+        self._save("asking")
+        try:
+            return await decided
+        finally:
+            self._waiting.pop(asked.call, None)
+
+    def _asked(self, call: Json) -> Asked:
+        self.activity.take({**call, "sessionUpdate": "tool_call_update"})
+        number = str(call.get("toolCallId"))
+        known = self.activity.about(number)
+        about = known.get("input")
+        arguments = about if isinstance(about, dict) else {} if about is None else {"input": about}
+        if not arguments and known.get("text"):
+            arguments = {"content": known["text"]}
+        taken = {one.call for one in self.record.asked}
+        unique = number if number not in taken else f"{number}-{len(taken) + 1}"
+        return Asked(
+            call=unique, tool=str(known.get("title") or known.get("sort") or number), arguments=arguments
+        )
+
+    def _choice(self, ruling: Ruling, options: list[Json]) -> str | None:
+        """The option that says it; words that no option says are told in a prompt of their own."""
+        word = ruling.feedback.strip()
+        for option in options:
+            if word and word.lower() in (str(option["optionId"]).lower(), str(option["name"]).lower()):
+                return str(option["optionId"])
+        if word:
+            verdict = "approved" if ruling.is_yes else "refused"
+            text = PROMPTS["word"].format(title=ruling.asked.tool, verdict=verdict, feedback=word)
+            self.record.words.append(text)
+        kinds = ("allow_once", "allow_always") if ruling.is_yes else ("reject_once", "reject_always")
+        by_kind = {str(option["kind"]): str(option["optionId"]) for option in reversed(options)}
+        return next((by_kind[kind] for kind in kinds if kind in by_kind), None)
