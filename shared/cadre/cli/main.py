@@ -80,6 +80,7 @@ _MODULES = {
 SERVICES = {
     "agent": "Serve one agent from its YAML file.",
     "tools": "Serve the tools of Python modules or files.",
+    "member": "Serve a program of another make as a member of teams.",
     "gateway": "Serve the HTTP API.",
     "memory": "Serve what agents remember; search, list, show, forget and export it.",
     "sandbox": "Run the code that agents write, locked in.",

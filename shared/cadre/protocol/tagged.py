@@ -8,7 +8,7 @@ _TEXTS = ("int", "complex", "fraction", "timedelta")
 
 _NAMED = ("nan", "inf", "-inf")
 
-_TAGS = ("$given", "$dict")
+_TAGS = frozenset(("$given", "$dict"))
 
 
 def for_tool(value: Any) -> Any:
@@ -19,9 +19,8 @@ def for_tool(value: Any) -> Any:
 
 def for_schema(value: Any) -> Any:
     """The value as a JSON Schema is asked of it: what is a number is one."""
-    if isinstance(value, dict) and not any(isinstance(part, dict | list) for part in value.values()):
-        if len(value) != 1 or next(iter(value)) not in _TAGS:
-            return value  # most calls' arguments
+    if isinstance(value, dict) and _TAGS.isdisjoint(value) and not any(map(_holds_more, value.values())):
+        return value  # most calls' arguments
     return _plain(value, lambda name: 0.0, lambda digits: 2**63, _as_object)
 
 
@@ -64,6 +63,10 @@ def _plain(
         return {key: plain(item) for key, item in part.items()}
 
     return plain(value)
+
+
+def _holds_more(value: Any) -> bool:
+    return isinstance(value, dict | list)
 
 
 def _as_object(pairs: list[tuple[Any, Any]]) -> Any:
