@@ -29,7 +29,7 @@ log = logging.getLogger("cadre.acp")
 
 Json = dict[str, Any]
 
-PROMPTS: dict[str, str] = read_yaml(files("cadre") / "prompts" / "member.yaml", SetupError)
+PROMPTS: dict[str, str] = read_yaml(files("cadre") / "prompts" / "members" / "acp.yaml", SetupError)
 
 _MOST_DEATHS = 3
 _CANCEL_SECONDS = 10.0
