@@ -55,6 +55,8 @@ _VERBS_OF_ROOMS = {
     },
     "deployment": {
         "provision": "Create a team's streams and consumers before its services start.",
+        "backup": "Save all streams of a deployment in a folder.",
+        "restore": "Make a deployment anew from a backup.",
         "auth": "Make a NATS user for every service, and the server's list of them.",
         "tenant": "Make, list and remove the tenants of a gateway.",
         "keys": "Make, list and revoke the API keys of people and programs.",
@@ -73,6 +75,7 @@ VERBS = {verb: text for verbs in _VERBS_OF_ROOMS.values() for verb, text in verb
 _MODULES = {
     **{verb: f"approvals:{verb}" for verb in ("approve", "reject", "correct")},
     "verify": "replay:verify",
+    "restore": "backup:restore_command",
     "continue": "go_on:command",
 }
 """The module, and the command in it, of each verb that has no module of its name, below its room."""

@@ -307,7 +307,7 @@ class _Bus:
         topology, sessions, dead = self._topology, self._topology.sessions_bucket, self._topology.dead_stream
         readers = [
             f"$JS.API.CONSUMER.{what}.{shard}.*"
-            for what in ("CREATE", "DELETE", "MSG.NEXT")
+            for what in ("CREATE", "DELETE", "INFO", "MSG.NEXT")
             for shard in self._shards
         ]
         removals = [f"$JS.API.STREAM.MSG.DELETE.{stream}" for stream in (*self._shards, dead)]

@@ -23,6 +23,11 @@ MAX_DELIVER = 1000
 """A net below the workers' own judgement (`cadre.delivery.quarantine`): beyond it the server gives a message up for
 itself, and then nobody ends its run. So it must be out of reach of restarts and of upgrades that take hours."""
 
+_CANNOT_BE = 10012
+"""The error of a consumer that cannot be made, or changed, like this."""
+
+_BEGINNING = ("deliver_policy", "opt_start_seq")
+
 ENDLESS = -1
 """As a number of deliveries: none is the last."""
 
@@ -44,10 +49,26 @@ async def ensure_consumer(
         "max_ack_pending": 10_000,
         "max_waiting": 4096,
     }
-    answer = await jetstream.api(
-        nc, f"CONSUMER.CREATE.{stream}.{consumer}.{subjects}", {"stream_name": stream, "config": config}
-    )
+    await create_consumer(nc, stream, f"{consumer}.{subjects}", config)
+
+
+async def create_consumer(nc: Client, stream: str, name: str, config: dict[str, Any]) -> None:
+    """Creates a durable consumer, or brings one that is there up to date, but for where it has begun: one of a restored
+    stream has begun at the first message that was not handled. `name` may be followed by its subjects.
+
+    Raises BusUnavailable, and SetupError when another one has its name.
+    """
+    consumer = config["durable_name"]
+    body = {"stream_name": stream, "config": config}
+    answer = await jetstream.api(nc, f"CONSUMER.CREATE.{stream}.{name}", body)
     error = answer.get("error")
+    if error is not None and error.get("err_code") == _CANNOT_BE:
+        found = (await jetstream.api(nc, f"CONSUMER.INFO.{stream}.{consumer}")).get("config", {})
+        begun = {key: found[key] for key in _BEGINNING if key in found}
+        if begun.get("deliver_policy", "all") != config.get("deliver_policy", "all"):
+            body["config"] = config | begun
+            answer = await jetstream.api(nc, f"CONSUMER.CREATE.{stream}.{name}", body)
+            error = answer.get("error")
     if error is None:
         return
     if jetstream.is_passing(error):

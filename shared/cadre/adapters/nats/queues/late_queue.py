@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cadre.adapters.nats.queues.consumers import ACK_WAIT_SECONDS, ENDLESS
+from cadre.adapters.nats.queues.consumers import ACK_WAIT_SECONDS, ENDLESS, create_consumer
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BusUnavailable
@@ -25,10 +25,8 @@ class LateQueue(Queue):
             "max_ack_pending": 10_000,
             "max_waiting": 4096,
         }
-        body = {"stream_name": self._stream, "config": config}
         # Without the filter in the subject: so it is of the form in which a gateway may make consumers.
-        doing = f"asking for consumer {self._consumer}"
-        await jetstream.ask(self._nc, doing, f"CONSUMER.CREATE.{self._stream}.{self._consumer}", body)
+        await create_consumer(self._nc, self._stream, self._consumer, config)
 
     async def remove(self) -> None:
         """Removes the consumer, with what it has not delivered. Raises BusUnavailable."""
