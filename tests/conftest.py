@@ -1,5 +1,6 @@
 """Every test's own time limit is for a machine at rest: a slow one gets more. Hypothesis has none of its own."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import hypothesis
@@ -7,6 +8,7 @@ import pytest
 import pytest_timeout  # type: ignore[import-untyped]
 
 from harness.patience import patience
+from harness.postgres_server import MISSING, PostgresServer, postgres_programs
 
 hypothesis.settings.register_profile(
     "any machine",
@@ -22,3 +24,13 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> object:
     return pytest_timeout.pytest_timeout_set_timer(
         item, settings._replace(timeout=patience(settings.timeout))
     )
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A server that the tests of a session share, each with a schema of its own."""
+    programs = postgres_programs()
+    if programs is None:
+        pytest.skip(MISSING)
+    with PostgresServer(programs) as server:
+        yield server

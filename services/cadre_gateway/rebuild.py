@@ -43,10 +43,17 @@ class IndexRebuilder:
             bytes=await self.index.bytes(),
             positions=self.index.positions,
             rebuild=self._last,
+            writer=await self.index.writer(),
         )
 
-    def begin(self) -> IndexRebuild:
-        """Begins to make it anew. Raises a 409 problem while that goes on."""
+    async def begin(self) -> IndexRebuild:
+        """Begins to make it anew. Raises a 409 problem while that goes on, or where another gateway writes it."""
+        if not self.index.writes:
+            raise Problem(
+                409,
+                "not-the-writer",
+                f"another gateway writes the index that they share: ask that one ({await self.index.writer()})",
+            )
         if self._task is not None and not self._task.done():
             raise Problem(
                 409, "rebuilding", "the index is being made anew already: GET /v1/index tells how far"
@@ -64,7 +71,7 @@ class IndexRebuilder:
     async def _run(self, told: IndexRebuild) -> None:
         fresh = None
         try:
-            fresh = self.index.beside()
+            fresh = await self.index.beside()
             await self._fill(fresh)
             told.state = "done"
             log.info("the index was made anew from the journals")

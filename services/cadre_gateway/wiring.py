@@ -110,7 +110,8 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     streams = await retry(lambda: identities(nc, topology), pauses=EVERY_SECOND, log=log)
     ledger_snapshots = LedgerSnapshots(NatsSnapshots(nc, topology), topology, streams)
     ledger = await retry(ledger_snapshots.load, pauses=EVERY_SECOND, log=log)
-    index = await open_index(open_database(options.index), streams)
+    database = open_database(options.index)
+    index = await retry(lambda: open_index(database, streams), pauses=EVERY_SECOND, log=log)
     erasure = NatsErasure(nc, topology, blobs)
     janitor = Janitor(
         index,

@@ -34,6 +34,7 @@ from cadre.settings import Settings
 from cadre.spec.agent import AgentSpec
 from harness.nats_server import free_port
 from harness.patience import patience, until
+from harness.standstill import stand_still
 
 ROOT = Path(__file__).parents[2]
 
@@ -106,6 +107,22 @@ class GatewayProcess:
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+
+    def end(self, how: signal.Signals) -> None:
+        """By this signal."""
+        self._process.send_signal(how)
+        self._process.wait(timeout=patience())
+
+    def pause(self) -> None:
+        """Until `go_on`."""
+        stand_still(self.pid)
+
+    def go_on(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
 
     @property
     def pid(self) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cadre.errors import RunIndexUnavailable, SetupError
+from cadre.errors import RunIndexUnavailable, SettingError, SetupError
 from cadre.protocol.fates import Erased
 from cadre_gateway.index import schema
 from cadre_gateway.index.database import SqlQuery
@@ -107,6 +107,16 @@ async def test_one_file_is_one_gateways(tmp_path: Path) -> None:
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(SetupError, match="sqlite:///FILE"):
         IndexSettings(url=url)
+
+
+def test_tenants_have_schemas_of_their_own_in_a_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CADRE_INDEX_URL", "postgresql://cadre@127.0.0.1/cadre")
+    names = ["acme", "a-b", "a_b", "A-b", "acme-of-the-north", "acme-of-the-south"]
+    found = [IndexSettings.of_tenant(name).schema for name in names]
+    assert found[:2] == ["cadre_index_acme", "cadre_index_a_b"]
+    assert len(set(found)) == len(names)
+    with pytest.raises(SettingError, match="CADRE_INDEX_SCHEMA"):
+        IndexSettings(url="postgresql://127.0.0.1/cadre", schema="drop table")
 
 
 async def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:

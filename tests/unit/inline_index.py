@@ -6,7 +6,8 @@ from typing import Self
 
 from cadre.journal.entry import Entry
 from cadre_gateway.index import sqlite_database
-from cadre_gateway.index.database import Row, SqlQuery, Statement
+from cadre_gateway.index.database import Database, Row, SqlQuery, Statement
+from cadre_gateway.index.dialect import SQLITE
 from cadre_gateway.index.run_index import RunIndex, open_index
 from cadre_gateway.index.tree_record import EntryStatus
 
@@ -14,9 +15,20 @@ from cadre_gateway.index.tree_record import EntryStatus
 class InlineDatabase:
     """A Database for tests in a time of their own: nothing is waited for."""
 
+    dialect = SQLITE
+    is_shared = False
+
     def __init__(self) -> None:
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
         sqlite_database.make_tables(self._connection)
+
+    async def lead(self) -> bool:
+        return True
+
+    async def writer(self) -> str:
+        return ""
+
+    async def depose(self) -> None: ...
 
     async def write(self, statements: Sequence[Statement]) -> None:
         sqlite_database.write(self._connection, statements)
@@ -40,7 +52,7 @@ class InlineDatabase:
         self._connection.close()
 
 
-async def new_index(database: InlineDatabase | None = None) -> RunIndex:
+async def new_index(database: Database | None = None) -> RunIndex:
     return await open_index(database or InlineDatabase(), ["s0"])
 
 
@@ -55,8 +67,8 @@ async def take(
         return status
 
 
-async def index_of(entries: Iterable[Entry]) -> RunIndex:
-    index = await new_index()
+async def index_of(entries: Iterable[Entry], database: Database | None = None) -> RunIndex:
+    index = await new_index(database)
     for seq, one in enumerate(entries, start=1):
         await take(index, seq, one)
     return index

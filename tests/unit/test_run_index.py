@@ -2,7 +2,8 @@
 
 import asyncio
 import itertools
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from uuid import uuid4
 
 import msgspec
 import pytest
@@ -15,11 +16,25 @@ from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.protocol.messages import ErrorInfo, Origin
 from cadre.protocol.usage import Usage
-from cadre_gateway.index.database import SqlQuery
+from cadre_gateway.index.database import Database, SqlQuery
+from cadre_gateway.index.postgres_database import PostgresDatabase
 from cadre_gateway.index.run_filter import Order, RunFilter, TreeReach
 from cadre_gateway.index.run_index import RunIndex
+from harness.postgres_server import PostgresServer
 from unit.inline_index import InlineDatabase, index_of, new_index, take
 from unit.journal_entries import accepted, called, entry, story
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def database(request: pytest.FixtureRequest) -> AsyncIterator[Database]:
+    """Each test that takes it is run over either."""
+    if request.param == "sqlite":
+        yield InlineDatabase()
+        return
+    server: PostgresServer = request.getfixturevalue("postgres")
+    one = PostgresDatabase(server.url, f"t{uuid4().hex[:10]}")
+    yield one
+    await one.close()
 
 
 async def listed(index: RunIndex, order: Order = "started", **wanted: object) -> list[str]:
@@ -39,14 +54,15 @@ def ended(
     return entry(run, 1, at, accepted(run, **fields), end)  # type: ignore[arg-type]
 
 
-async def test_runs_are_found_by_each_of_their_properties() -> None:
+async def test_runs_are_found_by_each_of_their_properties(database: Database) -> None:
     index = await index_of(
         [
             ended("a", 10.0, cost=3.0, output="Nine teapots.", text="Count the teapots."),
             ended("b", 20.0, cost=1.0, error="AgentToolCallError", session="s1"),
             entry("c", 1, 30.0, accepted("c", text="Weigh the cups.", origin=Origin(user="ann")), called(1)),
             entry("c_1_0", 1, 31.0, accepted("c_1_0", "c"), parent="c"),
-        ]
+        ],
+        database,
     )
     assert await listed(index) == ["c", "b", "a"]
     assert await listed(index, states=["success", "error"]) == ["b", "a"]
@@ -75,15 +91,25 @@ async def test_runs_are_found_by_each_of_their_properties() -> None:
         ("cups count", []),
         ("the", ["b", "a"]),
         ('the" OR', []),
+        ("TÉAPOTS", ["a"]),
+        ("count-the", ["a"]),
+        ("the-count", []),
+        ("teapots-nine", []),
+        ("cup", ["b"]),
+        ("cup weigh", []),
+        ("a@b.example.net 1e5", ["b"]),
         ("*", []),
     ],
 )
-async def test_runs_are_found_by_words_of_their_task_and_answer(words: str, found: list[str]) -> None:
+async def test_runs_are_found_by_words_of_their_task_and_answer(
+    database: Database, words: str, found: list[str]
+) -> None:
     index = await index_of(
         [
             entry("a", 1, 1.0, accepted("a", text="Count the teapots.")),
-            entry("b", 1, 2.0, accepted("b", text="Weigh the cups.")),
-        ]
+            entry("b", 1, 2.0, accepted("b", text="Weigh the cups, a@b.example.net: 1e5\0.")),
+        ],
+        database,
     )
     await index.flush()
     end = ev.RunFinished(state="success", output="Nine.")
@@ -91,8 +117,8 @@ async def test_runs_are_found_by_words_of_their_task_and_answer(words: str, foun
     assert await listed(index, text=words) == found
 
 
-async def test_what_is_forgotten_is_in_no_list_and_may_begin_anew() -> None:
-    index = await index_of([*story("a1"), entry("b", 1, 9.0, accepted("b"))])
+async def test_what_is_forgotten_is_in_no_list_and_may_begin_anew(database: Database) -> None:
+    index = await index_of([*story("a1"), entry("b", 1, 9.0, accepted("b"))], database)
     await index.flush()
     async with index.changing("a1") as tree:
         tree.forget()
@@ -104,9 +130,9 @@ async def test_what_is_forgotten_is_in_no_list_and_may_begin_anew() -> None:
     assert await listed(index, text="it") == ["b"]
 
 
-async def test_what_came_late_for_nobody_is_not_shown() -> None:
+async def test_what_came_late_for_nobody_is_not_shown(database: Database) -> None:
     late = ev.RecordIgnored(kind="ToolResult", reason="the run has not begun")
-    index = await index_of([entry("a1", 1, 1.0, late)])
+    index = await index_of([entry("a1", 1, 1.0, late)], database)
     assert await listed(index) == []
     await take(index, 2, entry("a1", 2, 2.0, accepted("a1")))
     await take(index, 3, entry("a1_1_0", 1, 3.0, late))
@@ -114,8 +140,10 @@ async def test_what_came_late_for_nobody_is_not_shown() -> None:
     assert await index.get("a1", "a1_1_0") is None
 
 
-async def test_a_page_behind_a_tree_that_was_erased_is_where_it_was() -> None:
-    index = await index_of(entry(name, 1, float(at), accepted(name)) for at, name in enumerate("abcd"))
+async def test_a_page_behind_a_tree_that_was_erased_is_where_it_was(database: Database) -> None:
+    index = await index_of(
+        (entry(name, 1, float(at), accepted(name)) for at, name in enumerate("abcd")), database
+    )
     _, before = await index.list(RunFilter(), limit=2)
     async with index.changing("c") as tree:
         tree.forget()
@@ -160,8 +188,8 @@ async def test_places_in_the_journals_are_saved_with_what_was_read() -> None:
     assert (again.positions, await listed(again)) == ([7], ["a"])
 
 
-async def test_only_some_trees_stay_in_memory() -> None:
-    index = await new_index()
+async def test_only_some_trees_stay_in_memory(database: Database) -> None:
+    index = await new_index(database)
     for number in range(3_000):
         await take(index, number + 1, entry(f"r{number}", 1, float(number), accepted(f"r{number}")))
     await index.flush()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
+from cadre_gateway.index.dialect import Dialect
+
 Value = str | bytes | int | float | None
 Row = tuple[Any, ...]
 
@@ -25,6 +27,22 @@ class SqlQuery(NamedTuple):
 
 class Database(Protocol):
     """Keeps the tables of `schema`. Every method raises RunIndexUnavailable."""
+
+    dialect: Dialect
+    is_shared: bool
+    """Whether other processes have it too. One of all writes."""
+
+    async def lead(self) -> bool:
+        """Whether this process is the one that writes, or has become it now."""
+        ...
+
+    async def writer(self) -> str:
+        """Names the other process that writes; "" when there is none."""
+        ...
+
+    async def depose(self) -> None:
+        """Takes the database from the other process that writes: it stands still."""
+        ...
 
     async def write(self, statements: Sequence[Statement]) -> None:
         """Carries out all of them in one transaction, or none."""

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from cadre_gateway.index.database import SqlQuery, Value
+from cadre_gateway.index.dialect import Dialect
 
 Order = Literal["started", "ended", "cost"]
 """By when they began or ended, or by what they cost; the newest or dearest first."""
@@ -70,10 +71,12 @@ def cursor_of(text: str) -> Cursor:
     return found
 
 
-def page_query(wanted: RunFilter, order: Order, limit: int, before: Cursor | None) -> SqlQuery:
+def page_query(
+    dialect: Dialect, wanted: RunFilter, order: Order, limit: int, before: Cursor | None
+) -> SqlQuery:
     """Asks for the summaries of a page, each with the value that it is ordered by."""
     column = _COLUMNS[order]
-    conditions, values = _conditions(wanted)
+    conditions, values = _conditions(dialect, wanted)
     if order == "ended":
         conditions.append("ended_at IS NOT NULL")
     if before is not None:
@@ -84,9 +87,9 @@ def page_query(wanted: RunFilter, order: Order, limit: int, before: Cursor | Non
     return SqlQuery(sql, (*values, limit))
 
 
-def count_query(wanted: RunFilter) -> SqlQuery:
+def count_query(dialect: Dialect, wanted: RunFilter) -> SqlQuery:
     """Asks how many there are."""
-    conditions, values = _conditions(wanted)
+    conditions, values = _conditions(dialect, wanted)
     return SqlQuery(f"SELECT count(*) FROM runs WHERE {' AND '.join(conditions)}", tuple(values))
 
 
@@ -106,7 +109,7 @@ def _is_one_of(column: str, count: int) -> str:
     return f"{column} IN ({', '.join('?' * count)})" if count else "0 = 1"
 
 
-def _conditions(wanted: RunFilter) -> tuple[list[str], list[Value]]:
+def _conditions(dialect: Dialect, wanted: RunFilter) -> tuple[list[str], list[Value]]:
     conditions, values = reach_conditions(wanted.reach)
     if wanted.parent is None:
         conditions.append("root = 1")
@@ -133,8 +136,9 @@ def _conditions(wanted: RunFilter) -> tuple[list[str], list[Value]]:
     if wanted.conversation is not None:
         conditions.append("(session = ? OR (session IS NULL AND id = ?))")
         values += (wanted.conversation, wanted.conversation)
-    if wanted.text is not None and (words := wanted.text.split()):
-        conditions.append("rowid IN (SELECT rowid FROM run_texts WHERE run_texts MATCH ?)")
-        quoted = ['"{}"'.format(word.replace('"', '""')) for word in words]
-        values.append(" ".join(quoted) + "*")
+    if wanted.text is not None and wanted.text.split():
+        match = dialect.match_of(wanted.text)
+        found = f"rowid IN (SELECT rowid FROM run_texts WHERE {dialect.matches})"
+        conditions.append(found if match is not None else "0 = 1")
+        values += (match,) if match is not None else ()
     return conditions, values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import OrderedDict
@@ -30,6 +31,15 @@ _FLUSH_CHANGES = 5_000
 """After so many entries it is saved at once."""
 
 _RETRY_SECONDS = 5.0
+
+_LOOK_SECONDS = 0.5
+"""So often a gateway that does not write looks how far the one has come that does, and whether it is there."""
+
+_STALLED_SECONDS = 20.0
+"""A gateway that writes nothing for so long, though there is something, is taken for dead."""
+
+_REFRESH_SECONDS = 3600.0
+"""An index in which nothing changes is said to be current so often."""
 
 _CACHED_TREES, _CACHED_RUNS = 500, 2_000
 """Held in memory beside those with changes that are not saved."""
@@ -62,6 +72,12 @@ class RunIndex:
         self.removals = removals
         self._trees: OrderedDict[str, IndexedTree] = OrderedDict()
         self._changed: dict[str, IndexedTree] = {}
+        self._awaited: dict[str, IndexedTree] = {}
+        """Trees that had changed when the journals were read up to `_awaited_places`: another gateway saves them."""
+        self._awaited_places: list[int] = []
+        self._stalled_at: float | None = None
+        self.writes = not database.is_shared
+        """Whether what changes is saved by this process, not by another one that has the same database."""
         self._changes = 0
         self._saved_removals = msgspec.json.encode(removals)
         self._lock = asyncio.Lock()
@@ -82,7 +98,7 @@ class RunIndex:
         """Opens a tree to be changed, by one at a time. Raises RunIndexUnavailable."""
         async with self._lock:
             if self._changes >= _FLUSH_CHANGES:
-                await self._flush()
+                await self._keep_up()
             found = self._trees.get(tree) or await self._load(tree)
             self._trees[tree] = found
             self._trees.move_to_end(tree)
@@ -94,45 +110,53 @@ class RunIndex:
     async def drop_tombstones(self, before: float) -> None:
         """Forgets what was erased before that time (Unix seconds): the records have left the streams."""
         async with self._lock:
-            await self._flush()
-            await self._database.write(
-                [Statement("DELETE FROM trees WHERE erased_at < ? AND newest = 0", [(before,)])]
-            )
+            if self.writes:
+                await self._flush()
+                await self._database.write(
+                    [Statement("DELETE FROM trees WHERE erased_at < ? AND newest = 0", [(before,)])]
+                )
             for tree in self._trees.values():
                 if tree.record.erased is not None and tree.record.erased.at < before:
                     tree.record.erased = None
 
     async def flush(self) -> None:
-        """Saves what has changed. Raises RunIndexUnavailable."""
+        """Saves what has changed, unless another process does. Raises RunIndexUnavailable."""
         async with self._lock:
-            await self._flush()
+            if self.writes:
+                await self._flush()
 
     async def flush_now_and_then(self) -> None:
-        """Saves what changes, soon after it has."""
+        """Saves what changes, soon after it has; takes the place of another process that does so no more."""
+        is_shared = self._database.is_shared
         while True:
-            await self._due.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS if is_shared else None):
+                    await self._due.wait()
             await asyncio.sleep(_FLUSH_SECONDS)
             try:
-                await self.flush()
+                async with self._lock:
+                    await self._keep_up()
             except RunIndexUnavailable as error:
                 log.warning("the list of runs is not saved: %s", error)
-                await asyncio.sleep(_RETRY_SECONDS)
+                await asyncio.sleep(_LOOK_SECONDS if is_shared else _RETRY_SECONDS)
 
-    def beside(self) -> RunIndex:
-        """An empty one of the same streams, to be filled from the journals and adopted."""
+    async def beside(self) -> RunIndex:
+        """An empty one of the same streams, to be filled from the journals and adopted. Raises RunIndexUnavailable."""
         place = msgspec.structs.replace(self._place, positions=[0] * len(self._place.positions))
-        return RunIndex(self._database.beside(), place, Removals())
+        found = RunIndex(self._database.beside(), place, Removals())
+        await found._keep_up()
+        return found
 
     async def adopt(self, other: RunIndex, caught_up: Callable[[Sequence[int]], Awaitable[None]]) -> None:
         """Takes the place of what it knows with what the other knows, once that has what this one has:
         `caught_up` returns when the other has everything up to the given positions. Raises RunIndexUnavailable."""
         async with self._lock:  # nothing is taken in meanwhile
             await caught_up(self.positions_read())
-            await other.flush()
+            await other._keep_up()
             await self._database.adopt(other._database)
             other.is_closed = True
-            self._trees.clear()
-            self._changed.clear()
+            for known in (self._trees, self._changed, self._awaited):
+                known.clear()
             self._changes = 0
             self._place, found = other._place, other.removals
             for name in Removals.__struct_fields__:  # others hold on to this one
@@ -140,6 +164,10 @@ class RunIndex:
                 mine.clear()
                 mine.update(getattr(found, name))
             self._saved_removals = msgspec.json.encode(self.removals)
+
+    async def writer(self) -> str:
+        """Names the other process that writes; "" when there is none. Raises RunIndexUnavailable."""
+        return "" if self.writes else await self._database.writer()
 
     async def bytes(self) -> int:
         """How much room the database takes."""
@@ -150,7 +178,8 @@ class RunIndex:
         async with self._lock:
             self.is_closed = True
             try:
-                await self._flush()
+                if self.writes:
+                    await self._flush()
             finally:
                 await self._database.close()
 
@@ -200,7 +229,10 @@ class RunIndex:
 
     async def is_referenced(self, blob: str) -> bool:
         """Whether any tree that is there references the blob."""
-        return bool(await self.read(SqlQuery("SELECT 1 FROM blobs WHERE blob = ? LIMIT 1", (blob,))))
+        unsaved = (*self._changed.values(), *self._awaited.values())
+        return any(blob in tree.record.blobs for tree in unsaved) or bool(
+            await self.read(SqlQuery("SELECT 1 FROM blobs WHERE blob = ? LIMIT 1", (blob,)))
+        )
 
     async def list(
         self, wanted: RunFilter, *, order: Order = "started", limit: int = 50, before: str | None = None
@@ -208,35 +240,93 @@ class RunIndex:
         """A page of runs, and the `before` of the next page (None: this is the last one). Raises KeyError when
         `before` is none."""
         place = cursor_of(before) if before is not None else None
-        rows = await self.read(page_query(wanted, order, limit + 1, place))
+        rows = await self.read(page_query(self._database.dialect, wanted, order, limit + 1, place))
         found = [(_summary(body), value) for body, value in rows[:limit]]
         more = Cursor(found[-1][1], found[-1][0].id) if len(rows) > limit else None
         return [summary for summary, _ in found], str(more) if more is not None else None
 
     async def count(self, wanted: RunFilter) -> int:
         """How many runs there are."""
-        return int((await self.read(count_query(wanted)))[0][0])
+        return int((await self.read(count_query(self._database.dialect, wanted)))[0][0])
 
     # --- saving, with the lock held
 
     async def _load(self, tree: str) -> IndexedTree:
-        first, *others = queries_of(tree)
-        heads = await self._database.read(first)
-        if not heads:
+        queries = queries_of(tree)
+        if not await self._database.read(queries[0]):
             return IndexedTree(tree)
-        return tree_of_rows(tree, [heads, *await self._database.read_all(others)])
+        return tree_of_rows(tree, await self._database.read_all(queries))
+
+    async def _keep_up(self) -> None:
+        """Saves what has changed, or lets go of what another process has saved."""
+        try:
+            leads = await self._database.lead()
+            if not (leads and self.writes):
+                await self._look(leads)
+        except RunIndexUnavailable as error:
+            self.failure, self.writes = error, False
+            raise
+        if self.writes:
+            await self._flush()
+        else:
+            self.failure = None
+
+    async def _look(self, leads: bool) -> None:
+        """Sees what other processes have saved, and goes on from there if this one `leads` and has read as far."""
+        place, removals = await _saved(self._database)
+        before, self._place = (
+            self._place,
+            place or msgspec.structs.replace(self._place, positions=[0] * len(self._place.positions)),
+        )
+        if self._place.streams != before.streams or not _reaches(self._place.positions, before.positions):
+            self._place, self.writes = before, False
+            raise RunIndexUnavailable(
+                "the index is not what it was: another deployment has the same one (give each its CADRE_INDEX_SCHEMA),"
+                " or the database was set back (start the gateways again)"
+            )
+        read = list(self.positions_read())
+        self.writes = leads and _reaches(read, place.positions if place is not None else [])
+        if self.writes:
+            for name in Removals.__struct_fields__:
+                mine, theirs = getattr(self.removals, name), getattr(removals, name)
+                mine.update({key: value for key, value in theirs.items() if key not in mine})
+            self._changed = self._awaited | self._changed
+            self._awaited = {}
+        elif not self._awaited:
+            self._awaited, self._changed, self._awaited_places = self._changed, {}, read
+            self._changes = 0
+        elif _reaches(self._place.positions, self._awaited_places):
+            for name, tree in self._awaited.items():
+                if name not in self._changed:
+                    tree.saved()
+            self._awaited = {}
+            self._make_room()
+        self._due.clear()
+        if leads or self._place.positions != before.positions or _reaches(self._place.positions, read):
+            self._stalled_at = None
+        elif self._stalled_at is None:
+            self._stalled_at = time.monotonic()
+        elif time.monotonic() - self._stalled_at > _STALLED_SECONDS:
+            self._stalled_at = None
+            await self._database.depose()
 
     async def _flush(self) -> None:
         removals, positions = msgspec.json.encode(self.removals), list(self.positions_read())
-        if not self._changed and removals == self._saved_removals and positions == self._place.positions:
+        is_recent = time.time() - self._place.saved_at < _REFRESH_SECONDS
+        is_same = (
+            not self._changed and removals == self._saved_removals and positions == self._place.positions
+        )
+        if is_same and is_recent:
             return
         place = msgspec.structs.replace(self._place, positions=positions, saved_at=time.time())
         meta = [(_PLACE, msgspec.json.encode(place).decode()), (_REMOVALS, removals.decode())]
         changed = list(self._changed.values())
         try:
-            await self._database.write([*statements_for(changed), Statement(_META, meta)])
+            await self._database.write(
+                [*statements_for(self._database.dialect, changed), Statement(_META, meta)]
+            )
         except RunIndexUnavailable as error:
-            self.failure = error
+            self.failure, self.writes = error, not self._database.is_shared
             raise
         self.failure = None
         for tree in changed:
@@ -249,28 +339,50 @@ class RunIndex:
 
     def _make_room(self) -> None:
         runs = sum(len(tree.runs.runs) for tree in self._trees.values())
-        while self._trees and (len(self._trees) > _CACHED_TREES or runs > _CACHED_RUNS):
-            _, gone = self._trees.popitem(last=False)
-            runs -= len(gone.runs.runs)
+        unsaved = self._changed.keys() | self._awaited.keys()
+        for name in [one for one in self._trees if one not in unsaved]:
+            if len(self._trees) <= _CACHED_TREES and runs <= _CACHED_RUNS:
+                break
+            runs -= len(self._trees.pop(name).runs.runs)
 
 
 async def open_index(database: Database, streams: list[str]) -> RunIndex:
     """The index as it was saved, or one of nothing, if that is of other streams or too old. Raises
     RunIndexUnavailable."""
-    rows = await database.read(SqlQuery("SELECT name, value FROM meta"))
-    saved: dict[str, str] = dict(rows)
-    if _PLACE in saved:
-        place = msgspec.json.decode(saved[_PLACE], type=SavedPlace)
-        if place.streams == streams and time.time() - place.saved_at < _MAX_AGE_SECONDS:
-            log.info("the index has the journals up to %s", place.positions)
-            return RunIndex(database, place, msgspec.json.decode(saved[_REMOVALS], type=Removals))
+    leads = await database.lead()
+    place, removals = await _saved(database)
+    if place is not None and (place.streams != streams or time.time() - place.saved_at > _MAX_AGE_SECONDS):
+        if not leads:
+            raise RunIndexUnavailable(
+                "the index is of other streams, or too old, and another gateway writes it: it makes it anew, or it is"
+                " another deployment's (give each its CADRE_INDEX_SCHEMA)"
+            )
         log.info("the index is of other streams, or too old: reading the journals from their start")
-        await database.write([Statement(f"DELETE FROM {table}", [()]) for table in DATA_TABLES])
-    return RunIndex(
-        database,
-        SavedPlace(streams=streams, positions=[0] * len(streams), saved_at=time.time()),
-        Removals(),
+        tables = [Statement(f"DELETE FROM {table}", [()]) for table in DATA_TABLES]
+        await database.write([*tables, Statement("DELETE FROM meta WHERE name = ?", [(_PLACE,)])])
+        place, removals = None, Removals()
+    if place is not None:
+        log.info("the index has the journals up to %s", place.positions)
+    else:
+        place = SavedPlace(streams=streams, positions=[0] * len(streams), saved_at=time.time())
+    index = RunIndex(database, place, removals)
+    index.writes = leads
+    return index
+
+
+async def _saved(database: Database) -> tuple[SavedPlace | None, Removals]:
+    """Up to where the journals are in the database, None for nothing, and what is to be removed."""
+    saved: dict[str, str] = dict(await database.read(SqlQuery("SELECT name, value FROM meta")))
+    if _PLACE not in saved:
+        return None, Removals()
+    return (
+        msgspec.json.decode(saved[_PLACE], type=SavedPlace),
+        msgspec.json.decode(saved[_REMOVALS], type=Removals),
     )
+
+
+def _reaches(positions: Sequence[int], wanted: Sequence[int]) -> bool:
+    return all(mine >= theirs for mine, theirs in zip(positions, wanted, strict=False))
 
 
 def _summary(body: bytes) -> RunSummary:

@@ -15,7 +15,8 @@ from typing import IO, Self, TypeVar
 
 from cadre.errors import RunIndexUnavailable, SetupError
 from cadre_gateway.index.database import Row, SqlQuery, Statement
-from cadre_gateway.index.schema import TABLES, VERSION
+from cadre_gateway.index.dialect import SQLITE
+from cadre_gateway.index.schema import VERSION
 
 log = logging.getLogger("cadre.gateway")
 
@@ -29,6 +30,9 @@ T = TypeVar("T")
 
 class SqliteDatabase:
     """A file that is this process's alone, written by one thread and read by another."""
+
+    dialect = SQLITE
+    is_shared = False
 
     def __init__(self, path: Path | None) -> None:
         """Opens or makes the file; None: one that is gone with the process. Raises SetupError."""
@@ -46,6 +50,10 @@ class SqliteDatabase:
         except (sqlite3.Error, OSError) as error:
             self._lock.close()
             raise SetupError(f"the index cannot be kept in {self._path}: {error}") from error
+
+    async def lead(self) -> bool:
+        """It writes: nobody else has the file."""
+        return True
 
     async def write(self, statements: Sequence[Statement]) -> None:
         """Carries out all of them in one transaction, or none."""
@@ -82,6 +90,13 @@ class SqliteDatabase:
         """How much room the file takes, with what is not yet in it."""
         files = [self._path, self._path.with_name(f"{self._path.name}-wal")]
         return sum(file.stat().st_size for file in files if file.exists())
+
+    async def writer(self) -> str:
+        """Names nobody: it is this process."""
+        return ""
+
+    async def depose(self) -> None:
+        """There is nobody else."""
 
     async def close(self) -> None:
         """Lets go of the file."""
@@ -129,7 +144,7 @@ class SqliteDatabase:
 
 def make_tables(connection: sqlite3.Connection) -> None:
     """Makes the tables in an empty database."""
-    for sql in TABLES:
+    for sql in SQLITE.tables:
         connection.execute(sql)
     connection.execute("INSERT INTO meta (name, value) VALUES ('version', ?)", (VERSION,))
 

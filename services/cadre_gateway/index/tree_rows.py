@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -11,6 +11,7 @@ from cadre.api.approvals import PendingCall
 from cadre.api.runs import RunSummary
 from cadre_gateway.index.database import Row, SqlQuery, Statement, Value
 from cadre_gateway.index.decided_approvals import DecidedCall
+from cadre_gateway.index.dialect import Dialect
 from cadre_gateway.index.tree_record import Tombstone, TreeRecord
 from cadre_gateway.index.tree_runs import TreeRuns
 
@@ -47,8 +48,9 @@ _ORDER = (
     _BLOB := "INSERT INTO blobs (tree, blob) VALUES (?, ?) ON CONFLICT DO NOTHING",
     _CALL := "INSERT INTO calls (call, decided, run, tree, agent, at, body) VALUES (?, ?, ?, ?, ?, ?, ?)",
     _NO_TEXT := f"DELETE FROM run_texts WHERE rowid = {_OF_RUN}",
-    _TEXT := "INSERT INTO run_texts (rowid, task, answer) SELECT rowid, ?, ? FROM runs WHERE id = ?",
-    _ANSWER := f"UPDATE run_texts SET answer = ? WHERE rowid = {_OF_RUN}",
+    _TEXT
+    := "INSERT INTO run_texts (rowid, task, answer) SELECT rowid, {words}, {words} FROM runs WHERE id = ?",
+    _ANSWER := f"UPDATE run_texts SET answer = {{words}} WHERE rowid = {_OF_RUN}",
 )
 
 
@@ -111,15 +113,17 @@ def tree_of_rows(tree: str, answers: list[list[Row]]) -> IndexedTree:
     return found
 
 
-def statements_for(trees: Iterable[IndexedTree]) -> list[Statement]:
+def statements_for(dialect: Dialect, trees: Iterable[IndexedTree]) -> list[Statement]:
     """What saves the changes of the trees."""
     rows: defaultdict[str, list[tuple[Value, ...]]] = defaultdict(list)
     for tree in trees:
-        _collect(tree, rows)
-    return [Statement(sql, rows[sql]) for sql in _ORDER if sql in rows]
+        _collect(tree, rows, dialect.words_of)
+    return [Statement(sql.format(words=dialect.word_value), rows[sql]) for sql in _ORDER if sql in rows]
 
 
-def _collect(tree: IndexedTree, rows: defaultdict[str, list[tuple[Value, ...]]]) -> None:
+def _collect(
+    tree: IndexedTree, rows: defaultdict[str, list[tuple[Value, ...]]], words_of: Callable[[str], str]
+) -> None:
     record, runs, name = tree.record, tree.runs, tree.record.tree
     if tree.is_forgotten:
         for sql in (_NO_TEXTS, _NO_RUNS, _NO_BLOBS, _NO_CALLS, _NO_TREE):
@@ -139,10 +143,10 @@ def _collect(tree: IndexedTree, rows: defaultdict[str, list[tuple[Value, ...]]])
         rows[_CALL].extend(_rows_of_calls(runs))
     for run, text in runs.changed_texts.items():
         if text.task is None:
-            rows[_ANSWER].append((text.answer, run))
+            rows[_ANSWER].append((words_of(text.answer or ""), run))
         else:
             rows[_NO_TEXT].append((run,))
-            rows[_TEXT].append((text.task, text.answer or "", run))
+            rows[_TEXT].append((words_of(text.task), words_of(text.answer or ""), run))
 
 
 def _row_of(run: RunSummary) -> tuple[Value, ...]:

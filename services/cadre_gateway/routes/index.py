@@ -27,6 +27,6 @@ def router(rebuilder: IndexRebuilder) -> APIRouter:
     )
     async def post_rebuild() -> Response:
         """The gateway serves its lists as they are meanwhile; `GET /v1/index` tells how far it has come."""
-        return json_answer(rebuilder.begin(), 202)
+        return json_answer(await rebuilder.begin(), 202)
 
     return routes

@@ -71,7 +71,8 @@ class Admission:
             raise _unknown_agent(agent, live)
         known = await self._started_by(key, run) if key is not None else None
         if known is None:
-            if await self.index.tombstone(run) is not None:
+            # A new id was never erased: such a run can begin also while the index is not there.
+            if key is not None and await self.index.tombstone(run) is not None:
                 raise Problem(
                     410,
                     "run-erased",

@@ -28,5 +28,7 @@ class IndexState(msgspec.Struct, kw_only=True):
     bytes: int
     positions: list[int]
     """Sequence of the last entry of each shard that is in it."""
+    writer: str = ""
+    """The other gateway that writes the index where several share one: it makes it anew."""
     rebuild: IndexRebuild | None = None
     """The last one of this process."""

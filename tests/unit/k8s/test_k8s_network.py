@@ -71,6 +71,18 @@ def test_a_service_reaches_nothing_else(source: str, target: End, port: int) -> 
     assert not may_connect(shipped(), end(shipped(), source), target, port)
 
 
+def test_gateways_that_share_their_index_reach_the_database() -> None:
+    database = End({"app.kubernetes.io/name": "postgresql"}, "stores", "10.244.0.14")
+    here = rendered({"index": {"secret": "cadre-index", "namespace": "stores"}})
+    assert may_connect(here, end(here, "gateway"), database, 5432)
+    assert not may_connect(here, end(here, "agent-manager"), database, 5432)
+    outside = rendered(
+        {"index": {"secret": "cadre-index", "url": "postgresql://db.example:6432", "pods": {}}}
+    )
+    assert may_connect(outside, end(outside, "gateway"), INTERNET, 6432)
+    assert not may_connect(shipped(), end(shipped(), "gateway"), database, 5432)
+
+
 def test_who_may_come_in() -> None:
     manifests = shipped()
     assert may_connect(manifests, STRANGER, end(manifests, "gateway"), 8080)

@@ -118,6 +118,15 @@ def test_secrets_are_named_and_never_shown() -> None:
     ]
 
 
+def test_the_index_is_a_file_of_each_gateway_or_a_database_of_all() -> None:
+    for index, volumes in ({}, {"tmp", "nats", "index"}), ({"secret": "cadre-index"}, {"tmp", "nats"}):
+        manifests = rendered({"index": index})
+        url = env_of(manifests, "Deployment/gateway")["CADRE_INDEX_URL"]
+        key = {"secretKeyRef": {"name": "cadre-index", "key": "CADRE_INDEX_URL"}}
+        assert url == (key if index else "sqlite:///index/runs.db")
+        assert {one["name"] for one in pod_of(manifests, "Deployment/gateway")["volumes"]} == volumes
+
+
 @pytest.mark.parametrize(
     ("env", "secrets"),
     [

@@ -51,6 +51,8 @@ def _egress(component: Component, values: Values) -> list[dict[str, Any]]:
     rules.append(_to(values.nats, values.namespace))
     if component.role == "memory":
         rules.append(_to(values.qdrant, values.namespace))
+    if component.role == "gateway" and values.index.secret:
+        rules.append(_to(values.index, values.namespace))
     if values.workload(component.key).internet:
         urls = filter(None, [values.model.url, *component.model_urls])
         rules.append({"to": _ANYWHERE, "ports": _tcp(*sorted({443, *map(port_of, urls)}))})

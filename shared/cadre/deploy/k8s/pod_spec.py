@@ -131,7 +131,10 @@ def _environment(component: Component, values: Values, workload: Workload) -> li
         plain |= _non_empty(CADRE_MODEL_URL=values.model.url, CADRE_MODEL=values.model.name)
         secrets |= {variable: f"{values.model.secret}/{variable}" for variable in component.key_variables}
     if component.role == "gateway":
-        plain["CADRE_INDEX_URL"] = f"sqlite://{INDEX}/runs.db"
+        if values.index.secret:
+            secrets["CADRE_INDEX_URL"] = f"{values.index.secret}/CADRE_INDEX_URL"
+        else:
+            plain["CADRE_INDEX_URL"] = f"sqlite://{INDEX}/runs.db"
         # It is reached from beyond its pod: whoever asks says who they are, the first one by the administrator's key.
         plain["CADRE_AUTH"] = ways = workload.env.get("CADRE_AUTH", "keys")
         if "keys" in ways.split(","):
@@ -169,7 +172,7 @@ def _from_secret(workload: str, variable: str, reference: str) -> dict[str, Any]
 def _volumes(component: Component, values: Values) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     volumes: list[dict[str, Any]] = [{"name": "tmp", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}}]
     mounts: list[dict[str, Any]] = [{"name": "tmp", "mountPath": "/tmp"}]
-    if component.role == "gateway":
+    if component.role == "gateway" and not values.index.secret:
         volumes.append({"name": "index", "emptyDir": {}})
         mounts.append({"name": "index", "mountPath": INDEX})
     if component.files is not None:

@@ -140,6 +140,16 @@ class Qdrant(Peer, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Secret with the key QDRANT_API_KEY; empty: the server asks for none."""
 
 
+class Index(Peer, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The PostgreSQL server that the gateways share their index of runs in; without `secret` each has a file."""
+
+    url: str = "postgresql://postgresql:5432"
+    """Where it is, for the NetworkPolicy alone: what the gateways connect to is in the Secret, with the password."""
+    pods: dict[str, str] = _named("postgresql")
+    secret: str = ""
+    """Secret with the key CADRE_INDEX_URL."""
+
+
 class Telemetry(Peer, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An OpenTelemetry collector; without `url` nothing is sent."""
 
@@ -173,6 +183,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     prices: dict[str, Price] = {}
     """The price table: what a million tokens of a model cost, by its name."""
     qdrant: Qdrant = Qdrant()
+    index: Index = Index()
     telemetry: Telemetry = Telemetry()
     memory: bool | None = None
     """Whether there is a memory service; None: where an agent's spec asks for one."""
@@ -207,7 +218,12 @@ def read_values(*layers: Mapping[str, Any]) -> Values:
     for key, number in (("nats.shards", values.nats.shards), ("nats.replicas", values.nats.replicas)):
         if number < 1:
             raise SpecError(f"{key}: must be at least 1")
-    for key, url in (("nats.url", values.nats.url), ("qdrant.url", values.qdrant.url)):
+    peers = (
+        ("nats.url", values.nats.url),
+        ("qdrant.url", values.qdrant.url),
+        ("index.url", values.index.url),
+    )
+    for key, url in peers:
         if not urlsplit(url).hostname:
             raise SpecError(f"{key}: {url!r} is no URL with a host")
     return values
@@ -244,7 +260,7 @@ def setting(assignment: str) -> dict[str, Any]:
 def port_of(url: str) -> int:
     """Port of a URL; that of its scheme when it names none."""
     parts = urlsplit(url)
-    return parts.port or {"http": 80, "nats": 4222, "tls": 4222}.get(parts.scheme, 443)
+    return parts.port or {"http": 80, "nats": 4222, "tls": 4222, "postgresql": 5432}.get(parts.scheme, 443)
 
 
 def is_address(url: str) -> bool:

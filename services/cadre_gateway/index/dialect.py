@@ -1,0 +1,91 @@
+"""What differs between the databases that can hold the index: types of columns, and how words are found."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from typing import NamedTuple
+
+from cadre_gateway.index.schema import TABLES
+
+
+class Dialect(NamedTuple):
+    """A database's own way to say what `schema` and the queries leave open."""
+
+    tables: tuple[str, ...]
+    """What makes the tables."""
+    word_value: str
+    """How a statement takes a text whose words are to be found."""
+    words_of: Callable[[str], str]
+    """Such a text as the value to save."""
+    matches: str
+    """The condition that a row of `run_texts` has all words of a value."""
+    match_of: Callable[[str], str | None]
+    """That value for what somebody searches: all words, the last may be the beginning of one. None: finds nothing."""
+
+
+_TYPES = {
+    "CREATE TABLE runs (": "CREATE TABLE runs (rowid BIGINT GENERATED ALWAYS AS IDENTITY, ",
+    "INTEGER": "BIGINT",
+    "REAL": "DOUBLE PRECISION",
+    "BLOB": "BYTEA",
+    " WITHOUT ROWID": "",
+    # Ids are ordered by their bytes, whatever language the database sorts by.
+    " TEXT": ' TEXT COLLATE "C"',
+    "CREATE VIRTUAL TABLE run_texts USING fts5 (task, answer)": (
+        "CREATE TABLE run_texts (rowid BIGINT PRIMARY KEY, task TSVECTOR NOT NULL, answer TSVECTOR NOT NULL)"
+    ),
+}
+_TOKEN = re.compile(r"[^\W_]+")
+_MAX_TOKEN_CHARS = 500
+"""PostgreSQL takes words of 2046 bytes."""
+_END = "' '"
+"""No word, at the end of each text: a phrase does not go on in the next one."""
+
+
+def _match_in_sqlite(text: str) -> str | None:
+    words = ['"{}"'.format(word.replace('"', '""')) for word in text.split()]
+    return " ".join(words) + "*" if words else None
+
+
+def _tokens(text: str) -> list[str]:
+    """The words of a text without accents and capitals, as SQLite's `unicode61` has them: the database's own parser
+    would take apart what looks like an address, and knows only the letters of its locale."""
+    plain = "".join(one for one in unicodedata.normalize("NFD", text) if not unicodedata.combining(one))
+    return [found[:_MAX_TOKEN_CHARS] for found in _TOKEN.findall(plain.lower())]
+
+
+def _vector(text: str) -> str:
+    places: dict[str, list[int]] = {}
+    tokens = _tokens(text)
+    for place, token in enumerate(tokens, start=1):
+        places.setdefault(token, []).append(place)
+    found = [f"'{token}':{','.join(map(str, at))}" for token, at in places.items()]
+    return " ".join([*found, f"{_END}:{len(tokens) + 1}"])
+
+
+def _match_in_postgres(text: str) -> str | None:
+    phrases = [[f"'{token}'" for token in _tokens(word)] for word in text.split()]
+    if phrases and phrases[-1]:
+        phrases[-1][-1] += ":*"
+    return " & ".join(f"({' <-> '.join(phrase)})" for phrase in phrases if phrase) or None
+
+
+def _postgres_tables() -> tuple[str, ...]:
+    found = []
+    for sql in TABLES:
+        for ours, theirs in _TYPES.items():
+            sql = sql.replace(ours, theirs)
+        found.append(sql)
+    return (*found, "CREATE INDEX run_texts_words ON run_texts USING gin ((task || answer))")
+
+
+SQLITE = Dialect(TABLES, "?", str, "run_texts MATCH ?", _match_in_sqlite)
+POSTGRES = Dialect(
+    _postgres_tables(),
+    "CAST(? AS tsvector)",
+    _vector,
+    "(task || answer) @@ CAST(? AS tsquery)",
+    _match_in_postgres,
+)

@@ -1,0 +1,200 @@
+"""Several gateways share an index in PostgreSQL: one writes, another takes its place, nothing is lost or doubled."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import httpx2
+import psycopg
+import pytest
+
+from harness.nats_server import NatsServer
+from harness.patience import until
+from harness.postgres_server import MISSING, PostgresServer, postgres_programs
+from integration.gateway_world import FINISHED, GatewayProcess, World, entered, new_run
+
+RUNS = 120
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[PostgresServer]:
+    """A server that a test may stop."""
+    programs = postgres_programs()
+    if programs is None:
+        pytest.skip(MISSING)
+    with PostgresServer(programs) as server:
+        yield server
+
+
+class Gateways:
+    """Gateways of one deployment with one index."""
+
+    def __init__(self, nats_url: str, folder: Path, postgres: PostgresServer) -> None:
+        self._nats_url, self._folder = nats_url, folder
+        self._environment = {"CADRE_INDEX_URL": postgres.url, "CADRE_INDEX_SCHEMA": f"t{uuid4().hex[:8]}"}
+        self._postgres = postgres
+        self.all = [GatewayProcess(nats_url, folder, None, **self._environment)]
+
+    def add(self) -> GatewayProcess:
+        self.all.append(
+            GatewayProcess(self._nats_url, self._folder, self.all[0].settings, **self._environment)
+        )
+        return self.all[-1]
+
+    def writers(self) -> list[GatewayProcess]:
+        """Those alive that say that no other one writes."""
+        return [one for one in self.all if one.is_alive and self.index(one)["writer"] == ""]
+
+    def index(self, gateway: GatewayProcess) -> dict[str, object]:
+        answer = httpx2.get(f"{gateway.url}/v1/index", timeout=30)
+        assert answer.status_code == 200, answer.text
+        found: dict[str, object] = answer.json()
+        return found
+
+    async def rows(self, statement: str) -> list[tuple[object, ...]]:
+        """What the database has, read beside the gateways."""
+        schema = self._environment["CADRE_INDEX_SCHEMA"]
+        async with await psycopg.AsyncConnection.connect(self._postgres.url) as connection:
+            found = await connection.execute(
+                "SELECT nspname FROM pg_namespace WHERE nspname ~ %s", (f"^{schema}_[0-9_]+$",)
+            )
+            [(name,)] = await found.fetchall()
+            await connection.execute("SELECT set_config('search_path', %s, false)", (name,))
+            return await (await connection.execute(statement.encode())).fetchall()
+
+
+@asynccontextmanager
+async def deployed(
+    nats_server: NatsServer, folder: Path, postgres: PostgresServer
+) -> AsyncIterator[tuple[Gateways, World]]:
+    gateways = Gateways(nats_server.url, folder, postgres)
+    try:
+        async with entered(gateways.all[0]) as world:
+            yield gateways, world
+    finally:
+        for one in gateways.all:
+            one.kill()
+
+
+async def listed_by(gateway: GatewayProcess) -> set[str]:
+    async with httpx2.AsyncClient(base_url=gateway.url, timeout=60) as http:
+        answer = await http.get("/v1/runs", params={"limit": 500, "state": "success"})
+        assert answer.status_code == 200, answer.text
+        return {one["id"] for one in answer.json()["runs"]}
+
+
+async def write_runs(world: World, count: int, runs: list[str]) -> None:
+    for _ in range(count):
+        runs.append(new_run())
+        await world.finished_run(runs[-1])
+
+
+async def assert_whole(gateways: Gateways, runs: list[str]) -> None:
+    """Each gateway lists all of them, and the database has each row once."""
+    for one in gateways.all:
+        if one.is_alive:
+            await until(lambda one=one: _lists(one, set(runs)))  # type: ignore[misc]
+    assert await gateways.rows("SELECT count(*), count(DISTINCT id) FROM runs") == [(len(runs), len(runs))]
+    assert await gateways.rows("SELECT count(*) FROM run_texts") == [(len(runs),)]
+    assert await gateways.rows("SELECT count(*) FROM trees") == [(len(runs),)]
+
+
+async def _lists(gateway: GatewayProcess, runs: set[str]) -> bool:
+    return await listed_by(gateway) == runs
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+async def test_another_gateway_takes_the_place_of_the_one_that_writes(
+    nats_server: NatsServer, tmp_path: Path, postgres: PostgresServer, how: signal.Signals
+) -> None:
+    async with deployed(nats_server, tmp_path, postgres) as (gateways, world):
+        first = gateways.all[0]
+        second = gateways.add()
+        third = gateways.add()
+        assert gateways.writers() == [first]
+        assert httpx2.post(f"{second.url}/v1/index/rebuild").json()["type"].endswith("not-the-writer")
+        runs: list[str] = []
+        await write_runs(world, 10, runs)
+        open_run = world.scribe(new_run())
+        await open_run.write(open_run.accepted())
+        writing = asyncio.create_task(write_runs(world, RUNS, runs))
+        await until(lambda: _some(second, 30))
+        first.end(how)
+        await writing
+        await open_run.write(FINISHED)
+        runs.append(open_run.run)
+        await assert_whole(gateways, runs)
+        assert len(gateways.writers()) == 1
+        first.start()
+        await assert_whole(gateways, runs)
+        assert {second, third} >= set(gateways.writers())
+
+
+async def _some(gateway: GatewayProcess, least: int) -> bool:
+    return len(await listed_by(gateway)) >= least
+
+
+async def test_a_gateway_that_stands_still_loses_its_place_and_joins_again(
+    nats_server: NatsServer, tmp_path: Path, postgres: PostgresServer
+) -> None:
+    async with deployed(nats_server, tmp_path, postgres) as (gateways, world):
+        first, second = gateways.all[0], gateways.add()
+        runs: list[str] = []
+        await write_runs(world, 10, runs)
+        await assert_whole(gateways, runs)
+        first.pause()
+        await write_runs(world, 10, runs)
+        await until(lambda: _lists(second, set(runs)))
+        first.go_on()
+        await assert_whole(gateways, runs)
+        assert gateways.writers() == [second]
+
+
+async def test_a_rebuild_takes_the_place_of_what_is_wrong(
+    nats_server: NatsServer, tmp_path: Path, postgres: PostgresServer
+) -> None:
+    async with deployed(nats_server, tmp_path, postgres) as (gateways, world):
+        first = gateways.all[0]
+        runs: list[str] = []
+        await write_runs(world, 20, runs)
+        second = gateways.add()
+        await assert_whole(gateways, runs)
+        await gateways.rows("WITH gone AS (DELETE FROM runs RETURNING id) SELECT count(*) FROM gone")
+        await gateways.rows("WITH gone AS (DELETE FROM trees RETURNING tree) SELECT count(*) FROM gone")
+        assert await listed_by(second) == set()
+        assert httpx2.post(f"{first.url}/v1/index/rebuild").status_code == 202
+        await write_runs(world, 5, runs)
+        await assert_whole(gateways, runs)
+        assert gateways.index(first)["rebuild"]["state"] == "done"  # type: ignore[index]
+        assert await gateways.rows("SELECT count(*) FROM pg_namespace WHERE nspname LIKE '%\\_new'") == [(0,)]
+
+
+async def test_without_the_database_runs_go_on_and_lists_come_back(
+    nats_server: NatsServer, tmp_path: Path, own_postgres: PostgresServer
+) -> None:
+    async with deployed(nats_server, tmp_path, own_postgres) as (gateways, world):
+        first, second = gateways.all[0], gateways.add()
+        await world.announce("boss")
+        runs: list[str] = []
+        await write_runs(world, 5, runs)
+        await assert_whole(gateways, runs)
+        own_postgres.crash()
+        for one in (first, second):
+            one.wait_for(503, "PostgreSQL")
+            answer = httpx2.get(f"{one.url}/v1/runs", timeout=60)
+            assert (answer.status_code, answer.json()["type"].rpartition("/")[2]) == (
+                503,
+                "index-unavailable",
+            )
+            assert "CADRE_INDEX_URL" in answer.json()["detail"]
+        started = await world.http.post("/v1/runs", json={"agent": "boss", "task": "Go on."})
+        assert started.status_code == 202, started.text
+        await write_runs(world, 5, runs)
+        own_postgres.start()
+        for one in (first, second):
+            one.wait_for(200)
+        await assert_whole(gateways, runs)
+        assert len(gateways.writers()) == 1
