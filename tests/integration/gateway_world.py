@@ -256,7 +256,7 @@ class World:
         await until(connected)
         return await scribe.write(event)
 
-    async def listed(self, run: str, **query: str) -> dict[str, Any]:
+    async def listed(self, run: str, **query: str | list[str]) -> dict[str, Any]:
         """The run as the list shows it, once it does."""
 
         async def ask() -> dict[str, Any] | None:

@@ -40,7 +40,7 @@ async def test_list_and_detail_tell_a_tree(world: World) -> None:
     assert (listed["task"], listed["parent"], listed["tree"]) == ("Ask the helper.", None, run)
     assert set(listed) == {
         *("id", "tree", "parent", "agent", "task", "state", "step", "started_at", "ended_at"),
-        *("usage", "session", "user", "error", "waiting_for", "approvals"),
+        *("usage", "session", "user", "error", "waiting_for", "approvals", "labels"),
     }
 
     found = (await world.http.get(f"/v1/runs/{run}")).json()
@@ -56,25 +56,6 @@ async def test_list_and_detail_tell_a_tree(world: World) -> None:
     of_child = (await world.http.get(f"/v1/runs/{child}", params={"full": "true"})).json()
     assert of_child["parent"] == run
     assert [step["type"] for step in of_child["memory"]] == ["task", "answer"]
-
-
-async def test_the_list_has_pages_and_filters(world: World) -> None:
-    runs = [new_run() for _ in range(5)]
-    for run in runs:
-        await world.finished_run(run, agent="pager")
-    await world.listed(runs[-1], agent="pager", state="success")
-    seen: list[str] = []
-    query: dict[str, Any] = {"agent": "pager", "limit": 2}
-    while True:
-        page = (await world.http.get("/v1/runs", params=query)).json()
-        seen += [one["id"] for one in page["runs"]]
-        if page["next"] is None:
-            break
-        query["before"] = page["next"]
-    assert seen == runs[::-1]
-    assert (await world.http.get("/v1/runs", params={"agent": "pager", "state": "error"})).json()[
-        "runs"
-    ] == []
 
 
 async def test_a_run_that_waits_for_its_model_says_so(world: World) -> None:
@@ -169,6 +150,7 @@ async def test_a_task_reaches_its_agents_inbox(world: World) -> None:
             "additional_args": {"n": 1},
             "images": [image],
             "max_steps": 3,
+            "labels": {"ticket": "4711", "app/name": ""},
         },
         headers={"traceparent": trace},
     )
@@ -184,6 +166,7 @@ async def test_a_task_reaches_its_agents_inbox(world: World) -> None:
     assert task is not None
     assert (task.id, task.agent, task.task, task.max_steps) == (f"{run}:task", "boss", "Look.", 3)
     assert (task.additional_args, task.trace) == ({"n": 1}, trace)
+    assert task.labels == {"ticket": "4711", "app/name": ""}
     assert await world.blobs.get(task.images[0]) == PIXEL
 
     pending = (await world.http.get(f"/v1/runs/{run}")).json()
@@ -256,6 +239,8 @@ async def test_a_post_may_answer_with_the_events(world: World) -> None:
         (b'{"agent":"boss","task":"\xff"}', 400, "invalid-request", "UTF-8"),
         (b'{"agent":"boss","task":"x","additional_args":[]}', 422, "invalid-request", "additional_args"),
         (b'{"agent":"boss","task":"x","session":"a.b"}', 422, "invalid-request", "'a.b'"),
+        (b'{"agent":"boss","task":"x","labels":{"a b":"c"}}', 422, "invalid-request", "labels"),
+        (b'{"agent":"boss","task":"x","labels":{"a":1}}', 422, "invalid-request", "labels"),
         (b'{"agent":"boss","task":"x","reset":false}', 422, "invalid-request", "session"),
         (b'{"agent":"boss","task":"x","images":["http://a/b.png"]}', 422, "invalid-request", "images[0]"),
         (
@@ -367,7 +352,7 @@ async def test_an_unknown_parameter_is_named_beside_the_known_ones(world: World)
     assert (
         detail
         == "query.status: unknown parameter; known parameters: agent, state, waiting_for, session, user,"
-        " parent, since, until, min_cost, error, text, sort, count, limit, before"
+        " parent, since, until, min_cost, error, label, text, sort, count, limit, before"
     )
 
 

@@ -188,6 +188,30 @@ async def test_places_in_the_journals_are_saved_with_what_was_read() -> None:
     assert (again.positions, await listed(again)) == ([7], ["a"])
 
 
+async def test_runs_are_found_by_labels_that_may_change_hands(database: Database) -> None:
+    index = await index_of(
+        [
+            entry("a", 1, 1.0, accepted("a", labels={"ticket": "4711", "team": "red"})),
+            entry("b", 1, 2.0, accepted("b", labels={"ticket": "4712", "team": "red"})),
+            entry("c", 1, 3.0, accepted("c")),
+        ],
+        database,
+    )
+    assert await listed(index, labels=[("team", "red")]) == ["b", "a"]
+    assert await listed(index, labels=[("ticket", None)]) == ["b", "a"]
+    assert await listed(index, labels=[("team", "red"), ("ticket", "4711")]) == ["a"]
+    assert await listed(index, labels=[("team", "4711")]) == []
+    await index.flush()
+    async with index.changing("a") as tree:
+        tree.forget()
+    await index.flush()
+    await take(index, 9, entry("a", 1, 10.0, accepted("a", labels={"team": "blue"})))
+    assert await listed(index, labels=[("team", "red")]) == ["b"]
+    assert await listed(index, labels=[("team", "blue")]) == ["a"]
+    found, _ = await index.list(RunFilter(labels=(("team", "blue"),)))
+    assert found[0].labels == {"team": "blue"}
+
+
 async def test_only_some_trees_stay_in_memory(database: Database) -> None:
     index = await new_index(database)
     for number in range(3_000):

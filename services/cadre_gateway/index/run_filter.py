@@ -40,6 +40,8 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     min_cost: float | None = None
     error: str | None = None
     """The type of the error that they ended with."""
+    labels: tuple[tuple[str, str | None], ...] = ()
+    """Names and values that it is labelled with, all of them; None: with any value."""
     text: str | None = None
     """Words that all stand in the task or in the answer; the last one may be the beginning of one."""
     conversation: str | None = None
@@ -128,6 +130,11 @@ def _conditions(dialect: Dialect, wanted: RunFilter) -> tuple[list[str], list[Va
         if value is not None:
             conditions.append(condition)
             values.append(value)
+    for name, label in wanted.labels:
+        conditions.append(
+            f"id IN (SELECT run FROM labels WHERE name = ?{'' if label is None else ' AND value = ?'})"
+        )
+        values += (name,) if label is None else (name, label)
     if wanted.states is not None:
         conditions.append(_is_one_of("state", len(wanted.states)))
         values += sorted(wanted.states)

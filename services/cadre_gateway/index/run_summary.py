@@ -53,6 +53,7 @@ def summary_of_task(task: Task) -> RunSummary:
         started_at=task.at,
         session=task.session,
         user=_user(task),
+        labels=task.labels,
     )
 
 
@@ -78,7 +79,7 @@ def _of_snapshot(run: Run, entry: Entry) -> RunSummary:
         summary.state, summary.waiting_for = "waiting", _awaited(wait.signal)
     if run.task is not None:
         summary.task, summary.session = shortened(run.task.task), run.task.session
-        summary.user = _user(run.task)
+        summary.user, summary.labels = _user(run.task), run.task.labels
     if run.result is not None:
         summary.state, summary.error, summary.ended_at = run.result.state, run.result.error, run.result.at
     return summary
@@ -95,7 +96,7 @@ def apply_event(summary: RunSummary, event: AnyEvent, at: float) -> None:
     match event:
         case RunAccepted(task=task):
             summary.task, summary.session, summary.started_at = shortened(task.task), task.session, at
-            summary.user = _user(task)
+            summary.user, summary.labels = _user(task), task.labels
         case ModelCalled(purpose="act", step=step) | StepStarted(step=step):
             summary.step = step
         case ModelDeferred():

@@ -2,7 +2,7 @@
 
 from cadre.protocol.messages import SCHEMA_VERSION
 
-VERSION = f"1.{SCHEMA_VERSION}"
+VERSION = f"2.{SCHEMA_VERSION}"
 """An older gateway leaves out what it cannot read: after an upgrade the journals are read anew."""
 
 TABLES = (
@@ -28,6 +28,9 @@ TABLES = (
     "CREATE INDEX runs_parent ON runs (parent, started_at, id) WHERE parent IS NOT NULL",
     "CREATE INDEX runs_open ON runs (agent, state, waiting_for) WHERE ended_at IS NULL",
     "CREATE INDEX runs_succeeded ON runs (agent, ended_at) WHERE state = 'success'",
+    "CREATE TABLE labels (tree TEXT NOT NULL, run TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL)",
+    "CREATE INDEX labels_tree ON labels (tree)",
+    "CREATE INDEX labels_name ON labels (name, value, run)",
     """CREATE TABLE calls (
         call TEXT NOT NULL, decided INTEGER NOT NULL, run TEXT NOT NULL, tree TEXT NOT NULL, agent TEXT NOT NULL,
         at REAL NOT NULL, body BLOB NOT NULL)""",
@@ -36,5 +39,5 @@ TABLES = (
     "CREATE VIRTUAL TABLE run_texts USING fts5 (task, answer)",
 )
 
-DATA_TABLES = ("run_texts", "runs", "blobs", "calls", "trees")
+DATA_TABLES = ("run_texts", "runs", "labels", "blobs", "calls", "trees")
 """Those that follow from the journals."""

@@ -41,11 +41,13 @@ _ORDER = (
     _NO_TEXTS := f"DELETE FROM run_texts WHERE rowid IN {_OF_TREE}",
     _NO_RUNS := "DELETE FROM runs WHERE tree = ?",
     _NO_BLOBS := "DELETE FROM blobs WHERE tree = ?",
+    _NO_LABELS := "DELETE FROM labels WHERE tree = ?",
     _NO_CALLS := "DELETE FROM calls WHERE tree = ?",
     _NO_TREE := "DELETE FROM trees WHERE tree = ?",
     _TREE,
     _RUN,
     _BLOB := "INSERT INTO blobs (tree, blob) VALUES (?, ?) ON CONFLICT DO NOTHING",
+    _LABEL := "INSERT INTO labels (tree, run, name, value) VALUES (?, ?, ?, ?)",
     _CALL := "INSERT INTO calls (call, decided, run, tree, agent, at, body) VALUES (?, ?, ?, ?, ?, ?, ?)",
     _NO_TEXT := f"DELETE FROM run_texts WHERE rowid = {_OF_RUN}",
     _TEXT
@@ -126,7 +128,7 @@ def _collect(
 ) -> None:
     record, runs, name = tree.record, tree.runs, tree.record.tree
     if tree.is_forgotten:
-        for sql in (_NO_TEXTS, _NO_RUNS, _NO_BLOBS, _NO_CALLS, _NO_TREE):
+        for sql in (_NO_TEXTS, _NO_RUNS, _NO_BLOBS, _NO_LABELS, _NO_CALLS, _NO_TREE):
             rows[sql].append((name,))
     if not record.last and record.erased is None and not runs.last:
         return
@@ -138,6 +140,9 @@ def _collect(
     for run in runs.changed_runs:
         if (summary := runs.runs.get(run)) is not None:
             rows[_RUN].append(_row_of(summary))
+    if name in runs.changed_runs and (root := runs.runs.get(name)) is not None and root.labels:
+        rows[_NO_LABELS].append((name,))
+        rows[_LABEL].extend((name, name, label, value) for label, value in root.labels.items())
     if runs.changed_calls:
         rows[_NO_CALLS].append((name,))
         rows[_CALL].extend(_rows_of_calls(runs))

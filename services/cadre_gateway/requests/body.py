@@ -41,6 +41,10 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=_MAX_COUNT)]
 
 Deadline = Annotated[float, msgspec.Meta(gt=0, le=_MAX_DEADLINE_SECONDS)]
 
+LabelName = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._/-]*$", max_length=64)]
+
+Labels = Annotated[dict[LabelName, Annotated[str, msgspec.Meta(max_length=256)]], msgspec.Meta(max_length=16)]
+
 VERDICTS: dict[str, Verdict] = {
     "approve": "approved",
     "approved": "approved",
@@ -90,6 +94,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     session: str | None = None
     user: str | None = None
     """The person that it works for: whose memories its agents may share."""
+    labels: Labels = {}
+    """Words of the caller's own, by which the run is found again."""
     reset: bool = True
     """false: go on with the memory of the session's last run of this agent."""
     stream: bool = False

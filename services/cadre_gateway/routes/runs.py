@@ -45,7 +45,7 @@ _EVENTS = openapi.streams(
     "Event stream; the data of an event is a `Shown`, of `delta` a `Delta`", "text/event-stream"
 )
 
-_MAX_TEXT_CHARS = 1000
+_MAX_TEXT_CHARS, _MAX_LABELS = 1000, 16
 
 LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
 
@@ -103,6 +103,7 @@ def router(
         until: float | None = None,
         min_cost: float | None = None,
         error: str | None = None,
+        label: Annotated[list[str] | None, Query(max_length=_MAX_LABELS)] = None,
         text: Annotated[str | None, Query(max_length=_MAX_TEXT_CHARS)] = None,
         sort: Order = "started",
         count: bool = False,
@@ -110,8 +111,9 @@ def router(
         before: str | None = None,
     ) -> Response:
         """`parent` lists the runs directly below one; `since` and `until` are the begin in Unix seconds; `error` is the
-        type that a run failed with; `text` are words of the task or the answer, the last of which may be the beginning
-        of one. `count` adds how many there are in all."""
+        type that a run failed with; `label` is `NAME=VALUE`, or `NAME` with any value, and may be given again; `text`
+        are words of the task or the answer, the last of which may be the beginning of one. `count` adds how many there
+        are in all."""
         caller = caller_of(request)
         wanted = RunFilter(
             agent=agent,
@@ -124,6 +126,7 @@ def router(
             until=until,
             min_cost=min_cost,
             error=error,
+            labels=tuple(_label(one) for one in label or ()),
             text=text,
             reach=caller.reach if parent is None else TreeReach(),
         )
@@ -185,3 +188,10 @@ def router(
         return answer
 
     return routes
+
+
+def _label(text: str) -> tuple[str, str | None]:
+    name, mark, value = text.partition("=")
+    if not name:
+        raise problems.invalid(f"query.label: {text!r}: write NAME=VALUE, or NAME for any value")
+    return name, value if mark else None

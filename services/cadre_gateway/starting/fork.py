@@ -186,6 +186,7 @@ def _task(source: Run, run: str, wanted: ForkBody, trace: str | None, now: float
         budget=began.budget if wanted.budget is None else wanted.budget.as_budget(),
         # Still for the same person, in no session.
         origin=Origin(user=began.origin.user) if began.origin and began.origin.user else None,
+        labels=began.labels,
         trace=trace,
         request=request,
     )

@@ -73,6 +73,7 @@ class Submitter:
             deadline=now + wanted.deadline if wanted.deadline is not None else None,
             budget=wanted.budget.as_budget() if wanted.budget is not None else None,
             origin=_origin(wanted),
+            labels=wanted.labels,
             trace=trace_of(traceparent),
             request=key.digest if key is not None else "",
             terms=terms or CallerTerms(),

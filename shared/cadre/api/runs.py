@@ -36,6 +36,8 @@ class RunSummary(msgspec.Struct, kw_only=True):
     session: str | None = None
     user: str | None = None
     """The person for whom its tree works."""
+    labels: dict[str, str] = {}
+    """What whoever started it marked it with."""
     error: ErrorInfo | None = None
 
     @property

@@ -117,11 +117,13 @@ class Client(Definitions):
         state: State | None = None,
         agent: str | None = None,
         session: str | None = None,
+        labels: Mapping[str, str] | None = None,
         since: float | datetime | None = None,
     ) -> AsyncGenerator[RunSummary, None]:
         """Yields root runs, newest first, page by page; `since` is the start, in Unix seconds or as a datetime."""
         start = since.timestamp() if isinstance(since, datetime) else since
-        which = {"state": state, "agent": agent, "session": session, "limit": _PAGE_SIZE}
+        label = [f"{name}={value}" for name, value in (labels or {}).items()] or None
+        which = {"state": state, "agent": agent, "session": session, "label": label, "limit": _PAGE_SIZE}
         async for item in self.pages(RUNS, "runs", "before", which):
             run = typed(item, RunSummary)
             if start is not None and run.started_at < start - LATE_SECONDS:

@@ -37,6 +37,8 @@ class StartOptions(RunBounds, total=False):
     """False: go on with the memory of the session's last run of this agent."""
     user: str
     """The person that it works for, whose memories its agents may share."""
+    labels: Mapping[str, str]
+    """Words of your own, by which it is found again."""
 
 
 class ForkOptions(RunBounds, total=False):
@@ -54,6 +56,8 @@ def start_body(agent: str, task: str, options: StartOptions) -> dict[str, Any]:
         body["files"] = file_urls(options["files"])
     if "images" in options:
         body["images"] = image_urls(options["images"])
+    if options.get("labels"):
+        body["labels"] = dict(options["labels"])
     for name in ("session", "reset", "user"):
         if options.get(name) is not None:
             body[name] = options[name]

@@ -119,6 +119,8 @@ class Task(Message, frozen=True, tag="task"):
     budget: Budget | None = None
     origin: Origin | None = None
     """The `user` and `session` of the tree, handed down to every run in it."""
+    labels: dict[str, str] = {}
+    """Words of whoever started the tree, by which its root is found again."""
     trace: str | None = None
     request: str = ""
     """Digest of the request that started the run, if that had an Idempotency-Key, which is for this request alone."""

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cadre.cli.runs.launch import launch
-from cadre.cli.terminal.arguments import key_values, utf8
+from cadre.cli.terminal.arguments import key_values, text_values, utf8
 from cadre.cli.terminal.options import bound_options, bounds, following_options
 from cadre.client.data_urls import URL_PREFIXES, data_url
 
@@ -30,6 +30,13 @@ from cadre.client.data_urls import URL_PREFIXES, data_url
 @bound_options
 @click.option("--session", metavar="NAME", help="Conversation that the run belongs to.")
 @click.option("--user", metavar="NAME", help="Person that it works for: whose memories it may share.")
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A word of your own, by which `cadre runs --label` finds it.",
+)
 @click.option("--continue", "continues", is_flag=True, help="Go on from the session's last run.")
 @following_options("the run")
 def command(**options: Any) -> int:
@@ -49,6 +56,7 @@ def command(**options: Any) -> int:
         **bounds(options),
         "session": options["session"],
         "user": options["user"],
+        "labels": text_values("--label", options["labels"]),
         "reset": not options["continues"],
     }
     request = {key: value for key, value in request.items() if value not in (None, [], {})}

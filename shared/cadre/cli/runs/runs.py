@@ -29,6 +29,12 @@ STATES = ["running", "waiting", "success", "max_steps_error", "error", "cancelle
 @click.option("--session", metavar="NAME", help="Only runs of this conversation.")
 @click.option("--user", metavar="NAME", help="Only runs of this person.")
 @click.option(
+    "--label",
+    multiple=True,
+    metavar="NAME[=VALUE]",
+    help="Only runs that were started with this label, and each further one.",
+)
+@click.option(
     "--text", metavar="WORDS", help="Only runs that have all of these words in the task or the answer."
 )
 @click.option("--error", metavar="TYPE", help="Only runs that ended with this type of error.")
@@ -39,7 +45,7 @@ STATES = ["running", "waiting", "success", "max_steps_error", "error", "cancelle
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
 @output_option("table")
 @click.pass_context
-def command(ctx: click.Context, /, limit: int, output: str, below: str | None, **which: str | None) -> None:
+def command(ctx: click.Context, /, limit: int, output: str, below: str | None, **which: Any) -> None:
     """List root runs, newest first; or erase, export or import whole runs."""
     if ctx.invoked_subcommand is None:
         _list(limit, output, below, which)
@@ -110,7 +116,7 @@ def import_run(file: Path, output: str) -> None:
         click.echo(f"{imported['id']} imported ({_count(imported)}, {imported['entries']} entries)")
 
 
-def _list(limit: int, output: str, below: str | None, which: dict[str, str | None]) -> None:
+def _list(limit: int, output: str, below: str | None, which: dict[str, Any]) -> None:
     with Gateway() as gateway:
         parent = gateway.run_id(below) if below is not None else None
         runs = gateway.get("/v1/runs", limit=limit, parent=parent, **which)["runs"]

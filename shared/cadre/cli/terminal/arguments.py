@@ -21,6 +21,11 @@ def key_values(option: str, texts: tuple[str, ...]) -> dict[str, Any]:
     return dict(pairs)
 
 
+def text_values(option: str, texts: tuple[str, ...]) -> dict[str, str]:
+    """The values by key, as text whatever they look like. Raises UsageError, naming `option`."""
+    return {key: text.partition("=")[2] for key, text in zip(key_values(option, texts), texts, strict=True)}
+
+
 def utf8(what: str, text: str) -> str:
     """Returns the text.
 
