@@ -393,7 +393,7 @@ def without_secrets(environment: dict[str, str], *others: str) -> dict[str, str]
         for name, value in environment.items()
         if name == "CADRE_NATS_TLS_KEY"
         or not (
-            name in others
+            name in (*others, "CADRE_INDEX_URL")  # it has the database's password
             or name.startswith("CADRE_SECRET_")
             or (name.startswith("CADRE_") and name.endswith(("_KEY", "_SECRET")))
         )

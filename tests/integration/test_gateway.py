@@ -239,7 +239,7 @@ async def test_a_post_may_answer_with_the_events(world: World) -> None:
         (b'{"agent":"boss","task":"\xff"}', 400, "invalid-request", "UTF-8"),
         (b'{"agent":"boss","task":"x","additional_args":[]}', 422, "invalid-request", "additional_args"),
         (b'{"agent":"boss","task":"x","session":"a.b"}', 422, "invalid-request", "'a.b'"),
-        (b'{"agent":"boss","task":"x","labels":{"a b":"c"}}', 422, "invalid-request", "labels"),
+        (b'{"agent":"boss","task":"x","labels":{"a b":"c"}}', 422, "invalid-request", "labels: 'a b'"),
         (b'{"agent":"boss","task":"x","labels":{"a":1}}', 422, "invalid-request", "labels"),
         (b'{"agent":"boss","task":"x","reset":false}', 422, "invalid-request", "session"),
         (b'{"agent":"boss","task":"x","images":["http://a/b.png"]}', 422, "invalid-request", "images[0]"),

@@ -14,6 +14,7 @@ def test_tools_get_none_of_cadres_keys_and_all_that_are_their_own() -> None:
     environment = {
         "CADRE_MODEL_KEY": "a",
         "CADRE_SECRET_SHOP": "b",
+        "CADRE_INDEX_URL": "postgresql://cadre:word@db/cadre",
         "CADRE_NATS_TLS_KEY": "file",
         "CADRE_NATS_CREDENTIALS": "tools.nk",
         "WEATHER_KEY": "own",

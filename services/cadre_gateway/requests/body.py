@@ -41,9 +41,9 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=_MAX_COUNT)]
 
 Deadline = Annotated[float, msgspec.Meta(gt=0, le=_MAX_DEADLINE_SECONDS)]
 
-LabelName = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._/-]*$", max_length=64)]
+Labels = Annotated[dict[str, Annotated[str, msgspec.Meta(max_length=256)]], msgspec.Meta(max_length=16)]
 
-Labels = Annotated[dict[LabelName, Annotated[str, msgspec.Meta(max_length=256)]], msgspec.Meta(max_length=16)]
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,63}")
 
 VERDICTS: dict[str, Verdict] = {
     "approve": "approved",
@@ -100,6 +100,14 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """false: go on with the memory of the session's last run of this agent."""
     stream: bool = False
     return_full_result: bool = False
+
+    def __post_init__(self) -> None:
+        wrong = next((name for name in self.labels if not _LABEL.fullmatch(name)), None)
+        if wrong is not None:
+            raise ValueError(
+                f"labels: {wrong!r}: a name has 1 to 64 of the letters a-z, A-Z, digits, '.', '_', '/' and '-',"
+                " the first a letter or digit"
+            )
 
 
 class CancelBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

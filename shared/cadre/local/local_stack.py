@@ -8,7 +8,14 @@ from pathlib import Path
 import msgspec
 
 from cadre.local.exit_codes import CommandFailed
-from cadre.settings import ModelSettings, Settings, prefer_nats, preferred_nats, read_model_settings
+from cadre.settings import (
+    ModelSettings,
+    Settings,
+    prefer_nats,
+    preferred_nats,
+    read_model_settings,
+    read_secret,
+)
 from cadre.spec.names import TEAM_FILE
 
 SCRIPTED_NAME = "scripted"
@@ -63,8 +70,10 @@ def logs_folder(data: Path) -> Path:
 
 
 def index_url(data: Path) -> str:
-    """Where the gateway keeps its index of runs."""
-    return (data / "index.db").absolute().as_uri().replace("file:", "sqlite:", 1)
+    """Where the gateway keeps its index of runs: in the data folder, unless CADRE_INDEX_URL says where."""
+    return read_secret("CADRE_INDEX_URL") or (data / "index.db").absolute().as_uri().replace(
+        "file:", "sqlite:", 1
+    )
 
 
 def read_state(data: Path) -> StackState | None:
