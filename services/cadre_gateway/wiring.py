@@ -224,7 +224,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     sessions = Sessions(turns, index, journal, history, clock)
     held_calls, sender = HeldCalls(journal, history), RecordSender(registry, feeds, bus)
     streams = EventStreams(lookup, feeds, partial(watch_deltas, nc, topology))
-    submitter = Submitter(admission, sessions, workspaces, carrier, blobs, bus, clock)
+    submitter = Submitter(admission, sessions, workspaces, carrier, blobs, bus, clock, live)
     decisions = ApprovalDecisions(held_calls, sender, clock)
     steer, eraser = Steering(lookup, journal, sender, clock), Eraser(lookup, run_end, tail, registry, janitor)
     automation = automation_of(

@@ -1,22 +1,20 @@
 """The gateway's MCP server before the protocol's own conformance suite, in both eras.
 
-Scenarios that drive fixture tools with arguments of their own (`slow_compute {seconds}`) are left out: the tools here
-are agents, which take a task. `tests/e2e/test_mcp_tasks.py` has what they check of Tasks.
+Scenarios that want fixture tools are left out: the tools here are agents. Those of Tasks have a team of their own
+(`test_mcp_task_scenarios.py`).
 """
 
-import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from conformance.suite import NODE, SUITE, passed_checks, without_colours
+from conformance.suite import NODE, SUITE, failed_checks, passed_checks, without_colours
 from harness.patience import patience
 from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parents[1] / "e2e" / "calling"
-_FAILURE = re.compile(r"\[([\w-]+) *\] FAILURE")
 
 UNTESTABLE = {
     "sep-2575-server-rejects-undeclared-capability",
@@ -58,5 +56,5 @@ def test_a_scenario_holds(gateway: Gateway, scenario: str, least: int, untestabl
     command = [str(NODE), str(SUITE), "server", "--url", f"{gateway.service.url}/mcp", "--scenario", scenario]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=patience(120), check=False)
     told = without_colours(ended.stdout + ended.stderr)
-    assert set(_FAILURE.findall(told)) == untestable, told
+    assert failed_checks(told) == untestable, told
     assert passed_checks(told) >= least, told

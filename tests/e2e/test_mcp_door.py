@@ -77,7 +77,7 @@ def runs(gateway: Gateway) -> list[dict[str, Any]]:
 async def test_agents_are_tools_with_their_answers_schema(gateway: Gateway, mode: str) -> None:
     async with connected(gateway.service, mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert [name for name in tools if not name.startswith("cadre_")] == ["clerk", "teller"]
+    assert [name for name in tools if not name.startswith("cadre_")] == ["clerk", "greeter", "teller"]
     assert tools["clerk"].description == "Refunds orders."
     assert tools["clerk"].input_schema["required"] == ["task"]
     assert tools["clerk"].output_schema is None
@@ -115,6 +115,23 @@ async def test_an_answer_with_a_schema_is_data(gateway: Gateway, mode: str) -> N
         answer = await client.call_tool("teller", {"task": "Ann"})
     assert answer.structured_content == {"name": "Ann", "age": 41}
     assert json.loads(text_of(answer)) == {"name": "Ann", "age": 41}
+
+
+async def test_an_agent_takes_the_arguments_that_it_names(gateway: Gateway) -> None:
+    before = runs(gateway)
+    async with connected(gateway.service) as client:
+        (greeter,) = [tool for tool in (await client.list_tools()).tools if tool.name == "greeter"]
+        assert greeter.input_schema["required"] == ["name"]
+        wrong = await client.call_tool("greeter", {"nme": "Ann"})
+        assert wrong.is_error
+        assert "additional_args: " in text_of(wrong)
+        posted = gateway.request("POST", "/v1/runs", json={"agent": "greeter", "task": "Ann"})
+        assert posted.status_code == 422, posted.text
+        assert runs(gateway) == before
+        meta = cast(RequestParamsMeta, {"cadre.dev/session": "hall"})
+        answer = await client.call_tool("greeter", {"name": "Ann"}, meta=meta)
+    assert text_of(answer) == "Hello, Ann!"
+    assert gateway.run(run_of(answer))["session"] == "hall"
 
 
 async def test_a_conversation_has_the_session_that_a_call_names(gateway: Gateway) -> None:

@@ -31,6 +31,12 @@ class LiveContracts:
         read = {name: await self.spec(ref) for name, ref in refs.items() if ref}
         return {name: spec for name, spec in read.items() if spec is not None}
 
+    async def of_agent(self, presences: Iterable[Presence], agent: str) -> AgentSpec | None:
+        """The specification of a live agent; None where it cannot be read."""
+        return (await self.specs(one for one in presences if one.agent and one.agent.name == agent)).get(
+            agent
+        )
+
     async def spec(self, ref: str) -> AgentSpec | None:
         """The specification; None where it is not there yet, or is another version's."""
         if ref not in self._known:

@@ -9,8 +9,10 @@ from cadre.protocol.caller_terms import CallerTerms
 from cadre.protocol.files import decode_data_url, is_blob_ref
 from cadre.protocol.messages import Origin, Task
 from cadre.protocol.topology import task_id
+from cadre.spec.answer_schema import misfits
 from cadre_gateway import SENDER
 from cadre_gateway.index.run_summary import summary_of_task
+from cadre_gateway.reading.contracts import LiveContracts
 from cadre_gateway.requests.body import Submission
 from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import invalid
@@ -31,6 +33,7 @@ class Submitter:
     blobs: Blobs
     bus: NatsBus
     clock: Clock
+    contracts: LiveContracts
 
     async def submit(
         self,
@@ -49,6 +52,8 @@ class Submitter:
         run, known = await self.admission.admit(wanted.agent, wanted.user, key, needs_agent=needs_agent)
         if known is not None:
             return known
+        if needs_agent:
+            await self._check_input(wanted)
         images = [await self._image(number, ref) for number, ref in enumerate(wanted.images)]
         await self.workspaces.put(run, wanted.files)
         continues = None
@@ -81,6 +86,13 @@ class Submitter:
         await self.bus.send(task, SENDER)
         await self.admission.confirm(run, key)
         return summary_of_task(task)
+
+    async def _check_input(self, wanted: Submission) -> None:
+        """Raises a 422 problem when the agent wants other `additional_args`."""
+        spec = await self.contracts.of_agent(self.admission.registry.presences(), wanted.agent)
+        schema = spec.input_schema if spec is not None else None
+        if schema is not None and (wrong := misfits(schema, wanted.additional_args, "additional_args")):
+            raise invalid(f"agent {wanted.agent} does not take this: {'; '.join(wrong)}")
 
     async def _image(self, number: int, ref: str) -> str:
         if ref.startswith("https:") or is_blob_ref(ref):

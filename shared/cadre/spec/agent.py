@@ -101,6 +101,8 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The checks that an answer must pass, all of them, before it counts: `when: <expression over answer, task,
     additional_args and calls>`, or the name of a tool that takes `answer`, `task` and perhaps `calls`, and returns
     true."""
+    input_schema: dict[str, Any] | None = None
+    """The JSON Schema of an object: what whoever starts a run must give it as `additional_args`."""
     output_schema: dict[str, Any] | None = None
     """The JSON Schema that an answer must fit before it counts."""
     provide_run_summary: bool = False
@@ -148,6 +150,7 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         for kind in declared_kinds().values():
             kind.check(self)
         self._check_memory()
+        self._check_schemas()
         self._check_answers()
         if "final_answer" in (*self.tools, *self.team):
             raise SpecError(f"agent {self.name}: final_answer is every agent's own; leave it out")
@@ -179,13 +182,21 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.memory.scope == "team" and not self.memory.team:
             raise SpecError(f"agent {self.name}: memory.scope team needs memory.team, the name of the team")
 
-    def _check_answers(self) -> None:
-        if self.output_schema is not None:
+    def _check_schemas(self) -> None:
+        for key, schema in (("input_schema", self.input_schema), ("output_schema", self.output_schema)):
+            if schema is None:
+                continue
             try:
-                check_schema(self.output_schema)
+                check_schema(schema)
             except (TypeError, ValueError) as error:
                 reason = str(error).splitlines()[0]
-                raise SpecError(f"agent {self.name}: output_schema is no JSON Schema: {reason}") from error
+                raise SpecError(f"agent {self.name}: {key} is no JSON Schema: {reason}") from error
+        if self.input_schema is not None and self.input_schema.get("type") != "object":
+            raise SpecError(
+                f"agent {self.name}: input_schema says nothing of an object: write `type: object`"
+            )
+
+    def _check_answers(self) -> None:
         for check in self.checks:
             if not is_expression(check):
                 check_name("check", check)

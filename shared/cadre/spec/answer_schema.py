@@ -18,10 +18,10 @@ def check_schema(schema: Schema) -> None:
     _validator(msgspec.json.encode(schema))
 
 
-def misfits(schema: Schema, answer: Any) -> list[str]:
-    """One line for each place where the answer does not fit; [] when it fits."""
+def misfits(schema: Schema, answer: Any, what: str = "answer") -> list[str]:
+    """One line for each place where the answer does not fit; [] when it fits. `what` is how it is called."""
     errors = list(_validator(msgspec.json.encode(schema)).iter_errors(answer))
-    lines = [f"{_place(error)}: {error.message}" for error in errors[:_MAX_LISTED]]
+    lines = [f"{what}{_place(error)}: {error.message}" for error in errors[:_MAX_LISTED]]
     if len(errors) > _MAX_LISTED:
         lines.append(f"and {len(errors) - _MAX_LISTED} more")
     return lines
@@ -79,8 +79,7 @@ _VALUES = ("enum", "const", "default", "examples", "required")
 
 
 def _place(error: Any) -> str:
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
-    return f"answer{path}"
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path)
 
 
 @lru_cache(maxsize=256)

@@ -278,6 +278,8 @@ def test_the_last_answer_is_asked_for_in_the_schema_and_read_by_it(words: str, o
     ("fields", "words"),
     [
         ({"output_schema": {"type": "nonsense"}}, "output_schema is no JSON Schema"),
+        ({"input_schema": {"type": "nonsense"}}, "input_schema is no JSON Schema"),
+        ({"input_schema": {"type": "string"}}, "write `type: object`"),
         ({"output_schema": {"$ref": "https://example.org/schema.json"}}, "output_schema is no JSON Schema"),
         ({"checks": ["when: answr > 3"]}, "answr"),
         ({"checks": ["when: >"]}, "checks"),

@@ -14,10 +14,12 @@ from mcp_types import CallToolResult, Tool
 from cadre.api.runs import RunSummary
 from cadre.protocol.cards import Presence
 from cadre.protocol.topology import run_id_of
+from cadre.spec.agent import AgentSpec
 from cadre_gateway.access.principal import Principal, Right
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.mcp.call_context import Context, request_of
 from cadre_gateway.doors.mcp.following import follow
+from cadre_gateway.doors.mcp.knows_tasks import check_knows_tasks, takes_tasks
 from cadre_gateway.doors.mcp.outcome import outcome
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.doors.sender import begin_run, sender_of
@@ -28,7 +30,10 @@ from cadre_gateway.requests.idempotency import IdempotencyKey, checked_key
 from cadre_gateway.requests.problems import Problem
 
 RIGHT: Right = "act"
+TASKS_LABEL = "cadre.dev/mcp-tasks"
+"""The label of an agent that says whether its calls are tasks: `required`, `forbidden`, else as the client knows."""
 KEY = "cadre.dev/idempotency-key"
+SESSION = "cadre.dev/session"
 _NOT_FOUND = 404
 _CANCEL_SECONDS = 10.0
 
@@ -73,18 +78,20 @@ class AgentTools:
         ]
 
     async def call(
-        self, context: Context, agent: str, arguments: dict[str, Any], *, as_task: bool
+        self, context: Context, agent: str, arguments: dict[str, Any]
     ) -> CallToolResult | RunSummary:
         """Begins a run, or finds the one of the same key, and follows it to its answer. When the call is given up, a
-        run without a key of the caller's is cancelled: nobody could ask for it again. `as_task` the run goes on, and
-        is returned. Raises a problem."""
+        run without a key of the caller's is cancelled: nobody could ask for it again. As a task the run goes on, and
+        is returned. Raises a problem, MCPError for a client that does not know tasks where they are required."""
         live = live_agents(self._runs.registry.presences()).get(agent)
         if live is None:
             raise Problem(404, "unknown-agent", f"no live agent is named {agent!r}")
+        as_task = _is_task(context, live[-1])
+        spec = await self._spec(live[-1])
         request = request_of(context)
         meta: dict[str, Any] = dict(context.meta or {})
         own = checked_key(_text(meta.get(KEY)) or request.headers.get("idempotency-key"))
-        wanted = _wanted(agent, arguments)
+        wanted = _wanted(agent, arguments, spec, _text(meta.get(SESSION)))
         digest = hashlib.sha256(b"mcp\n" + msgspec.json.encode(wanted, order="sorted")).hexdigest()
         key = IdempotencyKey(own or secrets.token_hex(16), digest)
         run = run_id_of(agent, key.key)
@@ -100,12 +107,12 @@ class AgentTools:
             if own is None and not self._runs.feeds.draining:
                 await self._give_up(run)
             raise
-        return outcome(progress, needs_data=await self._schema(live[-1]) is not None)
+        return outcome(progress, needs_data=_answer_schema(spec) is not None)
 
     async def schema_of(self, agent: str) -> dict[str, Any] | None:
         """The schema of the answers of a live agent, if it has one."""
         live = live_agents(self._runs.registry.presences()).get(agent)
-        return await self._schema(live[-1]) if live else None
+        return _answer_schema(await self._spec(live[-1])) if live else None
 
     async def _give_up(self, run: str) -> None:
         with anyio.move_on_after(_CANCEL_SECONDS, shield=True):
@@ -117,28 +124,46 @@ class AgentTools:
 
     async def _tool(self, name: str, replica: Presence) -> Tool:
         assert replica.agent is not None
+        spec = await self._spec(replica)
         return Tool(
             name=name,
             description=replica.agent.description,
-            input_schema=_INPUT,
-            output_schema=await self._schema(replica),
+            input_schema=_INPUT if spec is None or spec.input_schema is None else spec.input_schema,
+            output_schema=_answer_schema(spec),
         )
 
-    async def _schema(self, replica: Presence) -> dict[str, Any] | None:
-        """The schema of the agent's answers, where these are objects: clients of 2025 take nothing else as data."""
-        spec = await self._runs.contracts.spec(replica.spec) if replica.spec else None
-        schema = spec.output_schema if spec is not None else None
-        return schema if schema is not None and schema.get("type") == "object" else None
+    async def _spec(self, replica: Presence) -> AgentSpec | None:
+        return await self._runs.contracts.spec(replica.spec) if replica.spec else None
 
 
-def _wanted(agent: str, arguments: dict[str, Any]) -> Submission:
-    asked = body.parse(msgspec.json.encode(arguments), _Asked)
+def _answer_schema(spec: AgentSpec | None) -> dict[str, Any] | None:
+    """The schema of the agent's answers, where these are objects: clients of 2025 take nothing else as data."""
+    schema = spec.output_schema if spec is not None else None
+    return schema if schema is not None and schema.get("type") == "object" else None
+
+
+def _is_task(context: Context, replica: Presence) -> bool:
+    """Whether a call of the agent becomes a task. Raises MCPError where it must, and the client knows no tasks."""
+    asked = replica.agent.labels.get(TASKS_LABEL) if replica.agent is not None else None
+    if asked == "required":
+        check_knows_tasks(context)
+    return asked != "forbidden" and takes_tasks(context)
+
+
+def _wanted(agent: str, arguments: dict[str, Any], spec: AgentSpec | None, session: str | None) -> Submission:
+    """What a call asks for: in the form of every agent, or in that of the agent's own `input_schema`."""
+    if spec is not None and spec.input_schema is not None:
+        task = arguments.get("task")
+        asked = _Asked(task if isinstance(task, str) and task else spec.description, arguments)
+    else:
+        asked = body.parse(msgspec.json.encode(arguments), _Asked)
+    session = asked.session or session
     return Submission(
         agent=agent,
         task=asked.task,
         additional_args=asked.arguments,
-        session=asked.session,
-        reset=asked.session is None,
+        session=session,
+        reset=session is None,
     )
 
 

@@ -3,19 +3,22 @@ of it is in the journals, whichever gateway is asked."""
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from mcp import MCPError
-from mcp_types import INVALID_PARAMS, MISSING_REQUIRED_CLIENT_CAPABILITY, RequestParams
+from mcp_types import HEADER_MISMATCH, INVALID_PARAMS, RequestParams
 
 from cadre.api.runs import RunSummary
+from cadre.journal.events import ApprovalRequested
 from cadre.protocol.messages import Verdict
 from cadre_gateway.access.principal import Right, caller_of
 from cadre_gateway.access.reach import reaches
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.mcp.agent_tools import AgentTools
 from cadre_gateway.doors.mcp.call_context import Context, request_of
+from cadre_gateway.doors.mcp.knows_tasks import check_knows_tasks
 from cadre_gateway.doors.mcp.outcome import outcome, problem_result
 from cadre_gateway.doors.progress import HeldBack, Place, Progress
 from cadre_gateway.doors.rulings import ASK_USER
@@ -25,8 +28,9 @@ from cadre_gateway.requests.body import Ruling
 from cadre_gateway.requests.headers import utf8
 from cadre_gateway.requests.problems import FORESEEN, Problem, answer_deadline, as_problem, invalid
 
-EXTENSION = "io.modelcontextprotocol/tasks"
 _POLL_MS = 1_000
+_NAMED = ("tasks/get", "tasks/update", "tasks/cancel")
+"""Methods that name their task in a header, for whoever routes by it."""
 _NOT_FOUND, _SERVER_ERROR = 404, 500
 
 
@@ -40,12 +44,6 @@ class UpdateParams(McpTaskParams):
     """The parameters of `tasks/update`: what people have said to the requests of the task, by key."""
 
     input_responses: dict[str, dict[str, Any]]
-
-
-def takes_tasks(context: Context) -> bool:
-    """Whether the client has said with this message that it knows tasks."""
-    told = context.session.client_capabilities
-    return told is not None and EXTENSION in (told.extensions or {})
 
 
 def created(run: RunSummary) -> dict[str, Any]:
@@ -63,11 +61,14 @@ class Tasks:
     async def get(self, context: Context, asked: McpTaskParams) -> dict[str, Any]:
         """The task as it is now: with its answer once there is one, with what it asks people while it waits."""
         try:
-            run = await self._find(context, asked.task_id, "read")
-            progress = await self._answers.so_far(Place(run.id))
-            needs_data = await self._agents.schema_of(run.agent) is not None
+            run = await self.find(context, asked.task_id, "read")
+            return await self.detail(run, await self._answers.so_far(Place(run.id)))
         except FORESEEN as error:
             raise _refused(as_problem(error)) from error
+
+    async def detail(self, run: RunSummary, progress: Progress) -> dict[str, Any]:
+        """The task of the run that has come so far."""
+        needs_data = await self._agents.schema_of(run.agent) is not None
         at = progress.at or run.started_at
         if progress.end is not None and progress.end.state == "cancelled":
             return _head(run, "cancelled", at)
@@ -81,7 +82,7 @@ class Tasks:
     async def update(self, context: Context, asked: UpdateParams) -> dict[str, Any]:
         """Takes what people say to what waits; what does not wait (any more) is passed over."""
         try:
-            run = await self._find(context, asked.task_id, "decide")
+            run = await self.find(context, asked.task_id, "decide")
             progress = await self._answers.so_far(Place(run.id))
             for call, said in asked.input_responses.items():
                 held = progress.held.get(call)
@@ -94,17 +95,18 @@ class Tasks:
     async def cancel(self, context: Context, asked: McpTaskParams) -> dict[str, Any]:
         """Asks the run to end; one that has ended is left alone."""
         try:
-            run = await self._find(context, asked.task_id, "act")
+            run = await self.find(context, asked.task_id, "act")
             async with answer_deadline():
                 await self._runs.run_end.cancel(run.id, "cancelled as a task")
         except FORESEEN as error:
             raise _refused(as_problem(error)) from error
         return {}
 
-    async def _find(self, context: Context, run: str, right: Right) -> RunSummary:
-        if not takes_tasks(context):
-            needed: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
-            raise MCPError(MISSING_REQUIRED_CLIENT_CAPABILITY, f"declare the extension {EXTENSION}", needed)
+    async def find(self, context: Context, run: str, right: Right) -> RunSummary:
+        """The run of the task, if the caller may do this with it. Raises MCPError, a 403 or 404 problem."""
+        check_knows_tasks(context)
+        if context.method in _NAMED and request_of(context).headers.get("mcp-name") != run:
+            raise MCPError(HEADER_MISMATCH, "the header Mcp-Name must be the taskId")
         caller = caller_of(request_of(context))
         if not caller.may(right):
             raise Problem(403, "forbidden", f"{context.method} needs the right `{right}`")
@@ -147,19 +149,23 @@ def _question(held: HeldBack) -> dict[str, Any]:
     """What a person is asked, as an elicitation."""
     request = held.request
     properties: dict[str, Any] = {
-        "decision": {"type": "string", "enum": ["approve", "reject"]},
+        "confirm": {"type": "boolean", "title": "Yes"},
         "feedback": {"type": "string", "description": "Told to the agent."},
     }
-    required, message = (
-        ["decision"],
-        f"May {request.name} be called with {request.arguments}? {request.reason}",
-    )
+    required, message = ["confirm"], _ask(request)
     if request.name == ASK_USER:
         properties, required = {"answer": {"type": "string"}}, ["answer"]
         message = str(request.arguments.get("question", ""))
     schema = {"type": "object", "properties": properties, "required": required}
     params = {"mode": "form", "message": message, "requestedSchema": schema}
     return {"method": "elicitation/create", "params": params}
+
+
+def _ask(request: ApprovalRequested) -> str:
+    if request.kind == "question":
+        return request.reason
+    arguments = json.dumps(request.arguments, ensure_ascii=False)
+    return f"May {request.name} be called with {arguments}? ({request.reason})"
 
 
 def _ruling(held: HeldBack, said: dict[str, Any], context: Context) -> Ruling | None:
@@ -172,10 +178,12 @@ def _ruling(held: HeldBack, said: dict[str, Any], context: Context) -> Ruling | 
         return None
     if action == "accept" and held.request.name == ASK_USER and isinstance(told.get("answer"), str):
         verdict, arguments = "corrected", {"answer": told["answer"]}
-    elif action == "accept" and told.get("decision") == "approve":
+    elif action == "accept" and told.get("confirm") is True:
         verdict = "approved"
-    elif action != "decline" and not (action == "accept" and told.get("decision") == "reject"):
-        raise invalid("answer an elicitation with accept (and its content), decline or cancel")
+    elif action != "decline" and not (action == "accept" and told.get("confirm") is False):
+        raise invalid(
+            "answer an elicitation with accept (and the content that it asks for), decline or cancel"
+        )
     by = utf8(request_of(context).headers.get("cadre-user")) or ""
     return decision_of(verdict, by, str(told.get("feedback", "")), arguments)
 

@@ -21,9 +21,11 @@ from cadre_gateway.access.principal import Right, caller_of
 from cadre_gateway.doors.mcp import agent_tools, run_tools
 from cadre_gateway.doors.mcp.agent_tools import AgentTools
 from cadre_gateway.doors.mcp.call_context import Context, request_of
+from cadre_gateway.doors.mcp.knows_tasks import EXTENSION
+from cadre_gateway.doors.mcp.listening import Listening
 from cadre_gateway.doors.mcp.outcome import problem_result
 from cadre_gateway.doors.mcp.run_tools import RunTools
-from cadre_gateway.doors.mcp.tasks import EXTENSION, McpTaskParams, Tasks, UpdateParams, created, takes_tasks
+from cadre_gateway.doors.mcp.tasks import McpTaskParams, Tasks, UpdateParams, created
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
 
@@ -40,6 +42,7 @@ class Tools:
     def __init__(self, runs: RunService) -> None:
         self._agents = AgentTools(runs)
         self.tasks = Tasks(runs, self._agents)
+        self.listening = Listening(runs, self._agents, self.tasks)
         self._runs = RunTools(runs)
 
     async def list(self, context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
@@ -57,7 +60,7 @@ class Tools:
                 self._check(context, name, run_tools.TOOLS[name][1])
                 return await self._runs.call(context, name, arguments)
             self._check(context, name, agent_tools.RIGHT)
-            begun = await self._agents.call(context, name, arguments, as_task=takes_tasks(context))
+            begun = await self._agents.call(context, name, arguments)
             return created(begun) if isinstance(begun, RunSummary) else begun
         except FORESEEN as error:
             problem = as_problem(error)
@@ -80,7 +83,11 @@ def _refuse_unknown(name: str) -> NoReturn:
 def server_of(tools: Tools) -> Server[Any]:
     """The server that offers these tools."""
     server: Server[Any] = Server(
-        "cadre", version=__version__, instructions=_INSTRUCTIONS, on_list_tools=tools.list
+        "cadre",
+        version=__version__,
+        instructions=_INSTRUCTIONS,
+        on_list_tools=tools.list,
+        on_subscriptions_listen=tools.listening.listen,
     )
     server.extensions[EXTENSION] = {}
     server.add_request_handler("tools/call", CallToolRequestParams, tools.call)
