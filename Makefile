@@ -42,8 +42,8 @@ check: lint test ## Run everything that a change must pass: lint, then test
 bench: .venv/.ready-dev ## Measure throughput and latency on this machine
 	@PYTHONPATH=tests $(BIN)/python -m bench.main $(ARGS)
 
-bench-scale: .venv/.ready-dev ## Measure a gateway with many kept runs: RUNS="1000 10000 50000 100000"
-	@PYTHONPATH=tests $(BIN)/python -m bench.scale $(RUNS)
+bench-scale: .venv/.ready-dev ## Measure what grows with load, kept runs and the length of a run; parts and --runs=1000,10000 go into ARGS
+	@PYTHONPATH=tests $(BIN)/python -m bench.scaling.main $(ARGS)
 
 waiting: .venv/.ready-dev ## Measure what runs that wait (600, 2000 and RUNS=n) cost an agent's process, for each kind of agent
 	@PYTHONPATH=tests $(BIN)/python -m bench.waiting_kinds $(RUNS) $(ARGS)

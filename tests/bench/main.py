@@ -3,8 +3,6 @@
 import json
 import logging
 import os
-import platform
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -29,7 +27,7 @@ from bench import (
     weight,
     workflow_steps,
 )
-from harness.nats_server import nats_binary
+from bench.processes import machine
 
 OUTPUT = Path(__file__).parents[2] / "build" / "bench.json"
 SWEPT = (1, 2, 4, 8)
@@ -44,12 +42,12 @@ def main(quick: bool, sweep: bool, output: Path) -> None:
     """Measure this checkout on this machine. A missed target is said and is no failure."""
     # What a killed member or a closing connection makes the library say is not news here.
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
-    started, machine = time.monotonic(), _machine()
+    started, here = time.monotonic(), machine()
     values = _sweep(quick) if sweep else _measure(quick)
     values["quick"] = quick
     values["took_s"] = time.monotonic() - started
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(report.document(values, machine), indent=2) + "\n")
+    output.write_text(json.dumps(report.document(values, here), indent=2) + "\n")
     if sweep:
         report.show(report.sweep_table(values["by_shards"]))
     else:
@@ -108,27 +106,6 @@ def _sweep(quick: bool) -> dict[str, Any]:
         for shards, passes in found.items()
     }
     return {"by_shards": by_shards}
-
-
-def _machine() -> dict[str, Any]:
-    cpu = next(
-        (
-            line.partition(":")[2].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if line.startswith("model name")
-        ),
-        platform.machine(),
-    )
-    version = subprocess.run([nats_binary(), "--version"], capture_output=True, text=True, check=True)
-    return {
-        "cpu": cpu,
-        "cores": os.cpu_count(),
-        "load": os.getloadavg(),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "nats_server": version.stdout.strip(),
-        "at": time.time(),
-    }
 
 
 def _say(what: str) -> None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
+
+from harness.nats_server import nats_binary
 
 _TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
@@ -26,9 +31,11 @@ def rss_mb(pid: int) -> float:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_MB
 
 
-def cpu_of_command(*command: str) -> float:
+def cpu_of_command(*command: str, **environment: str) -> float:
     """User and system seconds of a command from its start to its end; what it prints is dropped."""
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     _, _, usage = os.wait4(process.pid, 0)
     # Reaped above: without a return code the object would go looking for the process again.
     process.returncode = 0
@@ -95,3 +102,25 @@ class Member:
             assert self._process.stdin is not None
             self._process.stdin.close()
         await self._process.wait()
+
+
+def machine() -> dict[str, Any]:
+    """What figures were measured on: its processor, load, versions, and when."""
+    cpu = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
+    version = subprocess.run([nats_binary(), "--version"], capture_output=True, text=True, check=True)
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "load": os.getloadavg(),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "nats_server": version.stdout.strip(),
+        "at": time.time(),
+    }

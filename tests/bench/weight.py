@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from bench.processes import cpu_of_command, cpu_seconds, rss_mb
-from harness.stack import Service, Stack
+from harness.stack import Stack
 
 TEAM = Path(__file__).parents[1] / "e2e" / "team"
 APOLLO = Path(__file__).parents[2] / "teams" / "apollo"
@@ -34,7 +34,7 @@ def _agent(idle_seconds: float, runs: int) -> dict[str, float]:
         del stack.environment["CADRE_SHARDS"]  # the default is what is measured
         stack.model(TEAM / "script.yaml")
         agent = stack.add("worker", "cadre.cli.main", "agent", TEAM / "worker.yaml")
-        pid = _pid(agent)
+        pid = agent.pid
         ready = rss_mb(pid)
         before = cpu_seconds(pid)
         time.sleep(idle_seconds)
@@ -52,11 +52,6 @@ def _agent(idle_seconds: float, runs: int) -> dict[str, float]:
             "agent_rss_after_run_mb": rss_mb(pid),
             "agent_idle_cpu_percent": idle * 100,
         }
-
-
-def _pid(service: Service) -> int:
-    assert service.process is not None
-    return service.process.pid
 
 
 def _up() -> float:

@@ -33,10 +33,11 @@ class NatsServer:
         """`sync` is the server's `sync_interval`; `more` goes into its configuration as it is."""
         self.port = port or free_port()
         self.url = f"nats://127.0.0.1:{self.port}"
+        self.store = folder / "store"
         self._config = folder / "nats.conf"
         self._log = folder / "nats.log"
         config = (NATS_CONFIG + (JETSTREAM_CONFIG if jetstream else "")).format(
-            port=self.port, store=folder / "store", sync=sync
+            port=self.port, store=self.store, sync=sync
         )
         self._config.write_text(config + more)
         self._process: subprocess.Popen[bytes] | None = None

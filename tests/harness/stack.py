@@ -82,6 +82,11 @@ class Service:
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
 
 class Stack:
     """NATS, and services added one by one. Use it as a context manager."""
