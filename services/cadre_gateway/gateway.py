@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,9 @@ log = logging.getLogger("cadre.gateway")
 _LEDGER_SECONDS = 30.0
 """Between two saves of the ledger."""
 
+_LITTLE_MESSAGES, _LITTLE_SECONDS = 2_000, 10.0
+"""A gateway that lacks no more than that has it in a moment, and takes no requests before: its lists are whole then."""
+
 _SPANS_SECONDS = 2.0
 """The spans of the last requests have so long to be sent."""
 
@@ -50,7 +54,7 @@ class GatewayService:
     automation: Automation
     tracer_provider: TracerProvider | None
     """Records the spans of requests; None when nothing records them."""
-    _caught_up: bool = False
+    started_at: float = field(default_factory=time.monotonic)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self) -> None:
@@ -59,7 +63,9 @@ class GatewayService:
             asyncio.create_task(self.index.flush_now_and_then(), name="index"),
             asyncio.create_task(self._save_ledger_now_and_then(), name="ledger"),
             asyncio.create_task(self._remove_what_is_due(), name="janitor"),
-            asyncio.create_task(self._automate(), name="automation"),
+            asyncio.create_task(self.automation.run(), name="automation"),
+            asyncio.create_task(self.tail.failed(), name="tail"),
+            asyncio.create_task(self._note_end_of_journals(), name="index reading"),
         ]
         for task in self._tasks:
             task.add_done_callback(_log_failure)
@@ -74,11 +80,16 @@ class GatewayService:
             return str(self.index.failure)
         if failure := self.tail.failure():
             return f"reading the journals failed: {failure!r}"
-        # Once caught up, a reader that starts anew after a pause of the server is no reason to leave.
-        if not self._caught_up and (behind := self.tail.behind()):
-            return f"catching up with the journals of {len(behind)} shards"
-        self._caught_up = True
+        is_new = time.monotonic() - self.started_at < _LITTLE_SECONDS
+        progress = self.index.progress
+        if is_new and progress is not None and progress.of - progress.read <= _LITTLE_MESSAGES:
+            return f"catching up with the journals: {progress}"
         return None
+
+    def about(self) -> dict[str, str]:
+        """What it lacks, and works without."""
+        progress = self.index.progress
+        return {"index": f"lists come when the journals are read: {progress}"} if progress is not None else {}
 
     async def samples(self) -> list[Sample]:
         """Metrics of the whole deployment. Raises RetryableError."""
@@ -117,13 +128,13 @@ class GatewayService:
 
     async def _remove_what_is_due(self) -> None:
         # Not before it is known what there is: a tree that was not read yet may name the same blobs.
-        await self.tail.caught_up()
+        await self.index.whole.wait()
         await self.janitor.run()
 
-    async def _automate(self) -> None:
-        # Not before it is known which runs have ended: a tick would take the last one for active.
+    async def _note_end_of_journals(self) -> None:
         await self.tail.caught_up()
-        await self.automation.run()
+        self.ledger.is_current = True
+        self.index.note_caught_up()
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

@@ -16,8 +16,9 @@ async def samples(platform: Platform, index: RunIndex, totals: Totals) -> list[S
     agents = {one.agent.name for one in platform.registry.presences() if one.agent is not None}
     nc, topology = platform.nc, platform.topology
     lags, dead = await asyncio.gather(lag_samples(nc, topology), dead_letter_samples(nc, topology))
-    # The last figures of a process are asked for when it has let go of its index.
-    runs = [] if index.is_closed else await of_runs(index, platform.clock.now())
+    # The last figures of a process are asked for when it has let go of its index; half an index has wrong ones.
+    is_told = index.whole.is_set() and not index.is_closed
+    runs = await of_runs(index, platform.clock.now()) if is_told else []
     return [*runs, *totals.samples(agents), *lags, *dead]
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from cadre.adapters.nats.reading.tail import Read
@@ -21,12 +20,11 @@ _PAUSE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Projector:
-    """What the tail calls; it calls `on_erased` with each tree that was erased."""
+    """What the tail calls."""
 
     index: RunIndex
     ledger: UsageLedger
     janitor: Janitor
-    on_erased: Callable[[str], None]
 
     async def on_entry(self, read: Read) -> None:
         """Takes in an entry or a workspace file, also one that cannot be read; waits for an index that fails."""
@@ -58,7 +56,5 @@ class Projector:
     async def _take_fate(self, seq: int, fate: Fate) -> None:
         if isinstance(fate, Erased):
             await self.janitor.note_erasure(seq, fate)
-            if await self.index.tombstone(fate.tree) is not None:  # and not begun anew since
-                self.on_erased(fate.tree)
         else:
             await apply_import(self.index, fate.tree)

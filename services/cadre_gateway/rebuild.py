@@ -8,18 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from cadre.adapters.nats.reading.tail import OnEntry, OnFate, Read, Tail
-from cadre.api.index import IndexRebuild, IndexState
+from cadre.api.index import IndexBuilding, IndexRebuild, IndexState
+from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import CadreError
 from cadre.ports import Clock
 from cadre.protocol.fates import Erased, Fate
 from cadre_gateway.index.applying import apply_erasure, apply_import, apply_read
-from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.requests.problems import Problem
 
 log = logging.getLogger("cadre.gateway")
-
-_LOOK_SECONDS = 0.2
 
 
 @dataclass
@@ -38,10 +36,12 @@ class IndexRebuilder:
         """What is in the index, and how far a rebuild has come. Raises RunIndexUnavailable."""
         if self._last is not None and self._last.state == "running" and self._reader is not None:
             self._last.read, self._last.of = sum(self._reader.positions), sum(self.tail.positions)
+        progress = self.index.progress
         return IndexState(
-            runs=await self.index.count(RunFilter()),
+            runs=await self.index.size(),
             bytes=await self.index.bytes(),
             positions=self.index.positions,
+            building=IndexBuilding(read=progress.read, of=progress.of) if progress is not None else None,
             rebuild=self._last,
             writer=await self.index.writer(),
         )
@@ -54,7 +54,7 @@ class IndexRebuilder:
                 "not-the-writer",
                 f"another gateway writes the index that they share: ask that one ({await self.index.writer()})",
             )
-        if self._task is not None and not self._task.done():
+        if self.index.progress is not None or (self._task is not None and not self._task.done()):
             raise Problem(
                 409, "rebuilding", "the index is being made anew already: GET /v1/index tells how far"
             )
@@ -98,16 +98,22 @@ class IndexRebuilder:
         self._reader = reader = self.new_reader(on_entry, on_fate)
 
         async def caught_up(positions: Sequence[int]) -> None:
-            while any(mine < wanted for mine, wanted in zip(reader.positions, positions, strict=True)):
-                if (failure := reader.failure()) is not None:
-                    raise CadreError(f"reading the journals failed: {failure}")
-                await asyncio.sleep(_LOOK_SECONDS)
+            await retry(lambda: reader.read_on(positions), pauses=EVERY_SECOND, log=log)
 
-        try:
-            reader.start([0] * len(self.index.positions))
-            fresh.positions_read = lambda: reader.positions
+        async def fill() -> None:
             # Most of it while the other goes on; the rest takes a moment.
             await caught_up(self.tail.positions)
             await self.index.adopt(fresh, caught_up)
+
+        reader.start()
+        fresh.positions_read = lambda: reader.positions
+        tasks = [asyncio.create_task(fill()), asyncio.create_task(reader.failed())]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for one in done:
+                one.result()
         finally:
+            for one in tasks:
+                one.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await reader.stop()

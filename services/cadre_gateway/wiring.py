@@ -18,7 +18,7 @@ from cadre.adapters.nats.metrics import lag_samples
 from cadre.adapters.nats.objects.snapshots import NatsSnapshots
 from cadre.adapters.nats.reading.archive import NatsArchive
 from cadre.adapters.nats.reading.history import History, watch_deltas
-from cadre.adapters.nats.reading.tail import Tail, identities
+from cadre.adapters.nats.reading.tail import Tail, stream_states
 from cadre.adapters.nats.sessions import NatsSessions
 from cadre.adapters.nats.storage import NatsStorage
 from cadre.adapters.nats.workspace import NatsFileIndex
@@ -47,7 +47,8 @@ from cadre_gateway.console.settings import read_console_settings
 from cadre_gateway.doors.open_doors import routers_of
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.gateway import GatewayService
-from cadre_gateway.index.run_index import RunIndex, open_index
+from cadre_gateway.index.opening import open_index
+from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.settings import open_database
 from cadre_gateway.index.usage_ledger import UsageLedger
 from cadre_gateway.ledger_snapshots import LedgerSnapshots
@@ -55,6 +56,7 @@ from cadre_gateway.options import GatewayOptions
 from cadre_gateway.projector import Projector
 from cadre_gateway.reading.contracts import LiveContracts
 from cadre_gateway.reading.lookup import RunLookup
+from cadre_gateway.reading.tree_from_journals import TreeFromJournals
 from cadre_gateway.rebuild import IndexRebuilder
 from cadre_gateway.retention.janitor import Janitor
 from cadre_gateway.routes import (
@@ -107,7 +109,8 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     """Opens the index and begins to read the journals from where it ends."""
     nc, topology, blobs = platform.nc, platform.topology, platform.blobs
     tracing_settings = read_tracing_settings()
-    streams = await retry(lambda: identities(nc, topology), pauses=EVERY_SECOND, log=log)
+    states = await retry(lambda: stream_states(nc, topology), pauses=EVERY_SECOND, log=log)
+    streams, ends = [one.created for one in states], [one.end for one in states]
     ledger_snapshots = LedgerSnapshots(NatsSnapshots(nc, topology), topology, streams)
     ledger = await retry(ledger_snapshots.load, pauses=EVERY_SECOND, log=log)
     database = open_database(options.index)
@@ -121,11 +124,12 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
         read_on=lambda: tail.read_on(),
         in_use=lambda: {ref for one in platform.registry.presences() for ref in (one.prompts, one.spec)},
     )
-    projector = Projector(index, ledger, janitor, on_erased=lambda tree: feeds.close_tree(tree))
+    projector = Projector(index, ledger, janitor)
     tail = Tail(nc, topology, blobs, projector.on_entry, projector.on_fate)
     feeds = LiveFeeds(tail)
     provider = _tracer_provider(platform, tracing_settings) if tracing_settings.endpoint else None
-    lookup = RunLookup(index, History(nc, topology, blobs))
+    history = History(nc, topology, blobs)
+    lookup = RunLookup(index, history)
     door, access_routers, to_provider = _access(options, platform, lookup)
     routers, automation = _routers(
         platform, index, ledger, janitor, erasure, tail, feeds, tracing_settings, door.limits, options
@@ -149,8 +153,11 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
         tracer_provider=provider,
     )
     # The index and the ledger were not saved in one: each leaves out what it knows.
-    tail.start([min(both) for both in zip(index.positions, ledger.positions, strict=True)])
-    index.positions_read = lambda: tail.positions
+    after = index.positions
+    after[: len(streams)] = map(min, zip(index.positions, ledger.positions, strict=False))
+    ledger.is_current = False
+    tail.start(after, ends)
+    index.begin_reading(lambda: tail.positions, ends, TreeFromJournals(history, erasure).read)
     gateway.start()
     if not options.access.ways():
         _warn_of_strangers(platform.settings.host)

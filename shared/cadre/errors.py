@@ -6,6 +6,7 @@ CadreError
 │   │   └── BusFull         its storage limit is reached: nothing was stored
 │   ├── MemoryUnavailable   no memory service answers, or its index does not
 │   ├── RunIndexUnavailable the gateway's list of runs cannot be read or saved
+│   │   └── RunIndexBuilding it does not have all runs yet
 │   ├── ProviderUnavailable the OpenID Connect provider does not answer, or not as it must
 │   └── OutcomeUnknown      an append or publish was sent, its answer was lost
 ├── TerminalError           trying again cannot help
@@ -67,6 +68,10 @@ class MemoryUnavailable(RetryableError):
 
 class RunIndexUnavailable(RetryableError):
     """The database of the gateway's list of runs does not answer, or has no room."""
+
+
+class RunIndexBuilding(RunIndexUnavailable):
+    """The gateway reads the journals still: a list would lack runs."""
 
 
 class ProviderUnavailable(RetryableError):

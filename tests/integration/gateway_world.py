@@ -69,8 +69,8 @@ class GatewayProcess:
         }
         self.start()
 
-    def start(self, seconds: float | None = None) -> None:
-        """Returns when it is ready, within `seconds` or what is patient."""
+    def launch(self) -> None:
+        """Starts it, and waits for nothing."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "cadre_gateway", "--port", str(self._port)],
@@ -78,8 +78,13 @@ class GatewayProcess:
                 stderr=subprocess.STDOUT,
                 env=self._environment,
             )
+
+    def start(self, seconds: float | None = None) -> None:
+        """Returns when it is ready and lists all runs, within `seconds` or what is patient."""
+        self.launch()
         try:
-            self.wait_for(200, seconds=seconds)
+            while "index" in self.wait_for(200, seconds=seconds):
+                time.sleep(0.05)
         except BaseException:
             self._process.kill()
             self._process.wait()

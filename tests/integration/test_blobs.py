@@ -155,7 +155,7 @@ async def test_an_entry_whose_content_is_gone_does_not_hold_up_its_shard(
         pass
 
     tail = Tail(store.nc, store.topology, store.blobs, told.put, nothing)
-    tail.start([0] * store.topology.shards)
+    tail.start()
     lost = Spilled(id="t:entry:1", tree="t", run="t", at=1.0, ref=ref, size=400_000)
     for run, data in (("t", encode(lost)), ("t_1_0", b"{}")):
         await jetstream.append(store.nc, store.topology.journal("t", run), data)

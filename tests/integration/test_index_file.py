@@ -12,9 +12,10 @@ from cadre.errors import RunIndexUnavailable, SettingError, SetupError
 from cadre.protocol.fates import Erased
 from cadre_gateway.index import schema
 from cadre_gateway.index.database import SqlQuery
+from cadre_gateway.index.opening import open_index
 from cadre_gateway.index.removals import PendingErasure
 from cadre_gateway.index.run_filter import RunFilter
-from cadre_gateway.index.run_index import RunIndex, open_index
+from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.settings import IndexSettings, open_database
 from unit.inline_index import take
 from unit.journal_entries import accepted, entry
@@ -32,7 +33,7 @@ async def opened(file: Path, streams: list[str] = STREAMS) -> AsyncIterator[RunI
 
 
 async def fill(index: RunIndex, runs: int) -> None:
-    index.positions_read = lambda: [runs, 5]
+    index.positions_read = lambda: [runs, 5, 0, 0]
     for number in range(runs):
         name = f"r{number}"
         await take(index, number + 1, entry(name, 1, float(number), accepted(name)), {"blob:" + "a" * 64})
@@ -45,7 +46,7 @@ async def test_what_was_saved_is_there_again(tmp_path: Path) -> None:
         index.removals.pending_erasures["b"] = PendingErasure("b", 7, 9.0, False)
     assert file.stat().st_mode & 0o077 == 0, "what runs are about is nobody else's business"
     async with opened(file) as index:
-        assert index.positions == [3000, 5]
+        assert index.positions == [3000, 5, 0, 0]
         assert await index.count(RunFilter()) == 3000
         assert list(index.removals.pending_erasures) == ["b"]
         found, more = await index.list(RunFilter(), limit=2)
@@ -57,7 +58,7 @@ async def test_an_index_of_other_streams_is_made_anew(tmp_path: Path) -> None:
     async with opened(tmp_path / "index.db") as index:
         await fill(index, 3)
     async with opened(tmp_path / "index.db", [STREAMS[0], "2031-01-01T00:00:00Z"]) as index:
-        assert (index.positions, await index.count(RunFilter())) == ([0, 0], 0)
+        assert (index.positions, await index.count(RunFilter())) == ([0, 0, 0, 0], 0)
 
 
 async def test_an_index_from_before_what_is_on_record_is_made_anew(
@@ -69,7 +70,7 @@ async def test_an_index_from_before_what_is_on_record_is_made_anew(
     later = time.time() + 6.5 * 24 * 3600
     monkeypatch.setattr("cadre_gateway.index.run_index.time.time", lambda: later)
     async with opened(tmp_path / "index.db") as index:
-        assert (index.positions, await index.count(RunFilter())) == ([0, 0], 0)
+        assert (index.positions, await index.count(RunFilter())) == ([0, 0, 0, 0], 0)
 
 
 def _damage(file: Path) -> None:
@@ -91,7 +92,7 @@ async def test_a_file_that_is_damaged_or_of_another_version_is_made_anew(
         await fill(index, 3)
     spoil(tmp_path / "index.db")
     async with opened(tmp_path / "index.db") as index:
-        assert (index.positions, await index.count(RunFilter())) == ([0, 0], 0)
+        assert (index.positions, await index.count(RunFilter())) == ([0, 0, 0, 0], 0)
         await fill(index, 1)
         assert await index.count(RunFilter()) == 1
 

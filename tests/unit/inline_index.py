@@ -8,7 +8,8 @@ from cadre.journal.entry import Entry
 from cadre_gateway.index import sqlite_database
 from cadre_gateway.index.database import Database, Row, SqlQuery, Statement
 from cadre_gateway.index.dialect import SQLITE
-from cadre_gateway.index.run_index import RunIndex, open_index
+from cadre_gateway.index.opening import open_index
+from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.tree_record import EntryStatus
 
 

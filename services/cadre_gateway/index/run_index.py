@@ -12,13 +12,13 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from cadre.adapters.nats.erasure import FATE_SECONDS
 from cadre.api.runs import RunSummary
 from cadre.errors import RunIndexUnavailable
+from cadre_gateway.index.completeness import Completeness, Progress, ReadTree
 from cadre_gateway.index.database import Database, Row, SqlQuery, Statement
 from cadre_gateway.index.removals import Removals
 from cadre_gateway.index.run_filter import Cursor, Order, RunFilter, count_query, cursor_of, page_query
-from cadre_gateway.index.schema import DATA_TABLES
+from cadre_gateway.index.saved_place import SAVE_META, SavedPlace, load_place, reaches, rows_of
 from cadre_gateway.index.tree_record import Tombstone
 from cadre_gateway.index.tree_rows import IndexedTree, queries_of, statements_for, tree_of_rows
 
@@ -44,22 +44,6 @@ _REFRESH_SECONDS = 3600.0
 _CACHED_TREES, _CACHED_RUNS = 500, 2_000
 """Held in memory beside those with changes that are not saved."""
 
-_MAX_AGE_SECONDS = FATE_SECONDS - 24 * 3600
-"""What was erased since an older index was saved may not be on record any more."""
-
-_PLACE, _REMOVALS = "place", "removals"
-_META = "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
-
-
-class SavedPlace(msgspec.Struct, kw_only=True):
-    """Up to where the journals are in the index."""
-
-    streams: list[str]
-    """When each shard's stream was created: positions in another stream mean nothing."""
-    positions: list[int]
-    """Sequence of the last entry of each shard that is in it."""
-    saved_at: float
-
 
 class RunIndex:
     """Trees of runs, by id in memory as long as they change, and all of them in the database."""
@@ -70,6 +54,7 @@ class RunIndex:
         self.positions_read: Callable[[], Sequence[int]] = lambda: self._place.positions
         """Up to where the journals were read; what was read is in here."""
         self.removals = removals
+        self._completeness = Completeness()
         self._trees: OrderedDict[str, IndexedTree] = OrderedDict()
         self._changed: dict[str, IndexedTree] = {}
         self._awaited: dict[str, IndexedTree] = {}
@@ -88,8 +73,45 @@ class RunIndex:
 
     @property
     def positions(self) -> list[int]:
-        """The sequence in each shard up to which the saved index has the journals."""
+        """Up to which sequences the saved index has the journals: see `Tail.positions`."""
         return list(self._place.positions)
+
+    # --- whether it is whole
+
+    @property
+    def whole(self) -> asyncio.Event:
+        """Set once it has all that the journals held when this process began to read them."""
+        return self._completeness.whole
+
+    @property
+    def progress(self) -> Progress | None:
+        """How far the journals are in it; None once it is whole."""
+        return self._completeness.progress(self._read_by_now())
+
+    def begin_reading(
+        self,
+        positions: Callable[[], Sequence[int]],
+        ends: Sequence[int],
+        tree_from_journals: ReadTree,
+    ) -> None:
+        """Takes note that the journals are being read, up to `positions`, of streams with these last sequences. Until
+        `note_caught_up` what is asked of one tree is answered from its journals, and what is asked of all of them
+        raises RunIndexBuilding."""
+        self.positions_read = positions
+        self._completeness.begin(ends, tree_from_journals)
+
+    def note_caught_up(self) -> None:
+        """Takes note that the journals were read to their end."""
+        self._completeness.note_end(self.positions_read())
+        self._completeness.update(self._read_by_now())
+
+    def check_whole(self) -> None:
+        """Raises RunIndexBuilding as long as it lacks trees."""
+        self._completeness.check(self._read_by_now())
+
+    def _read_by_now(self) -> Sequence[int]:
+        """Up to where the journals are in what is asked."""
+        return self.positions_read() if self.writes else self._place.positions
 
     # --- what changes it
 
@@ -142,8 +164,7 @@ class RunIndex:
 
     async def beside(self) -> RunIndex:
         """An empty one of the same streams, to be filled from the journals and adopted. Raises RunIndexUnavailable."""
-        place = msgspec.structs.replace(self._place, positions=[0] * len(self._place.positions))
-        found = RunIndex(self._database.beside(), place, Removals())
+        found = RunIndex(self._database.beside(), self._place.at_the_start(), Removals())
         await found._keep_up()
         return found
 
@@ -187,12 +208,13 @@ class RunIndex:
 
     async def read(self, query: SqlQuery) -> list[Row]:
         """The rows of everything that was read by now."""
+        self.check_whole()
         await self.flush()
         return await self._database.read(query)
 
     async def get(self, tree: str, run: str) -> RunSummary | None:
         """None when no run of this id is known."""
-        if (known := self._trees.get(tree)) is not None:
+        if (known := await self._known(tree)) is not None:
             return known.runs.runs.get(run)
         rows = await self.read(SqlQuery("SELECT summary FROM runs WHERE id = ?", (run,)))
         return _summary(rows[0][0]) if rows else None
@@ -200,21 +222,21 @@ class RunIndex:
     async def extent(self, tree: str) -> tuple[int, int]:
         """The sequence before which there is no entry of the tree, and that of its last entry; 0 where it is not
         known."""
-        if (known := self._trees.get(tree)) is not None:
+        if (known := await self._known(tree)) is not None:
             return known.runs.first, known.runs.last
         rows = await self.read(SqlQuery("SELECT first, last FROM trees WHERE tree = ?", (tree,)))
         return rows[0] if rows else (0, 0)
 
     async def runs_of_tree(self, tree: str) -> list[RunSummary]:
         """All known runs of a tree."""
-        if (known := self._trees.get(tree)) is not None:
+        if (known := await self._known(tree)) is not None:
             return list(known.runs.runs.values())
         sql = "SELECT summary FROM runs WHERE tree = ? ORDER BY started_at, id"
         return [_summary(body) for (body,) in await self.read(SqlQuery(sql, (tree,)))]
 
     async def tombstone(self, tree: str) -> Tombstone | None:
         """When the tree was erased; None for one that was not, or was started or imported since."""
-        if (known := self._trees.get(tree)) is not None:
+        if (known := await self._known(tree)) is not None:
             return known.record.erased
         sql = "SELECT erased_seq, erased_at FROM trees WHERE tree = ? AND erased_seq IS NOT NULL"
         rows = await self.read(SqlQuery(sql, (tree,)))
@@ -222,6 +244,7 @@ class RunIndex:
 
     async def last_of(self, tree: str) -> int:
         """Sequence of the newest entry or file of the tree; 0 for one that is not there."""
+        self.check_whole()
         if (known := self._trees.get(tree)) is not None:
             return known.record.last
         rows = await self.read(SqlQuery("SELECT newest FROM trees WHERE tree = ?", (tree,)))
@@ -249,6 +272,19 @@ class RunIndex:
         """How many runs there are."""
         return int((await self.read(count_query(self._database.dialect, wanted)))[0][0])
 
+    async def size(self) -> int:
+        """How many root runs are in it by now."""
+        if self.whole.is_set():  # else there is no hurry, and saving may take a while
+            await self.flush()
+        return int((await self._database.read(count_query(self._database.dialect, RunFilter())))[0][0])
+
+    async def _known(self, tree: str) -> IndexedTree | None:
+        """The tree as it is in memory; as long as it may lack something here, as its journals have it."""
+        from_journals = self._completeness.tree_from_journals
+        if from_journals is not None and not self.whole.is_set():
+            return await from_journals(tree)
+        return self._trees.get(tree)
+
     # --- saving, with the lock held
 
     async def _load(self, tree: str) -> IndexedTree:
@@ -273,19 +309,19 @@ class RunIndex:
 
     async def _look(self, leads: bool) -> None:
         """Sees what other processes have saved, and goes on from there if this one `leads` and has read as far."""
-        place, removals = await _saved(self._database)
+        place, removals = await load_place(self._database)
         before, self._place = (
             self._place,
-            place or msgspec.structs.replace(self._place, positions=[0] * len(self._place.positions)),
+            place or self._place.at_the_start(),
         )
-        if self._place.streams != before.streams or not _reaches(self._place.positions, before.positions):
+        if self._place.streams != before.streams or not reaches(self._place.positions, before.positions):
             self._place, self.writes = before, False
             raise RunIndexUnavailable(
                 "the index is not what it was: another deployment has the same one (give each its CADRE_INDEX_SCHEMA),"
                 " or the database was set back (start the gateways again)"
             )
         read = list(self.positions_read())
-        self.writes = leads and _reaches(read, place.positions if place is not None else [])
+        self.writes = leads and reaches(read, place.positions if place is not None else [])
         if self.writes:
             for name in Removals.__struct_fields__:
                 mine, theirs = getattr(self.removals, name), getattr(removals, name)
@@ -295,14 +331,15 @@ class RunIndex:
         elif not self._awaited:
             self._awaited, self._changed, self._awaited_places = self._changed, {}, read
             self._changes = 0
-        elif _reaches(self._place.positions, self._awaited_places):
+        elif reaches(self._place.positions, self._awaited_places):
             for name, tree in self._awaited.items():
                 if name not in self._changed:
                     tree.saved()
             self._awaited = {}
             self._make_room()
         self._due.clear()
-        if leads or self._place.positions != before.positions or _reaches(self._place.positions, read):
+        self._completeness.update(self._read_by_now())
+        if leads or self._place.positions != before.positions or reaches(self._place.positions, read):
             self._stalled_at = None
         elif self._stalled_at is None:
             self._stalled_at = time.monotonic()
@@ -319,11 +356,13 @@ class RunIndex:
         if is_same and is_recent:
             return
         place = msgspec.structs.replace(self._place, positions=positions, saved_at=time.time())
-        meta = [(_PLACE, msgspec.json.encode(place).decode()), (_REMOVALS, removals.decode())]
         changed = list(self._changed.values())
         try:
             await self._database.write(
-                [*statements_for(self._database.dialect, changed), Statement(_META, meta)]
+                [
+                    *statements_for(self._database.dialect, changed),
+                    Statement(SAVE_META, rows_of(place, removals)),
+                ]
             )
         except RunIndexUnavailable as error:
             self.failure, self.writes = error, not self._database.is_shared
@@ -344,45 +383,6 @@ class RunIndex:
             if len(self._trees) <= _CACHED_TREES and runs <= _CACHED_RUNS:
                 break
             runs -= len(self._trees.pop(name).runs.runs)
-
-
-async def open_index(database: Database, streams: list[str]) -> RunIndex:
-    """The index as it was saved, or one of nothing, if that is of other streams or too old. Raises
-    RunIndexUnavailable."""
-    leads = await database.lead()
-    place, removals = await _saved(database)
-    if place is not None and (place.streams != streams or time.time() - place.saved_at > _MAX_AGE_SECONDS):
-        if not leads:
-            raise RunIndexUnavailable(
-                "the index is of other streams, or too old, and another gateway writes it: it makes it anew, or it is"
-                " another deployment's (give each its CADRE_INDEX_SCHEMA)"
-            )
-        log.info("the index is of other streams, or too old: reading the journals from their start")
-        tables = [Statement(f"DELETE FROM {table}", [()]) for table in DATA_TABLES]
-        await database.write([*tables, Statement("DELETE FROM meta WHERE name = ?", [(_PLACE,)])])
-        place, removals = None, Removals()
-    if place is not None:
-        log.info("the index has the journals up to %s", place.positions)
-    else:
-        place = SavedPlace(streams=streams, positions=[0] * len(streams), saved_at=time.time())
-    index = RunIndex(database, place, removals)
-    index.writes = leads
-    return index
-
-
-async def _saved(database: Database) -> tuple[SavedPlace | None, Removals]:
-    """Up to where the journals are in the database, None for nothing, and what is to be removed."""
-    saved: dict[str, str] = dict(await database.read(SqlQuery("SELECT name, value FROM meta")))
-    if _PLACE not in saved:
-        return None, Removals()
-    return (
-        msgspec.json.decode(saved[_PLACE], type=SavedPlace),
-        msgspec.json.decode(saved[_REMOVALS], type=Removals),
-    )
-
-
-def _reaches(positions: Sequence[int], wanted: Sequence[int]) -> bool:
-    return all(mine >= theirs for mine, theirs in zip(positions, wanted, strict=False))
 
 
 def _summary(body: bytes) -> RunSummary:

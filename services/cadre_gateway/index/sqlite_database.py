@@ -41,7 +41,9 @@ class SqliteDatabase:
             self._folder = tempfile.TemporaryDirectory(prefix="cadre-index-")
             path = Path(self._folder.name) / "index.db"
         self._path = path
+        self._is_beside = False
         self._lock = _locked(self._path)
+        _drop(_beside(path))  # of a process that was killed
         self._writer = ThreadPoolExecutor(1, "index-writer")
         self._reader = ThreadPoolExecutor(1, "index-reader")
         try:
@@ -69,21 +71,23 @@ class SqliteDatabase:
 
     def beside(self) -> Self:
         """An empty file beside this one. Raises SetupError."""
-        path = self._path.with_name(f"{self._path.name}{_NEW}")
+        path = _beside(self._path)
         _remove(path)
-        return type(self)(path)
+        found = type(self)(path)
+        found._is_beside = True
+        return found
 
     async def adopt(self, other: Self) -> None:
         """Takes the place of what it has with what the other has, and closes that."""
-        await other.close()
+        await other._let_go()
         for thread, connection in ((self._reader, self._reading), (self._writer, self._writing)):
             await self._in(thread, connection.close)
         await self._in(self._writer, lambda: self._renew(other._path))
+        _drop(other._path)
 
     def _renew(self, path: Path) -> None:
         _remove(self._path)
         path.replace(self._path)
-        _remove(path)
         self._writing, self._reading = _connection(self._path), _connection(self._path)
 
     async def bytes(self) -> int:
@@ -99,7 +103,12 @@ class SqliteDatabase:
         """There is nobody else."""
 
     async def close(self) -> None:
-        """Lets go of the file."""
+        """Lets go of the file; one that lies beside another is gone."""
+        await self._let_go()
+        if self._is_beside:
+            _drop(self._path)
+
+    async def _let_go(self) -> None:
         for thread, connection in ((self._reader, self._reading), (self._writer, self._writing)):
             await self._in(thread, connection.close)
             thread.shutdown()
@@ -184,11 +193,25 @@ def _remove(path: Path) -> None:
         path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
 
 
+def _beside(path: Path) -> Path:
+    return path.with_name(f"{path.name}{_NEW}")
+
+
+def _drop(path: Path) -> None:
+    """Removes a file with its lock, which nobody but the process that has the file beside may hold."""
+    _remove(path)
+    _lock_of(path).unlink(missing_ok=True)
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
 def _locked(path: Path) -> IO[str]:
     """Holds the file for this process, and its folder ready. Raises SetupError when another process has it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lock = path.with_name(path.name + ".lock").open("w")
+        lock = _lock_of(path).open("w")
     except OSError as error:
         raise SetupError(f"the index cannot be kept in {path}: {error} (CADRE_INDEX_URL)") from error
     try:

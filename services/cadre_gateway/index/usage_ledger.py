@@ -10,7 +10,7 @@ import msgspec
 from cadre.api.runs import RunSummary
 from cadre.api.statistics import Dimension, Figures, FiguresRow
 from cadre.engine.kind import find_kind
-from cadre.errors import SpecError
+from cadre.errors import RunIndexBuilding, SpecError
 from cadre.journal import events as ev
 from cadre.journal.entry import AnyEvent, Entry
 from cadre.recent import Recent
@@ -90,6 +90,8 @@ class UsageLedger:
 
     def __init__(self, saved: SavedLedger, max_cells: int = MAX_CELLS) -> None:
         self.positions = saved.positions
+        self.is_current = True
+        """Whether it has all that the journals held when this process began to read them."""
         self.listeners: list[Callable[[LedgerKey, Figures], None]] = []
         """Called with what each model call adds."""
         self._days: dict[int, dict[LedgerKey, Figures]] = {}
@@ -105,6 +107,14 @@ class UsageLedger:
 
     def __len__(self) -> int:
         return self._size
+
+    def check_current(self) -> None:
+        """Raises RunIndexBuilding as long as it lacks what was used of late."""
+        if not self.is_current:
+            raise RunIndexBuilding(
+                "this gateway reads the journals still, and does not know yet what was used of late: try again"
+                " (GET /v1/index tells how far it is)"
+            )
 
     def to_saved(self) -> SavedLedger:
         """All of it, to be saved and handed to the constructor later."""

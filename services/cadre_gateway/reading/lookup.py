@@ -37,7 +37,7 @@ class RunLookup:
         known = await self.index.get(tree, run)
         if known is not None:
             return known
-        if tree in self.index.removals.pending_erasures:
+        if await self._is_erased(tree):
             raise unknown_run(run)
         found = (await self._runs_in(tree)).get(run)
         if found is not None:
@@ -75,7 +75,7 @@ class RunLookup:
     async def _pages(
         self, tree: str, turn: AsyncExitStack, whole_up_to: int | None
     ) -> AsyncGenerator[list[Stored]]:
-        if tree in self.index.removals.pending_erasures:
+        if await self._is_erased(tree):
             return
         first, at_least = await self.index.extent(tree)
         after = max(0, first - 1)
@@ -97,6 +97,12 @@ class RunLookup:
             detail = f"{_TURNS} other long runs are being read, and one answer reads all of a run: try again"
             raise Problem(503, "reading-busy", detail) from None
         note_progress()
+
+    async def _is_erased(self, tree: str) -> bool:
+        """Whether the tree was erased: something of it may be left in its journals."""
+        if tree in self.index.removals.pending_erasures:
+            return True
+        return not self.index.whole.is_set() and await self.index.tombstone(tree) is not None
 
     async def _runs_in(self, tree: str) -> dict[str, RunSummary]:
         """The runs of a tree as its journals have them now."""

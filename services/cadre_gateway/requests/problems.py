@@ -20,6 +20,7 @@ from cadre.errors import (
     MemoryUnavailable,
     ProviderUnavailable,
     RetryableError,
+    RunIndexBuilding,
     RunIndexUnavailable,
     TooLarge,
 )
@@ -78,6 +79,8 @@ _TITLES = {
     "invalid-run-file": "The file holds no run that can be imported",
     "bus-unavailable": "NATS does not answer",
     "provider-unavailable": "The OpenID provider does not answer",
+    "index-unavailable": "The database of the index does not answer",
+    "index-building": "The gateway reads the journals still",
     "busy": "The gateway has no room for it now",
     "request-timeout": "The request did not come in time",
     "reading-busy": "Other long runs are being read",
@@ -175,6 +178,10 @@ def as_problem(error: Exception) -> Problem:
             return full(str(error))
         case MemoryUnavailable():
             return Problem(503, "memory-unavailable", str(error))
+        case RunIndexBuilding():
+            problem = Problem(503, "index-building", str(error))
+            problem.headers = {"Retry-After": "5"}
+            return problem
         case RunIndexUnavailable():
             return Problem(503, "index-unavailable", str(error))
         case ProviderUnavailable():

@@ -50,6 +50,7 @@ def router(ledger: UsageLedger, clock: Clock) -> APIRouter:
     ) -> Response:
         """Sums over the journals, runs that were removed since included. Whole hours are told, and of what is older
         than 40 days whole days of UTC."""
+        ledger.check_current()
         now = clock.now()
         begin = moment("from", since, now) if since is not None else now - _MONTH_SECONDS
         end = moment("to", until, now) if until is not None else now

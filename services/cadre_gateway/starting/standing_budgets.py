@@ -56,6 +56,8 @@ class StandingBudgets:
             found = [one.spec for one in await self.states.all() if isinstance(one, BudgetState)]
             self._read_at = time.monotonic()
             self._meters = {spec.name: self._meter(spec) for spec in found}
+        if self._meters:
+            self.ledger.check_current()
         return [self._meter(meter.spec) for meter in self._meters.values()]
 
     async def admit(self, agent: str, user: str) -> None:

@@ -53,6 +53,8 @@ class Eraser:
 
         Raises a 404, 409 or 422 problem, RetryableError.
         """
+        # Which blobs are another tree's as well is known by then.
+        self.lookup.index.check_whole()
         await self.lookup.find(run)
         tree = tree_of(run)
         if run != tree:

@@ -15,6 +15,7 @@ class LiveFeeds:
 
     def __init__(self, tail: Tail) -> None:
         self._tail = tail
+        tail.on_erased = self.close_tree
         self._feeds: set[tuple[str, Feed[Any]]] = set()
         """The open feeds, each with the tree that it follows."""
         self.draining = False

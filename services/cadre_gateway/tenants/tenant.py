@@ -46,7 +46,7 @@ class Tenant:
         self._trouble = "starting"
         self._task: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
-        self.answer = with_health(self._dispatch, self.unready)
+        self.answer = with_health(self._dispatch, self.unready, self.about)
         """Answers requests by one of its names."""
 
     def begin(self) -> None:
@@ -63,6 +63,10 @@ class Tenant:
     def unready(self) -> str | None:
         """What is missing, in one line; None when it can work."""
         return self._served.unready() if self._served is not None else self._trouble
+
+    def about(self) -> dict[str, str]:
+        """What it works without."""
+        return self._served.about() if self._served is not None else {}
 
     async def samples(self) -> list[Sample]:
         """Its figures. Raises CadreError."""

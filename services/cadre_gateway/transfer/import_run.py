@@ -81,6 +81,7 @@ class RunImporter:
 
     async def _import(self, file: Path, manifest: Manifest) -> Arrived:
         tree = manifest.header.tree
+        self.index.check_whole()  # what is being erased is known by then
         if tree in self.index.removals.pending_erasures:
             raise Problem(409, "run-exists", f"run {tree} is being erased here: import it again in a moment")
         present = await self._entries_here(tree)

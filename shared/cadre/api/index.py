@@ -20,14 +20,24 @@ class IndexRebuild(msgspec.Struct, kw_only=True):
     """Why it failed."""
 
 
+class IndexBuilding(msgspec.Struct, kw_only=True):
+    """How far an index is that does not have all runs yet."""
+
+    read: int
+    """Messages of the streams up to which it has come, counted with those that are gone."""
+    of: int
+
+
 class IndexState(msgspec.Struct, kw_only=True):
     """What is in the index of a gateway."""
 
     runs: int
-    """Root runs."""
+    """Root runs that are in it."""
     bytes: int
     positions: list[int]
-    """Sequence of the last entry of each shard that is in it."""
+    """Up to which sequences the journals of each shard are in it, then their files."""
+    building: IndexBuilding | None = None
+    """As long as the gateway reads what is older than itself: lists answer `503` meanwhile."""
     writer: str = ""
     """The other gateway that writes the index where several share one: it makes it anew."""
     rebuild: IndexRebuild | None = None

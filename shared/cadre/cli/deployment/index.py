@@ -20,13 +20,18 @@ def command() -> None:
 @command.command("show")
 @output_option("text")
 def show(output: str) -> None:
-    """Show how much is in it, and how far a rebuild has come."""
+    """Show how much is in it, and how far the gateway or a rebuild has come with the journals."""
     with Gateway() as gateway:
         found = gateway.get("/v1/index")
     if output == "json":
         print_json(found)
         return
     click.echo(f"{found['runs']:,} root runs, {found['bytes']:,} bytes")
+    if (building := found["building"]) is not None:
+        share = building["read"] / building["of"] if building["of"] else 1.0
+        click.echo(
+            f"the journals are being read: {share:.0%} of {building['of']:,} messages; lists come then"
+        )
     if found["rebuild"] is not None:
         click.echo(_line(found["rebuild"]))
 

@@ -219,11 +219,13 @@ async def _gateway() -> list[Finding]:
 
     try:
         async with Client() as client:
-            status = str((await client.request("GET", "/readyz")).get("status", "ready"))
+            ready = await client.request("GET", "/readyz")
             agents = await client.agents()
     except (ClientError, SettingError) as failure:
         return [Finding("fail", f"gateway: {failure}")]
-    found = [Finding("ok", f"gateway at {client.url}: {status}")]
+    found = [Finding("ok", f"gateway at {client.url}: {ready.get('status', 'ready')}")]
+    if "index" in ready:
+        found.append(Finding("warn", f"gateway: {ready['index']}"))
     if not agents:
         found.append(Finding("warn", "no agent is live: start one with `cadre agent FILE`"))
     for agent in agents:

@@ -15,7 +15,7 @@ export function systemPage(main) {
   return poll(5, async (signal) => {
     const answer = await fetch("/readyz", { signal });
     const ready = await answer.json().catch(() => ({}));
-    fill(state, answer.ok ? h("p", null, badge("ok", "ready"), " this gateway answers, and has read all journals")
+    fill(state, answer.ok ? h("p", null, badge("ok", "ready"), " this gateway answers; ", ready.index ?? "it has read all journals")
       : alert(`this gateway is not ready: ${ready.missing ?? `status ${answer.status}`}`));
     const [agents, tools, sandboxes] = await Promise.all(["agents", "tools", "sandboxes"].map((name) => get(`/v1/${name}`, signal)));
     const all = new Map();

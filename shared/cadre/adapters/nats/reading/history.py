@@ -8,9 +8,9 @@ import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from cadre.adapters.nats.reading.journal_pages import journal_pages
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import StoredMessage
-from cadre.adapters.nats.streams.replica_tries import ReplicaTries
 from cadre.delivery.codec import decode, decode_entry, unpack_entry, unpack_record
 from cadre.errors import BlobMissing, TooLarge, UnreadableMessage
 from cadre.ports import Blobs, Stored
@@ -24,7 +24,6 @@ _PAGE = 128
 _LEAN_BYTES_PER_ENTRY = 32 * 1024
 """A lean page ends with the entry that brings it above so much for each entry that it may have."""
 
-_REPLICA_SECONDS = 1.0
 _FIRST_RECORDS = 8
 """Among so many of a run's records its task is looked for."""
 
@@ -107,19 +106,18 @@ class History:
         """Yields the entries as they lie in the stream, those too large for it as references; with `run` of that run
         only. See `pages`."""
         topology = self._topology
-        stream = topology.stream_of(tree)
         subject = topology.journals_of_tree(tree) if run is None else topology.journal(tree, run)
-        held: list[StoredMessage] = []
-        while True:
-            query = {"seq": after + 1, "batch": entries, "next_by_subj": subject}
-            async for _ in ReplicaTries(_REPLICA_SECONDS):
-                held = await jetstream.batch(self._nc, stream, query)
-                if held or after >= at_least:
-                    break
-            if not held:
-                return
-            after = held[-1].seq
-            yield held
+        async for page in journal_pages(
+            self._nc, topology.stream_of(tree), subject, after, at_least, entries
+        ):
+            yield page
+
+    async def newest(self, tree: str) -> int:
+        """Returns the sequence of the tree's last entry as the stream's leader has it; 0 when there is none."""
+        held = await jetstream.last(
+            self._nc, self._topology.stream_of(tree), self._topology.journals_of_tree(tree)
+        )
+        return held.seq if held is not None else 0
 
     async def read_tree(self, tree: str, after: int = 0, *, at_least: int = 0) -> list[Stored]:
         """Returns all `pages` at once."""

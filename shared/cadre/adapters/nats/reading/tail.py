@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from cadre.delivery.codec import decode, unpack_entry
 from cadre.errors import BlobMissing, RetryableError, UnreadableMessage
 from cadre.journal.entry import Entry
 from cadre.ports import Blobs, Stored
-from cadre.protocol.fates import Fate
+from cadre.protocol.fates import Erased, Fate
 from cadre.protocol.topology import Topology
 
 log = logging.getLogger("cadre.tail")
@@ -49,9 +49,19 @@ OnFate = Callable[[int, Fate], Awaitable[None]]
 
 Listener = Callable[[Stored], None]
 
+Handle = Callable[[StoredMessage], Awaitable[None]]
+
+
+READERS_PER_SHARD = 2
+"""One of its journals, one of its files."""
+
 
 class Tail:
-    """One ordered reader per shard. `on_entry` hears of each entry before any listener does."""
+    """Two ordered readers per shard: of its journals, and of its files, each of which waits for the journals before
+    it. `on_entry` hears of each entry before any listener does.
+
+    While a shard has much to be caught up with, a third reader begins at its end: listeners hear of what happens now.
+    """
 
     def __init__(
         self, nc: Client, topology: Topology, blobs: Blobs, on_entry: OnEntry, on_fate: OnFate
@@ -61,50 +71,69 @@ class Tail:
         self._blobs = blobs
         self._on_entry = on_entry
         self._on_fate = on_fate
+        self.on_erased: Callable[[str], None] | None = None
+        """Called with each tree that is erased from now on."""
         self._readers: list[OrderedReader] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._told: dict[int, int] = {}
+        """By shard with a third reader: the sequence up to which listeners have heard of everything."""
         self._listeners: dict[str, set[Listener]] = {}
 
-    def start(self, after: list[int]) -> None:
-        """Reads on behind the given sequence of each shard; 0 is the beginning."""
-        for shard in range(self._topology.shards):
-            reader = OrderedReader(
-                self._nc,
-                self._topology.stream(shard),
-                [self._topology.journals_of_shard(shard), self._topology.files_of_shard(shard)],
-                after[shard],
-                self._handler(shard),
-            )
-            self._readers.append(reader)
-            task = asyncio.create_task(reader.run(), name=f"tail of {self._topology.stream(shard)}")
-            task.add_done_callback(_tell_of_failure)
-            self._tasks.append(task)
+    def start(self, after: Sequence[int] = (), ends: Sequence[int] = ()) -> None:
+        """Reads on behind these `positions`, by default from the beginning. `ends` are the last sequences of the
+        shards' streams, where they are known."""
+        shards, topology = range(self._topology.shards), self._topology
+        journals = [
+            self._reader(shard, topology.journals_of_shard(shard), self._handler(shard)) for shard in shards
+        ]
+        files = [
+            self._reader(shard, topology.files_of_shard(shard), self._file_handler(shard, journals[shard]))
+            for shard in shards
+        ]
+        self._readers = [*journals, *files]
+        for reader, position in zip(self._readers, after, strict=False):
+            reader.position = position
+        self._tasks = [_begun(reader) for reader in self._readers]
+        for shard, (reader, end) in enumerate(zip(journals, ends, strict=False)):
+            if reader.position < end:
+                self._told[shard] = end
+                self._tasks.append(asyncio.create_task(self._bridge(shard, reader), name=f"bridge {shard}"))
 
     @property
     def positions(self) -> list[int]:
-        """The sequence of each shard up to which it was read."""
+        """The sequences up to which it was read: the journals of all shards, then their files."""
         return [reader.position for reader in self._readers]
-
-    def behind(self) -> list[int]:
-        """Returns the shards that are still being caught up with."""
-        return [shard for shard, reader in enumerate(self._readers) if not reader.caught_up.is_set()]
 
     async def caught_up(self) -> None:
         """Returns once every shard has been read to an end."""
         await asyncio.gather(*(reader.caught_up.wait() for reader in self._readers))
 
-    async def read_on(self) -> None:
-        """Returns once everything that is in the streams at this moment was handed on. Raises BusUnavailable."""
-        await asyncio.gather(*(reader.read_on() for reader in self._readers))
+    async def read_on(self, up_to: Sequence[int] = ()) -> None:
+        """Returns once everything that is in the streams at this moment was handed on, up to these positions where
+        they are given. Raises BusUnavailable."""
+        goals: Sequence[int | None] = up_to or [None] * len(self._readers)
+        await asyncio.gather(
+            *(reader.read_on(goal) for reader, goal in zip(self._readers, goals, strict=True))
+        )
 
     def failure(self) -> BaseException | None:
         """Returns why a reader has stopped; None as long as all of them read."""
         stopped = (task.exception() for task in self._tasks if task.done() and not task.cancelled())
-        return next(stopped, None)
+        return next((error for error in stopped if error is not None), None)
+
+    async def failed(self) -> None:
+        """Raises what a reader stops with, at the time."""
+        pending = set(self._tasks)
+        while pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                if not task.cancelled():
+                    task.result()
 
     @contextmanager
     def listen(self, tree: str, listener: Listener) -> Iterator[None]:
-        """Calls `listener`, inside the context, with every entry of the tree that is read from now on."""
+        """Calls `listener`, inside the context, with every entry of the tree that is written from now on; with some
+        of them twice."""
         listeners = self._listeners.setdefault(tree, set())
         listeners.add(listener)
         try:
@@ -120,34 +149,77 @@ class Tail:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _handler(self, shard: int) -> Callable[[StoredMessage], Awaitable[None]]:
+    def _reader(self, shard: int, subject: str, handle: Handle) -> OrderedReader:
+        return OrderedReader(self._nc, self._topology.stream(shard), subject, 0, handle)
+
+    async def _bridge(self, shard: int, reader: OrderedReader) -> None:
+        """Tells listeners what is written, until the shard's reader has come as far."""
+        ahead = self._reader(shard, self._topology.journals_of_shard(shard), self._teller(shard))
+        ahead.position = self._told[shard]
+        telling, catching_up = _begun(ahead), asyncio.ensure_future(reader.caught_up.wait())
+        try:
+            await asyncio.wait({telling, catching_up}, return_when=asyncio.FIRST_COMPLETED)
+            if telling.done():
+                telling.result()
+        finally:
+            telling.cancel()
+            catching_up.cancel()
+            del self._told[shard]
+
+    def _handler(self, shard: int) -> Handle:
         async def handle(held: StoredMessage) -> None:
             if self._topology.is_fate(held.subject):
-                await self._read_fate(held)
+                if (fate := _fate(held)) is not None:
+                    await self._on_fate(held.seq, fate)
+                    self._tell_fate(shard, held.seq, fate)
                 return
             refs = refs_in(held.data)
-            if (of_file := self._topology.tree_of_file(held.subject)) is not None:
-                await self._on_entry(Read(shard, held.seq, of_file, None, refs, held.at, is_file=True))
-                return
             entry = await self._read_whole(held, refs)
             tree, _ = self._topology.parse(held.subject)
-            if entry is None:
-                await self._on_entry(Read(shard, held.seq, tree, None, refs, held.at))
-                return
-            stored = Stored(held.seq, entry, len(held.data))
+            stored = Stored(held.seq, entry, len(held.data)) if entry is not None else None
             await self._on_entry(Read(shard, held.seq, tree, stored, refs, held.at, imported=held.imported))
-            for listener in list(self._listeners.get(entry.tree, ())):
-                listener(stored)
+            self._tell(shard, stored)
 
         return handle
 
-    async def _read_fate(self, held: StoredMessage) -> None:
-        try:
-            fate: Fate = decode(held.data, Fate)
-        except UnreadableMessage as error:
-            log.error("message %d on %s left out: %s", held.seq, held.subject, error)
-            return
-        await self._on_fate(held.seq, fate)
+    def _file_handler(self, shard: int, journals: OrderedReader) -> Handle:
+        async def handle(held: StoredMessage) -> None:
+            # What a file belongs to is known by the journals before it.
+            await journals.read_on(held.seq)
+            if (tree := self._topology.tree_of_file(held.subject)) is not None:
+                refs = refs_in(held.data)
+                await self._on_entry(Read(shard, held.seq, tree, None, refs, held.at, is_file=True))
+
+        return handle
+
+    def _teller(self, shard: int) -> Handle:
+        async def handle(held: StoredMessage) -> None:
+            if self._topology.is_fate(held.subject):
+                if (fate := _fate(held)) is not None:
+                    self._tell_fate(shard, held.seq, fate)
+                return
+            tree, _ = self._topology.parse(held.subject)
+            if tree in self._listeners and (entry := await self._read_whole(held, set())) is not None:
+                self._tell(shard, Stored(held.seq, entry, len(held.data)))
+
+        return handle
+
+    def _tell(self, shard: int, stored: Stored | None) -> None:
+        if stored is not None and self._is_news(shard, stored.seq):
+            for listener in list(self._listeners.get(stored.entry.tree, ())):
+                listener(stored)
+
+    def _tell_fate(self, shard: int, seq: int, fate: Fate) -> None:
+        if self._is_news(shard, seq) and isinstance(fate, Erased) and self.on_erased is not None:
+            self.on_erased(fate.tree)
+
+    def _is_news(self, shard: int, seq: int) -> bool:
+        """Takes note that listeners hear of what lies there; false when they have."""
+        if shard not in self._told:
+            return True
+        is_news = seq > self._told[shard]
+        self._told[shard] = max(self._told[shard], seq)
+        return is_news
 
     async def _read_whole(self, held: StoredMessage, refs: set[str]) -> Entry | None:
         """Reads an entry with what was spilled of it, and adds the blobs that it names to `refs`. Returns None for one
@@ -166,16 +238,32 @@ class Tail:
                 await asyncio.sleep(_BLOB_PAUSE_SECONDS)
 
 
-def _tell_of_failure(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()):
-        log.critical("%s has stopped: this process must be started again", task.get_name(), exc_info=error)
+def _fate(held: StoredMessage) -> Fate | None:
+    try:
+        fate: Fate = decode(held.data, Fate)
+    except UnreadableMessage as error:
+        log.error("message %d on %s left out: %s", held.seq, held.subject, error)
+        return None
+    return fate
 
 
-async def identities(nc: Client, topology: Topology) -> list[str]:
-    """Returns when each shard's stream was created: another time means another stream. Raises BusUnavailable."""
-    return [
-        (await jetstream.ask(nc, "asking for the streams", f"STREAM.INFO.{topology.stream(shard)}"))[
-            "created"
-        ]
-        for shard in range(topology.shards)
-    ]
+def _begun(reader: OrderedReader) -> asyncio.Task[None]:
+    return asyncio.create_task(reader.run(), name=f"reader of {reader.stream}")
+
+
+class StreamState(NamedTuple):
+    """The stream of a shard."""
+
+    created: str
+    """When it was created: another time means another stream."""
+    end: int
+    """The sequence of its last message."""
+
+
+async def stream_states(nc: Client, topology: Topology) -> list[StreamState]:
+    """The streams of all shards. Raises BusUnavailable."""
+    found = []
+    for shard in range(topology.shards):
+        answer = await jetstream.ask(nc, "asking for the streams", f"STREAM.INFO.{topology.stream(shard)}")
+        found.append(StreamState(answer["created"], answer["state"]["last_seq"]))
+    return found

@@ -58,6 +58,10 @@ def message_id(headers: Mapping[str, str], stream: str, seq: int) -> str:
     return headers.get(FIRST_ID) or headers.get(MESSAGE_ID) or f"{stream}/{seq}"
 
 
+class TooManySubjects(Exception):
+    """The server names the last messages of 1024 subjects at once."""
+
+
 class _Error(msgspec.Struct):
     err_code: int = 0
     description: str = ""
@@ -239,7 +243,8 @@ async def get(nc: Client, stream: str, seq: int) -> StoredMessage | None:
 async def batch(nc: Client, stream: str, query: dict[str, Any]) -> list[StoredMessage]:
     """Makes a batched direct get (`{"seq", "batch", "next_by_subj"}` or `{"multi_last": […]}`) and returns all of it.
 
-    Raises BusUnavailable when the server falls silent before its end-of-batch message, or the connection is closed.
+    Raises BusUnavailable when the server falls silent before its end-of-batch message, or the connection is closed;
+    TooManySubjects.
     """
     inbox = nc.new_inbox()
     subscription: Subscription | None = None
@@ -253,6 +258,8 @@ async def batch(nc: Client, stream: str, query: dict[str, Any]) -> list[StoredMe
             status = headers.get("Status")
             if status in ("204", "404"):
                 return found
+            if status == "413":
+                raise TooManySubjects
             if status:
                 raise BusUnavailable(f"reading from {stream}", headers.get("Description", status))
             found.append(StoredMessage(int(headers["Nats-Sequence"]), headers["Nats-Subject"], message.data))

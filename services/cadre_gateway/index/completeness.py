@@ -1,0 +1,65 @@
+"""Whether an index has all that the journals held when this process began to read them, and how far it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+from cadre.errors import RunIndexBuilding
+from cadre_gateway.index.saved_place import reaches
+from cadre_gateway.index.tree_rows import IndexedTree
+
+ReadTree = Callable[[str], Awaitable[IndexedTree]]
+
+
+class Progress(NamedTuple):
+    """How far the journals are in an index that lacks some of them."""
+
+    read: int
+    of: int
+    """Sequences of all shards, with those of what is no entry or is gone."""
+
+    def __str__(self) -> str:
+        return f"{self.read / self.of if self.of else 1.0:.0%} of {self.of:,} messages"
+
+
+class Completeness:
+    """A new index is whole: it lacks nothing before its reading begins."""
+
+    def __init__(self) -> None:
+        self.whole = asyncio.Event()
+        """Until it is set, a question about one tree is answered from its journals, and one about all of them raises
+        RunIndexBuilding."""
+        self.whole.set()
+        self.tree_from_journals: ReadTree | None = None
+        self._ends: Sequence[int] = ()
+        self._read_to: list[int] | None = None
+
+    def begin(self, ends: Sequence[int], tree_from_journals: ReadTree) -> None:
+        """Takes note that streams with these last sequences are being read into it."""
+        self._ends, self.tree_from_journals = ends, tree_from_journals
+        self.whole.clear()
+
+    def note_end(self, positions: Sequence[int]) -> None:
+        """Takes note that the journals were read to their end, up to these positions."""
+        self._read_to = list(positions)
+
+    def update(self, positions: Sequence[int]) -> None:
+        """Takes note up to where they are in the index."""
+        if self._read_to is not None and reaches(positions, self._read_to):
+            self.whole.set()
+
+    def progress(self, positions: Sequence[int]) -> Progress | None:
+        """How far an index with the journals up to there is; None once it is whole."""
+        if self.whole.is_set():
+            return None
+        return Progress(sum(map(min, zip(positions, self._ends, strict=False))), sum(self._ends))
+
+    def check(self, positions: Sequence[int]) -> None:
+        """Raises RunIndexBuilding unless it is whole."""
+        if (progress := self.progress(positions)) is not None:
+            raise RunIndexBuilding(
+                f"this gateway reads the journals still: its index has {progress}; runs begin, go on and are shown by"
+                " their ids meanwhile; try again (GET /v1/index tells how far it is)"
+            )

@@ -1,0 +1,43 @@
+"""The index as a process finds it when it starts."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from cadre.adapters.nats.erasure import FATE_SECONDS
+from cadre.errors import RunIndexUnavailable
+from cadre_gateway.index.database import Database, Statement
+from cadre_gateway.index.removals import Removals
+from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.saved_place import PLACE, SavedPlace, load_place
+from cadre_gateway.index.schema import DATA_TABLES
+
+log = logging.getLogger("cadre.gateway")
+
+_MAX_AGE_SECONDS = FATE_SECONDS - 24 * 3600
+"""What was erased since an older index was saved may not be on record any more."""
+
+
+async def open_index(database: Database, streams: list[str]) -> RunIndex:
+    """The index as it was saved, or one of nothing, if that is of other streams or too old. Raises
+    RunIndexUnavailable."""
+    leads = await database.lead()
+    place, removals = await load_place(database)
+    if place is not None and (place.streams != streams or time.time() - place.saved_at > _MAX_AGE_SECONDS):
+        if not leads:
+            raise RunIndexUnavailable(
+                "the index is of other streams, or too old, and another gateway writes it: it makes it anew, or it is"
+                " another deployment's (give each its CADRE_INDEX_SCHEMA)"
+            )
+        log.info("the index is of other streams, or too old: reading the journals from their start")
+        tables = [Statement(f"DELETE FROM {table}", [()]) for table in DATA_TABLES]
+        await database.write([*tables, Statement("DELETE FROM meta WHERE name = ?", [(PLACE,)])])
+        place, removals = None, Removals()
+    if place is not None:
+        log.info("the index has the journals up to %s", place.positions)
+    else:
+        place = SavedPlace(streams=streams, positions=[], saved_at=time.time()).at_the_start()
+    index = RunIndex(database, place, removals)
+    index.writes = leads
+    return index
