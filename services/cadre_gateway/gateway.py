@@ -16,6 +16,7 @@ from cadre.service.platform import Platform
 from cadre.telemetry.metrics.meters import Sample
 from cadre_gateway import metrics
 from cadre_gateway.automation.background import Automation
+from cadre_gateway.doors.open_doors import ListeningDoor
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.usage_ledger import UsageLedger
 from cadre_gateway.ledger_snapshots import LedgerSnapshots
@@ -52,6 +53,7 @@ class GatewayService:
     feeds: LiveFeeds
     rebuilder: IndexRebuilder
     automation: Automation
+    doors: list[ListeningDoor]
     tracer_provider: TracerProvider | None
     """Records the spans of requests; None when nothing records them."""
     started_at: float = field(default_factory=time.monotonic)
@@ -69,6 +71,8 @@ class GatewayService:
         ]
         for task in self._tasks:
             task.add_done_callback(_log_failure)
+        for door in self.doors:
+            door.begin()
 
     def unready(self) -> str | None:
         """Why this gateway should get no requests now; None when it should."""
@@ -98,6 +102,7 @@ class GatewayService:
     async def drain(self, grace: float) -> None:
         """Ends the event streams and what is in hand, stops reading, and saves what was read."""
         self.feeds.drain()
+        await asyncio.gather(*(door.drain(grace / 2) for door in self.doors))
         for task in self._tasks:
             task.cancel()
         await self.automation.drain(grace / 2)

@@ -10,7 +10,14 @@ from cadre.adapters.oidc.settings import check_packages, read_oidc_settings
 from cadre.errors import SettingError
 from cadre.service.frame import run, run_serving
 from cadre.service.served import ServiceProcess
-from cadre.settings import is_loopback, read_access_settings, read_http_bounds, read_secret, read_settings
+from cadre.settings import (
+    is_loopback,
+    read_access_settings,
+    read_doors,
+    read_http_bounds,
+    read_secret,
+    read_settings,
+)
 from cadre_gateway.doors.card_settings import read_card_settings
 from cadre_gateway.index.settings import read_index_settings
 from cadre_gateway.options import GatewayOptions
@@ -47,6 +54,11 @@ def command(
         settings = read_settings(host=host, port=port)
         bodies = BodyMemory(read_http_bounds().body_bytes)
         folder = read_tenants_folder(tenants, asked=auth is not None or insecure)
+        if folder is not None and "synadia" in read_doors():
+            raise SettingError(
+                "CADRE_DOORS names synadia, which a gateway of tenants cannot open: a tenant that is to be on NATS"
+                " gets a gateway of its own"
+            )
         if folder is not None:
             sys.exit(run_serving("gateway", settings, partial(_tenants, folder, bodies)))
         access = read_access_settings(auth="off" if insecure else auth)

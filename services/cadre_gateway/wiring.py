@@ -44,7 +44,7 @@ from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.automation.background import Automation, automation_of
 from cadre_gateway.automation.run_starter import RunStarter
 from cadre_gateway.console.settings import read_console_settings
-from cadre_gateway.doors.open_doors import routers_of
+from cadre_gateway.doors.open_doors import listening_doors, routers_of
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.gateway import GatewayService
 from cadre_gateway.index.opening import open_index
@@ -131,9 +131,10 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     history = History(nc, topology, blobs)
     lookup = RunLookup(index, history)
     door, access_routers, to_provider = _access(options, platform, lookup)
-    routers, automation = _routers(
+    routers, automation, runs_service = _routers(
         platform, index, ledger, janitor, erasure, tail, feeds, tracing_settings, door.limits, options
     )
+    listening = listening_doors(read_doors(), runs_service, door, platform)
     rebuilder = IndexRebuilder(partial(Tail, nc, topology, blobs), index, tail, platform.clock)
     routers.append(index_routes.router(rebuilder))
     application = app.build([*routers, *access_routers], feeds, nc, provider, door, to_provider)
@@ -150,6 +151,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
         feeds=feeds,
         rebuilder=rebuilder,
         automation=automation,
+        doors=listening,
         tracer_provider=provider,
     )
     # The index and the ledger were not saved in one: each leaves out what it knows.
@@ -212,7 +214,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     tracing_settings: TracingSettings,
     limits: RateLimits,
     options: GatewayOptions,
-) -> tuple[list[APIRouter], Automation]:
+) -> tuple[list[APIRouter], Automation, RunService]:
     """Gives each route the parts that it uses; the order is that of the API's description."""
     nc, topology, registry = platform.nc, platform.topology, platform.registry
     bus, blobs, journal, clock = platform.bus, platform.blobs, platform.journal, platform.clock
@@ -260,7 +262,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     ]
     begun = (lookup, history, feeds, turns, submitter, decisions, steer, run_end, eraser, registry, live)
     runs_service = RunService(*begun, clock, automation.pushes, options.cards, limits)
-    return [*routers, *routers_of(read_doors(), runs_service)], automation
+    return [*routers, *routers_of(read_doors(), runs_service)], automation, runs_service
 
 
 def _tracer_provider(platform: Platform, settings: TracingSettings) -> TracerProvider:

@@ -1,4 +1,4 @@
-"""The command `member`: a program of another make as a member of a team, in one process with the agent that stands for
+"""The command `member`: an agent of another make as a member of a team, in one process with the agent that stands for
 it."""
 
 from __future__ import annotations
@@ -31,6 +31,12 @@ from cadre_tools.host import ToolHost
 @click.command("member")
 @click.argument("file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--acp", "program", metavar="COMMAND", help="A program that speaks the Agent Client Protocol.")
+@click.option(
+    "--synadia",
+    "on_nats",
+    metavar="AGENT/OWNER/SESSION",
+    help="An agent on NATS that speaks Synadia's protocol.",
+)
 @click.option("--workspace", type=click.Path(path_type=Path), help="The folder that it works in.  [here]")
 @click.option("--name", help="The agent's name.  [that of the program]")
 @click.option("--description", help="What managers' models read of it.")
@@ -43,17 +49,23 @@ from cadre_tools.host import ToolHost
 )
 @click.option("--timeout", default="1h", show_default=True, help="How long a task may take.")
 @click.option("--port", type=int, help="Port of /healthz and /readyz; 0 takes a free one.  [CADRE_PORT]")
-def command(file: Path | None, program: str | None, port: int | None, **about: Any) -> None:
-    """Serve a program as a member of teams, until told to stop: one that an agent's FILE names (kind: RemoteAgent), or
-    the COMMAND of --acp. It works on its tasks in its workspace, and asks people before it does what needs a
-    permission."""
-    if (file is None) == (program is None):
-        raise click.UsageError("name the FILE of a RemoteAgent, or a program with --acp COMMAND")
+def command(
+    file: Path | None, program: str | None, on_nats: str | None, port: int | None, **about: Any
+) -> None:
+    """Serve an agent of another make as a member of teams, until told to stop: one that an agent's FILE names (kind:
+    RemoteAgent), the COMMAND of --acp, or the agent on NATS of --synadia. A program works on its tasks in its
+    workspace, and asks people before it does what needs a permission."""
+    if [file, program, on_nats].count(None) != 2:
+        raise click.UsageError(
+            "name the FILE of a RemoteAgent, a program with --acp COMMAND, or an agent on NATS with --synadia"
+        )
     try:
         find_nats()
         settings = read_settings(port=port)
         if file is not None:
             spec, folder = read_agent(file), file.resolve().parent
+        elif on_nats is not None:
+            spec, folder = _spec_on_nats(on_nats, **about), Path.cwd()
         else:
             assert program is not None
             spec, folder = _spec_of(program, **about), Path.cwd()
@@ -122,6 +134,26 @@ def _spec_of(
         "permissions": permissions,
         "timeout": timeout,
     }
-    own_name = name or re.sub(r"\W+", "_", first).strip("_")
+    return _agent_of(name or first, spec)
+
+
+def _spec_on_nats(
+    who: str, name: str | None, description: str | None, timeout: str, **others: Any
+) -> AgentSpec:
+    """Raises SpecError."""
+    agent, _, rest = who.partition("/")
+    owner, _, session = rest.partition("/")
+    if others["workspace"] is not None or others["permissions"] != "ask":
+        raise SpecError("--workspace and --permissions are said of a program: the agent on NATS has its own")
+    spec = {
+        "description": description or f"{agent} of {owner}: does whole tasks by itself, on NATS.",
+        "nats": {"agent": agent, "owner": owner, "session": session},
+        "timeout": timeout,
+    }
+    return _agent_of(name or agent, spec)
+
+
+def _agent_of(name: str, spec: dict[str, Any]) -> AgentSpec:
+    own_name = re.sub(r"\W+", "_", name).strip("_")
     document = {"apiVersion": "cadre.dev/v1", "kind": DOCUMENT, "metadata": {"name": own_name}, "spec": spec}
     return agent_of(document, Path.cwd())

@@ -18,7 +18,7 @@ SYNC_ALWAYS = "always"
 
 OPEN_DOORS = ("openai", "a2a", "agui")
 """What a gateway speaks beside the native API unless it is told otherwise: they need no further package."""
-DOORS = (*OPEN_DOORS, "mcp")
+DOORS = (*OPEN_DOORS, "mcp", "synadia")
 
 # What also stands for itself as a variable in a server's file, where `2m` would be two million.
 _INTERVAL = re.compile(r"[1-9][0-9]{0,6}(s|ms)")

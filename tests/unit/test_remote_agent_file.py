@@ -61,6 +61,19 @@ def test_it_is_an_agent_with_tools_of_its_own(tmp_path: Path) -> None:
             "{description: D., command: x, workspace: ., permissions: never}",
             "spec.permissions: Invalid enum value 'never'",
         ),
+        (
+            "{description: D., url: 'http://a.b', nats: {agent: a, owner: b, session: c}}",
+            "give either the card",
+        ),
+        ("{description: D., nats: {agent: a, owner: b}}", "missing required field `session`"),
+        (
+            "{description: D., nats: {agent: 'a.b', owner: b, session: c}}",
+            "spec.nats.agent: 'a.b' is no word of a NATS subject",
+        ),
+        (
+            "{description: D., nats: {agent: a, owner: b, session: c}, headers: {a: b}}",
+            "spec.headers: this is said of an address, and this agent is on NATS",
+        ),
         ("{description: D., command: x, workspace: ., concurrency: 0}", "spec.concurrency: give 1 or more"),
     ],
 )

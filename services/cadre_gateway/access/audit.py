@@ -123,6 +123,20 @@ class AuditTrail:
         )
         await self.stored.append(entry)
 
+    async def note_decision(self, caller: Principal, by: str, call: str, source: str) -> None:
+        """Writes down that somebody has decided on a call by another way than HTTP."""
+        entry = AuditEntry(
+            at=self.clock.now(),
+            action="approval.decide",
+            who=by[:_MAX_WHO_CHARS],
+            key=caller.key,
+            target=call,
+            status=200,
+            source=source,
+            gateway=self.gateway,
+        )
+        await self.stored.append(entry)
+
     async def page(self, wanted: AuditFilter, limit: int, before: int | None) -> list[AuditView]:
         """At most `limit` entries, newest first; with `before`, those below that id."""
         found: list[AuditView] = []

@@ -43,12 +43,17 @@ class RateLimits:
 
     def check(self, caller: Principal, rule: RouteRule) -> None:
         """Counts a request. Raises a 429 problem when there were too many."""
-        if not caller.key:
-            return
-        account, rate = caller.account or caller.key, caller.rate or self._default_rate
-        self._take(f"rate {account}", rate, max(1.0, rate * _BURST_SECONDS), f"{rate:g} requests a second")
+        self.check_rate(caller)
         if rule.method == "POST" and rule.path in _STARTS:
             self.check_start(caller)
+
+    def check_rate(self, caller: Principal) -> None:
+        """Counts a request of any kind. Raises a 429 problem when there were too many."""
+        if caller.key:
+            account, rate = caller.account or caller.key, caller.rate or self._default_rate
+            self._take(
+                f"rate {account}", rate, max(1.0, rate * _BURST_SECONDS), f"{rate:g} requests a second"
+            )
 
     def check_start(self, caller: Principal) -> None:
         """Counts a run that is begun. Raises a 429 problem when there were too many."""

@@ -1,13 +1,26 @@
-"""The routes of the doors that are open. A door is imported only then."""
+"""The doors that are open: their routes, and those that listen elsewhere than at HTTP. A door is imported only then."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Protocol
 
 from fastapi import APIRouter
 
 from cadre.errors import SetupError
+from cadre.service.platform import Platform
+from cadre_gateway.access.gate import Access
 from cadre_gateway.doors.run_service import RunService
+
+
+class ListeningDoor(Protocol):
+    """A door that waits for its callers by itself."""
+
+    def begin(self) -> None:
+        """Lets callers in from now on."""
+
+    async def drain(self, grace: float) -> None:
+        """Ends; answers under way have `grace` seconds to be told so."""
 
 
 def routers_of(doors: Collection[str], runs: RunService) -> list[APIRouter]:
@@ -29,9 +42,26 @@ def routers_of(doors: Collection[str], runs: RunService) -> list[APIRouter]:
         try:
             from cadre_gateway.doors.mcp import door as mcp_door
         except ModuleNotFoundError as error:
-            raise SetupError(
-                f"CADRE_DOORS names mcp and the Python module {error.name!r} is not installed: install"
-                " 'cadre-agents[mcp]', or leave it out"
-            ) from error
+            raise _missing("mcp", error) from error
         found.append(mcp_door.router(runs))
     return found
+
+
+def listening_doors(
+    doors: Collection[str], runs: RunService, access: Access, platform: Platform
+) -> list[ListeningDoor]:
+    """Those of these doors that are not at HTTP. Raises SetupError."""
+    if "synadia" not in doors:
+        return []
+    try:
+        from cadre_gateway.doors.synadia.door import SynadiaDoor
+    except ModuleNotFoundError as error:
+        raise _missing("synadia", error) from error
+    return [SynadiaDoor(runs, access, platform)]
+
+
+def _missing(door: str, error: ModuleNotFoundError) -> SetupError:
+    return SetupError(
+        f"CADRE_DOORS names {door} and the Python module {error.name!r} is not installed: install"
+        f" 'cadre-agents[{door}]', or leave it out"
+    )

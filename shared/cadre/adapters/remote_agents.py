@@ -14,6 +14,10 @@ def tools_of(spec: AgentSpec, folder: Path, *, to_serve: bool) -> list[Tool[...,
         from cadre.adapters.acp import member_tools
 
         return member_tools.tools_of(spec, folder, to_serve=to_serve)
+    if getattr(spec, spec.kind).nats is not None:
+        from cadre.adapters.synadia import agent_tools
+
+        return agent_tools.tools_of(spec, folder, to_serve=to_serve)
     from cadre.adapters.a2a import remote_tools
 
     return remote_tools.tools_of(spec, folder, to_serve=to_serve)

@@ -1,5 +1,6 @@
 """The file of an agent that stands for one of another make, elsewhere or a program here: `kind: RemoteAgent`."""
 
+import re
 import shlex
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -19,7 +20,8 @@ DOCUMENT = "RemoteAgent"
 Permissions = Literal["ask", "allow", "refuse"]
 """What becomes of a permission that a program asks for: a person is asked, or it is always given, or never."""
 
-_POLL_SECONDS, _POLL_PROGRAM_SECONDS = 15.0, 5.0
+_POLL_SECONDS, _POLL_NEAR_SECONDS = 15.0, 5.0
+_TOKEN = re.compile(r"[^\s.*>$][^\s.*>]*")
 
 
 class ProgramSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -41,6 +43,20 @@ class ProgramSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The folder of what its executor knows of its tasks; "" for `.cadre/members/NAME` beside the file."""
 
 
+class NatsAgentSpec(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """An agent on NATS that speaks Synadia's agent protocol, by what it says of itself."""
+
+    agent: str
+    owner: str
+    session: str
+    url: str = ""
+    """The NATS server; "" for that of the deployment."""
+    credentials: str = ""
+    """The file of a NATS user's key, relative to the agent's file; "" for the executor's own."""
+
+
 class RemoteSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where a remote agent is, and how it is asked."""
 
@@ -58,6 +74,8 @@ class RemoteSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds that it may be out of reach before the run fails."""
     program: ProgramSpec | None = None
     """In place of an address: a program that the executor starts."""
+    nats: NatsAgentSpec | None = None
+    """In place of an address: an agent on NATS."""
 
 
 class _DocumentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -67,6 +85,7 @@ class _DocumentSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     headers: dict[str, str] = {}
     idempotent: bool | None = None
     command: str | list[str] = ""
+    nats: NatsAgentSpec | None = None
     workspace: str = ""
     folder_per_run: bool = False
     environment: dict[str, str] = {}
@@ -92,16 +111,23 @@ def agent_document(kind: str, data: dict[str, Any]) -> dict[str, Any]:
         key, what = refused_key(error)
         known = ", ".join(_DocumentSpec.__struct_fields__)
         raise SpecError(f"spec{key and f'.{key}'}: {what}; known keys: {known}") from error
-    if [bool(found.card), bool(found.url), bool(found.command)].count(True) != 1:
+    if [bool(found.card), bool(found.url), bool(found.command), found.nats is not None].count(True) != 1:
         raise SpecError(
-            "spec: give either the card of the remote agent, its url, or the command of a program"
+            "spec: give either the card of the remote agent, its url, the command of a program, or who it is on `nats`"
         )
+    _check_nats(found.nats)
     program = _program(found)
     for key in ("card", "url"):
         address = urlsplit(getattr(found, key))
         if getattr(found, key) and (address.scheme not in ("http", "https") or not address.hostname):
             raise SpecError(f"spec.{key}: {getattr(found, key)!r} is no URL: write http:// or https://")
-    poll = found.poll if found.poll is not None else _POLL_PROGRAM_SECONDS if program else _POLL_SECONDS
+    poll = (
+        found.poll
+        if found.poll is not None
+        else _POLL_NEAR_SECONDS
+        if program or found.nats
+        else _POLL_SECONDS
+    )
     metadata = data.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     section = {
@@ -113,6 +139,7 @@ def agent_document(kind: str, data: dict[str, Any]) -> dict[str, Any]:
         "absence": _seconds("absence", found.absence),
     }
     section |= {"program": msgspec.to_builtins(program)} if program is not None else {}
+    section |= {"nats": msgspec.to_builtins(found.nats)} if found.nats is not None else {}
     spec: dict[str, Any] = {"kind": kind, "description": found.description, kind: section}
     limits: dict[str, Any] = {"seconds": _seconds("timeout", found.timeout)}
     spec["limits"] = limits | ({"budget": msgspec.to_builtins(found.budget)} if found.budget else {})
@@ -131,18 +158,22 @@ _OF_PROGRAMS = (
     "concurrency",
     "state",
 )
-_OF_ADDRESSES = ("headers", "idempotent")
+_OF_ADDRESSES = ("headers",)
+_NOT_OF_PROGRAMS = ("headers", "idempotent")
 _MANY_RUNS = 4
 """Runs at once where each has a folder of its own."""
 
 
 def _program(found: _DocumentSpec) -> ProgramSpec | None:
     defaults = _DocumentSpec(description="")
-    strangers = _OF_ADDRESSES if found.command else _OF_PROGRAMS
+    strangers: tuple[str, ...] = _NOT_OF_PROGRAMS if found.command else _OF_PROGRAMS
+    strangers += _OF_ADDRESSES if found.nats is not None else ()
     for key in strangers:
         if getattr(found, key) != getattr(defaults, key):
+            is_programs = key in _OF_PROGRAMS
+            what = "a program" if found.command else "on NATS"
             of_whom = (
-                "an address, and this agent is a program" if found.command else "a program: name its command"
+                "a program: name its command" if is_programs else f"an address, and this agent is {what}"
             )
             raise SpecError(f"spec.{key}: this is said of {of_whom}")
     if not found.command:
@@ -160,6 +191,15 @@ def _program(found: _DocumentSpec) -> ProgramSpec | None:
         raise SpecError("spec.concurrency: give 1 or more")
     same = {key: getattr(found, key) for key in _OF_PROGRAMS if key != "concurrency"}
     return ProgramSpec(command=command, concurrency=concurrency, **same)
+
+
+def _check_nats(nats: NatsAgentSpec | None) -> None:
+    for key in ("agent", "owner", "session") if nats is not None else ():
+        if not _TOKEN.fullmatch(getattr(nats, key)):
+            raise SpecError(
+                f"spec.nats.{key}: {getattr(nats, key)!r} is no word of a NATS subject: write it as `nats micro info"
+                " agents` shows it"
+            )
 
 
 def _seconds(key: str, length: float | str) -> float:

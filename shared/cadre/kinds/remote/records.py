@@ -81,8 +81,11 @@ def check(spec: Any) -> None:
     section = remote_of(spec)
     bounds = (("remote.poll", section.poll, 1.0), ("remote.absence", section.absence, 0.0))
     check_bounds(spec.name, bounds)
-    if [bool(section.card), bool(section.url), section.program is not None].count(True) > 1:
-        raise SpecError(f"agent {spec.name}: remote: give either a card, a url or a program")
+    ways = (bool(section.card), bool(section.url), section.program is not None, section.nats is not None)
+    if ways.count(True) > 1:
+        raise SpecError(
+            f"agent {spec.name}: remote: give either a card, a url, a program or an agent on NATS"
+        )
 
 
 def _asks_no_model(_: Any) -> Needs:

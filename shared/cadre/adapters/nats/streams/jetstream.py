@@ -95,6 +95,8 @@ class StoredMessage(NamedTuple):
     """When it was stored, in Unix seconds by the server's clock; 0 where that was not asked."""
     imported: bool = False
     """It came with a run from elsewhere; known only to readers of a whole stream."""
+    headers: Mapping[str, str] | None = None
+    """Those that it was sent with, and the stream's own; None where they were not read."""
 
 
 _decode_ack = msgspec.json.Decoder(_PubAck).decode
@@ -262,7 +264,8 @@ async def batch(nc: Client, stream: str, query: dict[str, Any]) -> list[StoredMe
                 raise TooManySubjects
             if status:
                 raise BusUnavailable(f"reading from {stream}", headers.get("Description", status))
-            found.append(StoredMessage(int(headers["Nats-Sequence"]), headers["Nats-Subject"], message.data))
+            seq, place = int(headers["Nats-Sequence"]), headers["Nats-Subject"]
+            found.append(StoredMessage(seq, place, message.data, headers=headers))
     except nats.errors.Error as error:
         raise BusUnavailable(f"reading from {stream}", error) from error
     finally:

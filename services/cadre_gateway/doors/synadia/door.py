@@ -1,0 +1,147 @@
+"""The door: one service of the protocol for each live agent, on a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any, NamedTuple
+
+import msgspec
+from synadia_ai.agent_service import AgentService
+
+from cadre.adapters.nats.connection.connect import NatsClient, connect
+from cadre.errors import CadreError, SetupError
+from cadre.protocol.cards import AgentCard
+from cadre.service.platform import Platform
+from cadre_gateway.access.gate import Access
+from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.doors.synadia.admission import Admission
+from cadre_gateway.doors.synadia.answering import Answering
+from cadre_gateway.doors.synadia.settings import SynadiaSettings, read_synadia_settings
+from cadre_gateway.reading.directory import card_of, live_agents
+
+log = logging.getLogger("cadre.gateway")
+
+HARNESS = "cadre"
+"""What agents of Cadre say that they are."""
+_GONE_SECONDS = 30.0
+"""So long an agent may have no replica before its service ends: it may just be started anew."""
+_LOOK_SECONDS = 5.0
+_RETRY_SECONDS = 5.0
+
+
+class _Hosted(NamedTuple):
+    service: AgentService
+    admission: Admission
+
+
+class SynadiaDoor:
+    """Agents of the deployment as services on NATS, until it is drained."""
+
+    def __init__(self, runs: RunService, access: Access, platform: Platform) -> None:
+        """Raises SetupError."""
+        self._settings = read_synadia_settings()
+        self._runs = runs
+        self._access = access
+        self._platform = platform
+        self._hosted: dict[str, _Hosted] = {}
+        self._seen: dict[str, float] = {}
+        self._is_lost = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        own = self._settings.url or self._settings.credentials
+        if platform.settings.nats_credentials and not own:
+            raise SetupError(
+                "CADRE_DOORS names synadia, and the gateway's own NATS user may not host agents: name the key of one"
+                " that may in CADRE_SYNADIA_CREDENTIALS (docs/synadia.md)"
+            )
+        if access.keys is not None and not self._settings.key:
+            raise SetupError(
+                "CADRE_DOORS names synadia, and this gateway asks who calls: name the key whose rights callers on NATS"
+                " are to have in CADRE_SYNADIA_KEY (`cadre key create NAME --role operator`)"
+            )
+
+    def begin(self) -> None:
+        """Has agents hosted from now on."""
+        self._task = asyncio.create_task(self._keep_open(), name="door synadia")
+
+    async def drain(self, grace: float) -> None:
+        """Ends: callers whose answers are not complete are told so."""
+        ending = [asyncio.create_task(one.admission.idle.wait()) for one in self._hosted.values()]
+        if ending:
+            _, late = await asyncio.wait(ending, timeout=grace)
+            for task in late:
+                task.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _keep_open(self) -> None:
+        while True:
+            self._is_lost.clear()
+            try:
+                nc = await self._connect()
+                try:
+                    await self._host(nc)
+                finally:
+                    await asyncio.gather(*map(self._end, [*self._hosted]), return_exceptions=True)
+                    await nc.close()
+            except CadreError as error:
+                log.error("the door synadia is closed: %s", error)
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _connect(self) -> NatsClient:
+        wanted: SynadiaSettings = self._settings
+        settings = self._platform.settings
+        if wanted.url or wanted.credentials:
+            url = wanted.url or settings.nats_url
+            settings = msgspec.structs.replace(settings, nats_url=url, nats_credentials=wanted.credentials)
+
+        def give_up(reason: str) -> None:
+            log.error("the door synadia lost its connection for good: %s", reason)
+            self._is_lost.set()
+
+        return await connect(settings, "cadre gateway, door synadia", given_up=give_up)
+
+    async def _host(self, nc: NatsClient) -> None:
+        """Has a service for each live agent, until the connection is lost."""
+        while not self._is_lost.is_set():
+            presences, now = self._platform.registry.presences(), time.monotonic()
+            for name in live_agents(presences):
+                card = card_of(presences, name)
+                self._seen[name] = now
+                if card is not None and name not in self._hosted:
+                    self._hosted[name] = await self._begin(nc, card)
+            for name, one in [*self._hosted.items()]:
+                if now - self._seen[name] > _GONE_SECONDS and not one.admission.at_work:
+                    await self._end(name)
+            waiting: list[Any] = [self._platform.registry.changed(), self._is_lost.wait()]
+            tasks = [asyncio.ensure_future(one) for one in waiting]
+            await asyncio.wait(tasks, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                task.cancel()
+
+    async def _begin(self, nc: NatsClient, card: AgentCard) -> _Hosted:
+        wanted = self._settings
+        admission = Admission(
+            card.name, self._runs, self._access, wanted.key, wanted.prompts, self._platform.meters
+        )
+        service = AgentService(
+            agent=HARNESS,
+            owner=wanted.owner or self._platform.settings.prefix.lower(),
+            session_name=card.name,
+            nc=nc,
+            description=card.description,
+            extra_metadata={"cadre_agent": card.name},
+            min_sender_trust=wanted.trust,
+            interceptors=[admission],
+            # Those beyond what is answered are told so, and do not wait for a place.
+            max_concurrent_prompts=2 * wanted.prompts,
+        )
+        service.on_prompt(Answering(self._runs, self._access.trail, max(1_000, nc.max_payload // 16)))
+        await service.start()
+        log.info("agent %s is on NATS at %s", card.name, service.subject.prompt)
+        return _Hosted(service, admission)
+
+    async def _end(self, name: str) -> None:
+        await self._hosted.pop(name).service.stop()

@@ -1,0 +1,143 @@
+"""The prompts of one agent as tasks: begun, looked after, answered, given up."""
+
+from __future__ import annotations
+
+import base64
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+from synadia_ai.agents import Attachment, Envelope, encode
+
+from cadre.adapters.a2a.message import without_files
+from cadre.adapters.synadia.exchanges import Exchanges
+from cadre.adapters.synadia.link import AgentAbsent, AgentRefused, Link
+from cadre.adapters.synadia.transcript import Transcript
+from cadre.errors import SetupError
+from cadre.protocol.tagged import for_people
+from cadre.spec.agent import AgentSpec
+from cadre.spec.remote_agent import RemoteSpec
+from cadre.spec.yaml_file import read_yaml
+from cadre.tools.context import ToolContext
+from cadre.tools.decorator import CallInterrupted
+from cadre.tools.files import File
+
+_WORDS: dict[str, str] = read_yaml(files("cadre") / "prompts" / "members" / "acp.yaml", SetupError)
+_ACK_SECONDS = 30.0
+"""An agent says at once that it has a prompt; one that was silent for so long may never have got it."""
+_MOST_ATTEMPTS = 3
+_NO = "reject"
+
+
+class Prompts:
+    """The tasks of one agent. Every method returns the fields of a `RemoteTask`, and raises AgentRefused; nothing that
+    it needs is in this process alone."""
+
+    def __init__(self, spec: AgentSpec, section: RemoteSpec, link: Link, prefix: str) -> None:
+        self._name = spec.name
+        self._schema = spec.output_schema
+        self._section = section
+        self._exchanges = Exchanges(spec.name, prefix, link)
+
+    async def begin(
+        self, ctx: ToolContext, task: str, text: str, values: list[Any], images: list[str]
+    ) -> dict[str, Any]:
+        """Prompts the agent. Raises CallInterrupted."""
+        envelope = await self._envelope(ctx, text, values, images)
+        has_files = bool(envelope.attachments)
+        try:
+            await self._exchanges.prompt(task, encode(envelope), ctx.traceparent, has_files=has_files)
+            return self._told(task, await self._exchanges.read(task))
+        except AgentAbsent as error:
+            return {"lost": str(error)}
+
+    async def look(self, task: str, after: str, traceparent: str) -> dict[str, Any]:
+        """Reads what the agent has said behind the cursor. Raises CallInterrupted when nobody can know more."""
+        try:
+            known = await self._exchanges.read(task)
+            if known.is_begun and not known.is_over and not known.queries:
+                await self._bear_silence(task, known, traceparent)
+                known = await self._exchanges.read(task)
+        except AgentAbsent as error:
+            return {"lost": str(error)}
+        activity = known.activity(int(after) if after.isdecimal() else 0)
+        return {**self._told(task, known), "activity": activity, "cursor": str(known.seq)}
+
+    async def answer(self, task: str, message: str, text: str, values: list[Any]) -> dict[str, Any]:
+        """Passes a person's word on."""
+        words = text or "\n".join(msgspec.json.encode(value).decode() for value in values)
+        try:
+            await self._exchanges.reply(task, await self._exchanges.read(task), message, words)
+            return self._told(task, await self._exchanges.read(task))
+        except AgentAbsent as error:
+            return {"lost": str(error)}
+
+    async def cancel(self, task: str) -> dict[str, Any]:
+        """Turns down what the agent asks. It hears of no end: the protocol has no word for one."""
+        try:
+            known = await self._exchanges.read(task)
+            for query in [*known.queries]:
+                await self._exchanges.reply(task, known, f"cancel-{query}", _NO)
+                known.queries.pop(query, None)
+        except AgentAbsent as error:
+            return {"lost": str(error)}
+        return {"task": task, "state": "canceled"}
+
+    def _told(self, task: str, known: Transcript) -> dict[str, Any]:
+        if not known.is_begun:
+            return {"lost": f"{self._name} was not prompted yet"}
+        if known.is_over:
+            end = known.end()
+            if self._schema is not None and isinstance(end.get("answer"), str):
+                end["answer"] = _as_json(end["answer"])
+            return {"task": task, **end}
+        if known.queries:
+            asked = next(iter(known.queries.values()))
+            return {"task": task, "state": "input_required", "said": asked.prompt}
+        return {"task": task, "state": "working" if known.has_spoken else "submitted"}
+
+    async def _bear_silence(self, task: str, known: Transcript, traceparent: str) -> None:
+        """Waits on, or prompts an agent again that may be. Raises CallInterrupted, AgentAbsent."""
+        most, quiet = self._section.absence if known.has_spoken else _ACK_SECONDS, self._exchanges.quiet(task)
+        if quiet < min(most, self._section.absence):
+            return
+        if not self._section.idempotent:
+            raise CallInterrupted(
+                f"outcome unknown: {self._name} has said nothing for {quiet:.0f} s; it may or may not have done its"
+                " work, and was not asked again"
+            )
+        if known.attempts >= _MOST_ATTEMPTS:
+            raise AgentRefused(f"{self._name} was prompted {known.attempts} times and fell silent each time")
+        envelope = msgspec.json.decode(known.envelope)
+        await self._exchanges.attempt(
+            task, known, known.envelope, traceparent, has_files="attachments" in envelope
+        )
+
+    async def _envelope(self, ctx: ToolContext, text: str, values: list[Any], images: list[str]) -> Envelope:
+        found: list[File] = []
+        texts = [text] if text else []
+        for value in values:
+            texts.append(msgspec.json.encode(for_people(without_files(value, found))).decode())
+        found += [File.from_json(image) for image in images if image.startswith("blob:")]
+        texts += [f"Image: {image}" for image in images if not image.startswith(("blob:", "data:"))]
+        if self._schema is not None:
+            texts.append(_WORDS["schema"].format(schema=msgspec.json.encode(self._schema).decode()))
+        attached = [_attached(image, number) for number, image in enumerate(images) if image[:5] == "data:"]
+        for number, file in enumerate(found, 1):
+            await ctx.fetch(file)
+            content = base64.b64encode(file.data).decode()
+            attached.append(Attachment(filename=file.name or f"file-{number}", content=content))
+        return Envelope(prompt="\n\n".join(texts) or " ", attachments=attached or None)
+
+
+def _attached(image: str, number: int) -> Attachment:
+    kind, _, content = image.removeprefix("data:").partition(";base64,")
+    return Attachment(filename=f"image-{number}.{kind.partition('/')[2] or 'png'}", content=content)
+
+
+def _as_json(text: str) -> Any:
+    inner = text.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
+    try:
+        return msgspec.json.decode(inner)
+    except msgspec.DecodeError:
+        return text  # which the check of the answer refuses
