@@ -37,6 +37,7 @@ from cadre.journal.events import (
     StepStarted,
     ToolAnswered,
     ToolCalled,
+    ToolPaused,
     WaitBegun,
     WaitEnded,
 )
@@ -78,6 +79,7 @@ __all__ = [
     "StepStarted",
     "ToolAnswered",
     "ToolCalled",
+    "ToolPaused",
     "WaitBegun",
     "WaitEnded",
 ]

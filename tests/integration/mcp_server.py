@@ -7,10 +7,11 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver import Context, Elicit, ElicitationResult, MCPServer, Resolve
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.request_state import RequestStateSecurity
 from mcp_types import (
     BlobResourceContents,
     CallToolResult,
@@ -21,7 +22,10 @@ from mcp_types import (
 )
 from pydantic import BaseModel
 
-server = MCPServer("desk")
+# A server that is started again reads what the one before has told its clients.
+server = MCPServer(
+    "desk", request_state_security=RequestStateSecurity(keys=[b"a key of the tests, of 32 bytes."])
+)
 
 PNG = b"\x89PNG\r\n\x1a\n and so on"
 
@@ -141,6 +145,16 @@ class Answer(BaseModel):
 async def ask(context: Context[Any, Any]) -> str:
     """Asks the user something."""
     return str(await context.elicit("Which colour?", Answer))
+
+
+def which_colour() -> Elicit[Answer]:
+    return Elicit("Which colour?", Answer)
+
+
+@server.tool()
+def paint(what: str, said: Annotated[ElicitationResult[Answer], Resolve(which_colour)]) -> str:
+    """Paints something in a colour that the user chooses."""
+    return f"{what} is {said.data.colour}" if said.action == "accept" else f"{what} stays as it is"
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ import httpx2
 import pytest
 
 from cadre.adapters.mcp import server as server_module
-from cadre.adapters.mcp.server import McpServer, ToolError
+from cadre.adapters.mcp.rounds import ToolError
+from cadre.adapters.mcp.server import McpServer
 from cadre.adapters.mcp.server_file import read_servers
 from cadre.tool import ToolContext
 from cadre.tools.decorator import CallInterrupted

@@ -76,7 +76,7 @@ class Approvals:
             requested_at=entry.at,
             expires=request.expires,
             task=shortened(held.run.task.task) if held.run.task else "",
-            schema=schema_in(held.run, request.name, request.kind),
+            schema=schema_in(held.run, request.name, request.kind, held.pending),
             state="decided" if ruled else undecided,
             decision=ruled,
         )
@@ -91,12 +91,14 @@ class Approvals:
         for one in calls:
             if isinstance(call := one.call, DecidedCall):
                 continue
-            if call.kind == "tool" and call.name not in schemas:
-                schemas[call.name] = None
+            # Without arguments it may be a question of the call itself.
+            key = call.name if call.arguments else call.call
+            if call.kind == "tool" and key not in schemas:
+                schemas[key] = None
                 with contextlib.suppress(Problem):  # the run may have been removed meanwhile
                     held = await self.held_calls.read(call.call)
-                    schemas[call.name] = schema_in(held.run, call.name, call.kind)
-            tool_schema = schemas.get(call.name) if call.kind == "tool" else None
+                    schemas[key] = schema_in(held.run, call.name, call.kind, held.pending)
+            tool_schema = schemas.get(key) if call.kind == "tool" else None
             schema = MEMBER_SCHEMA if call.kind == "member" else tool_schema
             shown.append(_shown(call, one.task, schema))
         return shown

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from cadre.api.approvals import ApprovalDecision
-from cadre.engine.calls.approval import check_correction, check_edits
+from cadre.engine.calls.approval import check_answer, check_correction, check_edits
 from cadre.engine.calls.call_check import CallNotAllowed
 from cadre.engine.calls.call_edits import only_edits, proposed_calls
 from cadre.journal.events import ApprovalRequested
 from cadre.journal.run import Phase, Run
-from cadre.journal.steps import CallState
+from cadre.journal.steps import CallPause, CallState
 from cadre.ports import Clock
 from cadre.protocol.messages import Decision
 from cadre_gateway import SENDER
@@ -42,10 +42,13 @@ class ApprovalDecisions:
             if held.pending is None:
                 return await self._earlier(held, wanted)
             wanted = _with_edits(wanted, held.pending.arguments)
-            arguments = wanted.arguments_of(held.pending.name, held.pending.arguments)
-            if wanted.verdict == "corrected" and held.pending.kind == "question" and not wanted.edits:
+            own = {} if held.pending.pause is not None else held.pending.arguments
+            arguments = wanted.arguments_of(held.pending.name, own)
+            if held.pending.pause is not None:
+                _check_answer(held.pending.pause, wanted, arguments)
+            elif wanted.verdict == "corrected" and held.pending.kind == "question" and not wanted.edits:
                 raise invalid("a question is answered with approve or reject, and with feedback if you like")
-            if wanted.verdict == "corrected":
+            elif wanted.verdict == "corrected":
                 _check_correction(held.run, held.pending, wanted, arguments)
         decision = Decision(
             id=f"{call}:decision:{secrets.token_hex(8)}",
@@ -126,6 +129,13 @@ def _says_the_same(ruled: ApprovalDecision, request: ApprovalRequested, wanted: 
         wanted.tool or tool,
         own if arguments is None else arguments,
     )
+
+
+def _check_answer(pause: CallPause, wanted: Ruling, content: dict[str, Any] | None) -> None:
+    try:
+        check_answer(pause, wanted.verdict, content if wanted.verdict == "corrected" else None)
+    except CallNotAllowed as error:
+        raise invalid(str(error)) from error
 
 
 def _check_correction(run: Run, pending: CallState, wanted: Ruling, arguments: dict[str, Any] | None) -> None:

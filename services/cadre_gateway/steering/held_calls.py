@@ -83,8 +83,10 @@ def ruled_in(entry: Entry, call: str) -> ApprovalDecision | None:
     return None
 
 
-def schema_in(run: Run, name: str, kind: str) -> dict[str, Any] | None:
-    """JSON Schema of the arguments, as the run was offered the tool or member."""
+def schema_in(run: Run, name: str, kind: str, pending: CallState | None = None) -> dict[str, Any] | None:
+    """JSON Schema of the arguments, as the run was offered the tool or member; of a call's question, of the answer."""
+    if pending is not None and pending.pause is not None:
+        return pending.pause.unfinished.schema
     if kind == "member":
         return MEMBER_SCHEMA
     if kind == "question":

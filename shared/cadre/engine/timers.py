@@ -4,12 +4,15 @@ from typing import NamedTuple
 
 from cadre.journal import events as ev
 from cadre.journal.run import Run
+from cadre.journal.steps import CallState
+from cadre.protocol.rounds import round_id
 
 _DEADLINE, _GRACE = "deadline", "grace"
 
 _CALL = "call-"
 _APPROVAL = "approval-"
 _KIND = "kind-"
+_RESUME = "resume-"
 
 
 class PendingWait(NamedTuple):
@@ -35,6 +38,11 @@ def call_timer(call: str) -> str:
 def approval_timer(call: str) -> str:
     """Name of the timer of a held call that expires."""
     return f"{_APPROVAL}{call}"
+
+
+def resume_timer(call: CallState) -> str:
+    """Name of the timer that ends the pause of a call: each pause has its own."""
+    return f"{_RESUME}{round_id(call.id, call.resumes.round if call.resumes is not None else 0)}"
 
 
 def call_of(timer: str, kind: str) -> str | None:
@@ -66,6 +74,8 @@ def waits(run: Run) -> list[PendingWait]:
             continue
         if call.hold is not None and call.hold.expires is not None:
             found.append(PendingWait(approval_timer(call.id), call.hold.expires, call.hold.since))
+        if call.pause is not None and call.pause.until is not None:
+            found.append(PendingWait(resume_timer(call), call.pause.until, call.pause.since))
         if call.opened and call.due is not None:
             found.append(PendingWait(call_timer(call.id), call.due, call.opened))
     return found

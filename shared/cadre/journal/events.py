@@ -14,6 +14,7 @@ from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.code import BlobForm
 from cadre.protocol.messages import ErrorInfo, FileInfo, MessageMode, RunState, Task, Verdict
+from cadre.protocol.rounds import Unfinished
 from cadre.protocol.usage import Budget, Usage
 from cadre.spec.agent import AgentSpec
 
@@ -223,6 +224,17 @@ class ToolAnswered(JournalEvent, frozen=True, tag="tool.answered"):
     """When it began, by its own clock (Unix seconds); None where that was not told."""
 
 
+class ToolPaused(JournalEvent, frozen=True, tag="tool.paused"):
+    """A call is unfinished: it goes on at `until` (Unix seconds), or once a person has answered, when `tool.called`
+    follows."""
+
+    call: str
+    tool: str
+    unfinished: Unfinished
+    until: float | None = None
+    executor: str = ""
+
+
 class CallTimedOut(JournalEvent, frozen=True, tag="call.timed_out"):
     """A call was not answered within its time; its answer, should it come, changes nothing but a member's usage."""
 
@@ -359,6 +371,7 @@ CommonEvent = (
     | ApprovalRequested
     | ApprovalDecided
     | ToolCalled
+    | ToolPaused
     | DelegateStarted
     | CallRefused
     | ToolAnswered

@@ -12,6 +12,7 @@ from cadre.journal.parts import KindState, any_of
 from cadre.journal.steps import ActionStep, CallKind, CallState, MessageStep, Step
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.messages import ErrorInfo, RunState, Task
+from cadre.protocol.rounds import Resumption
 from cadre.protocol.usage import Budget, Usage
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import declaration_of, declared_kinds
@@ -169,6 +170,9 @@ class Revoked(msgspec.Struct, kw_only=True):
     since: int
     at: float
     reason: str
+    round: int = 0
+    resumes: Resumption | None = None
+    """What it would have gone on from, of a call that was unfinished: its executor is told to leave things in order."""
 
 
 class Result(msgspec.Struct, kw_only=True):

@@ -9,6 +9,7 @@ import msgspec
 
 from cadre.journal.parts import KindStep, any_of
 from cadre.protocol.messages import ErrorInfo
+from cadre.protocol.rounds import PersonsAnswer, Resumption, Unfinished
 from cadre.protocol.usage import Budget, Usage
 from cadre.spec.kinds import declared_kinds
 
@@ -28,6 +29,15 @@ class ApprovalHold(msgspec.Struct, kw_only=True, omit_defaults=True):
     since: int
     at: float
     expires: float | None = None
+
+
+class CallPause(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Why nobody works at a call that has begun, and until when (Unix seconds; None: until a person has answered)."""
+
+    unfinished: Unfinished
+    since: int
+    until: float | None = None
+    answer: PersonsAnswer | None = None
 
 
 class Correction(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -51,6 +61,9 @@ class CallState(msgspec.Struct, kw_only=True, omit_defaults=True):
     due: float | None = None
     """When it has taken too long (Unix seconds)."""
     hold: ApprovalHold | None = None
+    pause: CallPause | None = None
+    resumes: Resumption | None = None
+    """What it goes on from, if it was unfinished."""
     correction: Correction | None = None
     budget: Budget | None = None
     """The child's share."""

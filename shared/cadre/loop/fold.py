@@ -17,6 +17,7 @@ from cadre.engine.calls.fold_calls import (
     drop_call,
     failure_of,
     open_call,
+    pause_call,
     revoke,
     time_out_call,
 )
@@ -356,6 +357,7 @@ _EFFECTS: dict[type, Callable[[Run, Any, int, float], None]] = {
     ev.StepStarted: _start_step,
     ev.ToolAnswered: _take_result,
     ev.ToolCalled: open_call,
+    ev.ToolPaused: pause_call,
     ev.WaitBegun: _begin_wait,
     ev.WaitEnded: _end_wait,
 }

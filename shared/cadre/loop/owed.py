@@ -20,6 +20,7 @@ from cadre.protocol.messages import (
     ToolCall,
     ToolResult,
 )
+from cadre.protocol.rounds import round_id
 from cadre.protocol.topology import cancel_id, report_id, result_id, task_id, timer_id
 
 
@@ -97,13 +98,30 @@ def _revoke(run: Run, call: Revoked) -> Command:
             sender=run.agent,
         )
         return Send(cancel, to=call.name)
+    if call.resumes is not None:
+        # Nobody works at it: whoever goes on with it leaves things in order.
+        return Send(
+            ToolCall(
+                id=round_id(call.call, call.resumes.round),
+                tree=run.tree,
+                run=run.id,
+                at=call.at,
+                agent=run.agent,
+                tool=call.name,
+                arguments={},
+                reply=False,
+                closing=True,
+                resumes=call.resumes,
+            )
+        )
+    number = round_id(call.call, call.round)
     return Revoke(
         ToolResult(
-            id=result_id(call.call),
+            id=result_id(number),
             tree=run.tree,
             run=run.id,
             at=call.at,
-            call=call.call,
+            call=number,
             tool=call.name,
             error=ErrorInfo("Cancelled", f"not begun: {call.reason}"),
         )
@@ -118,13 +136,15 @@ def _for_call(run: Run, call: CallState) -> Send:
     if call.kind == "tool":
         return Send(
             ToolCall(
-                id=call.id,
+                id=round_id(call.id, call.resumes.round if call.resumes is not None else 0),
                 tree=run.tree,
                 run=run.id,
                 at=call.opened_at,
                 agent=run.agent,
                 tool=call.name,
                 arguments=arguments,
+                may_pause=True,
+                resumes=call.resumes,
                 deadline=min((due for due in (call.due, run.deadline) if due is not None), default=None),
                 output_chars=_read_at_most(run),
                 closing=run.cancelled is not None or bool(run.grace),

@@ -8,6 +8,7 @@ import msgspec
 
 from cadre.engine.budget import gained, out_of_time
 from cadre.engine.calls.approval import held_call
+from cadre.engine.calls.call_events import made
 from cadre.engine.calls.decisions import on_decision, on_expiry
 from cadre.engine.calls.results import delegate_finished, on_report, on_result, on_time_out
 from cadre.engine.carry_out import carry_out
@@ -18,10 +19,11 @@ from cadre.engine.model_failure import on_model_failure
 from cadre.engine.parts import as_tasked
 from cadre.engine.recall import on_memories, on_no_memories
 from cadre.engine.steps import accepted, begin_model_call, finished
-from cadre.engine.timers import call_of, deadline_timer, kind_wait_of
+from cadre.engine.timers import call_of, deadline_timer, kind_wait_of, resume_timer
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
 from cadre.journal.run import SUMMARY, Phase, Run
+from cadre.journal.steps import CallState
 from cadre.loop.edits import (
     on_edit,
 )
@@ -156,9 +158,17 @@ def _on_timer_of_call(run: Run, timer: TimerFired, arrival: Arrival) -> list[ev.
         return on_no_memories(run, run.recalling, arrival)
     if call and _is_open(run, call):
         return on_time_out(run, call, arrival)
+    if (due := _due(run, timer)) is not None:
+        return [made(run, due.id, due.name, due.arguments)]
     if (asked := call_of(timer.name, "approval")) and (held := held_call(run, asked)):
         return on_expiry(run, held, arrival)
     return None
+
+
+def _due(run: Run, timer: TimerFired) -> CallState | None:
+    """The call whose pause is over."""
+    paused = (one for one in run.open_calls() if one.pause is not None and one.pause.until is not None)
+    return next((one for one in paused if resume_timer(one) == timer.name), None)
 
 
 def _begin(run: Run, task: Task, arrival: Arrival) -> list[ev.AnyEvent]:
@@ -234,7 +244,7 @@ def _is_current(run: Run, attempt: int) -> bool:
 
 def _is_open(run: Run, call: str) -> bool:
     """Whether an answer to the call is awaited: it was sent, and has none."""
-    return any(state.id == call and state.hold is None for state in run.open_calls())
+    return any(state.id == call and state.hold is None and state.pause is None for state in run.open_calls())
 
 
 def _poison(poisoned: Poisoned) -> ErrorInfo:

@@ -14,6 +14,7 @@ import msgspec
 from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.caller_terms import CallerTerms
 from cadre.protocol.code import BlobForm, CodeExchange, CodeFunction, CodeLimits, CodeRequest
+from cadre.protocol.rounds import Resumption, Unfinished
 from cadre.protocol.usage import Budget, Usage
 
 SCHEMA_VERSION = 3
@@ -139,7 +140,8 @@ class FileInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolCall(Message, frozen=True, tag="tool_call"):
-    """Asks an executor to run a tool. Its id is the call id; at most one effect per id."""
+    """Asks an executor to run a tool, or to go on with a call. Its id is that of the call's round; at most one
+    effect per id."""
 
     agent: str
     """The agent to whose inbox the result goes."""
@@ -156,10 +158,13 @@ class ToolCall(Message, frozen=True, tag="tool_call"):
     output_chars: int | None = None
     """The number of characters that the caller reads of the output; a longer output is cut."""
     trace: str | None = None
+    may_pause: bool = False
+    """Whether the run knows what to do with a call that is unfinished."""
+    resumes: Resumption | None = None
 
 
 class ToolResult(Message, frozen=True, tag="tool_result"):
-    """What a tool returned, or why it did not. Its id is `<call>:result`."""
+    """What a tool returned, or why it did not (yet). Its id is `<call>:result`, with the id of the round."""
 
     call: str
     tool: str
@@ -172,6 +177,7 @@ class ToolResult(Message, frozen=True, tag="tool_result"):
     """The files in an output that was cut; an output that was not cut names its files itself."""
     executor: str = ""
     started_at: float = 0.0
+    unfinished: Unfinished | None = None
 
 
 class Report(Message, frozen=True, tag="report"):

@@ -14,6 +14,7 @@ from cadre.delivery.worker import Job, Worker
 from cadre.errors import Fenced, OutcomeUnknown, TerminalError, UnreadableMessage
 from cadre.ports import Blobs, Bus, Clock, Delivery, Effect, Effects, QuarantineStore
 from cadre.protocol.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult
+from cadre.protocol.rounds import call_of_round
 from cadre.protocol.topology import result_id
 from cadre.runtime.in_hand import AtWorkElsewhere, InHand
 from cadre.runtime.invocation import InvocationOutcome, Invocations
@@ -57,7 +58,7 @@ class Executor:
         call = await job.message()
         check_sender(call, job.address)
         result = await self._result(tool, call, job.delivery)
-        if result is not None:
+        if result is not None and call.reply:
             await self._insist(
                 lambda: self._bus.send(result, tool.name, to=call.agent), f"sending {result.id}"
             )
@@ -87,7 +88,7 @@ class Executor:
 
     async def _result(self, tool: AnyTool, call: ToolCall, delivery: Delivery) -> ToolResult | None:
         """None when the answer is somebody else's to give."""
-        if tool.card.read_only:
+        if tool.card.read_only or (call.resumes is not None and call.resumes.may_repeat):
             return await self._run(tool, call, delivery.deliveries)
         claim = self._new_claim(call, delivery)
         with self._in_hand.hold(call.id):
@@ -147,7 +148,7 @@ class Executor:
     async def _settle(self, effect: Effect, result: ToolResult) -> ToolResult:
         """Stores the result, or returns the one that was stored before it."""
         settled = EffectResult(
-            id=f"{result.call}:effect",
+            id=f"{effect.claim.call}:effect",
             tree=result.tree,
             run=result.run,
             at=self._clock.now(),
@@ -201,6 +202,7 @@ class Executor:
             files=[file.info for file in outcome.files] if blob else [],
             blob_form="json" if blob and not isinstance(outcome.output, str) else "text",
             started_at=started,
+            unfinished=outcome.unfinished,
         )
 
     def _tool_result(self, call: ToolCall, **fields: Any) -> ToolResult:
@@ -209,7 +211,7 @@ class Executor:
             tree=call.tree,
             run=call.run,
             at=self._clock.now(),
-            call=call.id,
+            call=call_of_round(call.id),
             tool=call.tool,
             executor=self._in_hand.instance,
             **fields,

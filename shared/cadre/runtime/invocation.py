@@ -12,12 +12,13 @@ from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.workspace_store import WorkspaceStore
 from cadre.ports import Blobs, FileIndex
 from cadre.protocol.messages import ErrorInfo, ToolCall
+from cadre.protocol.rounds import Unfinished
 from cadre.protocol.topology import is_within
 from cadre.runtime.tool_output import as_promised, cut_error, to_json, too_large
 from cadre.telemetry.tracing.current_context import context_below
 from cadre.telemetry.tracing.ids import traceparent_of
 from cadre.tool import InvalidArguments, ToolContext
-from cadre.tools.decorator import CallInterrupted
+from cadre.tools.decorator import CallInterrupted, CallPaused
 from cadre.tools.files import File
 from cadre.tools.loading import AnyTool
 from cadre.tools.workspace import Workspace
@@ -38,6 +39,8 @@ class InvocationOutcome(NamedTuple):
     error: ErrorInfo | None = None
     files: Sequence[File] = ()
     """The files in the output, whose bytes are to be stored."""
+    unfinished: Unfinished | None = None
+    """The call goes on later."""
 
 
 class FileAccess(NamedTuple):
@@ -110,6 +113,8 @@ class _Invocation:
             deliveries=deliveries,
             traceparent=traceparent_of(call),
             workspace=files.of(call) if files is not None else None,
+            resumes=call.resumes,
+            closing=call.closing,
         )
         self._task = asyncio.create_task(
             tool.call(call.arguments, self._context),
@@ -180,6 +185,8 @@ class _Invocation:
                 f"Invalid call of tool {self._tool.name!r} with arguments {self._shown()}: {_text_of(error)}"
             )
             return InvocationOutcome(error=ErrorInfo("AgentToolCallError", cut_error(text)))
+        if isinstance(error, CallPaused) and self._call.may_pause:
+            return InvocationOutcome(unfinished=error.unfinished)
         if isinstance(error, CallInterrupted):
             text = (
                 f"outcome unknown: {_text_of(error)}; tool {self._tool.name!r} may or may not have done its work,"

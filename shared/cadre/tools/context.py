@@ -5,6 +5,7 @@ import logging
 import threading
 from typing import Any
 
+from cadre.protocol.rounds import Resumption
 from cadre.tools.files import File
 from cadre.tools.workspace import Workspace, WorkspaceError
 
@@ -57,6 +58,8 @@ class ToolContext:
         deliveries: int = 1,
         traceparent: str = "",
         workspace: Workspace | None = None,
+        resumes: Resumption | None = None,
+        closing: bool = False,
     ) -> None:
         self.call_id = call_id
         self.run = run
@@ -64,6 +67,10 @@ class ToolContext:
         self.tool = tool
         self.deliveries = deliveries
         self.traceparent = traceparent
+        self.resumes = resumes
+        """Where a call goes on that its tool has left unfinished."""
+        self.closing = closing
+        """The run has ended: the tool is to leave things in order."""
         self.cancelled = CancelSignal()
         self.thread: asyncio.Future[Any] | None = None
         """Done when the thread of a plain function ends; None before it begins. For the executor."""

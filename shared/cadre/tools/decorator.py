@@ -10,8 +10,9 @@ from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
 
-from cadre.errors import TerminalError, ToolDefinitionError
+from cadre.errors import CadreError, TerminalError, ToolDefinitionError
 from cadre.protocol.cards import ToolCard
+from cadre.protocol.rounds import Unfinished
 from cadre.protocol.tagged import for_tool
 from cadre.spec.names import NAME
 from cadre.spec.policy import check_policy, names_in
@@ -33,6 +34,14 @@ class InvalidArguments(TerminalError):
 
 class CallInterrupted(TerminalError):
     """A tool lost sight of its work: it may be done or not. The model reads that; nobody repeats the call."""
+
+
+class CallPaused(CadreError):
+    """A tool cannot answer yet: the call goes on later, from what this says."""
+
+    def __init__(self, unfinished: Unfinished) -> None:
+        super().__init__(unfinished.question or f"goes on in {unfinished.seconds:g} s")
+        self.unfinished = unfinished
 
 
 class ToolOptions(TypedDict, total=False):

@@ -38,6 +38,7 @@ def test_acting_owes_each_open_call_and_no_answered_one() -> None:
         "tool": "add",
         "arguments": {"a": 1, "b": 2},
         "output_chars": 20_000,
+        "may_pause": True,
     }
     tool = ToolCall(id="r1_1_0", run="r1", **common, **for_add)
     for_kid: dict[str, Any] = {

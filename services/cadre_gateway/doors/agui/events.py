@@ -35,6 +35,8 @@ class ThreadEvents:
         self._members: dict[str, Json] = {}
         """Runs below that are at work, and how they were told to begin."""
         self._told: set[str] = set()
+        self._paused: set[str] = set()
+        """Calls that were unfinished: a no to what they ask is no end of them."""
         self._is_resumed = place.after == 0
 
     def begin(self) -> list[Json]:
@@ -144,6 +146,11 @@ class ThreadEvents:
                 return _result(call, event.error.message if failed and event.error else event.output, who)
             case ev.DelegateFinished(call=call):
                 return _result(call, event.text, who)
+            case ev.ToolPaused(call=call):
+                self._paused.add(call)
+                return []
+            case ev.ApprovalDecided(call=call, verdict="rejected") if call in self._paused:
+                return []  # its tool is told, and answers
             case ev.ApprovalDecided(call=call, verdict="rejected" | "expired"):
                 return _result(call, f"{event.verdict}: {event.feedback}".rstrip(": "), who)
             case ev.RunFinished() if who:

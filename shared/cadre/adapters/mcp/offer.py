@@ -39,7 +39,8 @@ class McpTool(ForeignTool):
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         """Has the server run the tool. Raises InvalidArguments, CallInterrupted and what the server says."""
-        return await self._caller(self, self._checked(arguments, []), context)
+        checked = arguments if context.closing and context.resumes else self._checked(arguments, [])
+        return await self._caller(self, checked, context)
 
 
 def _by_cadre_alone(**arguments: Any) -> Any:

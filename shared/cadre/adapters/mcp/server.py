@@ -11,7 +11,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cadre.adapters.mcp.offer import McpTool, resource_tool, tools_of
+from cadre.adapters.mcp.pauses import so_far
 from cadre.adapters.mcp.results import error_text, one_or_all, resource_value, value_of
+from cadre.adapters.mcp.rounds import Rounds, ServerUnreachable, TaskUnknown, ToolError
 from cadre.adapters.mcp.server_file import Endpoint, ServerSpec
 from cadre.errors import CadreError, SetupError
 from cadre.tools.context import ToolContext
@@ -38,10 +40,6 @@ WAIT_SECONDS = 60.0
 """How long a call waits for a server that is not there."""
 _TRIES = 3
 """How often a call that may be repeated is sent to a server that dies in it."""
-
-
-class ToolError(CadreError):
-    """What the server says of a call that failed."""
 
 
 class McpServer:
@@ -161,11 +159,27 @@ class McpServer:
 
     async def call(self, tool: McpTool, arguments: dict[str, Any], context: ToolContext) -> Any:
         """Has the server run the tool. Raises ToolError, and CallInterrupted when nobody knows whether it did."""
-        result = await self._request(
-            tool,
-            context,
-            lambda session: session.call(tool.listed, arguments, _meta(context), _progress(context)),
+
+        async def request(send: Callable[[Session], Awaitable[T]], *, may_repeat: bool = False) -> T:
+            return await self._request(tool, context, send, may_repeat=may_repeat)
+
+        rounds = Rounds(
+            request,
+            tool=tool.listed,
+            arguments=arguments,
+            meta=_meta(context),
+            progress=_progress(context),
+            timeout=tool.card.timeout,
         )
+        resumes = context.resumes
+        if resumes is None:
+            result = await rounds.begin()
+        else:
+            call = so_far(resumes.state)
+            if context.closing:
+                await rounds.give_up(call)
+                return None
+            result = await rounds.go_on(call.asked(resumes.answer) if resumes.answer else call)
         if result.is_error:
             raise ToolError(error_text(result))
         return value_of(result)
@@ -176,20 +190,25 @@ class McpServer:
         return one_or_all([resource_value(resource) for resource in result.contents])
 
     async def _request(
-        self, tool: McpTool, context: ToolContext, send: Callable[[Session], Awaitable[T]]
+        self,
+        tool: McpTool,
+        context: ToolContext,
+        send: Callable[[Session], Awaitable[T]],
+        *,
+        may_repeat: bool = False,
     ) -> T:
         """The server's answer. A request that the server never got is sent again; one that it died in only if that
         does no harm."""
         from cadre.adapters.mcp.session import NotSent, Refused, SessionLost
 
-        may_repeat = tool.card.read_only or tool.card.idempotent
+        about_task, may_repeat = may_repeat, may_repeat or tool.card.read_only or tool.card.idempotent
         for left in reversed(range(_TRIES)):
             session = await self._wait_until_connected()
             self._calls += 1
             try:
                 return await send(session)
             except Refused as error:
-                raise ToolError(self._text(error)) from error
+                raise (TaskUnknown if about_task else ToolError)(self._text(error)) from error
             except SessionLost as error:
                 # Until the loop that keeps it connected has seen for itself.
                 self._connected.clear()
@@ -197,7 +216,7 @@ class McpServer:
                 if not isinstance(error, NotSent) and not may_repeat:
                     raise CallInterrupted(text) from error
                 if not left:
-                    raise ToolError(f"{text}; tried {_TRIES} times") from error
+                    raise ServerUnreachable(f"{text}; tried {_TRIES} times") from error
                 log.warning("call %s of %s is sent again: %s", context.call_id, tool.name, text)
             finally:
                 self._calls -= 1
@@ -215,7 +234,7 @@ class McpServer:
             if not self._waiting:
                 self._wanted.clear()
         if self._session is None or not self._connected.is_set():
-            raise ToolError(
+            raise ServerUnreachable(
                 f"MCP server {self.spec.name} cannot be reached: {self.trouble or 'it does not answer'}"
             )
         return self._session

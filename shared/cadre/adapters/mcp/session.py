@@ -1,4 +1,4 @@
-"""One session with an MCP server over stdio or streamable HTTP: the only module that imports the package `mcp`."""
+"""One session with an MCP server over stdio or streamable HTTP: the only module that speaks by the package `mcp`."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ import logging
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import httpx2
 import mcp_types
 import pydantic
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.session import ClientRequestContext
 from mcp.client.stdio import get_default_environment, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
 
 from cadre.adapters.mcp.server_file import Endpoint
+from cadre.adapters.mcp.tasks import BegunTask, ServersTask, TaskParams, TaskRequest, TasksExtension
 from cadre.errors import CadreError
 
 log = logging.getLogger("cadre.mcp")
@@ -40,6 +42,10 @@ _MAX_EVENT_BYTES = 64 * 1024 * 1024
 _SESSION_HEADER = "mcp-session-id"
 
 Progress = ProgressFnT
+
+
+R = TypeVar("R", bound=mcp_types.Result)
+CallAnswer = mcp_types.CallToolResult | mcp_types.InputRequiredResult | BegunTask
 
 
 class SessionLost(CadreError):
@@ -82,13 +88,58 @@ class Session:
         return found
 
     async def call(
-        self, tool: str, arguments: dict[str, Any], meta: dict[str, str], progress: Progress
-    ) -> mcp_types.CallToolResult:
-        """Has the tool run; when cancelled, tells the server. Raises SessionLost, NotSent, Refused."""
-        with self._errors():
-            return await self._client.call_tool(
-                tool, arguments, progress_callback=progress, meta=cast(mcp_types.RequestParamsMeta, meta)
+        self,
+        tool: str,
+        arguments: dict[str, Any],
+        meta: dict[str, str],
+        progress: Progress,
+        answers: dict[str, Any] | None = None,
+        state: str | None = None,
+    ) -> CallAnswer:
+        """Has the tool run; when cancelled, tells the server. Answers and state are those of a call that the server
+        has asked questions about. Raises SessionLost, NotSent, Refused."""
+
+        async def send() -> Any:
+            return await self._client.session.call_tool(
+                tool,
+                arguments,
+                progress_callback=progress,
+                meta=cast(mcp_types.RequestParamsMeta, meta),
+                input_responses=cast(Any, answers),
+                request_state=state,
+                allow_input_required=True,
+                allow_claimed=True,
             )
+
+        with self._errors():
+            try:
+                found = await send()
+            except MCPError as error:
+                if error.code != mcp_types.HEADER_MISMATCH:
+                    raise
+                # The server has another schema of the tool than the one that was listed.
+                await self._client.list_tools(cache_mode="refresh")
+                found = await send()
+        return cast(CallAnswer, found)
+
+    async def task(self, task: str) -> ServersTask:
+        """How the task is. Raises SessionLost, Refused."""
+        return await self._about("tasks/get", task, ServersTask)
+
+    async def update_task(self, task: str, answers: dict[str, Any]) -> None:
+        """Tells the task what people have said. Raises SessionLost, Refused."""
+        await self._about("tasks/update", task, mcp_types.Result, answers)
+
+    async def cancel_task(self, task: str) -> None:
+        """Has the task ended. Raises SessionLost, Refused."""
+        await self._about("tasks/cancel", task, mcp_types.Result)
+
+    async def _about(
+        self, method: str, task: str, answer: type[R], answers: dict[str, Any] | None = None
+    ) -> R:
+        request = TaskRequest(method=method, params=TaskParams(task_id=task, input_responses=answers))
+        with self._errors():
+            return await self._client.session.send_request(request, answer)
 
     async def read(self, uri: str) -> mcp_types.ReadResourceResult:
         """Reads a resource. Raises SessionLost, NotSent, Refused."""
@@ -142,7 +193,13 @@ async def open_session(endpoint: Endpoint, tie: Sequence[str] = ()) -> AsyncIter
             )
         else:
             transport = _watched(stdio_client(_process(endpoint, tie), sys.stderr), lost)
-        client = Client(transport, message_handler=on_message, cache=None)
+        client = Client(
+            transport,
+            message_handler=on_message,
+            elicitation_callback=_refuse_in_call,
+            extensions=[TasksExtension()],
+            cache=None,
+        )
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 await stack.enter_async_context(client)
@@ -154,6 +211,14 @@ async def open_session(endpoint: Endpoint, tie: Sequence[str] = ()) -> AsyncIter
             yield session
         finally:
             listening.cancel()
+
+
+async def _refuse_in_call(
+    context: ClientRequestContext, params: mcp_types.ElicitRequestParams
+) -> mcp_types.ErrorData:
+    """Servers of before 2026 ask within the call, which nobody can hold open until a person is there."""
+    text = "questions are answered to servers that speak the protocol of 2026-07-28"
+    return mcp_types.ErrorData(code=mcp_types.INVALID_REQUEST, message=text)
 
 
 def _process(endpoint: Endpoint, tie: Sequence[str]) -> StdioServerParameters:

@@ -10,9 +10,10 @@ from cadre.engine.parts import is_callers
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
-from cadre.journal.steps import CallState
+from cadre.journal.steps import CallPause, CallState
 from cadre.protocol.call_edit import CallEdit
-from cadre.protocol.messages import Decision
+from cadre.protocol.messages import Decision, Verdict
+from cadre.spec.answer_schema import misfits
 from cadre.spec.policy import ALWAYS, NEVER, reason_to_ask
 
 CALLERS = "a function of whoever started the run: they answer it"
@@ -75,7 +76,10 @@ def held_call(run: Run, call: str) -> CallState | None:
 def decided(run: Run, held: CallState, decision: Decision) -> ev.ApprovalDecided:
     """What the decision makes true. Raises CallNotAllowed when its correction is a call that cannot be made."""
     name, arguments = None, None
-    if decision.verdict == "corrected" and held.kind != "question":
+    if held.pause is not None:
+        arguments = decision.arguments if decision.verdict == "corrected" else None
+        check_answer(held.pause, decision.verdict, arguments)
+    elif decision.verdict == "corrected" and held.kind != "question":
         name = decision.tool if decision.tool not in (None, held.name) else None
         arguments = decision.arguments
         check_correction(run, held, decision.tool, decision.arguments)
@@ -91,6 +95,14 @@ def decided(run: Run, held: CallState, decision: Decision) -> ev.ApprovalDecided
         edits=decision.edits,
         trace=decision.trace,
     )
+
+
+def check_answer(pause: CallPause, verdict: Verdict, content: dict[str, Any] | None) -> None:
+    """Raises CallNotAllowed saying what the question of a call wants to be answered with."""
+    wrong = misfits(pause.unfinished.schema, content or {})
+    if verdict != "rejected" and wrong:
+        wanted = ", ".join(pause.unfinished.schema.get("properties", {}))
+        raise CallNotAllowed(f"correct the call with arguments that answer it ({wanted}): {'; '.join(wrong)}")
 
 
 def check_edits(run: Run, held: CallState, edits: Sequence[CallEdit]) -> None:

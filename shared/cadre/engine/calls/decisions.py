@@ -23,6 +23,8 @@ def on_decision(run: Run, held: CallState, decision: Decision, arrival: Arrival)
         event = decided(run, held, decision)
     except CallNotAllowed as error:
         return [ev.RecordIgnored(kind="Decision", reason=f"the correction cannot be made: {error}")]
+    if held.pause is not None:
+        return [event, made(run, held.id, held.name, held.arguments)]
     if decision.verdict == "rejected" or held.kind == "question":
         return [event, *settled(run, held.id, arrival)]
     if is_callers(run, held.name):

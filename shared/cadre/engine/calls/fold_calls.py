@@ -6,8 +6,9 @@ from cadre.engine.context.observation import clip, observation_of
 from cadre.engine.context.tokens import fit
 from cadre.journal import events as ev
 from cadre.journal.run import Revoked, Run
-from cadre.journal.steps import ApprovalHold, CallState, Correction
+from cadre.journal.steps import ApprovalHold, CallPause, CallState, Correction
 from cadre.protocol.messages import ErrorInfo
+from cadre.protocol.rounds import PersonsAnswer, Resumption
 
 _REMEMBERED = 64
 """Revoked calls that are kept: those of the last entries, for a worker that died before it told."""
@@ -18,6 +19,10 @@ Opening = ev.ApprovalRequested | ev.ToolCalled | ev.DelegateStarted | ev.CallRef
 def open_call(run: Run, event: Opening, n: int, at: float) -> None:
     """A new call of the current step; or one that was held, and is made now."""
     if run.current is None:
+        return
+    known = _find(run, event.call)
+    if known is not None and known.pause is not None:
+        _go_on(run, known, known.pause, event, n, at)
         return
     match event:
         case ev.ToolCalled():
@@ -48,6 +53,30 @@ def open_call(run: Run, event: Opening, n: int, at: float) -> None:
         _send_next(run, n, at)
 
 
+def pause_call(run: Run, event: ev.ToolPaused, n: int, at: float) -> None:
+    """The call is unfinished; its place is free for another one."""
+    state = _find(run, event.call)
+    if state is None or not state.is_open:
+        return
+    state.pause = CallPause(unfinished=event.unfinished, since=n, until=event.until)
+    state.opened, state.due = 0, None
+    _send_next(run, n, at)
+
+
+def _go_on(run: Run, call: CallState, pause: CallPause, event: Opening, n: int, at: float) -> None:
+    """A call that is unfinished waits for a person, or goes on."""
+    if isinstance(event, ev.ApprovalRequested):
+        call.hold = ApprovalHold(reason=event.reason, since=n, at=at, expires=event.expires)
+        return
+    number = call.resumes.round + 1 if call.resumes is not None else 1
+    from_there = pause.unfinished
+    call.resumes = Resumption(
+        round=number, state=from_there.state, answer=pause.answer, may_repeat=from_there.may_repeat
+    )
+    call.pause, call.hold = None, None
+    _send_next(run, n, at)
+
+
 def decide_call(run: Run, event: ev.ApprovalDecided, n: int, at: float) -> None:
     """Makes a person's decision true of the held call."""
     call = _find(run, event.call)
@@ -56,6 +85,11 @@ def decide_call(run: Run, event: ev.ApprovalDecided, n: int, at: float) -> None:
     error = error_of(event, call)
     if error is not None:
         close_call(run, call.id, n, at, None, error)
+    elif call.pause is not None:
+        answer = PersonsAnswer("decline")
+        if event.verdict != "rejected":
+            answer = PersonsAnswer("accept", event.arguments or {})
+        call.pause.answer = answer
     elif call.kind == "question":
         close_call(
             run, call.id, n, at, observation_of(event.arguments) if event.arguments else event.feedback, None
@@ -74,6 +108,10 @@ def error_of(event: ev.ApprovalDecided | ev.CallTimedOut, call: CallState) -> Er
         )
         return ErrorInfo("AgentToolExecutionError", text)
     match event.verdict:
+        case "rejected" if call.pause is not None:
+            return None
+        case "expired" if call.pause is not None:
+            return ErrorInfo("Expired", f"{call.name!r} asked a person, and nobody answered in time.")
         case "rejected" if call.kind == "question":
             said = f" They said: {event.feedback}" if event.feedback else ""
             return ErrorInfo("Rejected", f"A person was asked and said no.{said}")
@@ -95,7 +133,7 @@ def close_call(run: Run, call: str, n: int, at: float, text: str | None, error: 
     state = _find(run, call)
     if state is None or not state.is_open:
         return
-    state.hold = None
+    state.hold, state.pause = None, None
     if error is not None:
         state.error = _clipped(run, ErrorInfo(error.type, _with_correction(state, error.message)))
     if text is not None:
@@ -124,16 +162,31 @@ def drop_call(run: Run, event: ev.CallDropped, n: int, at: float) -> None:
     revoke(run, state, n, at, event.reason)
     if state.kind == "member" and state.opened:
         run.late_members[state.id] = state.budget
-    state.hold, state.error = None, ErrorInfo("Cancelled", event.reason)
+    state.hold, state.pause, state.error = None, None, ErrorInfo("Cancelled", event.reason)
 
 
 def revoke(run: Run, call: CallState, n: int, at: float, reason: str) -> None:
     """Whoever works at the call is to be told that nobody waits for it."""
-    if not call.opened:
+    if not call.opened and call.pause is None:
         return
     if run.revoked and run.revoked[-1].since != n:
         run.revoked = run.revoked[-_REMEMBERED:]
-    run.revoked.append(Revoked(call=call.id, name=call.name, kind=call.kind, since=n, at=at, reason=reason))
+    number = call.resumes.round if call.resumes is not None else 0
+    resumes = None
+    if call.pause is not None:
+        resumes = Resumption(round=number + 1, state=call.pause.unfinished.state, may_repeat=True)
+    run.revoked.append(
+        Revoked(
+            call=call.id,
+            round=number,
+            name=call.name,
+            kind=call.kind,
+            since=n,
+            at=at,
+            reason=reason,
+            resumes=resumes,
+        )
+    )
 
 
 def failure_of(event: ev.DelegateFinished) -> ErrorInfo | None:
@@ -154,7 +207,9 @@ def _send_next(run: Run, n: int, at: float) -> None:
     """Sends as many of the calls that wait for their turn as may be under way at once."""
     assert run.current is not None
     limit = run.spec.limits.parallel if run.spec else 1
-    waiting = [call for call in run.current.calls if call.is_open and call.hold is None]
+    waiting = [
+        call for call in run.current.calls if call.is_open and call.hold is None and call.pause is None
+    ]
     under_way = sum(call.opened > 0 for call in waiting)
     for call in waiting:
         if under_way >= limit:

@@ -7,10 +7,13 @@ from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
 from cadre.protocol.messages import Report, ToolResult
+from cadre.protocol.rounds import Unfinished
 
 
 def on_result(run: Run, result: ToolResult, arrival: Arrival) -> list[ev.AnyEvent]:
     """What follows from the result of a tool."""
+    if result.unfinished is not None:
+        return _paused(run, result, result.unfinished, arrival)
     answered = ev.ToolAnswered(
         call=result.call,
         tool=result.tool,
@@ -26,6 +29,26 @@ def on_result(run: Run, result: ToolResult, arrival: Arrival) -> list[ev.AnyEven
     if is_check(run, result.call):
         return [answered, *_checked(run, result.call, problem_of(result), arrival)]
     return [answered, *settled(run, result.call, arrival)]
+
+
+def _paused(run: Run, result: ToolResult, unfinished: Unfinished, arrival: Arrival) -> list[ev.AnyEvent]:
+    """The call waits: for the clock, or for a person."""
+    until = None if unfinished.question else arrival.at + unfinished.seconds
+    paused = ev.ToolPaused(
+        call=result.call, tool=result.tool, unfinished=unfinished, until=until, executor=result.executor
+    )
+    if not unfinished.question:
+        return [paused]
+    seconds = run.spec.approval_seconds if run.spec is not None else None
+    question = ev.ApprovalRequested(
+        call=result.call,
+        name=result.tool,
+        kind="tool",
+        arguments={},
+        reason=unfinished.question,
+        expires=arrival.at + seconds if seconds is not None else None,
+    )
+    return [paused, question]
 
 
 def on_report(run: Run, report: Report, arrival: Arrival) -> list[ev.AnyEvent]:

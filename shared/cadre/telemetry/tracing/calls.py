@@ -33,7 +33,7 @@ class Calls:
                 self._hold(event, agent, parent, now)
             case ev.ApprovalDecided():
                 self._decide(event, now)
-            case ev.ToolCalled():
+            case ev.ToolCalled() if self._spans.get(event.call) is None:
                 self._tool(event, agent, parent, now)
             case ev.DelegateStarted():
                 self._delegate(event, agent, parent, now)

@@ -1,0 +1,161 @@
+"""A call in as many rounds as its server wants: between two of them nobody works at it.
+
+Where the server makes a task of it, each later round asks for the task; where the server asks a person, each sends on
+what they have said.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
+
+from cadre.adapters.mcp.pauses import CallSoFar, Question
+from cadre.errors import CadreError
+from cadre.protocol.rounds import Unfinished
+from cadre.tools.decorator import CallInterrupted, CallPaused
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult
+
+    from cadre.adapters.mcp.session import CallAnswer, Progress, Session
+
+T = TypeVar("T")
+
+
+class ToolError(CadreError):
+    """What the server says of a call that failed."""
+
+
+class ServerUnreachable(ToolError):
+    """The server cannot be asked."""
+
+
+class TaskUnknown(ToolError):
+    """The server refuses what it is asked about a task."""
+
+
+class Requests(Protocol):
+    """Sends a request to the server. Raises ToolError."""
+
+    async def __call__(self, send: Callable[[Session], Awaitable[T]], *, may_repeat: bool = False) -> T:
+        """The answer; a request that may be repeated is sent again when the server dies in it."""
+        ...
+
+
+class Rounds:
+    """The rounds of one call."""
+
+    def __init__(
+        self,
+        request: Requests,
+        *,
+        tool: str,
+        arguments: dict[str, Any],
+        meta: dict[str, str],
+        progress: Progress,
+        timeout: float | None,
+    ) -> None:
+        self._request = request
+        self._tool, self._arguments = tool, arguments
+        self._meta, self._progress = meta, progress
+        self._timeout = timeout
+
+    async def begin(self) -> CallToolResult:
+        """The answer. Raises CallPaused, ToolError."""
+        return await self._send(CallSoFar(since=time.time()))
+
+    async def go_on(self, call: CallSoFar) -> CallToolResult:
+        """The answer of a call that has come so far. Raises CallPaused, CallInterrupted, ToolError."""
+        if call.questions:
+            raise CallPaused(call.question())
+        if not call.task:
+            return await self._send(call)
+        try:
+            return await self._ask(call)
+        except ServerUnreachable as error:
+            pause = call.absence(time.time())
+            if pause is None:
+                raise CallInterrupted(f"{error}, and so is its task {call.task}") from error
+            raise CallPaused(pause) from error
+        except TaskUnknown as error:
+            raise CallInterrupted(f"task {call.task} of the server: {error}") from error
+
+    async def give_up(self, call: CallSoFar) -> None:
+        """Tells the server that nobody awaits the call any more. Raises ToolError."""
+        if call.task:
+            await self._request(lambda session: session.cancel_task(call.task), may_repeat=True)
+
+    async def _send(self, call: CallSoFar) -> CallToolResult:
+        from mcp_types import InputRequiredResult
+
+        from cadre.adapters.mcp.tasks import BegunTask
+
+        answers = _told(call)
+        found: CallAnswer = await self._request(
+            lambda session: session.call(
+                self._tool, self._arguments, self._meta, self._progress, answers, call.request_state
+            )
+        )
+        if isinstance(found, InputRequiredResult):
+            state = msgspec.structs.replace(call, request_state=found.request_state, answers={})
+            raise CallPaused(_asked(state, _requests(found.input_requests)))
+        if isinstance(found, BegunTask):
+            begun = CallSoFar(since=call.since, task=found.task_id)
+            raise CallPaused(begun.pause(found.poll_interval_ms))
+        return found
+
+    async def _ask(self, call: CallSoFar) -> CallToolResult:
+        """What has become of the task, after its server was told what people have said."""
+        if call.answers:
+            answers = _told(call) or {}
+            await self._request(lambda session: session.update_task(call.task, answers), may_repeat=True)
+            call = msgspec.structs.replace(call, answers={}, quiet=0)
+        found = await self._request(lambda session: session.task(call.task), may_repeat=True)
+        match found.status:
+            case "completed":
+                from mcp_types import CallToolResult
+
+                return CallToolResult.model_validate(found.result or {"content": []})
+            case "failed":
+                raise ToolError(
+                    str((found.error or {}).get("message") or found.status_message or "it failed")
+                )
+            case "cancelled":
+                raise ToolError(found.status_message or "the server has cancelled its task")
+        if self._timeout is not None and time.time() - call.since > self._timeout:
+            await self.give_up(call)
+            raise ToolError(f"TimeoutError: no result within {self._timeout:g} s")
+        if found.status == "input_required" and found.input_requests:
+            try:
+                paused = _asked(call, found.input_requests)
+            except ToolError:
+                await self.give_up(call)
+                raise
+            raise CallPaused(paused)
+        raise CallPaused(call.pause(found.poll_interval_ms))
+
+
+def _asked(call: CallSoFar, requests: Mapping[str, Any]) -> Unfinished:
+    """The pause until the requests are answered. Raises ToolError for those that no person can answer."""
+    questions: dict[str, Question] = {}
+    for key, request in requests.items():
+        method, params = request.get("method"), request.get("params") or {}
+        if method != "elicitation/create" or params.get("mode", "form") != "form":
+            raise ToolError(f"the server asks for {method}, which is not answered here")
+        questions[key] = Question(str(params.get("message", "")), params.get("requestedSchema") or {})
+    asked = msgspec.structs.replace(call, questions=questions, answers={})
+    return asked.question() if questions else asked.retry()
+
+
+def _requests(requests: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {
+        key: request.model_dump(by_alias=True, mode="json", exclude_none=True)
+        for key, request in (requests or {}).items()
+    }
+
+
+def _told(call: CallSoFar) -> dict[str, Any] | None:
+    return {key: msgspec.to_builtins(answer) for key, answer in call.answers.items()} or None
