@@ -1,4 +1,4 @@
-"""The tool of the step benchmark: it reads and returns a line, as fast as a tool can."""
+"""The tools of the benchmarks of steps: they return a line or a page, as fast as a tool can."""
 
 from cadre import tool
 
@@ -11,3 +11,13 @@ async def lookup(key: str) -> str:
         key: What to look up.
     """
     return f"The fact about {key} is that somebody has looked it up, and that this line is what was found."
+
+
+@tool(read_only=True)
+async def read_page(number: int) -> str:
+    """Read a page.
+
+    Args:
+        number: Which one.
+    """
+    return f"Page {number:03d}. " + "It has been written down so that somebody reads on. " * 80

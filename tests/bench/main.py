@@ -15,6 +15,7 @@ import uvloop
 from bench import (
     code,
     delegation,
+    endpoint,
     kill,
     memory,
     metrics,
@@ -64,6 +65,8 @@ def _measure(quick: bool) -> dict[str, Any]:
     values |= uvloop.run(sync.measure(sync.QUICK if quick else sync.FULL))
     _say("steps")
     values |= uvloop.run(steps.measure(rounds=4 if quick else 16, group=16))
+    _say("steps of a growing conversation with an endpoint")
+    values |= uvloop.run(endpoint.measure(rounds=1 if quick else 3))
     _say("steps of a workflow")
     values |= uvloop.run(workflow_steps.measure(rounds=4 if quick else 16))
     _say("code")

@@ -65,6 +65,10 @@ ROWS = [
     Row("step_cpu_ms_last_16_runs", "CPU per step, 16 runs at once, steps 41–50", "ms", 3),
     Row("steps_per_second", "steps, one run alone", "/s", 0),
     Row("steps_per_second_16_runs", "steps, 16 runs at once", "/s", 0),
+    Row("endpoint_step_cpu_ms_20", "CPU per step with an endpoint, 4 kB each, 20 pieces: step 20", "ms", 1),
+    Row("endpoint_step_growth_20", "… step 200 / step 20", "×", 2, Target(2)),
+    Row("endpoint_step_cpu_ms_200", "… 200 pieces: step 20", "ms", 1),
+    Row("endpoint_step_growth_200", "… step 200 / step 20", "×", 2, Target(2)),
     Row(
         "workflow_step_ratio",
         "a workflow's step without a model / a step with the same call",

@@ -176,7 +176,10 @@ async def running_service(here: Deployment, *arguments: str, **environment: str)
     """A service of the deployment as a process of its own, once it is ready."""
     with tempfile.TemporaryDirectory(prefix="cadre-bench-") as folder:
         variables = child_environment(CADRE_NATS_URL=here.nats.url, **environment)
-        service = Service(arguments[0], list(arguments), variables, Path(folder))
+        command = list(arguments)
+        service = Service(arguments[0], command, variables, Path(folder))
+        if arguments[0] == "cadre_scripted_model":
+            command += ["--port", str(service.port)]  # it reads no setting
         try:
             await asyncio.to_thread(service.start)
             yield service
