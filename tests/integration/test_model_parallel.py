@@ -1,20 +1,30 @@
 """`model.parallel`: a model is asked no more at once than it allows, and no time limit runs for who waits."""
 
 import asyncio
+import resource
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cadre.adapters.models.model_chain import ModelChain
+from cadre.adapters.models.openai_model import OpenAIModel
 from cadre.adapters.models.request_slots import RequestSlots
 from cadre.errors import ModelRefused
+from cadre.ports import ModelReply
 from cadre.spec.model import ModelSpec
-from harness.patience import patience
+from harness.patience import SECONDS, patience
 from integration.model_calls import NO_ENDPOINT, MemoryBlobs, saying
 from integration.probed_server import Body, ProbedServer, Refused, probed_server
+
+_BODY = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}'
+ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (
+    len(_BODY),
+    _BODY,
+)
 
 
 async def _ignore(_: str) -> None: ...
@@ -146,3 +156,43 @@ async def test_without_files_a_process_counts_alone(tmp_path: Path) -> None:
     slots = RequestSlots(tmp_path / "slots")
     async with slots.slot("http://model/v1", "m-1", 1):
         assert slots.waiting == 0
+
+
+@pytest.fixture
+def many_files() -> Iterator[None]:
+    """Lets this process have both ends of a thousand connections open."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 8_192), hard), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_a_process_may_have_more_than_a_thousand_requests_open(many_files: None) -> None:
+    """None is answered before the last has come."""
+    arrived: asyncio.Queue[None] = asyncio.Queue()
+    all_here = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        arrived.put_nowait(None)
+        await all_here.wait()
+        writer.write(ANSWER)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1")
+    port = server.sockets[0].getsockname()[1]
+    spec = ModelSpec(url=f"http://127.0.0.1:{port}/v1", name="m-1", stream=False)
+    model = OpenAIModel(spec, NO_ENDPOINT, MemoryBlobs())
+    await model.load()
+    calls: list[asyncio.Task[ModelReply]] = []
+    async with asyncio.timeout(patience(2 * SECONDS)):
+        for _ in range(51):
+            calls += [asyncio.create_task(model.complete(saying("hello"), _ignore)) for _ in range(20)]
+            for _ in range(20):
+                await arrived.get()
+        all_here.set()
+        replies = await asyncio.gather(*calls)
+    assert {reply.content for reply in replies} == {"hi"}
+    await model.close()
+    server.close()

@@ -110,14 +110,18 @@ class OpenAIClient:
             return self._client
 
     def _open(self) -> openai.AsyncOpenAI:
+        import httpx2
         import openai
 
+        # Left to itself the client opens 1,000 at most, and who waits for one takes that for silence of the endpoint.
+        connections = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
         client = openai.AsyncOpenAI(
             base_url=self._url,
             api_key=self._key() or PLACEHOLDER_KEY,
             # Who waits how long is the caller's decision.
             max_retries=0,
             timeout=openai.Timeout(self._seconds, connect=self._connect),
+            http_client=openai.DefaultAsyncHttpxClient(limits=connections),
             # The client would take these from variables of its own and tell them to any endpoint.
             default_headers={"OpenAI-Organization": openai.omit, "OpenAI-Project": openai.omit},  # type: ignore[dict-item]
         )
