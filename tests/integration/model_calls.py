@@ -60,6 +60,8 @@ async def ask(
     model = OpenAIModel(spec, NO_ENDPOINT, blobs or MemoryBlobs())
     port: Model = model
     try:
+        # As an agent does before its first call: on a busy machine the client takes seconds to import.
+        await model.load()
         return await port.complete(request, hear), heard
     finally:
         await model.close()
