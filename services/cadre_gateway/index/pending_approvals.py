@@ -1,7 +1,5 @@
 """Calls that wait for a person, as the list shows them: kept small, however large their arguments are."""
 
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -15,30 +13,6 @@ MAX_ARGUMENTS_BYTES = 2048
 """The list keeps so much of a call's arguments as JSON."""
 
 _MAX_VALUE_CHARS = 200
-
-
-class PendingCalls:
-    """The pending calls of all trees by age."""
-
-    def __init__(self, calls: Iterable[PendingCall] = ()) -> None:
-        self._calls = {call.call: call for call in calls}
-        self._order = sorted((call.requested_at, call.call) for call in self._calls.values())
-
-    def add(self, call: PendingCall) -> None:
-        """Puts a call into its place by age."""
-        self._calls[call.call] = call
-        insort(self._order, (call.requested_at, call.call))
-
-    def drop(self, call: PendingCall) -> None:
-        """Removes a call, if it is there."""
-        if self._calls.pop(call.call, None) is not None:
-            del self._order[bisect_left(self._order, (call.requested_at, call.call))]
-
-    def newest_first(self, before: tuple[float, str] | None = None) -> Iterator[PendingCall]:
-        """The calls behind the position `before` (time of the request, call), which need not be pending any more."""
-        end = len(self._order) if before is None else bisect_left(self._order, before)
-        for _, call in reversed(self._order[:end]):
-            yield self._calls[call]
 
 
 def pending_changes(
