@@ -5,7 +5,9 @@ from typing import NamedTuple
 from cadre.journal import events as ev
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
+from cadre.protocol.messages import TimerFired
 from cadre.protocol.rounds import round_id
+from cadre.protocol.topology import timer_id
 
 _DEADLINE, _GRACE = "deadline", "grace"
 
@@ -28,6 +30,17 @@ class PendingWait(NamedTuple):
 def deadline_timer(run: Run) -> str:
     """Name of the timer that ends the run: that of its deadline, or of the grace behind it."""
     return _GRACE if run.grace else _DEADLINE
+
+
+def fired(run: Run, name: str, due: float) -> TimerFired:
+    """What arrives when that timer of the run goes off."""
+    return TimerFired(id=timer_id(run.id, name), tree=run.tree, run=run.id, name=name, at=due)
+
+
+def deadline_fired(run: Run) -> TimerFired:
+    """The same of the timer that ends the run, which has a deadline."""
+    assert run.deadline is not None
+    return fired(run, deadline_timer(run), run.deadline)
 
 
 def call_timer(call: str) -> str:

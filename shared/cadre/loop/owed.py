@@ -6,7 +6,7 @@ from cadre.engine.commands import CallModel, Command, Revoke, Send, SetTimer
 from cadre.engine.kind import kind_of
 from cadre.engine.recall import origin_of, question
 from cadre.engine.remember import to_remember
-from cadre.engine.timers import PendingWait, waits
+from cadre.engine.timers import PendingWait, fired, waits
 from cadre.journal.run import Phase, Revoked, Run
 from cadre.journal.steps import CallState
 from cadre.protocol.memory import MEMORY_TOOLS
@@ -16,12 +16,11 @@ from cadre.protocol.messages import (
     ReplyTo,
     Report,
     Task,
-    TimerFired,
     ToolCall,
     ToolResult,
 )
 from cadre.protocol.rounds import round_id
-from cadre.protocol.topology import cancel_id, report_id, result_id, task_id, timer_id
+from cadre.protocol.topology import cancel_id, report_id, result_id, task_id
 
 
 def owed(run: Run, since: int = 0) -> list[Command]:
@@ -76,15 +75,11 @@ def _timer(run: Run, since: int) -> list[Command]:
     assert wait is not None
     if wait.since < since:
         return []
-    timer = TimerFired(
-        id=timer_id(run.id, wait.timer), tree=run.tree, run=run.id, name=wait.timer, at=wait.until
-    )
-    return [SetTimer(timer, wait.until, wait.at, wait.cause)]
+    return [SetTimer(fired(run, wait.timer, wait.until), wait.until, wait.at, wait.cause)]
 
 
 def _set(run: Run, wait: PendingWait) -> SetTimer:
-    timer = TimerFired(id=timer_id(run.id, wait.name), tree=run.tree, run=run.id, name=wait.name, at=wait.due)
-    return SetTimer(timer, wait.due, wait.due, None)
+    return SetTimer(fired(run, wait.name, wait.due), wait.due, wait.due, None)
 
 
 def _revoke(run: Run, call: Revoked) -> Command:

@@ -5,15 +5,17 @@ import asyncio
 from cadre.engine.commands import CallModel
 from cadre.engine.model_choice import asked_model
 from cadre.engine.model_request import ModelRequest
+from cadre.engine.timers import deadline_fired
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.journal.arrivals import ModelFailed, ModelReplied
 from cadre.journal.run import ModelInFlight, Run
 from cadre.ports import Bus, Clock, Confirm, Model, TurnTakingModel
 from cadre.protocol.deltas import Delta
+from cadre.protocol.messages import TimerFired
 from cadre.spec.prices import Prices, priced
 
-ModelOutcome = ModelReplied | ModelFailed
-
+ModelOutcome = ModelReplied | ModelFailed | TimerFired
+"""What a call came to; the timer is that of the run's deadline."""
 
 _MARK = ":model:"
 
@@ -46,6 +48,8 @@ class _Call:
         self.task = task
         self.identity = identity
         self.aborted = False
+        self.late = False
+        """It was aborted because the run's deadline has come."""
 
 
 class ModelCalls:
@@ -66,17 +70,22 @@ class ModelCalls:
         run, mark, _ = what.partition(_MARK)
         call = self._open.get(run)
         if call is not None and not call.aborted and (not mark or call.identity == what):
-            call.aborted = True
-            call.task.cancel()
+            _drop(call)
 
     async def make(
         self, run: Run, command: CallModel, request: ModelRequest, confirm: Confirm
     ) -> ModelOutcome | None:
         """Calls the model once `confirm` lets it; returns the outcome as an arrival, or None when the call was aborted
-        or is Needless."""
+        or is Needless.
+
+        At the run's deadline its timer is the outcome: the record that tells of it may wait for a place behind calls
+        that hang, this one among them.
+        """
         task = asyncio.current_task()
         assert task is not None
         call = self._open[run.id] = _Call(task, model_call_id(run.id, command))
+        late = deadline_fired(run) if run.deadline is not None else None
+        alarm = self._alarm(call, late.at) if late is not None else None
         try:
             return await self._complete(run, command, request, confirm)
         except Needless:
@@ -84,15 +93,25 @@ class ModelCalls:
         except asyncio.CancelledError:
             # An abort ends the call alone; whoever else cancelled means the whole task.
             if call.aborted and task.uncancel() == 0:
-                return None
+                return late if call.late else None
             raise
         finally:
+            if alarm is not None:
+                alarm.cancel()
             if self._open.get(run.id) is call:
                 del self._open[run.id]
 
+    def _alarm(self, call: _Call, deadline: float) -> asyncio.TimerHandle:
+        def go_off() -> None:
+            if not call.aborted:
+                call.late = True
+                _drop(call)
+
+        return asyncio.get_running_loop().call_later(max(0.0, deadline - self._clock.now()), go_off)
+
     async def _complete(
         self, run: Run, command: CallModel, request: ModelRequest, confirm: Confirm
-    ) -> ModelOutcome:
+    ) -> ModelReplied | ModelFailed:
         asked = asked_model(run) if run.spec is not None else None
         started = self._clock.now()
         pieces = 0
@@ -152,3 +171,8 @@ class ModelCalls:
             context=reply.context,
             seconds=self._clock.now() - started,
         )
+
+
+def _drop(call: _Call) -> None:
+    call.aborted = True
+    call.task.cancel()

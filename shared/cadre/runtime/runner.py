@@ -369,7 +369,7 @@ class Runner:
         def decide(held: Held) -> Advance | list[Command]:
             nonlocal late
             if outcome is not None and is_in_flight(held.run, command):
-                return Advance(outcome, call)
+                return Advance(outcome, outcome.id if isinstance(outcome, TimerFired) else call)
             bought = isinstance(outcome, ModelReplied) and outcome.usage.tokens
             if outcome is not None and bought and record_id in held.run.seen and call not in held.run.seen:
                 late = True  # the run accounts for it, and nothing follows from it

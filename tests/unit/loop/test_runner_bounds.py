@@ -43,6 +43,19 @@ async def test_a_deadline_stops_the_model_call_in_flight() -> None:
     assert ended.error.type == "DeadlineExceeded"
 
 
+async def test_a_deadline_stops_the_model_call_also_when_its_timer_does_not_come() -> None:
+    """It may wait for a place at this very worker, whose places are all taken by calls that hang."""
+    world = MemoryWorld()
+    model = ScriptedModel(ModelReply(calls=[ANSWER]), gate=asyncio.Event())
+    runner = world.worker(SPEC, model, OFFER)
+    due = world.clock.time + 0.05
+    assert await asyncio.wait_for(runner.handle(task(deadline=due), 1, 1), 30)
+    assert world.result("r1").error.type == "DeadlineExceeded"
+    entries = len(world.journal.entries("r1"))
+    assert await runner.handle(timer("deadline"), 1, 5), "late, it changes nothing"
+    assert len(world.journal.entries("r1")) == entries
+
+
 async def test_a_deadline_that_was_not_set_before_the_worker_died_is_set_by_the_next() -> None:
     world = MemoryWorld()
     model = ScriptedModel(ModelReply(calls=[ANSWER]), gate=asyncio.Event())
