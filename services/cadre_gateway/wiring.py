@@ -260,8 +260,8 @@ def _routers(  # noqa: PLR0913 - what all routes share
         budgets.router(automation.budgets),
         tracing.router(lookup, clock, content=tracing_settings.content),
     ]
-    begun = (lookup, history, feeds, turns, submitter, decisions, steer, run_end, eraser, registry, live)
-    runs_service = RunService(*begun, clock, automation.pushes, options.cards, limits)
+    begun = (lookup, history, feeds, streams.watch_deltas, turns, submitter, decisions, steer, run_end)
+    runs_service = RunService(*begun, eraser, registry, live, clock, automation.pushes, options.cards, limits)
     return [*routers, *routers_of(read_doors(), runs_service)], automation, runs_service
 
 

@@ -267,7 +267,12 @@ class FileIndex(Protocol):
         ...
 
 
-OnText = Callable[[str], Awaitable[None]]
+class OnText(Protocol):
+    """Told what a model writes, while it does."""
+
+    async def __call__(self, text: str, /, *, of_answer: bool = False) -> None:
+        """Takes the next piece of its text; `of_answer`: of what it calls `final_answer` with."""
+        ...
 
 
 class Model(Protocol):
@@ -276,7 +281,8 @@ class Model(Protocol):
     async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         """One call, without retries: who may wait how long is the run's decision.
 
-        `on_text` is awaited with each piece of the answer. Raises ModelUnavailable, ModelRefused.
+        `on_text` is awaited with each piece of the text, and may be with those of an answer that is written as a call.
+        Raises ModelUnavailable, ModelRefused.
         """
         ...
 

@@ -11,6 +11,7 @@ from typing import Any
 import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
+from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import FunctionToolParam, Response, ResponseInputParam, ResponseStreamEvent
 from pydantic import BaseModel
 
@@ -285,6 +286,23 @@ def test_a_decision_elsewhere_counts(client: OpenAI, gateway: Gateway, books: Pa
 
 
 # --- errors
+
+
+def test_a_word_on_what_was_decided_elsewhere_finds_the_answer(
+    client: OpenAI, gateway: Gateway, books: Path
+) -> None:
+    first: ChatCompletionMessageParam = {"role": "user", "content": f"have clerk: refund {books} 550"}
+    chat = [first]
+    asked = client.chat.completions.with_raw_response.create(model="chief", messages=chat)
+    run, question = asked.headers["X-Cadre-Run"], asked.parse().choices[0].message.content
+    (held,) = gateway.request("GET", f"/v1/approvals?run={run}").json()["approvals"]
+    gateway.request("POST", f"/v1/approvals/{held['call']}", json={"decision": "approve"})
+    gateway.finished(run)
+    chat += [{"role": "assistant", "content": question}, {"role": "user", "content": "approve"}]
+    answer = client.chat.completions.with_raw_response.create(model="chief", messages=chat)
+    assert answer.headers["X-Cadre-Run"] == run
+    assert "refunded 550" in (answer.parse().choices[0].message.content or "")
+    assert done(books) == ["refund 550"]
 
 
 def test_a_run_that_fails_is_a_failed_response(client: OpenAI) -> None:

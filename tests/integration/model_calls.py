@@ -54,7 +54,7 @@ async def ask(
     """The reply to one call, and the pieces of text that came before it."""
     heard: list[str] = []
 
-    async def hear(text: str) -> None:
+    async def hear(text: str, *, of_answer: bool = False) -> None:
         heard.append(text)
 
     model = OpenAIModel(spec, NO_ENDPOINT, blobs or MemoryBlobs())

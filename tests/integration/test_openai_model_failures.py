@@ -83,7 +83,7 @@ async def test_cancelling_before_the_first_byte_closes_the_connection(
 ) -> None:
     model = OpenAIModel(spec_for(server, api=api, stream=stream), NO_ENDPOINT, MemoryBlobs())
 
-    async def hear(text: str) -> None:
+    async def hear(text: str, *, of_answer: bool = False) -> None:
         raise AssertionError(f"nothing should come, and {text!r} came")
 
     # The client is warm, so that the deadline falls into the request.
@@ -99,7 +99,7 @@ async def test_cancelling_before_the_first_byte_closes_the_connection(
 async def test_cancelling_in_the_middle_of_a_stream_closes_it(server: ModelServer, api: ModelApi) -> None:
     started = asyncio.Event()
 
-    async def hear(text: str) -> None:
+    async def hear(text: str, *, of_answer: bool = False) -> None:
         started.set()
 
     model = OpenAIModel(spec_for(server, api=api), NO_ENDPOINT, MemoryBlobs())

@@ -27,7 +27,7 @@ async def put_together(
     heard: list[str] = []
     now = 0.0
 
-    async def hear(text: str) -> None:
+    async def hear(text: str, *, of_answer: bool = False) -> None:
         heard.append(text)
 
     answer = ModelAnswer(list(stop), hear, lambda: now)
@@ -42,6 +42,25 @@ async def test_text_and_usage() -> None:
     reply, heard = await put_together(piece(content="Hel"), piece(content="lo"), piece("stop"), usage)
     assert (reply.content, heard, reply.finish_reason, reply.model) == ("Hello", ["Hel", "lo"], "stop", "m")
     assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.usage.model_calls) == (3, 0, 0)
+
+
+ARGUMENTS = '{"answer": "She said \\"caf\\u00e9 \\ud83d\\ude00\\".", "more": 1}'
+
+
+@pytest.mark.parametrize("size", [1, 5, 100])
+@pytest.mark.parametrize(("name", "told"), [("final_answer", 'She said "café 😀".'), ("say", "")])
+async def test_an_answer_is_passed_on_while_it_comes_as_a_call(name: str, told: str, size: int) -> None:
+    heard: list[str] = []
+
+    async def hear(text: str, *, of_answer: bool = False) -> None:
+        assert of_answer
+        heard.append(text)
+
+    answer = ModelAnswer([], hear, iter(range(1000)).__next__)
+    await answer.add(piece(tool_calls=[call("", name, index=0)]))
+    for begin in range(0, len(ARGUMENTS), size):
+        await answer.add(piece(tool_calls=[call(ARGUMENTS[begin : begin + size], None, index=0)]))
+    assert "".join(heard) == told
 
 
 async def test_a_refusal_is_the_answer() -> None:
@@ -156,7 +175,7 @@ async def test_an_answer_without_end_is_given_up() -> None:
 
 @pytest.mark.parametrize("api", ["chat", "responses"])
 async def test_how_long_an_answer_may_be_is_a_setting_of_the_model(api: ModelApi) -> None:
-    async def ignore(text: str) -> None:
+    async def ignore(text: str, *, of_answer: bool = False) -> None:
         pass
 
     spec = ModelSpec(api=api, chars=20)

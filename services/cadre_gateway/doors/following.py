@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cadre.ports import Stored
+from cadre.protocol.deltas import Delta
 from cadre.protocol.topology import tree_of
 from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.problems import Problem
+from cadre_gateway.streaming.event_stream import WatchDeltas
 from cadre_gateway.streaming.follow import EndOfRun, Follower, Notice
 from cadre_gateway.streaming.live_feeds import LiveFeeds
 
@@ -21,11 +23,12 @@ _PING_SECONDS = 15.0
 
 
 class News(NamedTuple):
-    """What an entry tells; neither lines nor `is_ping`: nothing has happened for a moment."""
+    """What an entry tells, or a piece of what a model writes; none of them: nothing has happened for a moment."""
 
     entry: Stored | None
     lines: list[str]
     is_ping: bool = False
+    delta: Delta | None = None
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class Answers:
 
     lookup: RunLookup
     feeds: LiveFeeds
+    watch_deltas: WatchDeltas
 
     async def so_far(self, place: Place) -> Progress:
         """What the journals hold now. Raises a 404 problem, RetryableError."""
@@ -64,19 +68,24 @@ class Answers:
         async with self.lookup.pages_of_tree(tree_of(place.run)) as pages:
             yield pages
 
-    async def follow(self, progress: Progress) -> AsyncGenerator[News]:
-        """Takes entries into `progress` from the beginning until it is settled. Raises a 404 or 410 problem, and a 503
-        one when the gateway stops."""
+    async def follow(self, progress: Progress, *, live: bool = False) -> AsyncGenerator[News]:
+        """Takes entries into `progress` from the beginning until it is settled; `live`: tells of deltas between them.
+        Raises a 404 or 410 problem, and a 503 one when the gateway stops."""
         await self.lookup.find(progress.run)
         follower = Follower(self.lookup, self.feeds, progress.run, 0, idle_seconds=_IDLE_SECONDS)
         pinged = time.monotonic()
-        with self.feeds.follow(progress.run, follower.feed):
+        with contextlib.ExitStack() as stack:
+            if live:
+                stack.callback(await self.watch_deltas(tree_of(progress.run), follower.on_delta))
+            stack.enter_context(self.feeds.follow(progress.run, follower.feed))
             async for item in follower.items():
                 match item:
                     case Stored():
                         yield News(item, progress.take(item))
                         if progress.is_settled:
                             return
+                    case Delta():
+                        yield News(None, [], delta=item)
                     case EndOfRun():
                         break
                     case Notice.DRAINING:
@@ -89,8 +98,6 @@ class Answers:
                         is_ping = time.monotonic() - pinged > _PING_SECONDS
                         pinged = time.monotonic() if is_ping else pinged
                         yield News(None, [], is_ping)
-                    case _:
-                        pass
         if not progress.is_settled:
             raise Problem(410, "run-erased", f"run {progress.run} was erased, or its end has expired")
 

@@ -18,6 +18,7 @@ from cadre_gateway.steering.decide import ApprovalDecisions
 from cadre_gateway.steering.erase import Eraser
 from cadre_gateway.steering.run_end import RunEnd
 from cadre_gateway.steering.steer import Steering
+from cadre_gateway.streaming.event_stream import WatchDeltas
 from cadre_gateway.streaming.live_feeds import LiveFeeds
 
 
@@ -28,6 +29,7 @@ class RunService:
     lookup: RunLookup
     history: History
     feeds: LiveFeeds
+    watch_deltas: WatchDeltas
     turns: NatsSessions
     submitter: Submitter
     decisions: ApprovalDecisions

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+OF_ANSWER = "answer"
+"""The purpose of deltas that are no text of the model but the beginning of the run's answer: what `final_answer` is
+called with. `seq` counts them by themselves, and they are those of the answer only if no later attempt has others."""
+
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """A piece of a model's answer while it is being written. Not stored; may be lost."""
@@ -16,4 +20,4 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     """The place of the piece in the answer, from 1."""
     purpose: str = ""
-    """What the model is asked for, as in `model.called`; "" from agents of earlier versions."""
+    """What the model is asked for, as in `model.called`, or `answer`; "" from agents of earlier versions."""

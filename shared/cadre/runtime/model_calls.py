@@ -12,6 +12,7 @@ from cadre.journal.run import ModelInFlight, Run
 from cadre.ports import Bus, Clock, Confirm, Model, TurnTakingModel
 from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import TimerFired
+from cadre.runtime.answer_pieces import AnswerPieces
 from cadre.spec.prices import Prices, priced
 
 ModelOutcome = ModelReplied | ModelFailed | TimerFired
@@ -115,19 +116,24 @@ class ModelCalls:
         asked = asked_model(run) if run.spec is not None else None
         started = self._clock.now()
         pieces = 0
+        answer = AnswerPieces(run, request)
 
-        async def on_text(text: str) -> None:
+        async def on_text(text: str, *, of_answer: bool = False) -> None:
             nonlocal pieces
-            pieces += 1
             delta = Delta(
                 run=run.id,
                 agent=self._agent,
                 step=command.step,
                 attempt=command.attempt,
                 text=text,
-                seq=pieces,
+                seq=pieces + 1,
                 purpose=command.purpose,
             )
+            if of_answer:
+                if (told := answer.next(delta)) is not None:
+                    await self._bus.tell(run.tree, told)
+                return
+            pieces += 1
             await self._bus.tell(run.tree, delta)
 
         try:

@@ -24,7 +24,7 @@ CARD = f"{json_rpc.AGENT}/.well-known/agent-card.json"
 def router(runs: RunService) -> APIRouter:
     """The routes of the door. A2A's own specification tells of them, so the gateway's leaves them out."""
     routes = APIRouter(include_in_schema=False)
-    answers = Answers(runs.lookup, runs.feeds)
+    answers = Answers(runs.lookup, runs.feeds, runs.watch_deltas)
     watch = TaskWatch(runs.pushes, answers)
     runs.pushes.body = watch.body
     settings = runs.cards

@@ -29,7 +29,7 @@ _PING = b": ping\n\n"
 def router(runs: RunService) -> APIRouter:
     """The routes of the door. AG-UI's own specification tells of them, so the gateway's leaves them out."""
     routes = APIRouter(include_in_schema=False)
-    answers = Answers(runs.lookup, runs.feeds)
+    answers = Answers(runs.lookup, runs.feeds, runs.watch_deltas)
     turns = Turns(runs, answers)
 
     @routes.post(AGENT, summary="A turn of a thread with an agent")

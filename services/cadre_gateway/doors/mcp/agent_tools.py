@@ -65,7 +65,7 @@ class AgentTools:
 
     def __init__(self, runs: RunService) -> None:
         self._runs = runs
-        self._answers = Answers(runs.lookup, runs.feeds)
+        self._answers = Answers(runs.lookup, runs.feeds, runs.watch_deltas)
 
     async def list(self, caller: Principal) -> list[Tool]:
         """The live agents that the caller may start."""

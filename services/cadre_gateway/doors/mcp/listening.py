@@ -48,7 +48,7 @@ class Listening:
 
     def __init__(self, runs: RunService, agents: AgentTools, tasks: Tasks) -> None:
         self._runs, self._agents, self._tasks = runs, agents, tasks
-        self._answers = Answers(runs.lookup, runs.feeds)
+        self._answers = Answers(runs.lookup, runs.feeds, runs.watch_deltas)
 
     async def listen(
         self, context: Context, asked: SubscriptionsListenRequestParams

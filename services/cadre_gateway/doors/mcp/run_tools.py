@@ -93,7 +93,7 @@ class RunTools:
 
     def __init__(self, runs: RunService) -> None:
         self._runs = runs
-        self._answers = Answers(runs.lookup, runs.feeds)
+        self._answers = Answers(runs.lookup, runs.feeds, runs.watch_deltas)
 
     async def call(self, context: Context, name: str, arguments: dict[str, Any]) -> CallToolResult:
         """What came of a call of one of TOOLS."""

@@ -56,7 +56,7 @@ class Tasks:
 
     def __init__(self, runs: RunService, agents: AgentTools) -> None:
         self._runs, self._agents = runs, agents
-        self._answers = Answers(runs.lookup, runs.feeds)
+        self._answers = Answers(runs.lookup, runs.feeds, runs.watch_deltas)
 
     async def get(self, context: Context, asked: McpTaskParams) -> dict[str, Any]:
         """The task as it is now: with its answer once there is one, with what it asks people while it waits."""

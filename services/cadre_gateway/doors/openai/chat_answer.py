@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from cadre.engine.tool_names import FINAL_ANSWER
+from cadre.protocol.deltas import Delta
 from cadre_gateway.doors.following import check_success
 from cadre_gateway.doors.openai.errors import error_of
-from cadre_gateway.doors.progress import HeldBack, Pause, Progress, Tokens, answer_text
+from cadre_gateway.doors.openai.live_text import LiveText
+from cadre_gateway.doors.progress import HeldBack, Pause, Place, Progress, Tokens, answer_text
 from cadre_gateway.requests.problems import Problem
 
 MAX_DELTA_CHARS = 4_000
@@ -30,6 +32,7 @@ class ChatAnswer:
         mark = f"-{progress.after}" if progress.after else ""
         self._id = f"chatcmpl-{progress.run}{mark}"
         self._agent, self._created, self._base_url, self._as_call = agent, created, base_url, as_call
+        self._live = LiveText(Place(progress.run, progress.after))
 
     def whole(self, doings: list[str]) -> dict[str, Any]:
         """The completion of a settled run. Raises Problem when the run failed."""
@@ -54,10 +57,16 @@ class ChatAnswer:
         """What the team does, which chat programs fold away as thoughts."""
         return self._chunk({"reasoning_content": line})
 
+    def live_chunks(self, delta: Delta) -> Iterator[bytes]:
+        """What the model has written more of the answer."""
+        if not self._as_call and (more := self._live.take(delta)):
+            yield self._chunk({"content": more})
+
     def last_chunks(self, *, with_usage: bool) -> Iterator[bytes]:
-        """The answer of a settled run, and the end of the stream."""
+        """What was not told yet of the answer of a settled run, and the end of the stream."""
         try:
             content, calls, reason = self._settled()
+            content = self._behind_the_told(content)
         except Problem as problem:
             yield error_chunk(problem)
             return
@@ -71,6 +80,12 @@ class ChatAnswer:
                 {**self._head("chat.completion.chunk"), "choices": [], "usage": usage(self._progress.tokens)}
             )
         yield DONE
+
+    def _behind_the_told(self, content: str) -> str:
+        if self._progress.pause is None:
+            return self._live.rest(content)
+        # What was told was no answer: the model has gone on to make calls.
+        return f"\n\n{content}" if content and self._live.told else content
 
     def _settled(self) -> tuple[str, list[dict[str, Any]], str]:
         """The content, the calls of the caller's functions, and the finish reason."""

@@ -78,10 +78,13 @@ class ChatCompletions:
         has_ended = False
         try:
             yield answer.first_chunk()
-            async with contextlib.aclosing(self.answers.follow(progress)) as follow:
+            async with contextlib.aclosing(self.answers.follow(progress, live=True)) as follow:
                 async for news in follow:
                     for line in news.lines:
                         yield answer.doing_chunk(f"{line}\n")
+                    if news.delta is not None:
+                        for chunk in answer.live_chunks(news.delta):
+                            yield chunk
                     if news.is_ping:
                         yield PING
             has_ended = True

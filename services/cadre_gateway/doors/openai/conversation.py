@@ -124,8 +124,12 @@ class Conversations:
         return await self._steer(turn, progress)
 
     def _repeated(self, turn: Turn, progress: Progress) -> Place | None:
-        """The place of a turn that came before, whose run has ended since."""
+        """The place of a turn whose run has ended since: one that came before, or a word on a call that was decided
+        elsewhere."""
         if not turn.is_retry:
+            asked = progress.pauses[-1] if progress.pauses else None
+            if asked and word_in(turn.text) and any(call in turn.last_answer for call in asked.held):
+                return Place(progress.run, asked.seq)
             return None
         before = next((seq for seq, text in progress.messages if text == turn.text), None)
         if before is None and word_in(turn.text) is not None and progress.pauses:

@@ -36,7 +36,7 @@ class Answering:
         """`most_chars` is what a chunk may hold."""
         self._runs = runs
         self._trail = trail
-        self._answers = Answers(runs.lookup, runs.feeds)
+        self._answers = Answers(runs.lookup, runs.feeds, runs.watch_deltas)
         self._most_chars = most_chars
 
     async def __call__(self, envelope: Envelope, stream: PromptStream) -> None:

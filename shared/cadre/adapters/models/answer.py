@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+import jiter
 import msgspec
 
+from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.events import RequestedCall
 from cadre.ports import ModelReply, OnText
 from cadre.protocol.usage import Usage
@@ -95,6 +97,8 @@ class ModelAnswer:
         self._passed = 0
         self._passed_at = float("-inf")
         self._calls: list[_OpenCall] = []
+        self._answer_passed = ""
+        """What was passed on of the argument of `final_answer`."""
         self._usage = Usage()  # who asks counts the calls
         self._cached = self._reasoned = 0
         self._annotations: list[Any] = []
@@ -125,6 +129,7 @@ class ModelAnswer:
         if self._clock() - self._passed_at >= MIN_PAUSE_SECONDS:
             self._join()
             await self._pass_on(self._certain())
+            await self._pass_answer()
 
     @property
     def characters(self) -> int:
@@ -227,6 +232,29 @@ class ModelAnswer:
             text, self._passed = self._text[self._passed : end], end
             self._passed_at = self._clock()
             await self._on_text(_joined(text))
+
+    async def _pass_answer(self) -> None:
+        """Passes on what has come of the one call of `final_answer`, whose arguments are whole at the end only."""
+        if len(self._calls) != 1 or self._calls[0].name != FINAL_ANSWER:
+            return
+        text = _answer_in(self._calls[0].arguments)
+        if len(text) > len(self._answer_passed) and text.startswith(self._answer_passed):
+            piece, self._answer_passed = text[len(self._answer_passed) :], text
+            self._passed_at = self._clock()
+            await self._on_text(piece, of_answer=True)
+
+
+def _answer_in(arguments: str) -> str:
+    """The beginning of the argument `answer` in the beginning of a call's arguments; "" where it is none or no text."""
+    try:
+        read = jiter.from_json(
+            arguments.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore").encode(),
+            partial_mode="trailing-strings",
+        )
+    except ValueError:
+        return ""
+    text = read.get("answer") if isinstance(read, dict) else None
+    return text if isinstance(text, str) else ""
 
 
 def _begins_another(delta: _PartialCall, call: _OpenCall) -> bool:
