@@ -86,8 +86,11 @@ PHOENIX := build/phoenix-venv
 observe: $(PHOENIX)/.ready ## Look at traces in Phoenix on this machine (in an environment of its own), until Ctrl-C
 	@$(PHOENIX)/bin/python deploy/phoenix/serve.py
 
-observe-test: .venv/.ready-dev $(PHOENIX)/.ready ## Trace the shipped team's demo into Phoenix and find it there with Chromium
-	@$(BIN)/pytest tests/observe/test_phoenix.py $(ARGS)
+MLFLOW := build/mlflow-venv
+CONSOLE := build/console-packages
+
+observe-test: .venv/.ready-dev $(PHOENIX)/.ready $(MLFLOW)/.ready $(CONSOLE)/.ready ## Trace the shipped team's demo into Phoenix and MLflow and find it there with Chromium
+	@PYTHONPATH=$(CONSOLE) $(BIN)/pytest tests/observe/test_phoenix.py tests/observe/test_mlflow.py $(ARGS)
 
 OPENAPI := build/openapi-venv
 
@@ -95,9 +98,7 @@ test-api: .venv/.ready-dev $(OPENAPI)/.ready ## Try the whole HTTP API against i
 	@$(BIN)/pytest tests/openapi $(ARGS)
 
 test-alerts: .venv/.ready-dev ## Set each alert off in a real Prometheus (Debian: prometheus), and see what the dashboard shows
-	@$(BIN)/pytest tests/observe/test_alerts.py $(ARGS)
-
-CONSOLE := build/console-packages
+	@$(BIN)/pytest tests/alerts $(ARGS)
 
 test-console: .venv/.ready-dev $(CONSOLE)/.ready ## Drive the console with the Chromium of this machine; pictures into build/console
 	@PYTHONPATH=$(CONSOLE) $(BIN)/pytest tests/browser_console $(ARGS)
@@ -234,6 +235,9 @@ $(HELM)/.ready: Makefile
 
 $(PHOENIX)/.ready: deploy/phoenix/requirements.txt
 	$(call new-venv,(some 600 MB))
+
+$(MLFLOW)/.ready: tests/observe/mlflow.txt
+	$(call new-venv,(some 900 MB))
 
 $(CONSOLE)/.ready: tests/browser_console/requirements.txt .venv/.ready-dev
 	@set -e; $(INSTALL); rm -rf $(CONSOLE); \

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from cadre.adapters.nats.metrics import dead_letter_samples, lag_samples
+from cadre.adapters.nats.metrics import dead_letter_samples, lag_samples, store_samples
 from cadre.service.platform import Platform
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
@@ -15,11 +15,13 @@ async def samples(platform: Platform, index: RunIndex, totals: Totals) -> list[S
     """All samples of a gateway as they are now. Raises RetryableError."""
     agents = {one.agent.name for one in platform.registry.presences() if one.agent is not None}
     nc, topology = platform.nc, platform.topology
-    lags, dead = await asyncio.gather(lag_samples(nc, topology), dead_letter_samples(nc, topology))
+    lags, dead, store = await asyncio.gather(
+        lag_samples(nc, topology), dead_letter_samples(nc, topology), store_samples(nc, topology)
+    )
     # The last figures of a process are asked for when it has let go of its index; half an index has wrong ones.
     is_told = index.whole.is_set() and not index.is_closed
     runs = await of_runs(index, platform.clock.now()) if is_told else []
-    return [*runs, *totals.samples(agents), *lags, *dead]
+    return [*runs, *totals.samples(agents), *lags, *dead, *store]
 
 
 async def of_runs(index: RunIndex, now: float) -> list[Sample]:

@@ -19,6 +19,7 @@ from cadre.protocol.memory import QUERY_RESOURCES
 from cadre.service.health import AsgiApp
 from cadre.service.platform import Platform
 from cadre.settings import read_secret
+from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
 from cadre.tools.workspace import Workspace
 from cadre_memory.embedding.embedder import Embedder
@@ -72,6 +73,8 @@ class MemoryHost:
         # A server may be slow to come, and an engine that was killed slow to let go of its files.
         self._index = index = await retry(lambda: _open_index(settings, embedder), self._clock.sleep)
         self._backend = (await index.status()).backend
+        for outcome in ("parts", "words_only"):
+            platform.meters.record(names.MEMORY_REFUSED_CHUNKS, 0, {names.OUTCOME: outcome})
         chunk_embedder = ChunkEmbedder(embedder, platform.meters) if embedder is not None else None
         sweeper = (
             Sweeper(index, chunk_embedder, settings.embeddings_batch) if chunk_embedder is not None else None
@@ -84,8 +87,8 @@ class MemoryHost:
             on_vector=sweeper.retry_now if sweeper is not None else _nothing,
         )
         writer, erasures = Writer(index), ErasureListener(index, self._clock)
-        self._requests = RequestHandlers(index, searcher, embedder, (reembedder, sweeper), self._clock)
         workers = Workers(writer, searcher, sweeper, erasures)
+        self._requests = RequestHandlers(index, searcher, embedder, reembedder, workers, self._clock)
         resources = ResourceSearch(index, workers, self._workspace_of)
         calls = CallHandler(
             Memories(index, workers, resources, settings.keep_days * _DAY_SECONDS),

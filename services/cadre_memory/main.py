@@ -8,7 +8,7 @@ from typing import get_args
 
 import click
 
-from cadre.cli.deployment.memory import export_all, forget, list_memories, search, show
+from cadre.cli.deployment.memory import export_all, forget, import_all, list_memories, search, show
 from cadre.errors import ModelError, SetupError
 from cadre.local.exit_codes import ExitCode
 from cadre.local.extras import missing_package
@@ -51,7 +51,7 @@ def command(ctx: click.Context, /, port: int | None, check: bool, **options: obj
         raise missing_package("memory", error) from error
 
 
-for _subcommand in (search, list_memories, show, forget, export_all):
+for _subcommand in (search, list_memories, show, forget, export_all, import_all):
     command.add_command(_subcommand)
 
 

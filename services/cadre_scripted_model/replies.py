@@ -21,7 +21,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     content: str
     calls: list[dict[str, Any]]
     finish: str
-    usage: dict[str, int]
+    usage: dict[str, Any]
     items: list[dict[str, Any]] = []
     annotations: list[dict[str, Any]] = []
 
@@ -37,7 +37,7 @@ def complete(reply: Reply, view: RequestView, number: int, created: int) -> Comp
         content=content,
         calls=calls,
         finish=reply.finish or ("tool_calls" if calls else "stop"),
-        usage=_usage(view.tokens, rough_tokens(written)),
+        usage=_usage(view.tokens, rough_tokens(written), reply),
         items=reply.items,
         annotations=reply.annotations,
     )
@@ -123,5 +123,12 @@ def slices(text: str, size: int) -> Iterator[str]:
         yield text[start : start + size]
 
 
-def _usage(read: int, written: int) -> dict[str, int]:
-    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+def _usage(read: int, said: int, reply: Reply) -> dict[str, Any]:
+    written = said + reply.reasoning_tokens
+    return {
+        "prompt_tokens": read,
+        "completion_tokens": written,
+        "total_tokens": read + written,
+        "prompt_tokens_details": {"cached_tokens": min(read, reply.cached_tokens)},
+        "completion_tokens_details": {"reasoning_tokens": reply.reasoning_tokens},
+    }

@@ -23,12 +23,11 @@ def response_body(completion: Completion, view: RequestView) -> dict[str, Any]:
     failed = completion.finish in (FAILED, ERROR)
     reason = _INCOMPLETE.get(completion.finish)
     status = "failed" if failed else "incomplete" if reason else "completed"
-    details = {"cached_tokens": 0, "cache_write_tokens": 0}
     usage = {
         "input_tokens": completion.usage["prompt_tokens"],
-        "input_tokens_details": details,
+        "input_tokens_details": {**completion.usage["prompt_tokens_details"], "cache_write_tokens": 0},
         "output_tokens": completion.usage["completion_tokens"],
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": completion.usage["completion_tokens_details"],
         "total_tokens": completion.usage["total_tokens"],
     }
     return {

@@ -52,6 +52,9 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Characters in a streamed piece."""
     drop_after: int | None = None
     """Cut the connection after so many streamed pieces; a reply that is not streamed is cut in the middle."""
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    """What the usage says of the tokens read and written."""
     finish: str | None = None
     """The finish_reason; `tool_calls` or `stop` when it is left out. In the Responses API `length` and `content_filter`
     make the response incomplete, `failed` has it fail, `error` ends its stream with an error."""
@@ -166,12 +169,15 @@ def _read_rule(path: Path, number: int, data: object) -> Rule:
     return msgspec.structs.replace(rule, name=rule.name or f"rule {number}")
 
 
+_TOKENS = (("cached_tokens", 0), ("reasoning_tokens", 0))
+
+
 def _check_reply(where: str, reply: Reply) -> None:
     if reply.content is None and not reply.tool_calls and reply.error is None:
         raise SettingError(f"{where}: reply says nothing: give it content, tool_calls or error")
     if reply.error is not None and not 400 <= reply.error.status <= 599:
         raise SettingError(f"{where}: reply.error.status is {reply.error.status}: use 400 to 599")
-    for key, low in (("chunk", 1), ("latency", 0), ("delay", 0), ("drop_after", 0)):
+    for key, low in (("chunk", 1), ("latency", 0), ("delay", 0), ("drop_after", 0), *_TOKENS):
         value = getattr(reply, key)
         if value is not None and value < low:
             raise SettingError(f"{where}: reply.{key} is {value}: it must be at least {low}")

@@ -4,7 +4,7 @@ import re
 
 from cadre.telemetry.metrics.names import Metric
 
-_UNITS = {"s": "seconds", "1": ""}
+_UNITS = {"s": "seconds", "By": "bytes", "1": ""}
 
 
 def prometheus_name(metric: Metric) -> str:

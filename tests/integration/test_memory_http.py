@@ -138,6 +138,42 @@ async def test_an_export_has_every_chunk_on_a_line(bench: Bench, gateway: Gatewa
     assert {line["id"]: line["text"] for line in lines} == {one.id: one.text for one in kept}
 
 
+async def test_what_was_exported_is_there_again_after_an_import(
+    bench: Bench, gateway: GatewayProcess, tmp_path: Path
+) -> None:
+    anna, file = bench.own("anna"), tmp_path / "anna.jsonl"
+    await bench.remember("The invoice of Bergmann was paid.", origin=origin(user=anna))
+    long = "\n".join(f"Word {number} of many." for number in range(9000))
+    await bench.remember(long, origin=origin(user=anna))
+
+    async def exported() -> list[dict[str, Any]]:
+        assert (await cadre(gateway, "export", "--user", anna, "--to", str(file))).returncode == 0
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        return sorted(({**line, "embedded": None} for line in lines), key=lambda line: str(line["id"]))
+
+    before = await exported()
+    kept = file.read_bytes()
+    assert len(before) > 50, "more than one request takes"
+    assert (await cadre(gateway, "forget", "--user", anna, "--yes")).returncode == 0
+    assert await exported() == []
+    for _ in range(2):
+        file.write_bytes(kept)
+        told = await cadre(gateway, "import", str(file))
+        assert (told.returncode, told.stdout) == (0, f"kept: {len(before)}\n"), told.stderr
+        assert await exported() == before
+    found = await asked(
+        gateway,
+        "POST",
+        "/v1/memory/search",
+        json={"query": "Bergmann invoice", "selection": {"user": anna}},
+    )
+    assert found.json()["hits"][0]["text"] == "The invoice of Bergmann was paid."
+    moved = json.dumps({**before[0], "memory": "another", "embedded": False})
+    file.write_text(moved + "\n")
+    told = await cadre(gateway, "import", str(file))
+    assert "import lines as they were exported" in told.stderr
+
+
 @pytest.mark.parametrize(
     ("method", "path", "options", "expected"),
     [

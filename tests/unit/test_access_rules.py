@@ -30,6 +30,7 @@ def test_every_change_is_recorded() -> None:
         ("GET /v1/runs/r/files/a/b/c.txt", "read"),
         ("POST /v1/memory/search", "read"),
         ("GET /v1/memory/export", "read"),
+        ("POST /v1/memory/import", "administer"),
         ("GET /console/view/value.js", "public"),
         ("GET /", "public"),
         # What the table does not know is for administrators, however near it comes.

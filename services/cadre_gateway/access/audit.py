@@ -36,6 +36,7 @@ ACTIONS = {
     "DELETE /v1/memory": "memory.forget",
     "DELETE /v1/memory/{memory_id}": "memory.forget",
     "GET /v1/memory/export": "memory.export",
+    "POST /v1/memory/import": "memory.import",
     "DELETE /v1/dead-letters/{letter}": "dead_letter.drop",
     "POST /v1/dead-letters/{letter}/retry": "dead_letter.retry",
     "POST /v1/schedules": "schedule.make",

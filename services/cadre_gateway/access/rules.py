@@ -71,6 +71,7 @@ RULES: list[RouteRule] = [
     *_rules("/v1/memory", "handler", get="read", delete="act"),
     *_rules("/v1/memory/search", "handler", post="read"),
     *_rules("/v1/memory/export", "handler", get="read"),
+    *_rules("/v1/memory/import", "all", post="administer"),
     *_rules("/v1/memory/{memory_id}", "handler", get="read", delete="act"),
     *_rules("/v1/schedules", "all", get="read", post="act"),
     *_rules("/v1/schedules/{name}", "all", get="read", put="act", delete="act"),

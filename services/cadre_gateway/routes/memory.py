@@ -1,4 +1,4 @@
-"""The HTTP routes of what agents remember: search, list, show, forget, export."""
+"""The HTTP routes of what agents remember: search, list, show, forget, export, import."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated
@@ -13,6 +13,8 @@ from cadre.protocol.memory import (
     MAX_HITS,
     ForgetRequest,
     Found,
+    Imported,
+    ImportRequest,
     Listed,
     ListRequest,
     Receipt,
@@ -45,6 +47,7 @@ def _selection(  # noqa: PLR0913 - query parameters
 
 
 _SEARCH = openapi.operation(SearchRequest, {"200": ("Found", Found)})
+_IMPORT = openapi.operation(ImportRequest, {"200": ("Imported", Imported)})
 _EXPORT = openapi.streams("JSON lines", "application/x-ndjson", Remembered)
 
 Selected = Annotated[Selection, Depends(_selection)]
@@ -56,10 +59,15 @@ class SearchBody(SearchRequest, frozen=True, kw_only=True, forbid_unknown_fields
     """The body of POST /v1/memory/search."""
 
 
+class ImportBody(ImportRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of POST /v1/memory/import."""
+
+
 def router(memory: NatsMemory) -> APIRouter:
     """The routes of the memory service."""
     routes = APIRouter(prefix="/v1/memory", tags=["memory"])
     _reading(routes, memory)
+    _importing(routes, memory)
     _forgetting(routes, memory)
     return routes
 
@@ -117,6 +125,14 @@ def _reading(routes: APIRouter, memory: NatsMemory) -> None:
     async def get_memory(memory_id: str, request: Request) -> Response:
         """All chunks in order; `next` is null, however many there are."""
         return json_answer(await _whole(memory, memory_id, caller_of(request)))
+
+
+def _importing(routes: APIRouter, memory: NatsMemory) -> None:
+    @routes.post("/import", summary="Keep memories of an export", openapi_extra=_IMPORT)
+    async def post_import(request: Request) -> Response:
+        """At most 50 lines of an export at once. Sent twice, they are kept once; they are embedded anew."""
+        asked: ImportRequest = body.parse(await body.read(request), ImportBody)
+        return json_answer(await memory.import_all(asked))
 
 
 def _forgetting(routes: APIRouter, memory: NatsMemory) -> None:

@@ -40,6 +40,16 @@ async def keep_text(text: str, memory: str, caller: Caller, about: About, worker
     return len(chunks)
 
 
+async def keep_chunks(chunks: list[Chunk], workers: Workers) -> None:
+    """Stores the points of an export, last chunks first. Raises what the index raises."""
+    ordered = sorted(chunks, key=lambda chunk: -chunk.index)
+    await workers.writer.store([(chunk, await _sparse_only(chunk)) for chunk in ordered])
+    for tree in {chunk.tree for chunk in chunks}:
+        await workers.erasures.forget_if_erased(tree)
+    if workers.sweeper is not None:
+        workers.sweeper.wake()
+
+
 async def _sparse_only(chunk: Chunk) -> Vectors:
     sparse = encode_document(chunk.text)
     # Some milliseconds each: a long text lets others in between.

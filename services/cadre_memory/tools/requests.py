@@ -1,4 +1,4 @@
-"""Answers people's requests: search, list, show, forget, export, stats, within the selection that each names."""
+"""Answers people's requests to the memory, within the selection that each names."""
 
 from collections.abc import Sequence
 
@@ -11,6 +11,8 @@ from cadre.protocol.memory import (
     MAX_HITS,
     ForgetRequest,
     Found,
+    Imported,
+    ImportRequest,
     Listed,
     ListRequest,
     Narrowing,
@@ -26,11 +28,12 @@ from cadre_memory.embedding.open import NO_EMBEDDINGS
 from cadre_memory.index import scopes
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.scopes import SCOPES
-from cadre_memory.index.vector_index import Chunk, Clause, Where, Within
-from cadre_memory.operations.embed_pending import Sweeper
+from cadre_memory.index.vector_index import Chunk, Clause, EmbedState, Where, Within
 from cadre_memory.operations.reembed import Reembedder
 from cadre_memory.operations.search import Searcher
 from cadre_memory.tools.chunks import chunk_id, same_fields
+from cadre_memory.tools.imported import imported_chunk
+from cadre_memory.tools.keep import Workers, keep_chunks
 
 _MAX_PAGE_BYTES = 700_000
 """How large a page may be: a message of the bus holds a megabyte."""
@@ -47,13 +50,15 @@ class RequestHandlers:
         index: MemoryIndex,
         searcher: Searcher,
         embedder: Embedder | None,
-        workers: tuple[Reembedder, Sweeper | None],
+        reembedder: Reembedder,
+        workers: Workers,
         clock: Clock,
     ) -> None:
         self._index = index
         self._searcher = searcher
         self._embedder = embedder
-        self._reembedder, self._sweeper = workers
+        self._reembedder, self._sweeper = reembedder, workers.sweeper
+        self._workers = workers
         self._clock = clock
 
     def by_verb(self) -> dict[str, Answer]:
@@ -64,6 +69,7 @@ class RequestHandlers:
             "show": self.show,
             "forget": self.forget,
             "export": self.export,
+            "import": self.import_all,
             "stats": self.stats,
         }
 
@@ -84,6 +90,13 @@ class RequestHandlers:
     async def export(self, request: ListRequest) -> Listed:
         """Returns a page of memories, expired ones too."""
         return await self._page(request, scopes.selected(request.selection))
+
+    async def import_all(self, request: ImportRequest) -> Imported:
+        """Keeps what an export has; it is embedded anew, by the model of this service."""
+        _bounded("memories", len(request.memories))
+        state: EmbedState = "lexical" if self._sweeper is None else "pending"
+        await keep_chunks([imported_chunk(one, state) for one in request.memories], self._workers)
+        return Imported(kept=len(request.memories))
 
     async def show(self, request: ShowRequest) -> Listed:
         """Returns the chunks of one memory in order, as many as fit in an answer."""

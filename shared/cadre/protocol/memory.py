@@ -118,6 +118,12 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     score: float | None = None
 
 
+class ImportRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Asks to keep chunks as an export has them; those that are there already stay one."""
+
+    memories: list[Remembered]
+
+
 class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What a search found, the best first."""
 
@@ -144,6 +150,12 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     left: int
     """Counted after the removal; 0, or the request failed."""
     at: float
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """How many chunks were kept, and are durable."""
+
+    kept: int
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,6 +191,7 @@ VERBS: dict[str, tuple[type[Any], type[Any]]] = {
     "show": (ShowRequest, Listed),
     "forget": (ForgetRequest, Receipt),
     "export": (ListRequest, Listed),
+    "import": (ImportRequest, Imported),
     "stats": (StatsRequest, Stats),
 }
 """The request and the answer of each verb."""

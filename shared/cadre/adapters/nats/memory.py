@@ -19,6 +19,8 @@ from cadre.protocol.memory import (
     VERBS,
     ForgetRequest,
     Found,
+    Imported,
+    ImportRequest,
     Listed,
     ListRequest,
     MemoryProblem,
@@ -72,6 +74,10 @@ class NatsMemory:
     async def export(self, asked: ListRequest) -> Listed:
         """Lists memories, with expired ones, a page at a time."""
         return await self._ask(Listed, "export", asked)
+
+    async def import_all(self, asked: ImportRequest) -> Imported:
+        """Keeps chunks of an export."""
+        return await self._ask(Imported, "import", asked)
 
     async def stats(self) -> Stats:
         """Counts the memories and says how they are searched."""

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from nats.aio.client import Client
 
 from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.storage import account_usages
 from cadre.adapters.nats.streams import jetstream, listing
+from cadre.adapters.nats.streams.provision import stream_names
 from cadre.protocol.topology import Topology
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
@@ -43,6 +45,22 @@ async def dead_letter_samples(nc: Client, topology: Topology) -> list[Sample]:
     stream = topology.dead_stream
     answer = await jetstream.ask(nc, f"asking for {stream}", f"STREAM.INFO.{stream}")
     return [Sample(names.DEAD_LETTERS, answer["state"]["messages"])]
+
+
+async def store_samples(nc: Client, topology: Topology) -> list[Sample]:
+    """Measures the streams of a deployment and the account that they are in. Raises BusUnavailable."""
+    account = await jetstream.ask(nc, "asking how much room there is", "INFO")
+    known = stream_names(topology)
+    streams = await asyncio.gather(*(jetstream.stream_info(nc, name) for name in known))
+    share = max((one.share for one in account_usages(account)), default=None)
+    found = [Sample(names.STORE_UTILIZATION, share)] if share is not None else []
+    for name, info in zip(known, streams, strict=True):
+        if info is not None:
+            copies = info.get("cluster", {}).get("replicas") or []
+            lagging = sum(copy.get("offline", False) or not copy.get("current", False) for copy in copies)
+            found.append(Sample(names.STREAM_BYTES, info["state"]["bytes"], {names.STREAM: name}))
+            found.append(Sample(names.STREAM_LAGGING, lagging, {names.STREAM: name}))
+    return found
 
 
 async def _lags(nc: Client, stream: str) -> dict[str, int]:

@@ -1,11 +1,13 @@
-"""`cadre memory search|list|show|forget|export`: what agents remember, looked into through the gateway."""
+"""`cadre memory search|list|show|forget|export|import`: what agents remember, looked into through the gateway."""
 
 import sys
 import time
+from collections.abc import Iterator
 from itertools import islice
-from typing import Any, get_args
+from typing import Any, BinaryIO, get_args
 
 import click
+import msgspec
 
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import WHOLE_ID, Gateway
@@ -17,6 +19,7 @@ from cadre.protocol.messages import MemoryScope
 MEMORY = "/v1/memory"
 
 _PAGE_SIZE = 50
+_MAX_IMPORT_BYTES = 700_000
 
 _selection_options = with_options(
     click.option("--scope", type=click.Choice(get_args(MemoryScope)), help="Only of this scope."),
@@ -146,6 +149,40 @@ def export_all(kinds: tuple[str, ...], target: Any, **whose: Any) -> int:
             _print_none()
     target.flush()
     return ExitCode.OK
+
+
+@click.command("import")
+@click.argument("source", type=click.File("rb"), metavar="FILE")
+def import_all(source: BinaryIO) -> int:
+    """Keep the memories of FILE, which `cadre memory export` has written; - reads what comes in. Those that are there
+    already stay one, so it can be called again."""
+    from cadre.protocol.memory import Remembered
+
+    decoder = msgspec.json.Decoder(Remembered)
+    kept = 0
+    with Gateway() as gateway:
+        for lines in _batches(source):
+            try:
+                memories = [msgspec.to_builtins(decoder.decode(line)) for line in lines]
+            except msgspec.MsgspecError as error:
+                raise CommandFailed(
+                    f"{source.name} is no export of memories: {error}", ExitCode.USAGE
+                ) from error
+            kept += gateway.post(f"{MEMORY}/import", {"memories": memories})["kept"]
+    click.echo(f"kept: {kept}")
+    return ExitCode.OK
+
+
+def _batches(source: BinaryIO) -> Iterator[list[bytes]]:
+    """Yields as many lines as one request may have; a request's message on the bus holds a megabyte."""
+    found: list[bytes] = []
+    for line in source:
+        if found and (len(found) == _PAGE_SIZE or sum(map(len, found)) + len(line) > _MAX_IMPORT_BYTES):
+            yield found
+            found = []
+        found += [line] if line.strip() else []
+    if found:
+        yield found
 
 
 def _given_options(whose: dict[str, Any]) -> dict[str, Any]:

@@ -42,7 +42,8 @@ class BlockSpans:
                 self._exchange(event, None, now)
             case BlockFinished():
                 self._exchange(event, fault_of(event.error), now)
-                result = self._content.of(TOOL_RESULT=event.text or None, OUTPUT_VALUE=event.text or None)
+                said = "\n".join(text for text in (event.logs.rstrip("\n"), event.text) if text) or None
+                result = self._content.of(TOOL_RESULT=said, OUTPUT_VALUE=said)
                 self._spans.end(_BLOCK, now, fault_of(event.error), attributes=result)
             case ev.ToolAnswered() | ev.DelegateFinished() | ev.CallTimedOut() | ev.ApprovalDecided():
                 self._since = now

@@ -29,6 +29,7 @@ SESSION_STATE = "cadre.sandbox.state"
 HOW = "cadre.sandbox.how"
 OUTCOME = "cadre.outcome"
 STORE_STATE = "cadre.store.state"
+STREAM = "cadre.stream"
 DOOR = "cadre.door"
 ROUTE = "http.route"
 TENANT = "cadre.tenant"
@@ -212,6 +213,22 @@ ATTEMPTS_LOST = Metric(
     (AGENT,),
 )
 DEAD_LETTERS = Metric("cadre.dead_letters", "observable gauge", "{message}", "Messages that were given up.")
+STREAM_BYTES = Metric(
+    "cadre.stream.size", "observable gauge", "By", "Bytes of a stream, one copy of it.", (STREAM,)
+)
+STREAM_LAGGING = Metric(
+    "cadre.stream.replicas.lagging",
+    "observable gauge",
+    "{replica}",
+    "Copies of a stream whose NATS server is offline or behind the stream's leader.",
+    (STREAM,),
+)
+STORE_UTILIZATION = Metric(
+    "cadre.store.utilization",
+    "observable gauge",
+    "1",
+    "How much of its limit the NATS account has stored, from 0 to 1; only where it has a limit.",
+)
 DOOR_REQUESTS = Metric(
     "cadre.door.requests",
     "counter",

@@ -42,8 +42,12 @@ class Content:
         """What a model answered, in the form of the conventions."""
         if not self.on:
             return {}
-        shown = _text(event.content or [call.name for call in event.calls])
-        return {names.OUTPUT_MESSAGES: answer(event, run, MAX_CHARS), names.OUTPUT_VALUE: shown}
+        said = answer(event, run, MAX_CHARS)
+        # Who goes by OpenInference's names before the conventions' would show a text alone, and no calls.
+        return {
+            names.OUTPUT_MESSAGES: said,
+            names.OUTPUT_VALUE: said if event.calls else _text(event.content),
+        }
 
 
 def _text(value: Any) -> str:

@@ -136,9 +136,9 @@ class ModelSpans:
         if event.finish_reason:
             found[names.FINISH_REASONS] = [event.finish_reason]
         if event.cached_tokens:
-            found[names.CACHED_TOKENS] = event.cached_tokens
+            found[names.CACHED_TOKENS] = found[names.LLM_CACHED_TOKENS] = event.cached_tokens
         if event.reasoning_tokens:
-            found[names.REASONING_TOKENS] = event.reasoning_tokens
+            found[names.REASONING_TOKENS] = found[names.LLM_REASONING_TOKENS] = event.reasoning_tokens
         if usage.cost:
             found[names.COST] = usage.cost
         return found

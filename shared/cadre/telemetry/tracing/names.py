@@ -90,6 +90,8 @@ LLM_MODEL = "llm.model_name"
 LLM_PROMPT_TOKENS = "llm.token_count.prompt"
 LLM_COMPLETION_TOKENS = "llm.token_count.completion"
 LLM_TOTAL_TOKENS = "llm.token_count.total"
+LLM_CACHED_TOKENS = "llm.token_count.prompt_details.cache_read"
+LLM_REASONING_TOKENS = "llm.token_count.completion_details.reasoning"
 OI_TOOL = "tool.name"
 OI_AGENT = "agent.name"
 
