@@ -22,6 +22,7 @@ from cadre_gateway.index.usage_ledger import UsageLedger
 from cadre_gateway.ledger_snapshots import LedgerSnapshots
 from cadre_gateway.rebuild import IndexRebuilder
 from cadre_gateway.retention.janitor import Janitor
+from cadre_gateway.rollouts.keeper import RolloutKeeper
 from cadre_gateway.streaming.live_feeds import LiveFeeds
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class GatewayService:
     rebuilder: IndexRebuilder
     automation: Automation
     doors: list[ListeningDoor]
+    keeper: RolloutKeeper
     tracer_provider: TracerProvider | None
     """Records the spans of requests; None when nothing records them."""
     started_at: float = field(default_factory=time.monotonic)
@@ -68,6 +70,7 @@ class GatewayService:
             asyncio.create_task(self.automation.run(), name="automation"),
             asyncio.create_task(self.tail.failed(), name="tail"),
             asyncio.create_task(self._note_end_of_journals(), name="index reading"),
+            asyncio.create_task(self._look_after_rollouts(), name="rollouts"),
         ]
         for task in self._tasks:
             task.add_done_callback(_log_failure)
@@ -135,6 +138,11 @@ class GatewayService:
         # Not before it is known what there is: a tree that was not read yet may name the same blobs.
         await self.index.whole.wait()
         await self.janitor.run()
+
+    async def _look_after_rollouts(self) -> None:
+        # Not before it is known which runs go on: a revision would be taken for drained.
+        await self.index.whole.wait()
+        await self.keeper.look_after()
 
     async def _note_end_of_journals(self) -> None:
         await self.tail.caught_up()

@@ -19,6 +19,7 @@ from cadre.adapters.nats.objects.snapshots import NatsSnapshots
 from cadre.adapters.nats.reading.archive import NatsArchive
 from cadre.adapters.nats.reading.history import History, watch_deltas
 from cadre.adapters.nats.reading.tail import Tail, stream_states
+from cadre.adapters.nats.rollouts import NatsRollouts, NatsSlots
 from cadre.adapters.nats.sessions import NatsSessions
 from cadre.adapters.nats.storage import NatsStorage
 from cadre.adapters.nats.workspace import NatsFileIndex
@@ -59,6 +60,8 @@ from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.reading.tree_from_journals import TreeFromJournals
 from cadre_gateway.rebuild import IndexRebuilder
 from cadre_gateway.retention.janitor import Janitor
+from cadre_gateway.rollouts.editor import RolloutEditor
+from cadre_gateway.rollouts.keeper import RolloutKeeper
 from cadre_gateway.routes import (
     access,
     app,
@@ -69,6 +72,7 @@ from cadre_gateway.routes import (
     directory,
     files,
     memory,
+    rollouts,
     runs,
     sign_in,
     statistics,
@@ -137,6 +141,8 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     listening = listening_doors(read_doors(), runs_service, door, platform)
     rebuilder = IndexRebuilder(partial(Tail, nc, topology, blobs), index, tail, platform.clock)
     routers.append(index_routes.router(rebuilder))
+    keeper, rollout_router = _rollouts(platform, index)
+    routers.append(rollout_router)
     application = app.build([*routers, *access_routers], feeds, nc, provider, door, to_provider)
     application.state.body_memory = options.bodies
     application.state.meters = platform.meters
@@ -152,6 +158,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
         rebuilder=rebuilder,
         automation=automation,
         doors=listening,
+        keeper=keeper,
         tracer_provider=provider,
     )
     # The index and the ledger were not saved in one: each leaves out what it knows.
@@ -164,6 +171,14 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     if not options.access.ways():
         _warn_of_strangers(platform.settings.host)
     return gateway
+
+
+def _rollouts(platform: Platform, index: RunIndex) -> tuple[RolloutKeeper, APIRouter]:
+    """What keeps the queues of revisions, and the routes by which people share runs among them."""
+    stored, slots = NatsRollouts(platform.nc, platform.topology), NatsSlots(platform.nc, platform.topology)
+    keeper = RolloutKeeper(stored, slots, platform.registry, index, platform.clock)
+    editor = RolloutEditor(stored, slots, platform.registry, index, platform.clock, keeper)
+    return keeper, rollouts.router(editor)
 
 
 def _warn_of_strangers(host: str) -> None:

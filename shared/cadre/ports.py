@@ -10,7 +10,7 @@ from cadre.journal.entry import Entry
 from cadre.journal.events import RequestedCall
 from cadre.protocol.deltas import Delta
 from cadre.protocol.files import WorkspaceFile
-from cadre.protocol.messages import Addressed, EffectClaim, EffectResult, TimerFired, ToolResult
+from cadre.protocol.messages import Addressed, EffectClaim, EffectResult, Record, TimerFired, ToolResult
 from cadre.protocol.topology import Address
 from cadre.protocol.usage import Usage
 
@@ -71,6 +71,11 @@ class Bus(Protocol):
         """
         ...
 
+    async def pass_on(self, delivery: "Delivery", record: Record, slot: int) -> None:
+        """Stores a record once more, in the queue of another revision of its agent; doing so twice stores it once, for
+        as long as the server remembers. Raises RetryableError."""
+        ...
+
     async def revoke(self, settled: EffectResult) -> None:
         """Stores what settles a call unless it was claimed: no executor begins it then. One that works at it
         is told to stop, which may be lost. Raises RetryableError."""
@@ -111,6 +116,11 @@ class Delivery(Protocol):
     @property
     def seq(self) -> int:
         """Where the message lies in its stream."""
+        ...
+
+    @property
+    def origin(self) -> int:
+        """Where the message lay first, if it was passed on from another queue of the stream; else `seq`."""
         ...
 
     @property

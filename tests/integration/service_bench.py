@@ -67,7 +67,7 @@ class ServiceBench(Generic[A]):
 
     async def _on_message(self, message: Any) -> None:
         record: Any = await unpack_record(message.data, self.blobs)
-        assert self.topology.sender(message.subject) == self.sender_of(record)
+        assert self.topology.address(message.subject).sender == self.sender_of(record)
         self._inbox(record.call if isinstance(record, ToolResult) else record.run).put_nowait(record)
 
     def _inbox(self, key: str) -> asyncio.Queue[A]:

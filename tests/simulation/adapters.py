@@ -1,7 +1,11 @@
 """What is the simulation's own about the ports of its processes: a clock that may be wrong, replicas that lag."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
+from cadre.journal.entry import Entry
+from cadre.ports import Appended
 from cadre.testing.in_memory_ports import InMemoryJournal, KeptMessage, Reach, Stream
 from simulation.faults import Faults
 from simulation.loop import EPOCH, Loop, Process
@@ -26,6 +30,11 @@ class SimJournal(InMemoryJournal):
     def __init__(self, reach: Reach, faults: Faults) -> None:
         super().__init__(reach)
         self._faults = faults
+        self.before_append: Callable[[Entry], None] = lambda entry: None
+
+    async def append(self, entry: Entry, fence: int, **more: Any) -> Appended:
+        self.before_append(entry)
+        return await super().append(entry, fence, **more)
 
     def replica(self, stream: Stream[KeptMessage], wanted: list[int]) -> list[KeptMessage]:
         """The messages with these sequences, as far as a replica has them."""

@@ -169,14 +169,16 @@ class History:
 
 
 def _let_go_rightly(chronicle: Chronicle, record: str, seq: int, how: str) -> None:
-    """The rule that everything stands on: a record is acked only when the journal accounts for it."""
+    """The rule that everything stands on: a record is acked only when the journal accounts for it, or another message
+    of the same record is there to be."""
     run = chronicle.run
-    if record not in run.seen and f"{record}:poisoned" not in run.seen:
+    is_passed_on = record in chronicle.unsettled.values()
+    if record not in run.seen and f"{record}:poisoned" not in run.seen and not is_passed_on:
         raise Violation(
             "a record is acked only once the journal accounts for it", f"{how} of {record} (message {seq})"
         )
     # Another message with the same record keeps the call alive as well.
-    if run.model is not None and run.model.cause == record and record not in chronicle.unsettled.values():
+    if run.model is not None and run.model.cause == record and not is_passed_on:
         raise Violation(
             "the record of a model call in flight stays un-acked", f"{how} of {record} (message {seq})"
         )

@@ -67,19 +67,19 @@ class SetsTimersOnce(Runner):
 class DropsLateRecords(Runner):
     """Judges by the state it has in mind what is of no use any more, and lets go of it."""
 
-    async def _account(self, record: Record, deliveries: int, seq: int) -> list[Command]:
+    async def _account(self, record: Record, deliveries: int, seq: int, slot: int) -> list[Command]:
         held = await self._cache.get(record.tree, record.run)
         open_calls = {call.id for call in held.run.open_calls()}
         unknown = (isinstance(record, ToolResult) and record.call not in open_calls) or (
             isinstance(record, Report) and record.child not in open_calls
         )
-        return [] if unknown else await super()._account(record, deliveries, seq)
+        return [] if unknown else await super()._account(record, deliveries, seq, slot)
 
 
 class AccountsTwice(Runner):
     """Does not look whether it knows the record."""
 
-    async def _account(self, record: Record, deliveries: int, seq: int) -> list[Command]:
+    async def _account(self, record: Record, deliveries: int, seq: int, slot: int) -> list[Command]:
         def decide(held: Held) -> Advance | list[Command]:
             if held.run.phase is Phase.DONE or isinstance(record, Task):
                 raise _AsItShould
@@ -88,7 +88,7 @@ class AccountsTwice(Runner):
         try:
             return await self._advance(record.id, record.tree, record.run, decide)
         except _AsItShould:
-            return await super()._account(record, deliveries, seq)
+            return await super()._account(record, deliveries, seq, slot)
 
 
 class _AsItShould(Exception):

@@ -22,9 +22,9 @@ from cadre_sandbox.serving.warm_pool import RunInterpreter, WarmPool
 class TakesAnyAnswer(Runner):
     """Takes what a sandbox answered to an earlier question for the answer to the one that is open."""
 
-    async def _account(self, record: Record, deliveries: int, seq: int) -> list[Command]:
+    async def _account(self, record: Record, deliveries: int, seq: int, slot: int) -> list[Command]:
         if not isinstance(record, CodeYielded | CodeFinished):
-            return await super()._account(record, deliveries, seq)
+            return await super()._account(record, deliveries, seq, slot)
 
         def decide(held: Held) -> Advance | list[Command]:
             code = state_of(held.run).work
@@ -38,7 +38,7 @@ class TakesAnyAnswer(Runner):
         try:
             return await self._advance(record.id, record.tree, record.run, decide)
         except _AsItShould:
-            return await super()._account(record, deliveries, seq)
+            return await super()._account(record, deliveries, seq, slot)
 
 
 class _AsItShould(Exception):

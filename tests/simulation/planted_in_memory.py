@@ -55,11 +55,11 @@ class SharesAnswers(Runner):
 
     _last: Any = None
 
-    async def _account(self, record: Record, deliveries: int, seq: int) -> list[Command]:
+    async def _account(self, record: Record, deliveries: int, seq: int, slot: int) -> list[Command]:
         if isinstance(record, ToolResult) and record.tool == RECALL and record.error is None:
             last, self._last = self._last, record.output
             record = replace(record, output=last or record.output)
-        return await super()._account(record, deliveries, seq)
+        return await super()._account(record, deliveries, seq, slot)
 
 
 class ShowsEverything(Runner):

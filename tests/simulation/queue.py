@@ -29,6 +29,7 @@ class SimDelivery:
         self._wire, self._consumer, self._message = wire, consumer, message
         self.subject, self.data, self.seq = message.subject, message.data, message.seq
         self.deliveries = deliveries
+        self.origin = message.origin or message.seq
         self.retried = message.retried
         self.settled = False
 

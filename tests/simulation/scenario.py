@@ -14,6 +14,7 @@ from simulation.contexts import narrowed
 from simulation.kinds.registry import draw_kind, simulated
 from simulation.planner import Planner
 from simulation.plans import Plan
+from simulation.sharing import drawn
 from simulation.tools import CARDS, CHECK
 
 NAMES = ("lead", "mid", "low")
@@ -98,6 +99,10 @@ class Scenario:
         self.most_runs = chance.choice((1, 2, 512))
         """Folded runs that a worker keeps in mind."""
         self.most_skew = chance.choice((0.0, 0.0, 0.3, 2.0))
+        self.sharing = drawn(self.specs, random.Random(f"rollouts {more.getstate()[1][:4]}"))
+        """Agents of two revisions."""
+        for name in self.sharing:
+            self.replicas[name] = max(2, self.replicas[name])
 
     def _team(self) -> dict[str, AgentSpec]:
         chance = self.chance

@@ -24,6 +24,8 @@ class Message(NamedTuple):
     at: float
     retried: bool = False
     """It was a dead letter, and an operator published it again."""
+    origin: int = 0
+    """Where it lay first, if it was passed on to another queue."""
 
 
 class Schedule(NamedTuple):
@@ -63,6 +65,7 @@ class Stream:
         expect: int | None = None,
         message_id: str | None = None,
         retried: bool = False,
+        origin: int = 0,
     ) -> int:
         """Stores a message and returns its sequence. Raises Fenced unless `expect` is the subject's last one."""
         now = self._server.loop.time()
@@ -77,8 +80,10 @@ class Stream:
             self._server.watch.fenced(subject, data)
             raise Fenced(subject)
         seq = len(self.messages) + 1
-        message = self.messages[seq] = Message(seq, subject, data, now, retried)
+        message = self.messages[seq] = Message(seq, subject, data, now, retried, origin)
         seqs.append(seq)
+        if origin:
+            self._server.trace.counts["passed-on"] += 1
         if message_id is not None:
             self._known[message_id] = (now, seq)
         self._server.watch.stored(message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import random
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -12,6 +13,7 @@ from cadre.kinds.code.section import CodeSpec
 from cadre.ports import Delivery
 from cadre.prompting.prompts import kind_for
 from cadre.protocol.memory import RECALL, REMEMBER
+from cadre.protocol.rollout import slot_receiver
 from cadre.runtime.executor import Executor
 from cadre.runtime.in_hand import InHand
 from cadre.runtime.inbox import Inbox
@@ -40,6 +42,7 @@ from simulation.memory import SimMemories
 from simulation.model import PlannedModel, Told
 from simulation.peers import SimPeers
 from simulation.queue import SimDelivery, SimQueue
+from simulation.sharing import REVISIONS, check_writer, queue_of, revision_of
 from simulation.tools import CHECKS, TOOLS, shelf
 from simulation.warm import SimWarm
 from simulation.wire import Wire
@@ -96,7 +99,7 @@ class Connection:
         self.quarantine = InMemoryQuarantine(reach)
 
 
-def start_agent(world: World, process: Process, name: str) -> Live:
+def start_agent(world: World, process: Process, name: str, number: int) -> Live:
     """A replica of an agent, with an empty cache."""
     ports, scenario = Connection(world, process), world.scenario
     spec = scenario.specs[name]
@@ -108,9 +111,17 @@ def start_agent(world: World, process: Process, name: str) -> Live:
     )
     inbox = world.parts.inbox(name, runner, reach, ports.blobs, ports.quarantine)
     limiter = FairLimiter(scenario.credit, queues=scenario.shards)
+    receivers = [name]
+    if (sharing := scenario.sharing.get(name)) is not None:
+        runner.revision = revision_of(number)
+        lag = random.Random(process.name).uniform(0.0, 3.0)
+        runner.revisions = queue_of(sharing, runner.revision, world.loop, lag)
+        ports.journal.before_append = functools.partial(check_writer, world.history, runner.revision)
+        receivers.append(slot_receiver(name, REVISIONS.index(runner.revision) + 1))
     queues = [
-        SimQueue(world.loop, ports.wire, stream.consumer("in", name), inbox.handle, limiter)
+        SimQueue(world.loop, ports.wire, stream.consumer("in", receiver), inbox.handle, limiter)
         for stream in world.server.streams
+        for receiver in receivers
     ]
     return Live(process, queues, runner.interrupt)
 

@@ -78,7 +78,7 @@ class World:
         """Plays until nothing will ever happen again. Raises Violation, Stuck, and whatever a handler raised."""
         for name in self.scenario.specs:
             for number in range(self.scenario.replicas[name]):
-                start = functools.partial(_start_agent, self, name)
+                start = functools.partial(_start_agent, self, name, number)
                 self._places.append(Worker(self, f"{name}-{number}", start))
         for number in range(self.scenario.executors):
             self._places.append(Worker(self, f"tools-{number}", functools.partial(start_executor, self)))
@@ -173,8 +173,8 @@ class World:
             self.loop.call_soon(to.arrive, message, count, context=to.process.context)
 
 
-def _start_agent(world: World, name: str, process: Process) -> Live:
-    return start_agent(world, process, name)
+def _start_agent(world: World, name: str, number: int, process: Process) -> Live:
+    return start_agent(world, process, name, number)
 
 
 def _lost(subscriber: Subscriber) -> None:

@@ -14,7 +14,7 @@ from unit.test_quarantine import MemoryQuarantine, StillClock
 class Delivered:
     """ports.Delivery that notes what becomes of it."""
 
-    seq = 7
+    seq = origin = 7
     retried = False
 
     def __init__(

@@ -83,7 +83,8 @@ class Letter:
     retried = False
 
     def __init__(self, seq: int, deliveries: int = SUSPECT) -> None:
-        self.seq, self.deliveries = seq, deliveries
+        self.seq = self.origin = seq
+        self.deliveries = deliveries
         self.handed_back: list[float] = []
 
     async def ack(self) -> None: ...

@@ -51,6 +51,7 @@ ACTIONS = {
     "DELETE /v1/notices/{name}": "notice.remove",
     "PUT /v1/budgets/{name}": "budget.make",
     "DELETE /v1/budgets/{name}": "budget.remove",
+    "POST /v1/agents/{agent}/rollout": "rollout.change",
     # A turn of a chat may be a person's word on a call.
     "POST /v1/chat/completions": "chat.turn",
     "POST /v1/responses": "chat.turn",
@@ -72,7 +73,7 @@ ACTIONS = {
 _PAGE_SIZE = 500
 _MAX_TARGET_CHARS = 512
 _MAX_WHO_CHARS = 200
-_TARGETS = ("run", "call", "memory_id", "letter", "response", "id", "name")
+_TARGETS = ("run", "call", "memory_id", "letter", "response", "id", "name", "agent")
 """The variables of a path that say what something was done to; the first that there is counts."""
 
 

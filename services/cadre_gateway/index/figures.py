@@ -12,6 +12,10 @@ _OPEN = (
     " ON roots.id = runs.tree WHERE runs.ended_at IS NULL AND roots.ended_at IS NULL"
     " GROUP BY runs.agent, runs.state, runs.waiting_for"
 )
+_REVISIONS = (
+    "SELECT runs.revision, count(*) FROM runs LEFT JOIN runs AS roots ON roots.id = runs.tree"
+    " WHERE runs.agent = ? AND runs.ended_at IS NULL AND roots.ended_at IS NULL GROUP BY runs.revision"
+)
 _AGENTS = (
     "WITH RECURSIVE names (agent) AS (SELECT min(agent) FROM runs WHERE state = 'success' UNION ALL"
     " SELECT (SELECT min(agent) FROM runs WHERE state = 'success' AND agent > names.agent) FROM names"
@@ -40,6 +44,12 @@ class WaitingCalls(NamedTuple):
 async def open_runs(index: RunIndex) -> list[OpenRuns]:
     """The runs that have not ended. Raises RunIndexUnavailable."""
     return [OpenRuns(*row) for row in await index.read(SqlQuery(_OPEN))]
+
+
+async def open_runs_of(index: RunIndex, agent: str) -> dict[str, int]:
+    """The runs of an agent that have begun and not ended, by its revisions. Raises RunIndexUnavailable."""
+    rows = await index.read(SqlQuery(_REVISIONS, (agent,)))
+    return {revision: runs for revision, runs in rows if revision}
 
 
 async def waiting_calls(index: RunIndex) -> WaitingCalls:

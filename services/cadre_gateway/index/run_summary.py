@@ -80,6 +80,7 @@ def _of_snapshot(run: Run, entry: Entry) -> RunSummary:
     if run.task is not None:
         summary.task, summary.session = shortened(run.task.task), run.task.session
         summary.user, summary.labels = _user(run.task), run.task.labels
+    summary.revision = run.revision
     if run.result is not None:
         summary.state, summary.error, summary.ended_at = run.result.state, run.result.error, run.result.at
     return summary
@@ -95,6 +96,7 @@ def apply_event(summary: RunSummary, event: AnyEvent, at: float) -> None:
     summary.state, summary.waiting_for = "running", None
     match event:
         case RunAccepted(task=task):
+            summary.revision = event.revision
             summary.task, summary.session, summary.started_at = shortened(task.task), task.session, at
             summary.user, summary.labels = _user(task), task.labels
         case ModelCalled(purpose="act", step=step) | StepStarted(step=step):

@@ -2,7 +2,7 @@
 
 from cadre.protocol.messages import SCHEMA_VERSION
 
-VERSION = f"3.{SCHEMA_VERSION}"
+VERSION = f"4.{SCHEMA_VERSION}"
 """An older gateway leaves out what it cannot read: after an upgrade the journals are read anew."""
 
 TABLES = (
@@ -18,7 +18,7 @@ TABLES = (
     """CREATE TABLE runs (
         id TEXT PRIMARY KEY, tree TEXT NOT NULL, parent TEXT, root INTEGER NOT NULL, agent TEXT NOT NULL,
         state TEXT NOT NULL, waiting_for TEXT, approvals INTEGER NOT NULL, started_at REAL NOT NULL, ended_at REAL,
-        session TEXT, person TEXT, error TEXT, cost REAL NOT NULL, summary BLOB NOT NULL)""",
+        session TEXT, person TEXT, error TEXT, cost REAL NOT NULL, revision TEXT NOT NULL, summary BLOB NOT NULL)""",
     "CREATE INDEX runs_tree ON runs (tree)",
     "CREATE INDEX runs_started ON runs (started_at, id) WHERE root = 1",
     "CREATE INDEX runs_agent ON runs (agent, started_at, id) WHERE root = 1",

@@ -27,11 +27,11 @@ _TREE = (
 )
 _RUN = (
     "INSERT INTO runs (id, tree, parent, root, agent, state, waiting_for, approvals, started_at, ended_at, session,"
-    " person, error, cost, summary) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " person, error, cost, revision, summary) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (id) DO UPDATE SET agent = excluded.agent, state = excluded.state,"
     " waiting_for = excluded.waiting_for, approvals = excluded.approvals, started_at = excluded.started_at,"
     " ended_at = excluded.ended_at, session = excluded.session, person = excluded.person, error = excluded.error,"
-    " cost = excluded.cost, summary = excluded.summary"
+    " cost = excluded.cost, revision = excluded.revision, summary = excluded.summary"
 )
 _OF_TREE = "(SELECT rowid FROM runs WHERE tree = ?)"
 _OF_RUN = "(SELECT rowid FROM runs WHERE id = ?)"
@@ -170,6 +170,7 @@ def _row_of(run: RunSummary) -> tuple[Value, ...]:
         run.user,
         run.error.type if run.error is not None else None,
         run.usage.cost,
+        run.revision,
         msgspec.json.encode(run),
     )
 

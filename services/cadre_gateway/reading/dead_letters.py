@@ -14,7 +14,7 @@ from cadre.journal.run import Phase, Run
 from cadre.loop.fold import fold
 from cadre.ports import Blobs, Journal
 from cadre.protocol.messages import Head, Spilled
-from cadre.protocol.topology import Topology, parent_of
+from cadre.protocol.topology import parent_of
 
 
 class DeadLetterSummary(msgspec.Struct, kw_only=True):
@@ -77,7 +77,7 @@ def summary_of(letter: DeadLetter) -> DeadLetterSummary:
     if letter.message is not None:
         summary.kind = _kind(letter.message.data)
         summary.tree, summary.run, summary.call = _address(letter.message.subject)
-        summary.sender = Topology.sender(letter.message.subject) if summary.run is not None else None
+        summary.sender = letter.message.subject.split(".")[-3] if summary.run is not None else None
         summary.size = len(letter.message.data)
     return summary
 

@@ -1,13 +1,12 @@
 """One run in full: with its output, the runs below it, and its steps."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from msgspec import UNSET, UnsetType
 
 from cadre.api.runs import RunDetail, RunResult, RunSummary
-from cadre.protocol.cards import Presence
 from cadre.telemetry.tracing.ids import trace_id
 from cadre_gateway.reading.lookup import RunLookup, checked_tree_of
 from cadre_gateway.reading.tree_state import TreeState
@@ -34,17 +33,16 @@ async def run_detail(
     lookup: RunLookup,
     run: str,
     full: bool,
-    presences: Sequence[Presence] | None = None,
+    live: LiveNames | None = None,
     page: DetailPage | None = None,
 ) -> RunDetail:
-    """The run as its tree's journals describe it at this moment; `full` adds the steps of each run, `presences` what
-    it waits for that nobody offers. With `page` the runs below tell their own first page.
+    """The run as its tree's journals describe it at this moment; `full` adds the steps of each run, `live` what it
+    waits for that nobody offers. With `page` the runs below tell their own first page.
 
     Raises a 404 problem, BusUnavailable.
     """
     tree = checked_tree_of(run)
     state = TreeState(tree, keep_steps=full)
-    live = LiveNames(presences) if presences is not None else None
     async with lookup.pages_of_tree(tree) as pages:
         async for entries in pages:
             await asyncio.to_thread(state.take, entries)
@@ -82,8 +80,11 @@ def _detail_of(summary: RunSummary, view: _View, page: DetailPage | None) -> Run
         children, steps = children[page.after : end], steps[page.after : end]
         inner = DetailPage(page.limit)
     fields = {name: getattr(summary, name) for name in RunSummary.__struct_fields__}
-    if live is not None and not summary.finished and fields["waiting_for"] is None:
-        fields["waiting_for"] = missing_service(summary.agent, state, live)
+    if live is not None and not summary.finished:
+        # What a person decides waits for the revision as well.
+        lack = missing_service(summary.agent, state, live)
+        if fields["waiting_for"] is None or (lack or "").startswith("revision "):
+            fields["waiting_for"] = lack
     return RunDetail(
         **fields,
         trace=trace_id(summary.tree),
@@ -91,7 +92,6 @@ def _detail_of(summary: RunSummary, view: _View, page: DetailPage | None) -> Run
         deadline=state.deadline if state else None,
         budget=state.budget if state else None,
         forked_from=state.task.forks if state and state.task else None,
-        revision=state.revision if state else "",
         own_usage=tree.own_usage(summary.id),
         children=[_detail_of(child, view, inner) for child in children],
         memory=steps if full else UNSET,

@@ -106,7 +106,10 @@ def _fields(card: AgentCard | ToolCard) -> dict[str, Any]:
 
 
 def _replicas(presences: list[Presence]) -> list[Replica]:
-    return [Replica(p.instance, p.host, p.pid, p.health, p.started_at, p.revision, p.skew) for p in presences]
+    return [
+        Replica(p.instance, p.host, p.pid, p.health, p.started_at, p.revision, p.skew, p.spec)
+        for p in presences
+    ]
 
 
 def _differing(replicas: list[Presence]) -> list[str]:

@@ -4,15 +4,18 @@ from collections.abc import Awaitable, Callable
 
 from fastapi import APIRouter
 from fastapi.responses import Response
+from msgspec.structs import replace
 
 from cadre.adapters.nats.registry import NatsRegistry
-from cadre.api.directory import Load
+from cadre.api.directory import LiveAgent, Load
 from cadre.telemetry.metrics.meters import Sample
+from cadre_gateway.index.figures import open_runs_of
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.reading import directory
 from cadre_gateway.reading.contracts import LiveContracts
 from cadre_gateway.reading.load import load_of
 from cadre_gateway.requests.problems import answer_deadline
+from cadre_gateway.rollouts.warnings import warnings_of
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
 
@@ -29,7 +32,8 @@ def router(
     @routes.get("/agents", summary="Live agents", responses=openapi.answers(openapi.AgentList))
     async def get_agents() -> Response:
         presences = registry.presences()
-        return json_answer(openapi.AgentList(directory.agents(presences, await contracts.specs(presences))))
+        agents = directory.agents(presences, await contracts.specs(presences))
+        return json_answer(openapi.AgentList([await _with_rollout(one) for one in agents]))
 
     @routes.get("/tools", summary="Live tools", responses=openapi.answers(openapi.ToolList))
     async def get_tools() -> Response:
@@ -46,5 +50,12 @@ def router(
         async with answer_deadline():
             waiting = await lags()
         return json_answer(await load_of(index, waiting))
+
+    async def _with_rollout(agent: LiveAgent) -> LiveAgent:
+        if (rollout := registry.rollout(agent.name)) is None:
+            return agent
+        live = {one.revision for one in agent.replicas}
+        lines = warnings_of(rollout, live, await open_runs_of(index, agent.name))
+        return replace(agent, rollout=lines, differing=[])
 
     return routes

@@ -14,6 +14,7 @@ from cadre_gateway.access.reach import check_session, reaches
 from cadre_gateway.index.run_filter import Order, RunFilter, TreeReach
 from cadre_gateway.reading.detail import DetailPage, run_detail, run_result
 from cadre_gateway.reading.lookup import RunLookup
+from cadre_gateway.reading.waiting import LiveNames
 from cadre_gateway.requests import body, problems
 from cadre_gateway.requests.headers import MAX_SEQ, resume_position, wait_seconds
 from cadre_gateway.requests.idempotency import IdempotencyHeader, idempotency_key
@@ -155,7 +156,8 @@ def router(
         if after and page is None:
             raise problems.invalid("after: send it with limit")
         async with answer_deadline():
-            return json_answer(await run_detail(lookup, run, full, registry.presences(), page))
+            live = LiveNames(registry.presences(), registry.rollouts())
+            return json_answer(await run_detail(lookup, run, full, live, page))
 
     @routes.get("/{run}/events", summary="A run's events as Server-Sent Events", responses=_EVENTS)
     async def get_events(

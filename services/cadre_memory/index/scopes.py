@@ -41,7 +41,7 @@ def caller_of(call: ToolCall, address: Address) -> Caller:
 
     Raises UnreadableMessage when the call says anything else.
     """
-    _, tool, sender, tree, leaf = address
+    _, tool, sender, tree, leaf, _ = address
     if (call.tool, call.tree, call.id) != (tool, tree, leaf):
         raise UnreadableMessage(f"call {call.id!r} of {call.tool!r} in the place of {leaf!r} of {tool!r}")
     if call.agent != sender:

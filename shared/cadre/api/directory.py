@@ -23,6 +23,8 @@ class Replica(msgspec.Struct, frozen=True):
     """Digest of an agent's spec and prompts; empty for others, and for services of earlier versions."""
     skew: float = 0.0
     """Seconds that the clock of its machine is ahead of the NATS server's."""
+    spec: str = ""
+    """Of an agent: `blob:` reference of its specification."""
 
 
 def skew_lines(replicas: Iterable[Replica]) -> list[str]:
@@ -57,6 +59,8 @@ class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens that the first request of each run takes at the very least; 0 when that is not known."""
     differing: list[str] = []
     """Revisions of its replicas where those of one version differ; [] when they agree."""
+    rollout: list[str] = []
+    """What is not as it should be where its revisions share its runs, with the way out."""
     replicas: list[Replica]
 
     def differing_line(self) -> str | None:
@@ -65,7 +69,7 @@ class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return (
             f"replicas of agent {self.name} differ in spec or prompts ({', '.join(self.differing)}): start them all"
-            " from the same files, or give the new ones another metadata.version"
+            " from the same files, or say which gets how many runs: `cadre rollout`"
         )
 
 

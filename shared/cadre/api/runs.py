@@ -26,7 +26,8 @@ class RunSummary(msgspec.Struct, kw_only=True):
     state: State = "running"
     waiting_for: str | None = None
     """What the run itself waits for, when it waits: `approval`, `model`, `time` or `signal NAME`; in the account of a
-    single run also `agent NAME`, `tool NAME`, `sandbox POOL` or `memory`, when nobody offers it at the moment."""
+    single run also `agent NAME`, `revision REV of agent NAME`, `tool NAME`, `sandbox POOL` or `memory`, when nobody
+    offers it at the moment."""
     approvals: int = 0
     """Calls of the run and of all runs below it that wait for a person."""
     step: int = 0
@@ -39,6 +40,9 @@ class RunSummary(msgspec.Struct, kw_only=True):
     labels: dict[str, str] = {}
     """What whoever started it marked it with."""
     error: ErrorInfo | None = None
+    revision: str = ""
+    """Of the agent, as it began the run: a digest of its spec and its prompts; "" for runs that have not begun, and for
+    those of earlier versions."""
 
     @property
     def finished(self) -> bool:
@@ -58,8 +62,6 @@ class RunDetail(RunSummary, kw_only=True):
     """What the run and all runs below it may use."""
     forked_from: Fork | None = None
     """The run, and the step of it, that this one began with."""
-    revision: str = ""
-    """Of the agent, as it began the run: a digest of its spec and its prompts; "" for runs of earlier versions."""
     own_usage: Usage
     """What the run itself has used, without those below it."""
     children: list[RunDetail]

@@ -98,7 +98,7 @@ class CallWorker:
 
 def addressed_call(address: Address) -> ToolCall | None:
     """Returns as much of a call as its subject says: enough to refuse it. None when it names no call of a run."""
-    tool, agent, tree, call = address[1:]
+    tool, agent, tree, call = address.receiver, address.sender, address.tree, address.leaf
     run = parent_of(call)
     if run is None:
         return None

@@ -11,6 +11,7 @@ import msgspec
 
 from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.memory import ANSWERS, MEMORY_TOOLS
+from cadre.protocol.rollout import SLOTS, rollout_key, slot_receiver
 from cadre.protocol.topology import Subject, Topology
 
 Kind = Literal["operator", "gateway", "agent", "tools", "sandbox", "memory", "tracer"]
@@ -217,6 +218,9 @@ class _Bus:
     def pulls(self, role: Role) -> list[str]:
         """Subjects to pull from the role's own queues, on every shard: no other consumer has their names."""
         names = [consumer.name for consumer in consumers(role, self._topology)]
+        if role.kind == "agent":
+            # Those of its revisions are made and removed by the gateways, as rollouts come and go.
+            names += [self._topology.agent_consumer(role.name, slot) for slot in range(1, SLOTS + 1)]
         return [
             f"{what}.{name}{rest}"
             for name in names
@@ -294,6 +298,7 @@ class _Bus:
         return [
             topology.below(Subject.JOURNAL, shard="*"),
             topology.below(Subject.INBOX, sender=name),
+            *self._passed_on(name),
             *calls,
             topology.subject(Subject.CODE),
             topology.below(Subject.TIMER, run="*"),
@@ -301,6 +306,11 @@ class _Bus:
             topology.subject(Subject.DELTA),
             topology.interrupts,
         ]
+
+    def _passed_on(self, agent: str) -> list[str]:
+        """Subjects to pass a message on, whoever sent it, to the agent's other revisions."""
+        receivers = [slot_receiver(agent, slot) for slot in range(1, SLOTS + 1)]
+        return [self._topology.below(Subject.INBOX, agent=receiver) for receiver in receivers]
 
     def as_gateway(self) -> list[str]:
         """Subjects to start, import and erase runs and to read everything; it makes and removes no stream."""
@@ -324,6 +334,8 @@ class _Bus:
             f"$JS.API.STREAM.MSG.GET.KV_{sessions}",
             f"$KV.{sessions}.>",
             *self._automations(),
+            rollout_key(topology.registry_bucket),
+            f"$JS.API.STREAM.MSG.GET.KV_{topology.registry_bucket}",
             topology.subject(Subject.AUDIT),
             f"$JS.API.DIRECT.GET.{topology.audit_stream}",
         ]

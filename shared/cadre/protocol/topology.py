@@ -5,6 +5,8 @@ from hashlib import blake2b, sha256
 from typing import NamedTuple
 from zlib import crc32
 
+from cadre.protocol.rollout import slot_of, slot_receiver
+
 DEFAULT_PREFIX = "cadre"
 
 
@@ -66,6 +68,8 @@ class Address(NamedTuple):
     tree: str
     leaf: str
     """The call for a `call`, else the run."""
+    slot: int = 0
+    """Which queue of the agent's revisions it lies in; 0 for all other queues."""
 
 
 class _Tokens(dict[str, str | int]):
@@ -188,8 +192,8 @@ class Topology:
         """Everything that was sent to a run, by whomever, to whichever agent it belongs."""
         return self.subject(Subject.INBOX, tree=tree, run=run)
 
-    def inbox_filter(self, shard: int, agent: str) -> str:
-        return self.below(Subject.INBOX, shard=shard, agent=agent)
+    def inbox_filter(self, shard: int, agent: str, slot: int = 0) -> str:
+        return self.below(Subject.INBOX, shard=shard, agent=slot_receiver(agent, slot))
 
     def call(self, tool: str, sender: str, tree: str, call: str) -> str:
         return self.subject(Subject.CALL, tool=tool, sender=sender, tree=tree, call=call)
@@ -263,8 +267,8 @@ class Topology:
     # --- consumers and registry keys
 
     @staticmethod
-    def agent_consumer(agent: str) -> str:
-        return f"agent-{agent}"
+    def agent_consumer(agent: str, slot: int = 0) -> str:
+        return f"agent-{slot_receiver(agent, slot)}"
 
     @staticmethod
     def code_consumer(pool: str) -> str:
@@ -328,12 +332,8 @@ class Topology:
             return Address(kind, "", "", subject, subject)
         *queue, tree, leaf = named
         receiver, sender = (*queue, "", "")[:2]
-        return Address(kind, receiver, sender, tree, leaf)
-
-    @staticmethod
-    def sender(subject: str) -> str:
-        """Who sent what lies in an inbox or a tool's queue."""
-        return subject.split(".")[-3]
+        agent, slot = slot_of(receiver)
+        return Address(kind, agent, sender, tree, leaf, slot)
 
 
 # --- derived ids: the same decision always gets the same id, so publishing it again is harmless

@@ -1,6 +1,7 @@
 """Handles the deliveries of an agent's inbox: records are handed to the runner, and runs that records break are ended.
 
-A record is acked only when the runner says that its run accounts for it.
+A record is acked only when the runner says that its run accounts for it, or when it was passed on to the queue of the
+revision that its run belongs to.
 """
 
 import itertools
@@ -19,6 +20,7 @@ from cadre.ports import Blobs, Delivery, QuarantineStore
 from cadre.protocol.memory import RECALL
 from cadre.protocol.messages import ErrorInfo, Record, Report, Task
 from cadre.protocol.topology import Address, parent_of, report_id
+from cadre.runtime.revision_queue import PASS_ON_SECONDS, Elsewhere
 from cadre.runtime.runner import Runner, World
 
 log = logging.getLogger("cadre.agent")
@@ -46,9 +48,18 @@ class Inbox:
         record, delivery = await job.message(), job.delivery
         check_sender(record, job.address)
         # Published again, its place says nothing of what the journal knew of it before.
-        seq = 0 if delivery.retried else delivery.seq
+        seq, slot = 0 if delivery.retried else delivery.origin, delivery.address.slot
         tries = itertools.count(delivery.deliveries)
-        return await retry(lambda: self._runner.handle(record, next(tries), seq), self._world.clock.sleep)
+        taken_at = self._world.clock.now()
+        try:
+            return await retry(
+                lambda: self._runner.handle(record, next(tries), seq, slot), self._world.clock.sleep
+            )
+        except Elsewhere as other:
+            if other.slot == slot:
+                return False  # what this replica knows of the rollout is not what the other one knows
+            await self._world.bus.pass_on(delivery, record, other.slot)
+            return self._world.clock.now() - taken_at < PASS_ON_SECONDS
 
     async def _refuse(self, job: Job[Record], error: TerminalError) -> None:
         log.error("dead letter %s: %s", job.delivery.subject, error)

@@ -32,6 +32,7 @@ from cadre.protocol.messages import Cancel, Record, Task, TimerFired, UserMessag
 from cadre.runtime.model_calls import ModelCalls, Needless, is_in_flight, model_call_id
 from cadre.runtime.payments import Payments
 from cadre.runtime.pinned_prompts import PinnedPrompts
+from cadre.runtime.revision_queue import RevisionQueue
 from cadre.runtime.run_cache import Held, RunCache, read_run
 from cadre.runtime.run_log import log_course
 from cadre.spec.agent import AgentSpec
@@ -113,15 +114,16 @@ class Runner:
         self.meters = Meters(on=False)
         self.revision = ""
         """Of the spec and the prompts: the runs that begin here are said to have it."""
+        self.revisions = RevisionQueue()
 
-    async def handle(self, record: Record, deliveries: int = 1, seq: int = 0) -> bool:
+    async def handle(self, record: Record, deliveries: int = 1, seq: int = 0, slot: int = 0) -> bool:
         """Accounts for one inbox record; true when it may be acked, false when it is another worker's now.
 
-        `seq` is where the record lies in the stream that holds the journal too. Raises RetryableError when
-        the bus fails: call it again, counting one delivery more.
+        `seq` is where the record lies in the stream that holds the journal too, `slot` the queue that it came from.
+        Raises Elsewhere, and RetryableError when the bus fails: call it again, counting one delivery more.
         """
         try:
-            commands = await self._account(record, deliveries, seq)
+            commands = await self._account(record, deliveries, seq, slot)
             await self._settle(record.id, record.tree, record.run, commands)
         except TakenOver:
             log.info("%s is in other hands", record.id)
@@ -148,13 +150,9 @@ class Runner:
             return record_id in held.run.seen and held.run.phase is Phase.DONE
 
     def _reminder(self, what: Poisoned, tree: str, run: str) -> Cancel:
+        at, why = self._clock.now(), what.why or "its record could not be handled"
         return Cancel(
-            id=f"{what.id}:condemned",
-            tree=tree,
-            run=run,
-            at=self._clock.now(),
-            reason=what.why or "its record could not be handled",
-            sender=self._spec.name,
+            id=f"{what.id}:condemned", tree=tree, run=run, at=at, reason=why, sender=self._spec.name
         )
 
     def interrupt(self, what: str) -> None:
@@ -164,10 +162,11 @@ class Runner:
 
     # --- load, decide, journal
 
-    async def _account(self, record: Record, deliveries: int, seq: int) -> list[Command]:
+    async def _account(self, record: Record, deliveries: int, seq: int, slot: int) -> list[Command]:
         """Journals the record unless it is journaled already; returns what is to be paid now."""
 
         def decide(held: Held) -> Advance | list[Command]:
+            self.revisions.check(held.run, record, slot, deliveries)
             if record.id not in held.run.seen:
                 return Advance(record, cause=record.id)
             if seq > held.accounted_at(record.id):

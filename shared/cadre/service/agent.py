@@ -38,6 +38,7 @@ from cadre.service.frame import run
 from cadre.service.health import AsgiApp
 from cadre.service.platform import Platform
 from cadre.service.revision import blob_ref, differing_replicas, revision_of
+from cadre.service.revision_slots import RevisionSlots
 from cadre.settings import ModelSettings, Settings, read_settings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
@@ -160,6 +161,8 @@ class AgentHost:
             )
             for shard in range(topology.shards)
         ]
+        self._slots = RevisionSlots(platform, spec.name, self._runner.revision, inbox.handle, limiter)
+        self._runner.revisions = self._slots.record_queue
 
     @property
     def lack(self) -> str | None:
@@ -193,12 +196,14 @@ class AgentHost:
         await retry(partial(self._platform.blobs.put, spec), pauses=EVERY_SECOND, log=log)
         await self._await_team()
         revision = self._runner.revision
-        for other in differing_replicas(self._card, revision, self._registry.presences()):
+        shared = self._registry.rollout(self._spec.name) is not None
+        for other in () if shared else differing_replicas(self._card, revision, self._registry.presences()):
             log.warning(
                 "replica %s of %s has revision %s, and this one %s: they differ in spec or prompts, and either takes"
-                " runs; start both from the same files, or give one another metadata.version",
+                " runs; start both from the same files, or say who gets how many: `cadre rollout`",
                 *(other.instance, self._spec.name, other.revision, revision),
             )
+        self._slots.start()
         for queue in self._queues:
             await queue.start()
 
@@ -218,11 +223,11 @@ class AgentHost:
     async def samples(self) -> list[Sample]:
         """The figures of its queues, and of the calls that wait for their model."""
         waiting = Sample(names.MODEL_WAITING, self._own_model.waiting, {names.AGENT: self._spec.name})
-        return [*queue_samples(self._queues), waiting]
+        return [*queue_samples([*self._queues, *self._slots.queues]), waiting]
 
     async def drain(self, grace: float) -> None:
         """Finishes or hands back the messages in hand within `grace` seconds."""
-        await asyncio.gather(*(queue.drain(grace) for queue in self._queues))
+        await asyncio.gather(self._slots.drain(grace), *(queue.drain(grace) for queue in self._queues))
         await self._own_model.close()
 
     def _current_offer(self) -> Offer:

@@ -36,3 +36,12 @@ def differing_replicas(card: AgentCard, revision: str, presences: Iterable[Prese
         and (presence.agent.name, presence.agent.version) == (card.name, card.version)
         and presence.revision not in ("", revision)
     ]
+
+
+def live_revisions(presences: Iterable[Presence], agent: str) -> set[str]:
+    """The revisions of the agent that have a live replica."""
+    return {
+        one.revision
+        for one in presences
+        if one.agent is not None and one.agent.name == agent and one.revision
+    }

@@ -15,7 +15,7 @@ from cadre.delivery.codec import decode, encode
 from cadre.delivery.hash_chain import seal
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, OutcomeUnknown
 from cadre.journal.entry import Entry
-from cadre.ports import Appended, Blobs, Effect, QuarantineRecord, Stored
+from cadre.ports import Appended, Blobs, Delivery, Effect, QuarantineRecord, Stored
 from cadre.protocol.deltas import Delta
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.messages import (
@@ -23,10 +23,12 @@ from cadre.protocol.messages import (
     CodeCall,
     EffectClaim,
     EffectResult,
+    Record,
     Task,
     TimerFired,
     ToolCall,
 )
+from cadre.protocol.rollout import slot_receiver
 from cadre.protocol.topology import Topology
 
 _REPLICA_PAUSE_SECONDS = 0.05
@@ -52,9 +54,16 @@ class Stream(Protocol[M]):
     def messages(self) -> Mapping[int, M]: ...
 
     def append(
-        self, subject: str, data: bytes, *, expect: int | None = None, message_id: str | None = None
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        expect: int | None = None,
+        message_id: str | None = None,
+        origin: int = 0,
     ) -> int:
-        """Stores a message and returns its sequence. Raises Fenced unless `expect` is the subject's last one."""
+        """Stores a message and returns its sequence; `origin` is where one lay that is passed on. Raises Fenced unless
+        `expect` is the subject's last one."""
         ...
 
     def last(self, subject: str) -> M | None: ...
@@ -170,6 +179,17 @@ class InMemoryBus:
         data, stream, id_ = encode(message), self._reach.stream(message.tree), message.id
         await self._reach.wire.ask(
             f"sending {id_}", lambda: stream.append(subject, data, message_id=id_), OutcomeUnknown
+        )
+
+    async def pass_on(self, delivery: Delivery, record: Record, slot: int) -> None:
+        address, stream = delivery.address, self._reach.stream(record.tree)
+        receiver = slot_receiver(address.receiver, slot)
+        subject = self._reach.topology.inbox(receiver, address.sender, address.tree, address.leaf)
+        id_, origin = f"{delivery.seq}@{receiver}", delivery.origin
+        await self._reach.wire.ask(
+            f"passing on {record.id}",
+            lambda: stream.append(subject, delivery.data, message_id=id_, origin=origin),
+            OutcomeUnknown,
         )
 
     async def revoke(self, settled: EffectResult) -> None:

@@ -85,6 +85,7 @@ class InMemoryDelivery:
     def __init__(self, queue: InMemoryQueue, message: StreamMessage, deliveries: int) -> None:
         self._queue, self._message = queue, message
         self.subject, self.data, self.seq = message.subject, message.data, message.seq
+        self.origin = message.origin or message.seq
         self.deliveries = deliveries
         self.is_settled = False
 

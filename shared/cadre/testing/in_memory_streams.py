@@ -14,6 +14,8 @@ class StreamMessage(NamedTuple):
     seq: int
     subject: str
     data: bytes
+    origin: int = 0
+    """Where it lay first, if it was passed on."""
 
 
 class Subscriber(Protocol):
@@ -94,7 +96,13 @@ class InMemoryStream:
         self._consumers: dict[tuple[str, str], InMemoryConsumer] = {}
 
     def append(
-        self, subject: str, data: bytes, *, expect: int | None = None, message_id: str | None = None
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        expect: int | None = None,
+        message_id: str | None = None,
+        origin: int = 0,
     ) -> int:
         if message_id is not None and message_id in self._known:
             return self._known[message_id]
@@ -102,7 +110,7 @@ class InMemoryStream:
         if expect is not None and expect != (seqs[-1] if seqs else 0):
             raise Fenced(subject)
         seq = len(self.messages) + 1
-        message = self.messages[seq] = StreamMessage(seq, subject, data)
+        message = self.messages[seq] = StreamMessage(seq, subject, data, origin)
         seqs.append(seq)
         if message_id is not None:
             self._known[message_id] = seq

@@ -20,7 +20,7 @@ from cadre.journal.arrivals import Offer
 from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.loop.fold import fold
-from cadre.ports import Appended, Model, ModelReply, OnText, Stored
+from cadre.ports import Appended, Delivery, Model, ModelReply, OnText, Stored
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import (
@@ -151,6 +151,8 @@ class MemoryBus:
         self.sent: list[Addressed] = []
         self.deltas: list[Delta] = []
         self.revoked: list[str] = []
+        self.passed_on: list[tuple[int, bytes]] = []
+        """What went to the queues of other revisions: the slot and the record."""
         self.tools: dict[str, Callable[..., Any]] = {"add": lambda a, b: a + b}
         self.runners: list[Runner] = []
         self.failing_sends = 0
@@ -173,6 +175,10 @@ class MemoryBus:
     def arrive(self, agent: str, record: Record) -> None:
         """Puts a record into the agent's inbox, behind everything that the stream holds."""
         self.inbox.append(Delivered(agent, encode(record), seq=next(self._seqs)))
+
+    async def pass_on(self, delivery: Delivery, record: Record, slot: int) -> None:
+        await asyncio.sleep(0)
+        self.passed_on.append((slot, delivery.data))
 
     async def revoke(self, settled: EffectResult) -> None:
         await asyncio.sleep(0)

@@ -13,7 +13,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.code_history import HistoryCutter
 from cadre.delivery.codec import HEADERS, encode, pack
 from cadre.errors import Fenced
-from cadre.ports import Blobs
+from cadre.ports import Blobs, Delivery
 from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import (
     Addressed,
@@ -24,6 +24,7 @@ from cadre.protocol.messages import (
     Decision,
     Edit,
     EffectResult,
+    Record,
     Report,
     Signal,
     Task,
@@ -32,6 +33,7 @@ from cadre.protocol.messages import (
     ToolResult,
     UserMessage,
 )
+from cadre.protocol.rollout import slot_receiver
 from cadre.protocol.topology import Topology
 from cadre.telemetry.tracing.ids import traceparent_of
 
@@ -77,6 +79,21 @@ class NatsBus:
                 assert_never(message)
         headers = HEADERS | {"traceparent": traceparent_of(message), jetstream.MESSAGE_ID: message.id}
         await jetstream.append(self._nc, subject, await pack(message, self._blobs), headers=headers)
+
+    async def pass_on(self, delivery: Delivery, record: Record, slot: int) -> None:
+        """Stores a record once more, in the queue of another revision of its agent."""
+        address = delivery.address
+        receiver = slot_receiver(address.receiver, slot)
+        subject = self._topology.inbox(receiver, address.sender, address.tree, address.leaf)
+        headers = HEADERS | {
+            "traceparent": traceparent_of(record),
+            # The original has the id of the record: by that the server would drop the copy.
+            jetstream.MESSAGE_ID: f"{delivery.seq}@{receiver}",
+            jetstream.PASSED_ON: str(delivery.origin),
+        }
+        if delivery.retried:
+            headers[jetstream.RETRIED] = str(delivery.seq)
+        await jetstream.append(self._nc, subject, delivery.data, headers=headers)
 
     async def revoke(self, settled: EffectResult) -> None:
         """Settles a call in this way unless it is claimed already, and has its executor stop if it is."""

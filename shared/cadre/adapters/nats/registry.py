@@ -21,6 +21,7 @@ from cadre.delivery.codec import decode, encode
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import CadreError, UnreadableMessage
 from cadre.protocol.cards import Presence
+from cadre.protocol.rollout import Rollout, rollout_key
 from cadre.protocol.topology import Topology
 
 log = logging.getLogger("cadre.registry")
@@ -50,6 +51,10 @@ class NatsRegistry:
         self._known: dict[str, tuple[Presence, float]] = {}
         self._own: dict[str, Presence] = {}
         self._parts: dict[str, dict[str, Presence]] = {}
+        self._rollouts: dict[str, Rollout] = {}
+        self._rollout_keys = rollout_key(self._bucket, "")
+        self._rollouts_doubtful = False
+        """Some may have changed while the connection was lost."""
         self._subscription: Subscription | None = None
         self._beat: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
@@ -60,24 +65,36 @@ class NatsRegistry:
     async def start(self) -> None:
         """Begins to listen; returns once everybody stored in the bucket is known, however long that takes."""
         self._subscription = await self._nc.subscribe(f"$KV.{self._bucket}.>", cb=self._on_put)
+        await self._read(f"$KV.{self._bucket}.>")
+        self._beat = asyncio.create_task(self._heartbeat(), name="registry")
+
+    async def _read(self, subjects: str) -> None:
         after = 0
-        while page := await retry(partial(self._page, after), pauses=EVERY_SECOND, log=log):
+        while page := await retry(partial(self._page, subjects, after), pauses=EVERY_SECOND, log=log):
             for message in page:
                 if message.data:
                     self._learn(message.subject, message.data)
             after = page[-1].seq
-        self._beat = asyncio.create_task(self._heartbeat(), name="registry")
 
-    async def _page(self, after: int) -> list[jetstream.StoredMessage]:
-        query = {"seq": after + 1, "batch": _PAGE, "next_by_subj": f"$KV.{self._bucket}.>"}
+    async def _page(self, subjects: str, after: int) -> list[jetstream.StoredMessage]:
+        query = {"seq": after + 1, "batch": _PAGE, "next_by_subj": subjects}
         return await jetstream.batch(self._nc, f"KV_{self._bucket}", query)
 
     def presences(self) -> list[Presence]:
         """Returns every live replica, its own first announced included."""
         return [presence for presence, _ in self._known.values()]
 
+    def rollout(self, agent: str) -> Rollout | None:
+        """By which weights the agent's revisions share its new runs; None when there is no rollout."""
+        found = self._rollouts.get(agent)
+        return found if found is not None and found.shares else None
+
+    def rollouts(self) -> list[Rollout]:
+        """All that is known of rollouts, also of those that are over."""
+        return list(self._rollouts.values())
+
     async def changed(self) -> None:
-        """Returns when somebody has come, gone or changed since the call."""
+        """Returns when somebody has come, gone or changed, or a rollout has, since the call."""
         self._changed.clear()
         await self._changed.wait()
 
@@ -130,6 +147,7 @@ class NatsRegistry:
                 log.warning("heartbeat not stored: %s", error)
             was_cut_off = self._was_cut_off()
             await self._look_after_clock(was_cut_off)
+            await self._look_after_rollouts(was_cut_off)
             if was_cut_off or not stored:
                 # Nobody could be heard, so silence says nothing: everybody is given their time anew.
                 now = time.monotonic()
@@ -145,6 +163,18 @@ class NatsRegistry:
             await self._clock.measure(self._nc, self._topology.stream(0))
         except (nats.errors.Error, CadreError) as error:
             log.warning("the server's time is not known anew: %s", error)
+
+    async def _look_after_rollouts(self, was_cut_off: bool) -> None:
+        """Heartbeats repeat what was missed of replicas; of rollouts nobody does."""
+        self._rollouts_doubtful = self._rollouts_doubtful or was_cut_off
+        if not self._rollouts_doubtful or not self._nc.is_connected:
+            return
+        try:
+            for message in await self._page(rollout_key(self._bucket), 0):
+                self._learn_rollout(message.subject, message.data)
+            self._rollouts_doubtful = False
+        except (nats.errors.Error, CadreError) as error:
+            log.warning("rollouts are not known anew: %s", error)
 
     def _was_cut_off(self) -> bool:
         """Whether the connection is lost, or was lost and found since the last call."""
@@ -166,7 +196,21 @@ class NatsRegistry:
         elif message.data:
             self._learn(message.subject, message.data)
 
+    def _learn_rollout(self, key: str, data: bytes) -> None:
+        try:
+            rollout: Rollout = decode(data, Rollout)
+        except UnreadableMessage as error:
+            log.warning("rollout %s ignored: %s", key, error)
+            return
+        before = self._rollouts.get(rollout.agent)
+        if before is None or before.version < rollout.version:
+            self._rollouts[rollout.agent] = rollout
+            self._note()
+
     def _learn(self, key: str, data: bytes) -> None:
+        if key.startswith(self._rollout_keys):
+            self._learn_rollout(key, data)
+            return
         try:
             presence: Presence = decode(data, Presence)
         except UnreadableMessage as error:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 import msgspec
 
+from cadre.cli.checks.against import replay_against
 from cadre.cli.checks.exported_run import exported_lines, read_exported_run
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
@@ -30,12 +31,28 @@ def _journal_options(how: str = "") -> Callable[[Decorated], Decorated]:
 
 @click.command("replay")
 @_journal_options(", decided by the Cadre of this command")
-def command(**options: Any) -> int:
+@click.option(
+    "--against",
+    metavar="REV",
+    help="Decide by a live revision of the agent, or by its file or its team's folder.",
+)
+@click.option(
+    "--agent", help="With --against: the last runs of this agent that have ended, in place of one RUN."
+)
+@click.option("--last", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many of them.")
+def command(against: str | None, agent: str | None, last: int, **options: Any) -> int:
     """Decide the journals of RUN and of all runs below it anew: an id, a unique beginning of one, or @last.
 
     Nothing is sent and no run is changed. Ends with 0 when every decision is the one that was journaled, else
     with 1.
     """
+    if against is not None:
+        if options["run_only"]:
+            raise click.UsageError("--run-only does not go with --against: whole trees are decided")
+        chosen = {name: options[name] for name in ("run", "file", "output")}
+        return replay_against(against, agent=agent, last=last, **chosen)
+    if agent is not None:
+        raise click.UsageError("--agent goes with --against REV")
     found = _checked("replay", options, _replay_file, _replay_lines)
     return ExitCode.FAILED if found["divergences"] else ExitCode.OK
 

@@ -34,7 +34,9 @@ def command(output: str) -> None:
     if rows:
         click.echo(table(["KIND", "NAME", "REPLICAS", "WHERE", "LACKS", "REVISION", "DESCRIPTION"], rows))
         for agent in agents:
-            if (line := msgspec.convert(agent, LiveAgent).differing_line()) is not None:
+            shown = msgspec.convert(agent, LiveAgent)
+            lines = [*shown.rollout, *([line] if (line := shown.differing_line()) is not None else [])]
+            for line in lines:
                 print_text(f"cadre: {line}", err=True)
         live = [one for service in (*agents, *tools, *sandboxes) for one in service.get("replicas") or []]
         for line in skew_lines(msgspec.convert(live, list[Replica])):

@@ -3,7 +3,7 @@
 import functools
 import hashlib
 
-from cadre.protocol.messages import Addressed, CodeCall, Report, Task, ToolCall, ToolResult
+from cadre.protocol.messages import Addressed, CodeCall, Report, Task, TimerFired, ToolCall, ToolResult
 from cadre.protocol.topology import tree_of
 
 
@@ -49,7 +49,7 @@ def traceparent_of_run(run: str) -> str:
     return traceparent(tree, root_span(tree) if run == tree else agent_span(run))
 
 
-def traceparent_of(message: Addressed) -> str:
+def traceparent_of(message: Addressed | TimerFired) -> str:
     """The traceparent of the span that a message is sent from. The journal exports that span even if the sender
     dies, so a receiver may use it as the parent of its own spans."""
     match message:

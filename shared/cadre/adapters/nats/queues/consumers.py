@@ -40,7 +40,13 @@ async def ensure_consumer(
     if not may_provision(nc):
         await _find(nc, stream, consumer, subjects)
         return
-    config: dict[str, Any] = {
+    config = queue_config(consumer, subjects, most_deliveries)
+    await create_consumer(nc, stream, f"{consumer}.{subjects}", config)
+
+
+def queue_config(consumer: str, subjects: str, most_deliveries: int = MAX_DELIVER) -> dict[str, Any]:
+    """Configuration of a durable consumer as a queue, in the JSON of the JetStream API."""
+    return {
         "durable_name": consumer,
         "filter_subject": subjects,
         "ack_policy": "explicit",
@@ -49,7 +55,6 @@ async def ensure_consumer(
         "max_ack_pending": 10_000,
         "max_waiting": 4096,
     }
-    await create_consumer(nc, stream, f"{consumer}.{subjects}", config)
 
 
 async def create_consumer(nc: Client, stream: str, name: str, config: dict[str, Any]) -> None:

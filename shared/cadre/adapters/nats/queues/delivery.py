@@ -25,6 +25,8 @@ class NatsDelivery:
         self.deliveries = int(tokens[at])
         self.seq = int(tokens[at + 1])
         self.headers: dict[str, str] = dict(message.headers or {})
+        self.origin = int(self.headers.get(jetstream.PASSED_ON, self.seq))
+        """Where the message lay first, if it was passed on."""
         self.retried = jetstream.RETRIED in (message.headers or ())
         self.imported = jetstream.IMPORTED in (message.headers or ())
         self.settled = False

@@ -1,8 +1,6 @@
 """A queue of a shard that is made when somebody first needs it, for what comes from then on."""
 
-from typing import Any
-
-from cadre.adapters.nats.queues.consumers import ACK_WAIT_SECONDS, ENDLESS, create_consumer
+from cadre.adapters.nats.queues.consumers import ENDLESS, create_consumer, queue_config
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BusUnavailable
@@ -15,16 +13,8 @@ class LateQueue(Queue):
     rests = 0.5
 
     async def _ensure_consumer(self) -> None:
-        config: dict[str, Any] = {
-            "durable_name": self._consumer,
-            "filter_subjects": [self._filter],
-            "deliver_policy": "new",
-            "ack_policy": "explicit",
-            "ack_wait": int(ACK_WAIT_SECONDS * 1e9),
-            "max_deliver": self.most_deliveries,
-            "max_ack_pending": 10_000,
-            "max_waiting": 4096,
-        }
+        config = queue_config(self._consumer, self._filter, self.most_deliveries)
+        config |= {"deliver_policy": "new", "filter_subjects": [config.pop("filter_subject")]}
         # Without the filter in the subject: so it is of the form in which a gateway may make consumers.
         await create_consumer(self._nc, self._stream, self._consumer, config)
 

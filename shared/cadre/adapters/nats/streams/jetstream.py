@@ -32,6 +32,8 @@ RETRIED = "Cadre-Retried"
 """On a dead letter that was published again: where it lay before."""
 FIRST_ID = "Cadre-First-Id"
 """Likewise: the `message_id` that it had when it was published first."""
+PASSED_ON = "Cadre-Passed-On"
+"""On a record in the queue of a revision: where it lay first, in the agent's own queue."""
 IMPORTED = "Cadre-Imported"
 """On a journal entry that came from a file: what it tells happened elsewhere."""
 

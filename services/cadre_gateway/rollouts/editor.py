@@ -1,0 +1,130 @@
+"""Shows and changes rollouts."""
+
+from collections.abc import Mapping
+
+from cadre.adapters.nats.registry import NatsRegistry
+from cadre.adapters.nats.rollouts import NatsRollouts, NatsSlots
+from cadre.api.rollouts import RevisionView, RolloutChange, RolloutView
+from cadre.errors import Fenced
+from cadre.ports import Clock
+from cadre.protocol.rollout import Rollout
+from cadre.service.revision import live_revisions
+from cadre_gateway.index.figures import open_runs_of
+from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.requests.problems import Problem, invalid
+from cadre_gateway.rollouts.changes import RefusedChange, changed
+from cadre_gateway.rollouts.keeper import RolloutKeeper, renewed
+from cadre_gateway.rollouts.warnings import warnings_of
+
+
+class RolloutEditor:
+    """The rollouts of a deployment, for people."""
+
+    def __init__(
+        self,
+        rollouts: NatsRollouts,
+        slots: NatsSlots,
+        registry: NatsRegistry,
+        index: RunIndex,
+        clock: Clock,
+        keeper: RolloutKeeper,
+    ) -> None:
+        self._rollouts = rollouts
+        self._slots = slots
+        self._registry = registry
+        self._index = index
+        self._clock = clock
+        self._keeper = keeper
+
+    async def show(self, agent: str) -> RolloutView:
+        """The rollout, and the revisions beside it. Raises RetryableError, RunIndexUnavailable, a 404 Problem."""
+        rollout = (await self._rollouts.read(agent)).rollout
+        open_runs = await open_runs_of(self._index, agent)
+        live = self._live(agent)
+        if not rollout.version and not live and not open_runs:
+            raise Problem(404, "unknown-agent", f"no live agent is named {agent!r}, and no run of it goes on")
+        waiting = await self._slots.waiting(agent) if rollout.shares else {}
+        counts = {slot: sum(many) for slot, many in waiting.items()}
+        return _view(rollout, live, open_runs, counts)
+
+    async def change(self, agent: str, change: RolloutChange) -> RolloutView:
+        """Changes the rollout. Raises RetryableError, RunIndexUnavailable, and 404, 409 and 422 Problems."""
+        live = self._live(agent)
+        while True:
+            stored = await self._rollouts.read(agent)
+            rollout = stored.rollout
+            if not rollout.version and not live:
+                raise Problem(
+                    404, "unknown-agent", f"no live agent is named {agent!r}: start its service first"
+                )
+            if change.version not in (None, rollout.version):
+                raise _stale(rollout)
+            try:
+                following = changed(rollout, change, live.keys())
+            except RefusedChange as refused:
+                raise invalid(str(refused)) from refused
+            try:
+                await self._rollouts.write(renewed(following, rollout, self._clock.now()), stored.fence)
+                break
+            except Fenced:
+                continue
+        await self._keeper.settle(agent)
+        return await self.show(agent)
+
+    def _live(self, agent: str) -> dict[str, int]:
+        """The number of replicas of each live revision."""
+        presences = self._registry.presences()
+        return {
+            revision: sum(
+                one.agent is not None and one.agent.name == agent and one.revision == revision
+                for one in presences
+            )
+            for revision in live_revisions(presences, agent)
+        }
+
+
+def _stale(rollout: Rollout) -> Problem:
+    shares = ", ".join(f"{share.revision} {share.weight}" for share in rollout.shares) or "none"
+    return Problem(
+        409,
+        "stale-version",
+        f"somebody has changed the rollout of {rollout.agent} meanwhile (version {rollout.version}: {shares}): look at"
+        " it, then decide anew",
+        version=rollout.version,
+    )
+
+
+def _view(
+    rollout: Rollout, live: Mapping[str, int], open_runs: Mapping[str, int], waiting: Mapping[int, int]
+) -> RolloutView:
+    shared = [
+        RevisionView(
+            revision=share.revision,
+            weight=share.weight,
+            state=share.state,
+            replicas=live.get(share.revision, 0),
+            open_runs=open_runs.get(share.revision, 0),
+            waiting=waiting.get(share.slot, 0),
+            adopted_by=share.adopted_by,
+        )
+        for share in rollout.shares
+    ]
+    known = {one.revision for one in shared}
+    others = [
+        RevisionView(
+            revision=revision,
+            weight=None,
+            state="live",
+            replicas=live.get(revision, 0),
+            open_runs=open_runs.get(revision, 0),
+            waiting=0,
+        )
+        for revision in sorted({*live, *open_runs} - known)
+    ]
+    return RolloutView(
+        agent=rollout.agent,
+        version=rollout.version,
+        active=bool(shared),
+        revisions=[*shared, *others],
+        warnings=warnings_of(rollout, live.keys(), open_runs),
+    )

@@ -1,0 +1,81 @@
+"""Looks after the rollouts: every gateway does, and whoever comes first carries out what is due."""
+
+import asyncio
+import logging
+from collections.abc import Set
+
+from msgspec.structs import replace
+
+from cadre.adapters.nats.registry import NatsRegistry
+from cadre.adapters.nats.rollouts import NatsRollouts, NatsSlots
+from cadre.errors import CadreError, Fenced
+from cadre.ports import Clock
+from cadre.protocol.rollout import Rollout
+from cadre_gateway.index.figures import open_runs_of
+from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.rollouts.settling import QUIET_SECONDS, settled
+
+log = logging.getLogger("cadre.gateway")
+
+_LOOK_SECONDS = 3.0
+
+
+class RolloutKeeper:
+    """Opens the queues of revisions, removes those of drained ones, and makes those anew that were lost."""
+
+    def __init__(
+        self, rollouts: NatsRollouts, slots: NatsSlots, registry: NatsRegistry, index: RunIndex, clock: Clock
+    ) -> None:
+        self._rollouts = rollouts
+        self._slots = slots
+        self._registry = registry
+        self._index = index
+        self._clock = clock
+        self._over: dict[str, int] = {}
+        """The versions of rollouts that are over, with nothing left of them."""
+
+    async def look_after(self) -> None:
+        """Works until cancelled; asks nobody anything while there is no rollout."""
+        while True:
+            for rollout in self._registry.rollouts():
+                if self._over.get(rollout.agent) == rollout.version:
+                    continue
+                try:
+                    await self.settle(rollout.agent)
+                except CadreError as error:
+                    log.warning("the rollout of %s: %s", rollout.agent, error)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def settle(self, agent: str) -> None:
+        """Does what is due for the agent's rollout. Raises CadreError."""
+        stored = await self._rollouts.read(agent)
+        rollout = stored.rollout
+        waiting = await self._slots.waiting(agent)
+        for share in rollout.shares:
+            if len(waiting.get(share.slot, [])) < self._slots.places:
+                await self._slots.make(agent, share.slot, anew=share.state == "opening")
+        now = self._clock.now()
+        counts = {slot: sum(many) for slot, many in waiting.items()}
+        following = settled(rollout, await open_runs_of(self._index, agent), counts, now)
+        if following is not rollout:
+            try:
+                await self._rollouts.write(renewed(following, rollout, now), stored.fence)
+            except Fenced:
+                log.debug("the rollout of %s was changed by somebody else", agent)
+            return
+        await self._tidy(rollout, waiting.keys(), now)
+
+    async def _tidy(self, rollout: Rollout, slots: Set[int], now: float) -> None:
+        """Removes the queues of slots that have no revision any more."""
+        if now - rollout.changed_at < QUIET_SECONDS:
+            return
+        for slot in slots - {share.slot for share in rollout.shares}:
+            await self._slots.remove(rollout.agent, slot)
+            log.info("the queue %d of revisions of %s is removed", slot, rollout.agent)
+        if not rollout.shares:
+            self._over[rollout.agent] = rollout.version
+
+
+def renewed(following: Rollout, before: Rollout, now: float) -> Rollout:
+    """The rollout as what follows on the one before."""
+    return replace(following, version=before.version + 1, changed_at=now)

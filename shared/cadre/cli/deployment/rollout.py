@@ -1,0 +1,84 @@
+"""`cadre rollout`: how an agent's revisions share its new runs; by weights, and back."""
+
+from typing import Any
+
+import click
+import msgspec
+
+from cadre.api.rollouts import RevisionView, RolloutChange, RolloutView
+from cadre.cli.terminal.answer import print_text
+from cadre.cli.terminal.gateway import Gateway
+from cadre.cli.terminal.options import output_option, print_json
+from cadre.cli.terminal.table import table
+
+_HEADERS = ["REVISION", "WEIGHT", "STATE", "REPLICAS", "OPEN RUNS", "QUEUED"]
+
+
+@click.command("rollout")
+@click.argument("agent")
+@click.option(
+    "--to", metavar="REV", help="The revision whose share is set; so many of its digits as are needed."
+)
+@click.option(
+    "--weight", type=click.IntRange(0, 100), help="How many of a hundred new runs it gets; 100 by default."
+)
+@click.option("--rest", metavar="REV", help="The revision that gets the others, where that is not clear.")
+@click.option("--rollback", is_flag=True, help="The youngest revision gets no new runs any more.")
+@click.option("--adopt", metavar="REV", help="A revision whose runs another one goes on with.")
+@click.option("--by", metavar="REV", help="The revision that goes on with them.")
+@click.option("--end", is_flag=True, help="End the rollout: any replica takes any run again.")
+@output_option("table")
+def command(agent: str, output: str, **options: Any) -> None:
+    """Show how the revisions of AGENT share its runs, or change it.
+
+    A run stays with the revision that it began with, whatever becomes of the weights. `--to REV` alone holds all others
+    back; a revision that gets no new runs is removed once its last run has ended.
+    """
+    change = _change(options)
+    path = f"/v1/agents/{agent}/rollout"
+    with Gateway() as gateway:
+        found = gateway.get(path)
+        if change is not None:
+            # Whoever has changed it since it was looked at is not overruled unawares.
+            change.version = found["version"]
+            found = gateway.post(path, msgspec.to_builtins(change))
+    if output == "json":
+        print_json(found)
+        return
+    view = msgspec.convert(found, RolloutView)
+    if not view.active:
+        print_text(f"{agent} has no rollout: any replica takes any run")
+    if view.revisions:
+        click.echo(table(_HEADERS, [_row(one) for one in view.revisions]))
+    for line in view.warnings:
+        print_text(f"cadre: {line}", err=True)
+
+
+def _change(options: dict[str, Any]) -> RolloutChange | None:
+    """What is asked for; None when nothing is to be changed. Raises UsageError."""
+    to, weight, rest = options["to"], options["weight"], options["rest"]
+    adopt, by = options["adopt"], options["by"]
+    asked = [to is not None, options["rollback"], adopt is not None, options["end"]]
+    if sum(asked) > 1:
+        raise click.UsageError("say one of --to, --rollback, --adopt and --end")
+    if (weight is not None or rest is not None) and to is None:
+        raise click.UsageError("--weight and --rest go with --to REV")
+    if (adopt is None) != (by is None):
+        raise click.UsageError("--adopt REV and --by REV go together: whose runs, and who goes on with them")
+    if not any(asked):
+        return None
+    return RolloutChange(
+        to=to,
+        weight=100 if weight is None else weight,
+        rest=rest,
+        rollback=options["rollback"],
+        adopt=adopt,
+        by=by,
+        end=options["end"],
+    )
+
+
+def _row(one: RevisionView) -> list[str]:
+    state = f"adopted by {one.adopted_by}" if one.adopted_by else one.state
+    weight = "-" if one.weight is None else str(one.weight)
+    return [one.revision, weight, state, str(one.replicas), str(one.open_runs), str(one.waiting)]

@@ -1,0 +1,179 @@
+"""Two revisions of an agent share its runs by weight: each run ends with the one that it began with, come what may."""
+
+import asyncio
+import itertools
+import random
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cadre.adapters.nats.streams import listing
+from cadre.protocol.rollout import Rollout, Share
+from cadre.protocol.topology import run_id_of
+from cadre.service.platform import Platform
+from harness.patience import eventually
+from harness.stack import Gateway, Service, Stack
+
+HERE = Path(__file__).parent / "sharing"
+TOOLS = Path(__file__).parent / "held" / "tools.py"
+KILLS = 6
+PATH = "/v1/agents/clerk/rollout"
+
+
+def change(gateway: Gateway, status: int = 200, **what: Any) -> dict[str, Any]:
+    answer = gateway.request("POST", PATH, json=what)
+    assert answer.status_code == status, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def shown(gateway: Gateway) -> dict[str, Any]:
+    found: dict[str, Any] = gateway.request("GET", PATH).json()
+    return found
+
+
+def revisions(gateway: Gateway, count: int) -> list[str]:
+    """The live revisions, once there are so many, the one with the oldest replica first."""
+    found: list[str] = []
+
+    def look() -> bool:
+        agents = gateway.request("GET", "/v1/agents").json()["agents"]
+        replicas = sorted((r for a in agents for r in a["replicas"]), key=lambda r: float(r["started_at"]))
+        found[:] = dict.fromkeys(r["revision"] for r in replicas)
+        return len(found) == count
+
+    eventually(look, what=f"{count} revisions are live", state=lambda: found)
+    return found
+
+
+def consumers(stack: Stack) -> set[str]:
+    """Names of all durable consumers of inboxes."""
+
+    async def ask(platform: Platform) -> set[str]:
+        streams = map(platform.topology.stream, range(platform.topology.shards))
+        return {
+            str(one["name"]) for stream in streams for one in await listing.consumers(platform.nc, stream)
+        }
+
+    async def asked() -> set[str]:
+        async with stack.platform() as platform:
+            return {name for name in await ask(platform) if name.startswith("agent-")}
+
+    return asyncio.run(asked())
+
+
+def key_for(shares: Rollout, revision: str) -> str:
+    """An Idempotency-Key whose run begins with the revision while all are live."""
+    live = {share.revision for share in shares.shares}
+    for number in itertools.count():
+        chosen = shares.choose(run_id_of("clerk", f"key {number}"), live)
+        if chosen is not None and chosen.revision == revision:
+            return f"key {number}"
+    raise AssertionError
+
+
+def killed_in_turn(services: list[Service], over: threading.Event, chance: random.Random) -> None:
+    for service in itertools.islice(itertools.cycle(services), KILLS):
+        if not over.wait(chance.uniform(0.1, 1.0)):
+            service.kill()
+            service.start()
+
+
+@pytest.mark.timeout(600)
+def test_a_rollout_from_its_beginning_to_its_end(tmp_path: Path) -> None:
+    with Stack(tmp_path) as stack:
+        stack.model(HERE / "script.yaml")
+        gateway = stack.gateway()
+        stack.tools(TOOLS)
+        older = stack.agent(HERE / "first.yaml")
+        gateway.wait_offered(1)
+        (first,) = revisions(gateway, 1)
+        assert not shown(gateway)["active"]
+        assert consumers(stack) == {"agent-clerk"}
+
+        # All others are held back before there are any.
+        change(gateway, to=first, weight=100)
+        newer = stack.agent(HERE / "second.yaml")
+        _, second = revisions(gateway, 2)
+        assert {gateway.answer("clerk", "say") for _ in range(6)} == {"first"}
+        assert f"revision {second} of clerk is live and gets no runs" in shown(gateway)["warnings"][0]
+
+        view = change(gateway, to=second[:6], weight=10)
+        assert {one["revision"]: one["weight"] for one in view["revisions"]} == {first: 90, second: 10}
+        refused = change(gateway, 409, to=second, weight=50, version=view["version"] - 1)
+        assert "somebody has changed the rollout" in refused["detail"]
+
+        _share_a_hundred_runs(gateway, [older, newer], tmp_path)
+        revisions(gateway, 2)
+
+        _keep_to_a_revision(gateway, newer, first, second, tmp_path)
+        _end(stack, gateway, newer, first)
+
+
+def _share_a_hundred_runs(gateway: Gateway, agents: list[Service], folder: Path) -> None:
+    """While replicas of both revisions are killed."""
+    over = threading.Event()
+    killing = threading.Thread(target=killed_in_turn, args=(agents, over, random.Random(7)))
+    killing.start()
+    try:
+        runs = {
+            gateway.submit("clerk", f"note {folder / f'mark-{n}'} "): folder / f"mark-{n}" for n in range(100)
+        }
+        ends = {run: gateway.finished(run, within=240) for run in runs}
+    finally:
+        over.set()
+        killing.join()
+    assert {end["state"] for end in ends.values()} == {"success"}
+    assert {file.read_text() for file in runs.values()} == {"note once\n"}, "an effect happened twice"
+    asked = Counter((end["revision"], end["output"]) for end in ends.values())
+    assert len(asked) == 2, f"some run was begun by one revision and answered by another: {asked}"
+    # About ten; while one of both was away, some went to the other.
+    assert 1 <= min(asked.values()) <= 60, asked
+
+
+def _keep_to_a_revision(gateway: Gateway, newer: Service, first: str, second: str, folder: Path) -> None:
+    """A run that waits for a person stays with its revision, through a rollback and while that is away."""
+    shares = Rollout(
+        agent="clerk",
+        shares=[Share(revision=first, slot=1, weight=90), Share(revision=second, slot=2, weight=10)],
+    )
+    held = gateway.request(
+        "POST",
+        "/v1/runs",
+        json={"agent": "clerk", "task": f"wipe {folder / 'books'} "},
+        headers={"Idempotency-Key": key_for(shares, second)},
+    ).json()["id"]
+    call = gateway.wait_for(held, "approval.requested")["event"]["call"]
+    assert change(gateway, rollback=True)["revisions"][1]["weight"] == 0
+    assert newer.terminate() == 0
+    revisions(gateway, 1)
+    assert gateway.request("POST", f"/v1/approvals/{call}", json={"decision": "approve"}).status_code < 300
+    eventually(
+        lambda: gateway.run(held)["waiting_for"] == f"revision {second} of agent clerk",
+        what="the run waits for its revision",
+        state=lambda: gateway.run(held),
+    )
+    assert f"--adopt {second} --by REV" in " ".join(shown(gateway)["warnings"])
+    newer.start()
+    assert gateway.succeeded(held) == "second"
+    assert (folder / "books").read_text() == "wipe\n"
+
+
+def _end(stack: Stack, gateway: Gateway, newer: Service, first: str) -> None:
+    """The revision has no runs any more and goes; then the rollout may end, and nothing of it is left."""
+    eventually(
+        lambda: (
+            [one["revision"] for one in shown(gateway)["revisions"] if one["weight"] is not None] == [first]
+        ),
+        what="the drained revision is gone",
+        state=lambda: shown(gateway),
+    )
+    eventually(lambda: consumers(stack) == {"agent-clerk", "agent-clerk~1"}, what="its queue is removed")
+    newer.terminate()
+    change(gateway, end=True)
+    eventually(lambda: consumers(stack) == {"agent-clerk"}, what="no queue of a revision is left")
+    assert not shown(gateway)["active"]
+    assert gateway.answer("clerk", "say") == "first"
