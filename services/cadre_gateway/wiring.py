@@ -31,6 +31,7 @@ from cadre.errors import SetupError
 from cadre.protocol.access import ApiKey
 from cadre.service.platform import Platform
 from cadre.settings import (
+    AccessSettings,
     TracingSettings,
     is_loopback,
     read_doors,
@@ -140,9 +141,8 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     )
     listening = listening_doors(read_doors(), runs_service, door, platform)
     rebuilder = IndexRebuilder(partial(Tail, nc, topology, blobs), index, tail, platform.clock)
-    routers.append(index_routes.router(rebuilder))
     keeper, rollout_router = _rollouts(platform, index)
-    routers.append(rollout_router)
+    routers += [index_routes.router(rebuilder), rollout_router]
     application = app.build([*routers, *access_routers], feeds, nc, provider, door, to_provider)
     application.state.body_memory = options.bodies
     application.state.meters = platform.meters
@@ -168,8 +168,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     tail.start(after, ends)
     index.begin_reading(lambda: tail.positions, ends, TreeFromJournals(history, erasure).read)
     gateway.start()
-    if not options.access.ways():
-        _warn_of_strangers(platform.settings.host)
+    _warn_of_strangers(options.access, platform.settings.host)
     return gateway
 
 
@@ -181,8 +180,8 @@ def _rollouts(platform: Platform, index: RunIndex) -> tuple[RolloutKeeper, APIRo
     return keeper, rollouts.router(editor)
 
 
-def _warn_of_strangers(host: str) -> None:
-    if not is_loopback(host):
+def _warn_of_strangers(access: AccessSettings, host: str) -> None:
+    if not access.ways() and not is_loopback(host):
         log.warning(
             "the gateway listens on %s and asks nobody who they are: whoever reaches it may start, read and erase runs;"
             " let only trusted machines reach it, or put a proxy that asks in front (docs/security.md)",
