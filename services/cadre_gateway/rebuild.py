@@ -100,20 +100,25 @@ class IndexRebuilder:
         async def caught_up(positions: Sequence[int]) -> None:
             await retry(lambda: reader.read_on(positions), pauses=EVERY_SECOND, log=log)
 
+        async def all_read(positions: Sequence[int]) -> None:
+            await caught_up(positions)
+            await reader.stop()  # what it reads from here on is the other one's
+
         async def fill() -> None:
             # Most of it while the other goes on; the rest takes a moment.
             await caught_up(self.tail.positions)
-            await self.index.adopt(fresh, caught_up)
+            await self.index.adopt(fresh, all_read)
 
         reader.start()
         fresh.positions_read = lambda: reader.positions
-        tasks = [asyncio.create_task(fill()), asyncio.create_task(reader.failed())]
+        filling, failing = asyncio.create_task(fill()), asyncio.create_task(reader.failed())
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for one in done:
-                one.result()
+            await asyncio.wait({filling, failing}, return_when=asyncio.FIRST_COMPLETED)
+            if failing.done():
+                failing.result()
+            await filling
         finally:
-            for one in tasks:
-                one.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            filling.cancel()
+            failing.cancel()
+            await asyncio.gather(filling, failing, return_exceptions=True)
             await reader.stop()

@@ -89,7 +89,9 @@ async def test_an_index_is_made_anew_while_the_gateway_serves(
 
         async def rebuilt() -> bool:
             assert (await world.http.get("/v1/runs")).status_code == 200
-            return bool((await world.http.get("/v1/index")).json()["rebuild"]["state"] == "done")
+            told = (await world.http.get("/v1/index")).json()["rebuild"]
+            assert told["state"] != "failed", told
+            return bool(told["state"] == "done")
 
         await until(rebuilt)
         await writing
