@@ -40,7 +40,7 @@ async def test_list_and_detail_tell_a_tree(world: World) -> None:
     assert (listed["task"], listed["parent"], listed["tree"]) == ("Ask the helper.", None, run)
     assert set(listed) == {
         *("id", "tree", "parent", "agent", "task", "state", "step", "started_at", "ended_at"),
-        *("usage", "session", "user", "error", "waiting_for", "approvals", "labels"),
+        *("usage", "session", "user", "error", "waiting_for", "approvals", "labels", "revision"),
     }
 
     found = (await world.http.get(f"/v1/runs/{run}")).json()
@@ -70,9 +70,15 @@ async def test_the_directory_tells_who_is_there_and_what_is_missing(world: World
     (agent,) = (await world.http.get("/v1/agents")).json()["agents"]
     assert (agent["name"], agent["labels"], agent["team"]) == ("boss", {"role": "lead"}, ["helper"])
     assert agent["missing"] == ["add", "gone", "helper"]
-    about = {"instance": "t1", "host": "h", "pid": 1, "health": "", "started_at": 1.0, "revision": ""} | {
-        "skew": 0.0
-    }
+    about = {
+        "instance": "t1",
+        "host": "h",
+        "pid": 1,
+        "health": "",
+        "started_at": 1.0,
+        "revision": "",
+        "spec": "",
+    } | {"skew": 0.0}
     assert (agent["replicas"], agent["differing"]) == ([about], [])
     assert (await world.http.get("/v1/tools")).json() == {"tools": []}
 
