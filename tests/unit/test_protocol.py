@@ -18,6 +18,7 @@ from cadre.journal.events import (
     GraceBegun,
     RecordIgnored,
     StepStarted,
+    ToolPaused,
     WaitBegun,
     WaitEnded,
 )
@@ -165,11 +166,18 @@ class TestMachine:
         assert {run.phase for run in explore().runs} == set(Phase)
 
     def test_it_sees_every_event_but_those_without_consequence_and_of_waits(self) -> None:
-        """The explorer plays the two kinds of smolagents; others have their own stories in `tests/kinds`."""
+        """The explorer plays the two kinds of smolagents; others have their own stories in `tests/kinds`, and
+        calls that are unfinished theirs in `tests/unit/loop/test_unfinished.py`."""
         others = [kind for name, kind in declared_kinds().items() if name not in ("tool_calling", "code")]
-        of_others = {CallDropped, EditApplied, GraceBegun, StepStarted, WaitBegun, WaitEnded}.union(
-            *(kind.events for kind in others)
-        )
+        of_others = {
+            CallDropped,
+            EditApplied,
+            GraceBegun,
+            StepStarted,
+            ToolPaused,
+            WaitBegun,
+            WaitEnded,
+        }.union(*(kind.events for kind in others))
         seen = {type(event) for entry in explore().entries for event in entry.events}
         assert seen == set(EVENTS) - {RecordIgnored} - of_others
 
