@@ -75,10 +75,11 @@ async def test_an_agent_that_is_deleted_takes_everything_with_it(
     await kubectl("delete", "agent", "two", "-n", "cadre")
     await api.until(lambda: api.find("Deployment", "agent-two") is None, "its Deployment is gone")
     await api.until(lambda: "agent-two" not in users(api), "its NATS user is gone")
-    left = [
-        one["metadata"]["name"] for kind in ("ConfigMap", "Secret", "NetworkPolicy") for one in api.all(kind)
-    ]
-    assert not [name for name in left if "two" in name]
+    kinds = ("ConfigMap", "Secret", "NetworkPolicy")
+    await api.until(
+        lambda: not any("two" in one["metadata"]["name"] for kind in kinds for one in api.all(kind)),
+        "all else of it is gone",
+    )
     assert api.find("Deployment", "agent-one") is not None
     assert "agent-one" in users(api)
 
