@@ -10,6 +10,7 @@ from cadre.kinds.remote.records import RemoteTold
 from cadre.protocol.a2a import cancel_tool, get_tool, remote_tools, send_tool
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import ToolCall
+from cadre.protocol.usage import Budget
 from cadre.spec.agent import AgentSpec, sections
 from cadre.spec.remote_agent import RemoteSpec
 from kinds.workflow.built import decide
@@ -89,6 +90,42 @@ def test_questions_become_rarer_until_more_than_words_has_changed() -> None:
         pauses.append(course.at - began)
         answered(course, state=state, task="t1", said=said)
     assert pauses == [1.0, 1.5, 2.25, 3.375, 4.0, 4.0, 1.0]
+
+
+def test_what_was_used_before_the_end_is_the_runs() -> None:
+    course = working()
+    for read, cost in ((700, 0.25), (900, 0.5)):
+        wake(course)
+        answered(course, state="working", task="t1", usage={"input_tokens": read, "cost": cost})
+        assert (course.run.usage.input_tokens, course.run.usage.cost) == (read, cost)
+    wake(course)
+    told = {"answer": "Done.", "usage": {"input_tokens": 900, "cost": 0.5}}
+    end = only(answered(course, state="completed", task="t1", **told), ev.RunFinished)
+    assert (end.usage.input_tokens, end.usage.cost) == (900, 0.5)
+    sound(course)
+
+
+def test_a_budget_counts_all_that_was_used() -> None:
+    course = Course(far(), OFFER).begin("Do it.", budget=Budget(cost=1.0))
+    for number in (1, 2, 3):
+        if number > 1:
+            wake(course)
+        answered(course, state="working", task="t1", usage={"cost": 0.45 * number})
+    assert in_work(course).tool == CANCEL
+    answered(course, task="t1", state="canceled")
+    assert course.run.result is not None
+    assert course.run.result.error is not None
+    assert course.run.result.error.type == "BudgetExceeded"
+
+
+def test_runs_of_the_first_version_count_the_last_answer() -> None:
+    course = working()
+    course.run.kind_version = 1
+    wake(course)
+    answered(course, state="working", task="t1", usage={"cost": 0.25})
+    wake(course)
+    ended = answered(course, state="completed", task="t1", answer="Done.", usage={"cost": 0.3})
+    assert only(ended, ev.RunFinished).usage.cost == pytest.approx(0.05)
 
 
 def test_what_is_no_task_ends_the_run() -> None:
