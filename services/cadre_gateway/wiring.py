@@ -276,7 +276,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     ]
     begun = (lookup, history, feeds, streams.watch_deltas, turns, submitter, decisions, steer, run_end)
     runs_service = RunService(*begun, eraser, registry, live, clock, automation.pushes, options.cards, limits)
-    return [*routers, *routers_of(read_doors(), runs_service)], automation, runs_service
+    return [*routers, *routers_of(read_doors(), runs_service, platform.meters)], automation, runs_service
 
 
 def _tracer_provider(platform: Platform, settings: TracingSettings) -> TracerProvider:

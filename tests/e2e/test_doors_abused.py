@@ -88,7 +88,7 @@ def test_what_is_no_request_is_told_and_begins_nothing(gateway: Gateway, door: D
         return sum(
             value
             for (name, labels), value in told.items()
-            if name == family and ("cadre_door", door.name) in labels and "error_type" in dict(labels)
+            if name == family and ("cadre_door", door.name) in labels and dict(labels)["error_type"]
         )
 
     good = json.dumps(door.ask("Hi", "k")).encode()

@@ -1,7 +1,6 @@
 """What the door for OpenAI's clients refuses, and how: no run is begun, and the error has the protocol's form."""
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 from cadre.journal import events as ev
 from cadre.protocol.usage import Usage
+from harness.exposition import series_of
 from harness.nats_server import NatsServer
 from integration.gateway_world import CALLED, GatewayProcess, World, entered
 
@@ -60,7 +60,7 @@ def response(**fields: Any) -> bytes:
 async def test_what_cannot_be_used_begins_no_run(
     world: World, path: str, body: bytes, status: int, param: str | None
 ) -> None:
-    before = (await world.http.get("/v1/runs")).json()
+    before, counted = (await world.http.get("/v1/runs")).json(), await _counted(world, path)
     answer = await world.http.post(path, content=body)
     assert answer.status_code == status, answer.text
     error = answer.json()["error"]
@@ -68,8 +68,19 @@ async def test_what_cannot_be_used_begins_no_run(
     assert error["param"] == param
     assert answer.headers["x-should-retry"] == "false"
     assert (await world.http.get("/v1/runs")).json() == before
-    counted = (await world.http.get("/metrics")).text
-    assert re.search(r'cadre_door_requests_total{.*cadre_door="openai".*error_type="', counted)
+    assert await _counted(world, path) == {"": counted[""], "refused": counted["refused"] + 1}
+
+
+async def _counted(world: World, path: str) -> dict[str, float]:
+    """The requests that were taken and those that were refused: both begin at 0."""
+    told = series_of((await world.http.get("/metrics")).text)
+    found: dict[str, float] = {}
+    for (name, labels), value in told.items():
+        about = dict(labels)
+        if name == "cadre_door_requests_total" and about["http_route"] == path:
+            key = "refused" if about["error_type"] else ""
+            found[key] = found.get(key, 0) + value
+    return found
 
 
 @pytest.mark.parametrize("header", ["sec-fetch-site", "origin"])

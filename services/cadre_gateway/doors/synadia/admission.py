@@ -15,10 +15,10 @@ from uuid import uuid4
 from synadia_ai.agent_service import CallNext, RequestInterceptorContext, RequestRejectedError
 from synadia_ai.agents import Envelope, SenderInfo, VerifiedSender
 
-from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Meters
 from cadre_gateway.access.gate import Access
 from cadre_gateway.access.principal import ANYBODY, Principal
+from cadre_gateway.doors.door_meter import count, count_from_zero
 from cadre_gateway.doors.progress import Place
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.doors.sender import DoorSender, begin_run, known_run
@@ -34,6 +34,7 @@ from cadre_gateway.requests.problems import (
 )
 
 DOOR = "synadia"
+_ROUTE = "prompt"
 _CODES = {404: 404, 410: 404, 401: 401, 403: 403, 409: 409, 429: 429, 500: 500, 503: 500}
 """The protocol's codes by HTTP's; any other is 400."""
 
@@ -62,6 +63,7 @@ class Admission:
         self._key = key
         self._most = most
         self._meters = meters
+        count_from_zero(meters, DOOR, _ROUTE)
         self.at_work = 0
         """Prompts that are being answered."""
         self.idle = asyncio.Event()
@@ -97,9 +99,7 @@ class Admission:
             problem = as_problem(error)
             raise rejected(problem) from error
         finally:
-            attributes = {names.DOOR: DOOR, names.ROUTE: "prompt"}
-            attributes |= {names.ERROR_TYPE: problem.code} if problem is not None else {}
-            self._meters.record(names.DOOR_REQUESTS, 1, attributes)
+            count(self._meters, DOOR, _ROUTE, problem.code if problem is not None else "")
 
     async def _sender(self, ctx: RequestInterceptorContext) -> DoorSender:
         caller = await self._caller()
