@@ -1,6 +1,7 @@
 """Every door abused in the same ways: broken requests, wrong versions, ten megabytes, callers that hang up or do not
 read. Each is told so in its protocol, and no run is lost or begun twice."""
 
+import importlib.util
 import json
 import signal
 import socket
@@ -12,7 +13,9 @@ from typing import Any, NamedTuple
 import httpx2
 import pytest
 
+from cadre.adapters.nats.streams import jetstream
 from harness.exposition import series_of, total
+from harness.next_version import NEXT
 from harness.patience import eventually, patience
 from harness.people import done
 from harness.stack import Gateway, Stack
@@ -44,6 +47,12 @@ def _agui(task: str, key: str) -> Json:
     return {"threadId": f"thread-{key}", "runId": key, "messages": said, "tools": [], "context": []}
 
 
+def _call(task: str, key: str) -> Json:
+    meta = {"cadre.dev/idempotency-key": key, "progressToken": 1}
+    asked = {"name": "chief", "arguments": {"task": task, "session": key}, "_meta": meta}
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": asked}
+
+
 class Door(NamedTuple):
     """One protocol: where and how a task is streamed by it, and where its errors say what is wrong."""
 
@@ -51,27 +60,51 @@ class Door(NamedTuple):
     path: str
     ask: Callable[[str, str], Json]
     error: Callable[[Json], object]
-    again: Json = {}  # noqa: RUF012 - a default of a tuple, which nobody changes
+    other_version: tuple[Json, Json]
+    """Headers and what more is in the body of a request in a version of the protocol that the door does not speak."""
+    headers: Json = {}  # noqa: RUF012 - a default of a tuple, which nobody changes
+    again: Json = {}  # noqa: RUF012 - likewise
     """Headers of a request that is sent once more; the other protocols' bodies say so by their ids."""
-    other_version: Json = {}  # noqa: RUF012 - likewise
-    """Headers that name a version which the door does not speak."""
+
+
+def _last_of(answer: str) -> Json:
+    """The answer, or the last event of one that is a stream."""
+    told: Json = json.loads(answer.rpartition("data: ")[2])
+    return told
+
+
+def _error(told: Json) -> object:
+    return told["error"]["message"]
+
+
+def _error_of_tool(told: Json) -> object:
+    return _error(told) if "error" in told else told["result"]["isError"]
 
 
 _RETRY = {"x-stainless-retry-count": "1"}
-_LATER = {"A2A-Version": "7.0"}
+_LATER: tuple[Json, Json] = ({"A2A-Version": "7.0"}, {})
+_MCP = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
+HAS_MCP = importlib.util.find_spec("mcp") is not None
 DOORS = [
-    Door("openai", "/v1/chat/completions", _chat, lambda told: told["error"]["message"], _RETRY),
-    Door("openai", "/v1/responses", _response, lambda told: told["error"]["message"], _RETRY),
-    Door("a2a", "/a2a/chief", _rpc, lambda told: told["error"]["message"], other_version=_LATER),
-    Door(
-        "a2a",
-        "/a2a/chief/message:stream",
-        _message,
-        lambda told: told["error"]["message"],
-        other_version=_LATER,
+    Door("openai", "/v1/chat/completions", _chat, _error, ({}, {"messages": "Hi"}), again=_RETRY),
+    Door("openai", "/v1/responses", _response, _error, ({}, {"input": None, "prompt": "Hi"}), again=_RETRY),
+    Door("a2a", "/a2a/chief", _rpc, _error, _LATER),
+    Door("a2a", "/a2a/chief/message:stream", _message, _error, _LATER),
+    Door("agui", "/agui/chief", _agui, lambda told: told["detail"], ({}, {"runId": None, "run_id": "k"})),
+    *(
+        [Door("mcp", "/mcp", _call, _error_of_tool, ({"MCP-Protocol-Version": "2031-01-01"}, {}), _MCP)]
+        if HAS_MCP
+        else []
     ),
-    Door("agui", "/agui/chief", _agui, lambda told: told["detail"]),
 ]
+
+
+@pytest.fixture(scope="module")
+def more(stack: Stack) -> None:
+    """The gateway speaks whatever is installed here."""
+    stack.environment["CADRE_DOORS"] = ",".join({door.name: "" for door in DOORS})
+
+
 each_door = pytest.mark.parametrize("door", DOORS, ids=lambda door: door.path)
 
 
@@ -98,16 +131,18 @@ def test_what_is_no_request_is_told_and_begins_nothing(gateway: Gateway, door: D
         (b"[" * 100_000, {}),
         (b"[]", {}),
         (json.dumps(door.ask("x" * 10_000_000, "k")).encode(), {}),
+        (json.dumps(door.ask("Hi", "k") | door.other_version[1]).encode(), door.other_version[0]),
     ]
-    if door.other_version:
-        bad.append((good, door.other_version))
     before, counted = len(runs(gateway)), refused()
     for body, headers in bad:
         answer = gateway.request(
-            "POST", door.path, content=body, headers={"content-type": "application/json", **headers}
+            "POST",
+            door.path,
+            content=body,
+            headers={"content-type": "application/json", **door.headers, **headers},
         )
         assert answer.status_code < 500, answer.text
-        assert door.error(answer.json()), answer.text
+        assert door.error(_last_of(answer.text)), answer.text
     assert len(runs(gateway)) == before
     assert refused() == counted + len(bad)
 
@@ -123,6 +158,7 @@ class SlowCaller:
             "Content-Length": str(len(content)),
             "Connection": "close",
             "traceparent": f"00-{CALLER}-b7ad6b7169203331-01",
+            **door.headers,
             **headers,
         }
         lines = [f"POST {door.path} HTTP/1.1", *(f"{name}: {value}" for name, value in head.items())]
@@ -153,8 +189,9 @@ def test_who_hangs_up_or_does_not_read_costs_nothing_and_finds_its_run(
     task, key = f"have clerk: refund {books} 5", tmp_path.name
     stack.services["clerk"].signal(signal.SIGSTOP)
     try:
-        SlowCaller(gateway, door, door.ask(task, key), {}).hang_up_in_the_middle()
+        caller = SlowCaller(gateway, door, door.ask(task, key), {})
         eventually(lambda: len(runs(gateway, task)) > 0, what="the run has begun")
+        caller.hang_up_in_the_middle()
         slow = SlowCaller(gateway, door, door.ask(task, key), door.again)
     finally:
         stack.services["clerk"].signal(signal.SIGCONT)
@@ -169,3 +206,34 @@ def test_who_hangs_up_or_does_not_read_costs_nothing_and_finds_its_run(
     assert "gen_ai.conversation.id" in trace
     counted = httpx2.get(f"{gateway.service.url}/metrics", timeout=patience()).text
     assert total(series_of(counted), "cadre_door_requests_total", cadre_door=door.name) > 0
+
+
+@each_door
+async def test_entries_of_a_newer_version_end_the_answer_and_are_named(
+    gateway: Gateway, stack: Stack, door: Door, tmp_path: Path
+) -> None:
+    """As while an upgrade is under way, when a newer agent goes on with a run before the gateway is upgraded."""
+    task, key = f"have clerk: refund {tmp_path / 'books'} 5", tmp_path.name
+    stack.services["clerk"].signal(signal.SIGSTOP)
+    try:
+        caller = SlowCaller(gateway, door, door.ask(task, key), {})
+        eventually(lambda: len(runs(gateway, task)) > 0, what="the run has begun")
+        (run,) = [one["id"] for one in runs(gateway, task)]
+        gateway.wait_for(run, "delegate.started")
+        async with stack.platform() as platform:
+            entry = {
+                "type": "entry",
+                "v": NEXT,
+                "tree": run,
+                "run": run,
+                "n": 99,
+                "events": [{"type": "dreamt"}],
+            }
+            subject = platform.topology.journal(run, run)
+            await jetstream.append(platform.nc, subject, json.dumps(entry).encode())
+        assert "of a newer version" in caller.read()
+        again = SlowCaller(gateway, door, door.ask(task, key), door.again)
+        assert "of a newer version" in again.read()
+    finally:
+        stack.services["clerk"].signal(signal.SIGCONT)
+    assert len([one for one in runs(gateway, task) if one["parent"] is None]) == 1

@@ -35,7 +35,7 @@ class History:
         self._page = [stored(seq) for seq in seqs]
 
     async def lean_pages(
-        self, tree: str, after: int, *, at_least: int, entries: int = 0
+        self, tree: str, after: int, *, at_least: int, entries: int = 0, all_of: str | None = None
     ) -> AsyncIterator[list[Stored]]:
         yield [one for one in self._page if one.seq > after]
 

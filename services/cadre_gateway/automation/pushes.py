@@ -10,7 +10,7 @@ from cadre.adapters.nats.automations import NatsDefinitions, NatsDeliveries
 from cadre.adapters.webhooks import WebhookFailed, WebhookGone, WebhookSender
 from cadre.automation.notice import NoticeDelivery, happened_in
 from cadre.automation.push import MAX_PUSHES, PUSH, PushTarget, TaskPushes
-from cadre.errors import Fenced
+from cadre.errors import Fenced, NewerSchema
 from cadre.journal.entry import Entry
 from cadre.ports import Clock
 from cadre_gateway.requests.problems import Problem, invalid
@@ -106,6 +106,8 @@ class PushNotifications:
             raise WebhookFailed("this gateway does not speak A2A: CADRE_DOORS leaves it out")
         try:
             body = await self.body(delivery.run)
+        except NewerSchema as error:
+            raise WebhookFailed(str(error)) from error
         except Problem as error:
             raise WebhookGone(error.detail) from error
         headers = {"Content-Type": "application/a2a+json", "User-Agent": "Cadre", **target.headers()}

@@ -40,7 +40,8 @@ class Answers:
     watch_deltas: WatchDeltas
 
     async def so_far(self, place: Place) -> Progress:
-        """What the journals hold now. Raises a 404 problem, RetryableError."""
+        """What the journals hold now. Raises a 404 problem, RetryableError, NewerSchema: a door
+        that left entries out would tell of a run that goes on for ever."""
         progress = Progress(place.run, place.after)
         async with self.pages(place) as pages:
             async for page in pages:
@@ -63,16 +64,18 @@ class Answers:
 
     @contextlib.asynccontextmanager
     async def pages(self, place: Place) -> AsyncIterator[AsyncIterator[list[Stored]]]:
-        """Opens all entries of the tree, page by page. Raises a 404 problem, RetryableError."""
+        """Opens all entries of the tree, page by page. Raises as `so_far` does."""
         await self.lookup.find(place.run)
-        async with self.lookup.pages_of_tree(tree_of(place.run)) as pages:
+        async with self.lookup.pages_of_tree(tree_of(place.run), all_of=place.run) as pages:
             yield pages
 
     async def follow(self, progress: Progress, *, live: bool = False) -> AsyncGenerator[News]:
         """Takes entries into `progress` from the beginning until it is settled; `live`: tells of deltas between them.
-        Raises a 404 or 410 problem, and a 503 one when the gateway stops."""
+        Raises as `so_far` does, a 410 problem, and a 503 one when the gateway stops."""
         await self.lookup.find(progress.run)
-        follower = Follower(self.lookup, self.feeds, progress.run, 0, idle_seconds=_IDLE_SECONDS)
+        follower = Follower(
+            self.lookup, self.feeds, progress.run, 0, idle_seconds=_IDLE_SECONDS, all_entries=True
+        )
         pinged = time.monotonic()
         with contextlib.ExitStack() as stack:
             if live:

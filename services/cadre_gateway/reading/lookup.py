@@ -60,27 +60,29 @@ class RunLookup:
 
     @asynccontextmanager
     async def pages_of_tree(
-        self, tree: str, whole_up_to: int | None = None
+        self, tree: str, whole_up_to: int | None = None, *, all_of: str | None = None
     ) -> AsyncIterator[AsyncIterator[list[Stored]]]:
-        """Opens all entries page by page, without large snapshots unless `whole_up_to` is given: see
+        """Opens all entries page by page, without large snapshots unless `whole_up_to` is given; `all_of`: see
         History.lean_pages. They are at least those that the list accounts for: a replica of the stream may lag behind
         it.
 
         A few long trees are read at a time: what the block makes of the pages is in memory until it is left. Raises
-        BusUnavailable, TooLarge, a 503 problem when no turn comes.
+        BusUnavailable, TooLarge, NewerSchema, a 503 problem when no turn comes.
         """
-        async with AsyncExitStack() as turn, aclosing(self._pages(tree, turn, whole_up_to)) as pages:
+        async with AsyncExitStack() as turn, aclosing(self._pages(tree, turn, whole_up_to, all_of)) as pages:
             yield pages
 
     async def _pages(
-        self, tree: str, turn: AsyncExitStack, whole_up_to: int | None
+        self, tree: str, turn: AsyncExitStack, whole_up_to: int | None, all_of: str | None
     ) -> AsyncGenerator[list[Stored]]:
         if await self._is_erased(tree):
             return
         first, at_least = await self.index.extent(tree)
         after = max(0, first - 1)
         count = 0
-        async for page in self.history.lean_pages(tree, after, at_least=at_least, whole_up_to=whole_up_to):
+        async for page in self.history.lean_pages(
+            tree, after, at_least=at_least, whole_up_to=whole_up_to, all_of=all_of
+        ):
             note_progress()
             yield page
             note_progress()

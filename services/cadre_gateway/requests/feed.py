@@ -25,7 +25,12 @@ class Feed(Generic[T]):
         if len(self._items) < self._limit:
             self._items.append(item)
         elif not may_be_lost:
-            self.overflowed = True
+            self.overflow()
+        self._news.set()
+
+    def overflow(self) -> None:
+        """Has the reader read the stream: something there was not put in here."""
+        self.overflowed = True
         self._news.set()
 
     def clear(self) -> None:

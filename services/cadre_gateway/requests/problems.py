@@ -18,6 +18,7 @@ from cadre.errors import (
     BusFull,
     MemoryRefused,
     MemoryUnavailable,
+    NewerSchema,
     ProviderUnavailable,
     RetryableError,
     RunIndexBuilding,
@@ -67,7 +68,7 @@ _TITLES = {
     "unknown-trigger": "There is no such trigger",
     "invalid-signature": "The webhook is not signed as it must be",
     "no-secret": "A secret is not set",
-    "newer-version": "A newer gateway wrote it",
+    "newer-version": "A newer version wrote it",
     "unknown-dead-letter": "There is no such dead letter",
     "message-gone": "The message of the dead letter has been removed",
     "retry-useless": "The run does not wait for this message any more",
@@ -160,6 +161,7 @@ FORESEEN = (
     RetryableError,
     TooLarge,
     BlobMissing,
+    NewerSchema,
     MemoryRefused,
     TimeoutError,
     ClientDisconnect,
@@ -191,6 +193,10 @@ def as_problem(error: Exception) -> Problem:
         case RetryableError() | TimeoutError():
             why = str(error) or "no answer in time"
             return Problem(503, "bus-unavailable", f"{why}; try again (with the same Idempotency-Key)")
+        case NewerSchema():
+            return Problem(
+                503, "newer-version", f"entries of a newer version: {error}, or ask a gateway of that version"
+            )
         case TooLarge():
             return Problem(413, "too-large", str(error))
         case ClientDisconnect():

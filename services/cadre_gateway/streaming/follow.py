@@ -48,11 +48,19 @@ class EndOfRun(NamedTuple):
 class Follower:
     """Yields the entries of a run and of all runs below it behind sequence `after`.
 
-    `feed` is to be filled by LiveFeeds and with the run's deltas; `idle_seconds` without news are noticed.
+    `feed` is to be filled by LiveFeeds and with the run's deltas; `idle_seconds` without news are noticed. An entry
+    that only a newer version can read is left out, unless `all_entries` are needed.
     """
 
     def __init__(
-        self, lookup: RunLookup, feeds: LiveFeeds, run: str, after: int, *, idle_seconds: float
+        self,
+        lookup: RunLookup,
+        feeds: LiveFeeds,
+        run: str,
+        after: int,
+        *,
+        idle_seconds: float,
+        all_entries: bool = False,
     ) -> None:
         self.feed: Feed[Stored | Delta] = Feed()
         self._lookup = lookup
@@ -61,6 +69,7 @@ class Follower:
         self._last = after
         """Sequence of the last entry handed out."""
         self._idle_seconds = idle_seconds
+        self._all_of = run if all_entries else None
         self._state: State | None = None
         """How the run has ended."""
 
@@ -70,7 +79,7 @@ class Follower:
             self.feed.put(delta, may_be_lost=True)
 
     async def items(self) -> AsyncIterator[Stored | Delta | Notice | EndOfRun]:
-        """Runs to the end of the run, until it is erased, or until the gateway drains."""
+        """Runs to the end of the run, until it is erased, or until the gateway drains. Raises NewerSchema."""
         while self._state is None:
             try:
                 async for stored in self._history():
@@ -101,7 +110,9 @@ class Follower:
         tree = tree_of(self._run)
         # A replica may lag behind the list.
         _, at_least = await self._lookup.index.extent(tree)
-        pages = self._lookup.history.lean_pages(tree, self._last, at_least=at_least, entries=_PAGE_ENTRIES)
+        pages = self._lookup.history.lean_pages(
+            tree, self._last, at_least=at_least, entries=_PAGE_ENTRIES, all_of=self._all_of
+        )
         async for page in pages:
             for stored in page:
                 if self._is_news(stored):

@@ -16,6 +16,7 @@ class LiveFeeds:
     def __init__(self, tail: Tail) -> None:
         self._tail = tail
         tail.on_erased = self.close_tree
+        tail.on_newer = self.reread_tree
         self._feeds: set[tuple[str, Feed[Any]]] = set()
         """The open feeds, each with the tree that it follows."""
         self.draining = False
@@ -45,6 +46,12 @@ class LiveFeeds:
         for followed, feed in self._feeds:
             if followed == tree:
                 feed.close()
+
+    def reread_tree(self, tree: str) -> None:
+        """Has the followers of a tree read its journals: an entry there cannot be handed to them."""
+        for followed, feed in self._feeds:
+            if followed == tree:
+                feed.overflow()
 
     def drain(self) -> None:
         """Closes all feeds; their streams ask the clients to come back."""

@@ -23,6 +23,7 @@ from mcp_types import (
 )
 
 from cadre.api.runs import RunSummary
+from cadre.errors import NewerSchema
 from cadre.ports import Stored
 from cadre_gateway.access.principal import caller_of
 from cadre_gateway.doors.following import Answers
@@ -85,14 +86,16 @@ class Listening:
         return found
 
     async def _tell_task(self, stream: _Stream, run: RunSummary) -> None:
-        """Tells the task as it is and as it becomes, until it is over."""
-        try:
-            progress = await self._answers.so_far(Place(run.id))
-        except Problem:
-            return  # it was erased meanwhile, as `tasks/get` will say
+        """Tells the task as it is and as it becomes, until it is over, or was erased or goes on in a newer version: of
+        that `tasks/get` tells."""
+        with contextlib.suppress(Problem, NewerSchema):
+            await self._tell_changes(stream, run)
+
+    async def _tell_changes(self, stream: _Stream, run: RunSummary) -> None:
+        progress = await self._answers.so_far(Place(run.id))
         await stream.tell(_TASK, await self._tasks.detail(run, progress))
         lookup, feeds, told = self._runs.lookup, self._runs.feeds, _state(progress)
-        follower = Follower(lookup, feeds, run.id, progress.seq, idle_seconds=_IDLE_SECONDS)
+        follower = Follower(lookup, feeds, run.id, progress.seq, idle_seconds=_IDLE_SECONDS, all_entries=True)
         with feeds.follow(run.id, follower.feed):
             async with contextlib.aclosing(cast(Any, follower.items())) as items:
                 async for item in items:

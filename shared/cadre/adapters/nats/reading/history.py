@@ -12,11 +12,11 @@ from cadre.adapters.nats.reading.journal_pages import journal_pages
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.delivery.codec import decode, decode_entry, unpack_entry, unpack_record
-from cadre.errors import BlobMissing, TooLarge, UnreadableMessage
+from cadre.errors import BlobMissing, NewerSchema, TooLarge, UnreadableMessage
 from cadre.ports import Blobs, Stored
 from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import Head, Spilled, Task
-from cadre.protocol.topology import Subject, Topology
+from cadre.protocol.topology import Subject, Topology, is_within
 
 log = logging.getLogger("cadre.history")
 
@@ -47,7 +47,7 @@ class History:
         async for held in self.raw_pages(tree, after, at_least=at_least):
             yield [stored for one in held if (stored := await self._read(one)) is not None]
 
-    async def lean_pages(
+    async def lean_pages(  # noqa: PLR0913 - which entries, and in what pages
         self,
         tree: str,
         after: int = 0,
@@ -56,14 +56,20 @@ class History:
         entries: int = _PAGE,
         whole_up_to: int | None = None,
         run: str | None = None,
+        all_of: str | None = None,
     ) -> AsyncIterator[list[Stored]]:
         """Yields what `pages` does, decoded beside the event loop, in pages of few bytes and of so many entries at
         most, for readers of a long tree; with `run` of that run only.
 
         A large snapshot is left out (None) where the entry before it was yielded: the fold of that one and of those
         before it says the same. With `whole_up_to` none is left out, and TooLarge is raised when the entries have more
-        bytes than that.
+        bytes than that. With `all_of` raises NewerSchema at an entry of that run, or of one below it, that only a newer
+        version can read, once those before it were yielded.
         """
+
+        def is_needed(subject: str) -> bool:
+            return all_of is not None and is_within(self._topology.parse(subject)[1], all_of)
+
         last: dict[str, int] | None = {} if whole_up_to is None else None
         page: list[tuple[StoredMessage, bytes]] = []
         size = total = 0
@@ -71,6 +77,8 @@ class History:
             for held in held_page:
                 try:
                     data = await self.whole(held)
+                except NewerSchema:
+                    data = held.data  # where it is decoded this is told
                 except (UnreadableMessage, BlobMissing) as error:
                     _leave_out(held, error)
                     continue
@@ -80,13 +88,14 @@ class History:
                 if whole_up_to is not None and total > whole_up_to:
                     raise TooLarge(f"run {tree} with all below it", total, whole_up_to)
                 if size >= entries * _LEAN_BYTES_PER_ENTRY:
-                    yield await asyncio.to_thread(_lean, page, last)
+                    while page:
+                        yield await asyncio.to_thread(_lean, page, last, is_needed)
                     size = 0
             # Nothing but the entries is held while their reader takes its time.
             held_page.clear()
-            if page:
-                yield await asyncio.to_thread(_lean, page, last)
-                size = 0
+            while page:
+                yield await asyncio.to_thread(_lean, page, last, is_needed)
+            size = 0
 
     async def whole(self, held: StoredMessage) -> bytes:
         """Returns the bytes of an entry, from the object store when they went there. Raises BlobMissing,
@@ -136,7 +145,7 @@ class History:
 
     async def task(self, tree: str, run: str) -> Task | None:
         """Returns the Task that was published for a run, whether or not an agent has taken it up; None when there is
-        none.
+        none. Raises NewerSchema too.
 
         The stream's leader is asked: a task that was just published must be found.
         """
@@ -149,6 +158,8 @@ class History:
             after = held.seq
             try:
                 record = await unpack_record(held.data, self._blobs)
+            except NewerSchema:
+                raise  # it may be the task
             except (UnreadableMessage, BlobMissing) as error:
                 log.warning("record %d on %s left out: %s", held.seq, held.subject, error)
                 continue
@@ -168,16 +179,25 @@ def _leave_out(held: StoredMessage, error: Exception) -> None:
     log.error("entry %d on %s left out: %s", held.seq, held.subject, error)
 
 
-def _lean(page: list[tuple[StoredMessage, bytes]], last: dict[str, int] | None) -> list[Stored]:
+def _lean(
+    page: list[tuple[StoredMessage, bytes]], last: dict[str, int] | None, is_needed: Callable[[str], bool]
+) -> list[Stored]:
     """Decodes a page, which is empty then; `last` has the number of each run's last entry, and is kept up; None: no
-    snapshot is left out."""
-    found = []
+    snapshot is left out. It stops before a newer entry on a subject that is needed; with nothing before that in the
+    page it raises NewerSchema."""
+    found: list[Stored] = []
     page.reverse()
     while page:
         held, data = page.pop()
         try:
             entry = decode_entry(data, last or {})
         except UnreadableMessage as error:
+            if isinstance(error, NewerSchema) and is_needed(held.subject):
+                if not found:
+                    raise
+                page.append((held, data))
+                page.reverse()
+                return found
             _leave_out(held, error)
             continue
         if last is not None:

@@ -13,7 +13,7 @@ from cadre.adapters.nats.reading.reader import OrderedReader
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.delivery.codec import decode, unpack_entry
-from cadre.errors import BlobMissing, RetryableError, UnreadableMessage
+from cadre.errors import BlobMissing, NewerSchema, RetryableError, UnreadableMessage
 from cadre.journal.entry import Entry
 from cadre.ports import Blobs, Stored
 from cadre.protocol.fates import Erased, Fate
@@ -73,6 +73,8 @@ class Tail:
         self._on_fate = on_fate
         self.on_erased: Callable[[str], None] | None = None
         """Called with each tree that is erased from now on."""
+        self.on_newer: Callable[[str], None] | None = None
+        """Called with a tree for each entry of it that only a newer version can read."""
         self._readers: list[OrderedReader] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._told: dict[int, int] = {}
@@ -232,6 +234,8 @@ class Tail:
                 return entry
             except (UnreadableMessage, BlobMissing) as error:
                 log.error("entry %d on %s left out: %s", held.seq, held.subject, error)
+                if isinstance(error, NewerSchema) and self.on_newer is not None:
+                    self.on_newer(self._topology.parse(held.subject)[0])
                 return None
             except RetryableError as error:
                 log.warning("entry %d on %s: %s", held.seq, held.subject, error)
