@@ -32,7 +32,7 @@ class BrowserFailed(Exception):
     """What was asked of the page could not be done. The model reads the text."""
 
 
-class Session:
+class BrowserSession:
     """The browser of one run. Its calls come one after the other."""
 
     def __init__(self, settings: BrowserSettings, guard: Guard, run: str) -> None:
@@ -151,22 +151,24 @@ def _in_words(work: Callable[[], T]) -> T:
         raise BrowserFailed(text) from error
 
 
-class Sessions:
+class BrowserSessions:
     """All browsers of the process."""
 
     def __init__(self) -> None:
         self._settings = read_browser_settings()
         self.guard = Guard(read_networks("CADRE_BROWSER_PRIVATE", self._settings.private))
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, BrowserSession] = {}
         self._numbers = itertools.count(1)
         sweep()
         self.guard.start()
         atexit.register(self.close)
 
     @contextlib.asynccontextmanager
-    async def of(self, context: ToolContext) -> AsyncIterator[Session]:
+    async def of(self, context: ToolContext) -> AsyncIterator[BrowserSession]:
         """The run's session, for this call alone."""
-        session = self._sessions.pop(context.run, None) or Session(self._settings, self.guard, context.run)
+        session = self._sessions.pop(context.run, None) or BrowserSession(
+            self._settings, self.guard, context.run
+        )
         self._sessions[context.run] = session  # the one used last stands last
         session.waiting += 1
         try:
@@ -198,6 +200,6 @@ class Sessions:
 
 
 @functools.cache
-def sessions() -> Sessions:
+def sessions() -> BrowserSessions:
     """The browsers of this process; nothing is started before the first call. Raises SettingError."""
-    return Sessions()
+    return BrowserSessions()

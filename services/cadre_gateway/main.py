@@ -19,7 +19,7 @@ from cadre.settings import (
     read_settings,
 )
 from cadre_gateway.doors.card_settings import read_card_settings
-from cadre_gateway.index.settings import read_index_settings
+from cadre_gateway.index.database.settings import read_index_settings
 from cadre_gateway.options import GatewayOptions
 from cadre_gateway.requests.body_memory import BodyMemory
 from cadre_gateway.tenants.settings import read_tenants_folder

@@ -49,9 +49,9 @@ from cadre_gateway.console.settings import read_console_settings
 from cadre_gateway.doors.open_doors import listening_doors, routers_of
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.gateway import GatewayService
+from cadre_gateway.index.database.settings import open_database
 from cadre_gateway.index.opening import open_index
 from cadre_gateway.index.run_index import RunIndex
-from cadre_gateway.index.settings import open_database
 from cadre_gateway.index.usage_ledger import UsageLedger
 from cadre_gateway.ledger_snapshots import LedgerSnapshots
 from cadre_gateway.options import GatewayOptions

@@ -63,7 +63,7 @@ class Reading(NamedTuple):
 
 def read_namespace(objects: Objects, values: Values, folder: Path) -> Reading:
     """The services of the objects, whose files are written below the folder."""
-    reader = _Reader(objects, values, folder)
+    reader = _NamespaceReader(objects, values, folder)
     reader.write_models()
     teams = reader.read_teams()
     reader.read_agents(teams)
@@ -72,7 +72,7 @@ def read_namespace(objects: Objects, values: Values, folder: Path) -> Reading:
     return Reading(reader.services, reader.problems, reader.values)
 
 
-class _Reader:
+class _NamespaceReader:
     def __init__(self, objects: Objects, values: Values, folder: Path) -> None:
         self._objects = objects
         self._folder = folder

@@ -17,7 +17,7 @@ from bench.processes import running_module
 from cadre.settings import Settings
 from cadre_sandbox.interpreters.contract import BlockLimits, BlockRequest, Failed, Finished
 from cadre_sandbox.interpreters.pool import Sandbox
-from cadre_sandbox.interpreters.session import Session
+from cadre_sandbox.interpreters.session import InterpreterSession
 from harness.nats_server import NatsServer
 from integration.sandbox_bench import Bench
 from integration.service_bench import finished
@@ -138,7 +138,7 @@ async def _acquired(sandbox: Sandbox) -> float:
     return await _opened(sandbox)
 
 
-async def _block(session: Session, code: str) -> float:
+async def _block(session: InterpreterSession, code: str) -> float:
     """Milliseconds."""
     began = time.perf_counter()
     outcome = await session.execute(BlockRequest(code=code))

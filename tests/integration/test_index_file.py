@@ -10,13 +10,13 @@ import pytest
 
 from cadre.errors import RunIndexUnavailable, SettingError, SetupError
 from cadre.protocol.fates import Erased
-from cadre_gateway.index import schema
-from cadre_gateway.index.database import SqlQuery
+from cadre_gateway.index.database import schema
+from cadre_gateway.index.database.port import SqlQuery
+from cadre_gateway.index.database.settings import IndexSettings, open_database
 from cadre_gateway.index.opening import open_index
 from cadre_gateway.index.removals import PendingErasure
 from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.index.run_index import RunIndex
-from cadre_gateway.index.settings import IndexSettings, open_database
 from unit.inline_index import take
 from unit.journal_entries import accepted, entry
 

@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from cadre_sandbox.interpreters.pool import Sandbox
-from cadre_sandbox.interpreters.session import Session
+from cadre_sandbox.interpreters.session import InterpreterSession
 from sandbox.service_bench import Bench
 from sandbox.worlds import World, worlds
 
@@ -34,7 +34,7 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def session(sandbox: Sandbox) -> AsyncIterator[Session]:
+async def session(sandbox: Sandbox) -> AsyncIterator[InterpreterSession]:
     session = await sandbox.open()
     yield session
     await session.close()

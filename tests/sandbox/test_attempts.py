@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 
 from cadre_sandbox.interpreters.pool import Sandbox
-from cadre_sandbox.interpreters.session import Session
+from cadre_sandbox.interpreters.session import InterpreterSession
 from sandbox.attempts import ALL, Attempt
 from sandbox.worlds import World, finished, open_to_all
 
@@ -107,7 +107,7 @@ FREE = {"authorized_imports": ["*"], "authorized_builtins": ["*"]}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def other(every_sandbox: Sandbox) -> AsyncIterator[Session]:
+async def other(every_sandbox: Sandbox) -> AsyncIterator[InterpreterSession]:
     """Another run, with something to hide."""
     other = await every_sandbox.open()
     await finished(other, f"private_to_another_run = '{TOKEN}'\nopen('file', 'w').write('{TOKEN}')", **FREE)
@@ -118,7 +118,11 @@ async def other(every_sandbox: Sandbox) -> AsyncIterator[Session]:
 
 @pytest.mark.parametrize("attempt", ALL, ids=lambda attempt: attempt.name)
 async def test_it_is_refused(
-    every_sandbox: Sandbox, host: Host, other: Session, attempt: Attempt, capfd: pytest.CaptureFixture[str]
+    every_sandbox: Sandbox,
+    host: Host,
+    other: InterpreterSession,
+    attempt: Attempt,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     session = await every_sandbox.open()
     outcome = await finished(session, attempt.code(host.names), **FREE)

@@ -11,25 +11,25 @@ from cadre_sandbox.interpreters.contract import (
     Function,
     SandboxError,
 )
-from cadre_sandbox.interpreters.session import Session
+from cadre_sandbox.interpreters.session import InterpreterSession
 from cadre_sandbox.wire.values import BinaryValue
 from sandbox.worlds import failed, finished, run, yielded
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_the_last_expression_is_the_output_and_prints_are_logs(session: Session) -> None:
+async def test_the_last_expression_is_the_output_and_prints_are_logs(session: InterpreterSession) -> None:
     outcome = await finished(session, "print('a', 1, sep='-', end='!')\nx = {'n': [1, (2, 3)]}\nx")
     assert (outcome.output, outcome.text, outcome.logs) == ({"n": [1, [2, 3]]}, "{'n': [1, (2, 3)]}", "a-1!")
     assert not outcome.is_final_answer
 
 
-async def test_a_statement_at_the_end_leaves_no_output(session: Session) -> None:
+async def test_a_statement_at_the_end_leaves_no_output(session: InterpreterSession) -> None:
     outcome = await finished(session, "x = 3")
     assert (outcome.output, outcome.text) == (None, "")
 
 
-async def test_variables_functions_classes_and_imports_last(session: Session) -> None:
+async def test_variables_functions_classes_and_imports_last(session: InterpreterSession) -> None:
     await finished(
         session, "import math as m\nclass A:\n    k = 2\ndef f(n):\n    return n * A.k + base\nbase = 1"
     )
@@ -37,7 +37,7 @@ async def test_variables_functions_classes_and_imports_last(session: Session) ->
     assert (await finished(session, "f(m.floor(2.5))")).output == 106
 
 
-async def test_python_is_whole(session: Session) -> None:
+async def test_python_is_whole(session: InterpreterSession) -> None:
     code = """
 from dataclasses import dataclass
 import asyncio, contextlib, enum
@@ -98,12 +98,12 @@ else:
         "class A:\n    def __init__(self): final_answer(answer=42)\nA()\nprint('never')",
     ],
 )
-async def test_a_final_answer_ends_the_block_from_anywhere(session: Session, code: str) -> None:
+async def test_a_final_answer_ends_the_block_from_anywhere(session: InterpreterSession, code: str) -> None:
     outcome = await finished(session, f"{code}", authorized_imports=["contextlib"])
     assert (outcome.output, outcome.is_final_answer, outcome.logs) == (42, True, "")
 
 
-async def test_a_variable_of_that_name_lasts(session: Session) -> None:
+async def test_a_variable_of_that_name_lasts(session: InterpreterSession) -> None:
     await finished(session, "final_answer = 42")
     assert (await finished(session, "final_answer(final_answer + 1)")).output == 43
     code = "def f(final_answer): return final_answer\nfinal_answer([f(final_answer=1), final_answer])"
@@ -118,22 +118,24 @@ async def test_a_variable_of_that_name_lasts(session: Session) -> None:
     ],
     ids=["of four bytes", "of six"],
 )
-async def test_an_answer_may_be_of_any_characters(session: Session, code: str, output: str) -> None:
+async def test_an_answer_may_be_of_any_characters(
+    session: InterpreterSession, code: str, output: str
+) -> None:
     assert (await finished(session, code)).output == output
 
 
-async def test_a_final_answer_swallowed_in_an_endless_loop_is_kept(session: Session) -> None:
+async def test_a_final_answer_swallowed_in_an_endless_loop_is_kept(session: InterpreterSession) -> None:
     code = "import contextlib\nwhile True:\n    with contextlib.suppress(BaseException):\n        final_answer(7)"
     outcome = await finished(session, code, authorized_imports=["*"], limits=BlockLimits(seconds=0.5))
     assert (outcome.output, outcome.is_final_answer) == (7, True)
 
 
-async def test_no_final_answer_where_it_is_not_allowed(session: Session) -> None:
+async def test_no_final_answer_where_it_is_not_allowed(session: InterpreterSession) -> None:
     outcome = await failed(session, "final_answer(1)", final_answer=False)
     assert outcome.error == "NameError"
 
 
-async def test_an_error_names_its_line_and_keeps_prints_and_variables(session: Session) -> None:
+async def test_an_error_names_its_line_and_keeps_prints_and_variables(session: InterpreterSession) -> None:
     code = "done = []\nfor i in range(3):\n    print(i)\n    done.append(1 / (1 - i))\nprint('never')"
     outcome = await failed(session, code)
     assert (outcome.error, outcome.line, outcome.source) == (
@@ -145,19 +147,21 @@ async def test_an_error_names_its_line_and_keeps_prints_and_variables(session: S
     assert (await finished(session, "done")).output == [1.0]
 
 
-async def test_an_error_in_an_older_function_names_the_line_that_called_it(session: Session) -> None:
+async def test_an_error_in_an_older_function_names_the_line_that_called_it(
+    session: InterpreterSession,
+) -> None:
     await finished(session, "def f(x):\n\n\n\n    return x['a']")
     outcome = await failed(session, "y = 1\nf({})")
     assert (outcome.line, outcome.source, outcome.message) == (2, "f({})", "there is no key 'a'")
 
 
-async def test_a_syntax_error_shows_the_place(session: Session) -> None:
+async def test_a_syntax_error_shows_the_place(session: InterpreterSession) -> None:
     outcome = await failed(session, "x = 1\nif x = 2:\n    pass")
     assert (outcome.error, outcome.line, outcome.source) == ("SyntaxError", 2, "if x = 2:")
     assert "^" in outcome.message
 
 
-async def test_prints_are_cut_in_the_middle(session: Session) -> None:
+async def test_prints_are_cut_in_the_middle(session: InterpreterSession) -> None:
     code = "for i in range(20000): print(i)"
     outcome = await finished(session, code, limits=BlockLimits(print_chars=1000))
     assert outcome.logs.startswith("0\n1\n2\n")
@@ -166,24 +170,24 @@ async def test_prints_are_cut_in_the_middle(session: Session) -> None:
     assert len(outcome.logs) < 1100
 
 
-async def test_a_print_at_the_limit_is_whole(session: Session) -> None:
+async def test_a_print_at_the_limit_is_whole(session: InterpreterSession) -> None:
     outcome = await finished(session, "print('a' * 99)", limits=BlockLimits(print_chars=100))
     assert outcome.logs == "a" * 99 + "\n"
 
 
-async def test_output_is_cut_as_text_only(session: Session) -> None:
+async def test_output_is_cut_as_text_only(session: InterpreterSession) -> None:
     outcome = await finished(session, "'ab' * 5000", limits=BlockLimits(output_chars=100))
     assert outcome.output == "ab" * 5000
     assert len(outcome.text) < 200
 
 
-async def test_output_that_cannot_travel_is_its_text(session: Session) -> None:
+async def test_output_that_cannot_travel_is_its_text(session: InterpreterSession) -> None:
     assert (await finished(session, "object")).output == "<class 'object'>"
     assert (await finished(session, "'\\ud800'")).output == "?"
     assert (await finished(session, "b'ab'")).output == BinaryValue("bytes", b"ab")
 
 
-async def test_variables_are_given_by_name(session: Session) -> None:
+async def test_variables_are_given_by_name(session: InterpreterSession) -> None:
     given = {
         "n": 3,
         "rows": [{"a": 1}],
@@ -200,12 +204,12 @@ async def test_variables_are_given_by_name(session: Session) -> None:
     ]
 
 
-async def test_a_table_is_rows_or_a_dataframe(session: Session) -> None:
+async def test_a_table_is_rows_or_a_dataframe(session: InterpreterSession) -> None:
     outcome = await finished(session, "len(t)", variables={"t": BinaryValue("table", b"a,b\n1,2\n3,4\n")})
     assert outcome.output == 2
 
 
-async def test_calls_are_yielded_by_parameter_name_and_resumed(session: Session) -> None:
+async def test_calls_are_yielded_by_parameter_name_and_resumed(session: InterpreterSession) -> None:
     code = "a = search('x', 3)\nb = visit(url='u', accept='json')\n[a, b['k']]"
     first = await yielded(session, code)
     assert [(call.name, call.arguments) for call in first.calls] == [("search", {"query": "x", "limit": 3})]
@@ -216,7 +220,7 @@ async def test_calls_are_yielded_by_parameter_name_and_resumed(session: Session)
     assert third.output == ["found", [1]]  # type: ignore[union-attr]
 
 
-async def test_gather_yields_several_calls_at_once(session: Session) -> None:
+async def test_gather_yields_several_calls_at_once(session: InterpreterSession) -> None:
     code = "gather(*[search.later(q) for q in 'ab'], visit.later('u'))"
     outcome = await yielded(session, code)
     assert [call.arguments for call in outcome.calls] == [{"query": "a"}, {"query": "b"}, {"url": "u"}]
@@ -224,7 +228,7 @@ async def test_gather_yields_several_calls_at_once(session: Session) -> None:
     assert done.output == [1, 2, {}]  # type: ignore[union-attr]
 
 
-async def test_one_failed_call_of_several_loses_no_result(session: Session) -> None:
+async def test_one_failed_call_of_several_loses_no_result(session: InterpreterSession) -> None:
     await yielded(session, "r = gather(search.later('a'), search.later('b'))")
     outcome = await session.resume([CallResult(value="fine"), CallResult(error="no such page")])
     assert outcome.error == "GatherError"  # type: ignore[union-attr]
@@ -232,7 +236,7 @@ async def test_one_failed_call_of_several_loses_no_result(session: Session) -> N
     assert (await finished(session, "[str(one) for one in gathered]")).output == ["fine", "no such page"]
 
 
-async def test_a_result_may_hold_what_json_lacks(session: Session) -> None:
+async def test_a_result_may_hold_what_json_lacks(session: InterpreterSession) -> None:
     await yielded(session, "r = search('a')\n[len(r['blob']), r['nan'] != r['nan']]")
     outcome = await session.resume(
         [CallResult(value={"blob": BinaryValue("bytes", b"123"), "nan": float("nan")})]
@@ -240,7 +244,7 @@ async def test_a_result_may_hold_what_json_lacks(session: Session) -> None:
     assert outcome.output == [3, True]  # type: ignore[union-attr]
 
 
-async def test_a_failed_call_can_be_caught(session: Session) -> None:
+async def test_a_failed_call_can_be_caught(session: InterpreterSession) -> None:
     await yielded(session, "try:\n    search('a')\nexcept CallError as error:\n    m = str(error)\nm")
     assert (await session.resume([CallResult(error="boom")])).output == "boom"  # type: ignore[union-attr]
     await yielded(session, "search('b')")
@@ -258,13 +262,15 @@ async def test_a_failed_call_can_be_caught(session: Session) -> None:
         ("gather(lambda: search('a'))", "TypeError", "search.later"),
     ],
 )  # fmt: skip
-async def test_wrong_calls_are_explained(session: Session, code: str, error: str, says: str) -> None:
+async def test_wrong_calls_are_explained(
+    session: InterpreterSession, code: str, error: str, says: str
+) -> None:
     outcome = await failed(session, code, authorized_imports=["*"])
     assert outcome.error == error
     assert says in outcome.message
 
 
-async def test_dates_sets_and_dataclasses_become_arguments(session: Session) -> None:
+async def test_dates_sets_and_dataclasses_become_arguments(session: InterpreterSession) -> None:
     code = "import datetime\nvisit('u', a=datetime.date(2026, 1, 2), b={1}, c=(1, 2), d=b'x')"
     (call,) = (await yielded(session, code)).calls
     assert call.arguments == {
@@ -276,13 +282,13 @@ async def test_dates_sets_and_dataclasses_become_arguments(session: Session) -> 
     }
 
 
-async def test_functions_have_help(session: Session) -> None:
+async def test_functions_have_help(session: InterpreterSession) -> None:
     code = "import inspect\n[search.__doc__, str(inspect.signature(search))]"
     outcome = await finished(session, code, authorized_imports=["inspect"])
     assert outcome.output == ["Searches.", "(query: 'str', limit: 'int' = …) -> 'str'"]
 
 
-async def test_a_tool_may_be_kept_and_is_no_name_to_assign(session: Session) -> None:
+async def test_a_tool_may_be_kept_and_is_no_name_to_assign(session: InterpreterSession) -> None:
     outcome = await failed(session, "search = 3")
     assert (outcome.error, outcome.line) == ("NotAllowed", 1)
     await finished(session, "find = search")
@@ -290,7 +296,7 @@ async def test_a_tool_may_be_kept_and_is_no_name_to_assign(session: Session) -> 
     assert call.name == "search"
 
 
-async def test_misuse_by_the_outside_is_an_error_there(session: Session) -> None:
+async def test_misuse_by_the_outside_is_an_error_there(session: InterpreterSession) -> None:
     bad = Function(name="bad", signature="(a: ")
     with pytest.raises(ValueError, match="signature of bad"):
         await session.execute(BlockRequest(code="1", functions=[bad]))
@@ -308,7 +314,7 @@ async def test_misuse_by_the_outside_is_an_error_there(session: Session) -> None
         ("gather(*[search.later('x') for _ in range(1001)])", "1001 calls at once are too many"),
     ],
 )
-async def test_too_much_in_one_gather_is_said(session: Session, code: str, says: str) -> None:
+async def test_too_much_in_one_gather_is_said(session: InterpreterSession, code: str, says: str) -> None:
     code = f"try:\n    {code}\nexcept ValueError as e:\n    search(str(e))"
     (call,) = (await yielded(session, code)).calls
     assert says in str(call.arguments["query"])
@@ -317,6 +323,6 @@ async def test_too_much_in_one_gather_is_said(session: Session, code: str, says:
     await finished(session, code, recorded=[Exchange([call], [CallResult()])])
 
 
-async def test_names_that_statements_bind_are_the_codes_own(session: Session) -> None:
+async def test_names_that_statements_bind_are_the_codes_own(session: InterpreterSession) -> None:
     code = "from re import compile\nmatch 3:\n    case input: pass\n[compile('a').pattern, input]"
     assert (await finished(session, code)).output == ["a", 3]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cadre_sandbox.interpreters.session import Session
+from cadre_sandbox.interpreters.session import InterpreterSession
 from sandbox.worlds import failed, finished
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -30,7 +30,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
         ("for search in []: pass", 1, "search is a function that you call"),
     ],
 )
-async def test_it_is_refused_before_anything_runs(session: Session, code: str, line: int, says: str) -> None:
+async def test_it_is_refused_before_anything_runs(
+    session: InterpreterSession, code: str, line: int, says: str
+) -> None:
     outcome = await failed(session, f"print('ran')\n{code}")
     assert (outcome.error, outcome.line, outcome.logs) == ("NotAllowed", line + 1, "")
     assert says in outcome.message
@@ -48,7 +50,7 @@ async def test_it_is_refused_before_anything_runs(session: Session, code: str, l
     ],
 )  # fmt: skip
 async def test_what_the_reading_misses_is_refused_when_it_runs(
-    session: Session, code: str, error: str, says: str
+    session: InterpreterSession, code: str, error: str, says: str
 ) -> None:
     outcome = await failed(session, code, authorized_imports=["importlib"])
     assert outcome.error == error
@@ -73,15 +75,17 @@ async def test_what_the_reading_misses_is_refused_when_it_runs(
         ([], "def f():\n    search = 5\n    return search\nf()", 5),
     ],
 )
-async def test_what_is_allowed_works(session: Session, imports: list[str], code: str, output: object) -> None:
+async def test_what_is_allowed_works(
+    session: InterpreterSession, imports: list[str], code: str, output: object
+) -> None:
     assert (await finished(session, code, authorized_imports=imports)).output == output
 
 
-async def test_names_that_older_blocks_took_are_the_codes_own(session: Session) -> None:
+async def test_names_that_older_blocks_took_are_the_codes_own(session: InterpreterSession) -> None:
     await finished(session, "input = 7")
     assert (await finished(session, "input + 1")).output == 8
 
 
-async def test_builtins_may_be_authorized_by_name(session: Session) -> None:
+async def test_builtins_may_be_authorized_by_name(session: InterpreterSession) -> None:
     assert (await finished(session, "eval('1 + 1')", authorized_builtins=["eval"])).output == 2
     await failed(session, "exec('1')", authorized_builtins=["eval"])

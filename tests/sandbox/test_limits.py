@@ -17,7 +17,7 @@ from cadre_sandbox.interpreters.contract import (
     Yielded,
 )
 from cadre_sandbox.interpreters.pool import Sandbox
-from cadre_sandbox.interpreters.session import Session
+from cadre_sandbox.interpreters.session import InterpreterSession
 from sandbox import sections
 from sandbox.worlds import finished, run
 
@@ -69,7 +69,7 @@ async def test_it_is_contained(every_sandbox: Sandbox, excess: Excess) -> None:
     pytest.fail(f"the interpreter was {'not ' * (not alive)}alive afterwards")
 
 
-async def _contained(sandbox: Sandbox, session: Session, excess: Excess) -> bool:
+async def _contained(sandbox: Sandbox, session: InterpreterSession, excess: Excess) -> bool:
     """Whether the interpreter is alive afterwards."""
     # A forger must name the block: let it be the first.
     forged = excess.name.startswith("a forged")

@@ -11,7 +11,7 @@ from cadre_sandbox.interpreters.contract import (
     Yielded,
 )
 from cadre_sandbox.interpreters.pool import Sandbox
-from cadre_sandbox.interpreters.session import Session
+from cadre_sandbox.interpreters.session import InterpreterSession
 from sandbox.worlds import failed, finished, run, yielded
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
     ],
 )
 async def test_functions_written_in_c_import_what_they_need(
-    session: Session, code: str, expected: object
+    session: InterpreterSession, code: str, expected: object
 ) -> None:
     imports = ["datetime", "time"]
     assert (await finished(session, code, authorized_imports=imports)).output == expected
@@ -36,7 +36,7 @@ async def test_functions_written_in_c_import_what_they_need(
     assert "import of os is not authorized" in refused.message
 
 
-async def test_annotations_are_objects_unless_the_block_says_otherwise(session: Session) -> None:
+async def test_annotations_are_objects_unless_the_block_says_otherwise(session: InterpreterSession) -> None:
     code = """
 import dataclasses, functools
 @dataclasses.dataclass
@@ -56,11 +56,11 @@ kind(3), dataclasses.fields(P)[0].type is int"""
     assert late.error == "SyntaxError"
 
 
-async def test_a_byte_order_mark_is_no_error(session: Session) -> None:
+async def test_a_byte_order_mark_is_no_error(session: InterpreterSession) -> None:
     assert (await finished(session, "\ufeffx = 2\nx")).output == 2
 
 
-async def test_notes_of_an_error_are_shown(session: Session) -> None:
+async def test_notes_of_an_error_are_shown(session: InterpreterSession) -> None:
     code = "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    e.add_note('row 7')\n    raise"
     assert (await failed(session, code)).message == "division by zero\nrow 7"
 
@@ -75,17 +75,17 @@ async def test_notes_of_an_error_are_shown(session: Session) -> None:
         ("import math as search", "search is a function that you call"),
     ],
 )
-async def test_names_of_functions_are_not_assigned(session: Session, code: str, says: str) -> None:
+async def test_names_of_functions_are_not_assigned(session: InterpreterSession, code: str, says: str) -> None:
     outcome = await failed(session, code, authorized_imports=["math"])
     assert (outcome.error, says in outcome.message) == ("NotAllowed", True)
 
 
-async def test_within_a_function_the_names_are_free(session: Session) -> None:
+async def test_within_a_function_the_names_are_free(session: InterpreterSession) -> None:
     code = "def f():\n    print = 3\n    search = 4\n    return print + search\nf()"
     assert (await finished(session, code)).output == 7
 
 
-async def test_a_close_key_is_offered(session: Session) -> None:
+async def test_a_close_key_is_offered(session: InterpreterSession) -> None:
     outcome = await failed(session, "row = {'price': 1, 'name': 'a'}\nrow['prize']")
     assert outcome.message == "there is no key 'prize'; there is 'price'"
     inner = "def f(row):\n    return row['nam']\nf({'price': 1, 'name': 'a'})"
@@ -102,7 +102,7 @@ async def test_a_close_key_is_offered(session: Session) -> None:
     assert (await failed(session, endless)).message == "there is no key 'zzz'"
 
 
-async def test_sources_of_earlier_blocks_are_known(sandbox: Sandbox, session: Session) -> None:
+async def test_sources_of_earlier_blocks_are_known(sandbox: Sandbox, session: InterpreterSession) -> None:
     imports = ["inspect"]
     code = "def double(n):\n    return 2 * n  # twice\n"
     before = await finished(session, code, authorized_imports=imports)
@@ -131,7 +131,7 @@ TOOL_ERROR = 'Error executing tool \'search\' with arguments {"query":"a"}: %s'
     ],
 )
 async def test_an_exception_of_a_tool_is_caught_by_its_class(
-    sandbox: Sandbox, session: Session, raised: str, caught: str
+    sandbox: Sandbox, session: InterpreterSession, raised: str, caught: str
 ) -> None:
     await yielded(session, f"try:\n    search('a')\nexcept {caught} as error:\n    kept = error\nstr(kept)")
     outcome = await session.resume([CallResult(error=TOOL_ERROR % raised)])
@@ -143,7 +143,7 @@ async def test_an_exception_of_a_tool_is_caught_by_its_class(
     await other.close()
 
 
-async def test_an_uncaught_one_is_named_as_any_failed_call(session: Session) -> None:
+async def test_an_uncaught_one_is_named_as_any_failed_call(session: InterpreterSession) -> None:
     await yielded(session, "search('a')")
     outcome = await session.resume([CallResult(error=TOOL_ERROR % "ValueError: 3")])
     assert outcome.error == "CallError"  # type: ignore[union-attr]
@@ -159,7 +159,7 @@ with ThreadPoolExecutor(3) as pool:
 found"""
 
 
-async def test_tools_are_called_from_threads(session: Session) -> None:
+async def test_tools_are_called_from_threads(session: InterpreterSession) -> None:
     imports = ["concurrent.futures"]
     outcome = await run(session, POOLED, authorized_imports=imports)
     while not isinstance(outcome, Finished):
@@ -169,7 +169,9 @@ async def test_tools_are_called_from_threads(session: Session) -> None:
     assert outcome.output == ["a!", "b!", "c!"]
 
 
-async def test_calls_of_threads_are_replayed_in_the_order_of_the_first_time(session: Session) -> None:
+async def test_calls_of_threads_are_replayed_in_the_order_of_the_first_time(
+    session: InterpreterSession,
+) -> None:
     recorded = [
         Exchange([FunctionCall("search", {"query": name})], [CallResult(value=name.upper())], ())
         for name in ("c", "a", "b")
@@ -178,7 +180,7 @@ async def test_calls_of_threads_are_replayed_in_the_order_of_the_first_time(sess
     assert outcome.output == ["A", "B", "C"]
 
 
-async def test_a_thread_that_lives_on_calls_within_the_block_that_runs(session: Session) -> None:
+async def test_a_thread_that_lives_on_calls_within_the_block_that_runs(session: InterpreterSession) -> None:
     code = """
 import threading
 go, said = threading.Event(), []
@@ -195,7 +197,9 @@ thread.start()"""
 # --- time
 
 
-async def test_variables_are_saved_after_the_time_is_over(sandbox: Sandbox, session: Session) -> None:
+async def test_variables_are_saved_after_the_time_is_over(
+    sandbox: Sandbox, session: InterpreterSession
+) -> None:
     code = "import itertools\ndata = [str(n) for n in range(1_500_000)]\nfor n in itertools.count(): pass"
     limits = BlockLimits(seconds=2, memory_mb=1024)
     outcome = await failed(session, code, authorized_imports=["itertools"], limits=limits)
@@ -205,7 +209,7 @@ async def test_variables_are_saved_after_the_time_is_over(sandbox: Sandbox, sess
     await other.close()
 
 
-async def test_a_limit_that_was_swallowed_is_told(session: Session) -> None:
+async def test_a_limit_that_was_swallowed_is_told(session: InterpreterSession) -> None:
     code = """
 import time
 class Slow:

@@ -18,7 +18,7 @@ from cadre_sandbox.interpreters.contract import (
     Yielded,
 )
 from cadre_sandbox.interpreters.pool import Sandbox
-from cadre_sandbox.interpreters.session import Session
+from cadre_sandbox.interpreters.session import InterpreterSession
 from sandbox.worlds import failed, finished, run, yielded
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -84,7 +84,7 @@ find = search
 """
 
 
-async def test_what_code_defines_lives_on(sandbox: Sandbox, session: Session) -> None:
+async def test_what_code_defines_lives_on(sandbox: Sandbox, session: InterpreterSession) -> None:
     saved = await finished(session, RICH, authorized_imports=["*"])
     assert saved.notes == ()
     code = """
@@ -123,7 +123,7 @@ before = told()
 
 
 async def test_imports_of_parts_errors_and_cached_functions_live_on(
-    sandbox: Sandbox, session: Session
+    sandbox: Sandbox, session: InterpreterSession
 ) -> None:
     saved = await finished(session, MORE, authorized_imports=["*"])
     assert saved.notes == ()
@@ -138,7 +138,7 @@ xml.etree.ElementTree.fromstring('<a/>').tag, concurrent.futures.__name__
         saved = again
 
 
-async def test_a_kept_tool_calls_after_a_restart(sandbox: Sandbox, session: Session) -> None:
+async def test_a_kept_tool_calls_after_a_restart(sandbox: Sandbox, session: InterpreterSession) -> None:
     saved = await finished(session, "find = search\ndef ask(q): return search(q)")
     outcome = await restored(sandbox, saved, "find('a')")
     assert isinstance(outcome, Yielded)
@@ -147,13 +147,15 @@ async def test_a_kept_tool_calls_after_a_restart(sandbox: Sandbox, session: Sess
     assert isinstance(outcome, Yielded)
 
 
-async def test_classes_of_blocks_with_one_seed_stay_apart(sandbox: Sandbox, session: Session) -> None:
+async def test_classes_of_blocks_with_one_seed_stay_apart(
+    sandbox: Sandbox, session: InterpreterSession
+) -> None:
     await finished(session, "class A:\n    def who(self): return 'A'", seed="s")
     saved = await finished(session, "class B:\n    def who(self): return 'B'", seed="s")
     assert (await finished_anew(sandbox, saved, "[A().who(), B().who()]")).output == ["A", "B"]
 
 
-async def test_saving_does_not_touch_living_classes(session: Session) -> None:
+async def test_saving_does_not_touch_living_classes(session: InterpreterSession) -> None:
     await finished(session, "class A:\n    seen = []\nalias = A.seen\na = A()")
     await finished(session, "A.seen.append(1)")
     assert (await finished(session, "[alias, A.seen is alias]")).output == [[1], True]
@@ -186,7 +188,7 @@ async def test_saving_does_not_touch_living_classes(session: Session) -> None:
     ],
 )
 async def test_what_cannot_be_saved_is_told_and_explained_when_missed(
-    sandbox: Sandbox, session: Session, code: str, name: str, why: str
+    sandbox: Sandbox, session: InterpreterSession, code: str, name: str, why: str
 ) -> None:
     free = {
         "authorized_imports": ["*"],
@@ -205,7 +207,7 @@ async def test_what_cannot_be_saved_is_told_and_explained_when_missed(
     assert "was lost when the interpreter was restarted" in outcome.message
 
 
-async def test_a_snapshot_grows_with_the_data_not_with_the_history(session: Session) -> None:
+async def test_a_snapshot_grows_with_the_data_not_with_the_history(session: InterpreterSession) -> None:
     await finished(session, "x = 0\ndata = list(range(1000))")
     sizes = []
     for _ in range(10):
@@ -225,7 +227,9 @@ FIRST = Exchange([FunctionCall("search", {"query": "a"})], [CallResult(value="A"
 SECOND = Exchange([FunctionCall("search", {"query": "b"})], [CallResult(error="B failed")])
 
 
-async def test_killed_within_a_block_it_goes_on_elsewhere(sandbox: Sandbox, session: Session) -> None:
+async def test_killed_within_a_block_it_goes_on_elsewhere(
+    sandbox: Sandbox, session: InterpreterSession
+) -> None:
     before = await finished(session, "seen = 41")
     await yielded(session, "seen += 1\n" + LOOP)
     os.kill(session.pid, signal.SIGKILL)
@@ -251,7 +255,9 @@ async def test_killed_within_a_block_it_goes_on_elsewhere(sandbox: Sandbox, sess
     await third.close()
 
 
-async def test_killed_between_blocks_it_goes_on_elsewhere(sandbox: Sandbox, session: Session) -> None:
+async def test_killed_between_blocks_it_goes_on_elsewhere(
+    sandbox: Sandbox, session: InterpreterSession
+) -> None:
     before = await finished(session, "x = [1]")
     os.kill(session.pid, signal.SIGKILL)
     assert isinstance(await run(session, "x.append(2)"), InterpreterLost)
@@ -267,7 +273,7 @@ async def test_killed_while_it_computes_it_is_lost_at_once(sandbox: Sandbox) -> 
     assert isinstance(await asyncio.wait_for(going, 10), InterpreterLost)
 
 
-async def test_a_recorded_error_is_raised_again(session: Session) -> None:
+async def test_a_recorded_error_is_raised_again(session: InterpreterSession) -> None:
     outcome = await failed(session, LOOP, recorded=[FIRST, SECOND])
     assert (outcome.error, outcome.message, outcome.line) == ("CallError", "B failed", 3)
 
@@ -284,7 +290,7 @@ async def test_a_recorded_error_is_raised_again(session: Session) -> None:
         ("import contextlib\nwith contextlib.suppress(BaseException): search('z')", "search(query='z') now"),
     ],
 )
-async def test_a_replay_that_diverges_says_so(session: Session, code: str, says: str) -> None:
+async def test_a_replay_that_diverges_says_so(session: InterpreterSession, code: str, says: str) -> None:
     outcome = await failed(session, code, recorded=[FIRST], authorized_imports=["*"])
     assert outcome.error == "ReplayDiverged"
     assert says in outcome.message
@@ -303,7 +309,7 @@ visit('second', a=draw(), u=u)
 """
 
 
-async def test_clock_and_chance_are_replayed(sandbox: Sandbox, session: Session) -> None:
+async def test_clock_and_chance_are_replayed(sandbox: Sandbox, session: InterpreterSession) -> None:
     free = {"authorized_imports": ["*"], "seed": "run-1 step-3"}
     first = await yielded(session, CHANCE, **free)
     second = await session.resume([CallResult()])
@@ -320,13 +326,13 @@ async def test_clock_and_chance_are_replayed(sandbox: Sandbox, session: Session)
     await other.close()
 
 
-async def test_another_seed_is_another_chance(session: Session) -> None:
+async def test_another_seed_is_another_chance(session: InterpreterSession) -> None:
     code = "import random\nrandom.random()"
     drawn = [(await finished(session, code, seed=seed)).output for seed in ("a", "b", "a")]
     assert drawn[0] == drawn[2] != drawn[1]
 
 
-async def test_waiting_is_free(session: Session) -> None:
+async def test_waiting_is_free(session: InterpreterSession) -> None:
     limits = BlockLimits(seconds=1.0)
     code = "import threading, time\nn = 0\ndef work():\n    global n\n    while True: n += 1\n"
     code += "threading.Thread(target=work, daemon=True).start()\nsearch('a')\nbefore = n\nsearch('b')\n(n - before)"

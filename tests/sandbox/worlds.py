@@ -19,7 +19,7 @@ from cadre_sandbox.interpreters.contract import (
     Yielded,
 )
 from cadre_sandbox.interpreters.pool import Sandbox
-from cadre_sandbox.interpreters.session import Session
+from cadre_sandbox.interpreters.session import InterpreterSession
 from cadre_sandbox.jail.confinement import landlock
 
 ORDINARY_USER = 20_001
@@ -84,23 +84,23 @@ def open_to_all(folder: Path) -> None:
             part.chmod(0o755)
 
 
-async def run(session: Session, code: str, **more: Any) -> Outcome:
+async def run(session: InterpreterSession, code: str, **more: Any) -> Outcome:
     return await session.execute(BlockRequest(code=code, functions=(SEARCH, VISIT), **more))
 
 
-async def finished(session: Session, code: str, **more: Any) -> Finished:
+async def finished(session: InterpreterSession, code: str, **more: Any) -> Finished:
     outcome = await run(session, code, **more)
     assert isinstance(outcome, Finished), outcome
     return outcome
 
 
-async def failed(session: Session, code: str, **more: Any) -> Failed:
+async def failed(session: InterpreterSession, code: str, **more: Any) -> Failed:
     outcome = await run(session, code, **more)
     assert isinstance(outcome, Failed), outcome
     return outcome
 
 
-async def yielded(session: Session, code: str, **more: Any) -> Yielded:
+async def yielded(session: InterpreterSession, code: str, **more: Any) -> Yielded:
     outcome = await run(session, code, **more)
     assert isinstance(outcome, Yielded), outcome
     return outcome

@@ -12,7 +12,7 @@ import msgspec
 
 from cadre_sandbox.interpreters.contract import BlockLimits, SandboxError, Tier
 from cadre_sandbox.interpreters.process import InterpreterGone, InterpreterProcess
-from cadre_sandbox.interpreters.session import Session
+from cadre_sandbox.interpreters.session import InterpreterSession
 from cadre_sandbox.wire.frames import PREFIX, Frame, decode, encode
 from simulation.language import Calls, Clock, Die, Ended, Luck, Need, Variables, Work, course
 from simulation.loop import EPOCH, Process
@@ -31,12 +31,12 @@ class SimSandbox:
         """Nothing: its language imports nothing."""
         return []
 
-    async def open(self) -> Session:
+    async def open(self) -> InterpreterSession:
         """Raises SandboxError."""
         await asyncio.sleep(self._world.chance.random() * 0.02)
         if self._world.faults.happens("no-box"):
             raise SandboxError("no interpreter is to be had")
-        return Session(cast(InterpreterProcess, SimBox(self._world, self._process)), BlockLimits())
+        return InterpreterSession(cast(InterpreterProcess, SimBox(self._world, self._process)), BlockLimits())
 
 
 class SimBox:

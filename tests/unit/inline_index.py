@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from typing import Self
 
 from cadre.journal.entry import Entry
-from cadre_gateway.index import sqlite_database
-from cadre_gateway.index.database import Database, Row, SqlQuery, Statement
-from cadre_gateway.index.dialect import SQLITE
+from cadre_gateway.index.database import sqlite
+from cadre_gateway.index.database.dialect import SQLITE
+from cadre_gateway.index.database.port import Database, Row, SqlQuery, Statement
 from cadre_gateway.index.opening import open_index
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.tree_record import EntryStatus
@@ -21,7 +21,7 @@ class InlineDatabase:
 
     def __init__(self) -> None:
         self._connection = sqlite3.connect(":memory:", isolation_level=None)
-        sqlite_database.make_tables(self._connection)
+        sqlite.make_tables(self._connection)
 
     async def lead(self) -> bool:
         return True
@@ -32,13 +32,13 @@ class InlineDatabase:
     async def depose(self) -> None: ...
 
     async def write(self, statements: Sequence[Statement]) -> None:
-        sqlite_database.write(self._connection, statements)
+        sqlite.write(self._connection, statements)
 
     async def read(self, query: SqlQuery) -> list[Row]:
-        return sqlite_database.read(self._connection, query)
+        return sqlite.read(self._connection, query)
 
     async def read_all(self, queries: Sequence[SqlQuery]) -> list[list[Row]]:
-        return [sqlite_database.read(self._connection, query) for query in queries]
+        return [sqlite.read(self._connection, query) for query in queries]
 
     def beside(self) -> Self:
         return type(self)()

@@ -18,7 +18,7 @@ from cadre.protocol.messages import (
     Task,
 )
 from cadre.spec.agent import AgentSpec
-from cadre_gateway.index.database import SqlQuery
+from cadre_gateway.index.database.port import SqlQuery
 from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.tree_record import EntryStatus

@@ -16,8 +16,8 @@ from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.protocol.messages import ErrorInfo, Origin
 from cadre.protocol.usage import Usage
-from cadre_gateway.index.database import Database, SqlQuery
-from cadre_gateway.index.postgres_database import PostgresDatabase
+from cadre_gateway.index.database.port import Database, SqlQuery
+from cadre_gateway.index.database.postgres import PostgresDatabase
 from cadre_gateway.index.run_filter import Order, RunFilter, TreeReach
 from cadre_gateway.index.run_index import RunIndex
 from harness.postgres_server import PostgresServer

@@ -13,7 +13,7 @@ from cadre_gateway.index.tree_rows import IndexedTree
 ReadTree = Callable[[str], Awaitable[IndexedTree]]
 
 
-class Progress(NamedTuple):
+class IndexProgress(NamedTuple):
     """How far the journals are in an index that lacks some of them."""
 
     read: int
@@ -50,11 +50,11 @@ class Completeness:
         if self._read_to is not None and reaches(positions, self._read_to):
             self.whole.set()
 
-    def progress(self, positions: Sequence[int]) -> Progress | None:
+    def progress(self, positions: Sequence[int]) -> IndexProgress | None:
         """How far an index with the journals up to there is; None once it is whole."""
         if self.whole.is_set():
             return None
-        return Progress(sum(map(min, zip(positions, self._ends, strict=False))), sum(self._ends))
+        return IndexProgress(sum(map(min, zip(positions, self._ends, strict=False))), sum(self._ends))
 
     def check(self, positions: Sequence[int]) -> None:
         """Raises RunIndexBuilding unless it is whole."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cadre_gateway.index.database import SqlQuery
+from cadre_gateway.index.database.port import SqlQuery
 from cadre_gateway.index.run_index import RunIndex
 
 _OPEN = (

@@ -7,11 +7,11 @@ import time
 
 from cadre.adapters.nats.erasure import FATE_SECONDS
 from cadre.errors import RunIndexUnavailable
-from cadre_gateway.index.database import Database, Statement
+from cadre_gateway.index.database.port import Database, Statement
+from cadre_gateway.index.database.schema import DATA_TABLES
 from cadre_gateway.index.removals import Removals
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.saved_place import PLACE, SavedPlace, load_place
-from cadre_gateway.index.schema import DATA_TABLES
 
 log = logging.getLogger("cadre.gateway")
 

@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from cadre_gateway.index.database import SqlQuery, Value
-from cadre_gateway.index.dialect import Dialect
+from cadre_gateway.index.database.dialect import Dialect
+from cadre_gateway.index.database.port import SqlQuery, Value
 
 Order = Literal["started", "ended", "cost"]
 """By when they began or ended, or by what they cost; the newest or dearest first."""

@@ -14,8 +14,8 @@ import msgspec
 
 from cadre.api.runs import RunSummary
 from cadre.errors import RunIndexUnavailable
-from cadre_gateway.index.completeness import Completeness, Progress, ReadTree
-from cadre_gateway.index.database import Database, Row, SqlQuery, Statement
+from cadre_gateway.index.completeness import Completeness, IndexProgress, ReadTree
+from cadre_gateway.index.database.port import Database, Row, SqlQuery, Statement
 from cadre_gateway.index.removals import Removals
 from cadre_gateway.index.run_filter import Cursor, Order, RunFilter, count_query, cursor_of, page_query
 from cadre_gateway.index.saved_place import SAVE_META, SavedPlace, load_place, reaches, rows_of
@@ -84,7 +84,7 @@ class RunIndex:
         return self._completeness.whole
 
     @property
-    def progress(self) -> Progress | None:
+    def progress(self) -> IndexProgress | None:
         """How far the journals are in it; None once it is whole."""
         return self._completeness.progress(self._read_by_now())
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from cadre.adapters.nats.reading.tail import READERS_PER_SHARD
-from cadre_gateway.index.database import Database, SqlQuery, Value
+from cadre_gateway.index.database.port import Database, SqlQuery, Value
 from cadre_gateway.index.removals import Removals
 
 PLACE, REMOVALS = "place", "removals"

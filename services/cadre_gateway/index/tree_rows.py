@@ -9,9 +9,9 @@ import msgspec
 
 from cadre.api.approvals import PendingCall
 from cadre.api.runs import RunSummary
-from cadre_gateway.index.database import Row, SqlQuery, Statement, Value
+from cadre_gateway.index.database.dialect import Dialect
+from cadre_gateway.index.database.port import Row, SqlQuery, Statement, Value
 from cadre_gateway.index.decided_approvals import DecidedCall
-from cadre_gateway.index.dialect import Dialect
 from cadre_gateway.index.tree_record import Tombstone, TreeRecord
 from cadre_gateway.index.tree_runs import TreeRuns
 

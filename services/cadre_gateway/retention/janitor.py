@@ -16,7 +16,7 @@ from cadre.errors import BusFull, CadreError, Fenced
 from cadre.ports import Clock
 from cadre.protocol.fates import Erased, Fate
 from cadre_gateway.index.applying import apply_erasure
-from cadre_gateway.index.database import SqlQuery
+from cadre_gateway.index.database.port import SqlQuery
 from cadre_gateway.index.removals import PendingErasure
 from cadre_gateway.index.run_index import RunIndex
 

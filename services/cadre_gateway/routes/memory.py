@@ -13,7 +13,7 @@ from cadre.protocol.memory import (
     MAX_HITS,
     ForgetRequest,
     Found,
-    Imported,
+    ImportedMemories,
     ImportRequest,
     Listed,
     ListRequest,
@@ -47,7 +47,7 @@ def _selection(  # noqa: PLR0913 - query parameters
 
 
 _SEARCH = openapi.operation(SearchRequest, {"200": ("Found", Found)})
-_IMPORT = openapi.operation(ImportRequest, {"200": ("Imported", Imported)})
+_IMPORT = openapi.operation(ImportRequest, {"200": ("Imported", ImportedMemories)})
 _EXPORT = openapi.streams("JSON lines", "application/x-ndjson", Remembered)
 
 Selected = Annotated[Selection, Depends(_selection)]

@@ -21,7 +21,7 @@ from cadre.settings import AccessSettings, Settings
 from cadre.spec.names import NAME
 from cadre.telemetry.metrics.meters import Sample
 from cadre_gateway.doors.card_settings import CardSettings
-from cadre_gateway.index.settings import IndexSettings
+from cadre_gateway.index.database.settings import IndexSettings
 from cadre_gateway.options import GatewayOptions
 from cadre_gateway.requests.body_memory import BodyMemory
 from cadre_gateway.wiring import start

@@ -11,7 +11,7 @@ from cadre.protocol.memory import (
     MAX_HITS,
     ForgetRequest,
     Found,
-    Imported,
+    ImportedMemories,
     ImportRequest,
     Listed,
     ListRequest,
@@ -91,12 +91,12 @@ class RequestHandlers:
         """Returns a page of memories, expired ones too."""
         return await self._page(request, scopes.selected(request.selection))
 
-    async def import_all(self, request: ImportRequest) -> Imported:
+    async def import_all(self, request: ImportRequest) -> ImportedMemories:
         """Keeps what an export has; it is embedded anew, by the model of this service."""
         _bounded("memories", len(request.memories))
         state: EmbedState = "lexical" if self._sweeper is None else "pending"
         await keep_chunks([imported_chunk(one, state) for one in request.memories], self._workers)
-        return Imported(kept=len(request.memories))
+        return ImportedMemories(kept=len(request.memories))
 
     async def show(self, request: ShowRequest) -> Listed:
         """Returns the chunks of one memory in order, as many as fit in an answer."""

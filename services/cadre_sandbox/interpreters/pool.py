@@ -10,7 +10,7 @@ from typing import Self
 from cadre_sandbox.interpreters.contract import TIERS, BlockLimits, Python, SandboxError, Tier
 from cadre_sandbox.interpreters.process import DiedAtStart, InterpreterProcess, ProcessPlan, TierRefused
 from cadre_sandbox.interpreters.scratch import remove_abandoned
-from cadre_sandbox.interpreters.session import Session
+from cadre_sandbox.interpreters.session import InterpreterSession
 from cadre_sandbox.interpreters.zygote import ZygoteProcess
 from cadre_sandbox.wire.jail_order import MACHINE, MACHINES
 
@@ -99,7 +99,7 @@ class Sandbox:
             f"code is refused: no isolation of tier {self._tiers[-1]} is to be had here ({'; '.join(lacks)})"
         )
 
-    async def open(self) -> Session:
+    async def open(self) -> InterpreterSession:
         """A session in a fresh interpreter, at once when one is ready. Raises SandboxError."""
         while self._ready:
             process = self._ready.popleft()
@@ -110,7 +110,7 @@ class Sandbox:
             process = await self._new_process()
         self._fill()
         self._processes = {process, *(other for other in self._processes if not other.closed)}
-        return Session(process, self._most)
+        return InterpreterSession(process, self._most)
 
     async def _new_process(self) -> InterpreterProcess:
         if self._plan is None:

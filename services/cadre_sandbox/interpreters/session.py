@@ -54,7 +54,7 @@ class BlockStopped(Exception):
         self.message = message
 
 
-class Session:
+class InterpreterSession:
     """One interpreter and the blocks that it runs; not for two tasks at once.
 
     After an outcome that is not `alive`, or `InterpreterLost`, it runs nothing more.

@@ -13,7 +13,7 @@ from cadre.delivery.ended_runs import EndedRuns
 from cadre.protocol.messages import CodeCall
 from cadre.protocol.topology import is_within
 from cadre_sandbox.interpreters.pool import Sandbox
-from cadre_sandbox.interpreters.session import Session
+from cadre_sandbox.interpreters.session import InterpreterSession
 from cadre_sandbox.serving.position import Served
 
 log = logging.getLogger("cadre.sandbox")
@@ -36,7 +36,7 @@ class RunInterpreter:
 
     def __init__(self, run: str, pool: WarmPool) -> None:
         self.run = run
-        self.session: Session | None = None
+        self.session: InterpreterSession | None = None
         self._served: Served | None = None
         self.since = 0.0
         """When it was left warm, by the clock of the event loop."""
@@ -48,7 +48,7 @@ class RunInterpreter:
         """What it answered last, which says where it is; None when there is no living interpreter."""
         return self._served if self.session is not None and self.session.alive else None
 
-    async def start(self) -> Session:
+    async def start(self) -> InterpreterSession:
         """Start a new interpreter in the place of the former one. Raises SandboxError."""
         await self.close()
         self.session = await self._pool.open()
@@ -165,7 +165,7 @@ class WarmPool:
         self._warm[interpreter.run] = interpreter
         self._set_timer()
 
-    async def open(self) -> Session:
+    async def open(self) -> InterpreterSession:
         """Open a session; the interpreter that was left longest ago makes room for it. Raises SandboxError."""
         while self._open >= self._most and self._warm:
             _, oldest = self._warm.popitem(last=False)

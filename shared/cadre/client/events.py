@@ -18,7 +18,7 @@ _SILENCE_SECONDS = 45.0
 _MAX_EVENT_BYTES = 64 * 1024 * 1024
 
 
-class Resumption:
+class StreamResumption:
     """Remembers what has been read, so that reading on after a lost connection repeats nothing.
 
     Only the last event of a journal entry carries an id: an entry that was cut off is sent again whole,
@@ -74,7 +74,7 @@ async def read_events(
     anew each time. Raises ClientError: NotFound, Unreachable.
     """
     texts = AnswerTexts()
-    resumption = Resumption()
+    resumption = StreamResumption()
     resumption.last_id = after
     backoff = Backoff(patience)
     while True:
@@ -101,7 +101,7 @@ async def read_events(
 
 
 async def _read(
-    client: httpx2.AsyncClient, run: str, resumption: Resumption
+    client: httpx2.AsyncClient, run: str, resumption: StreamResumption
 ) -> AsyncGenerator[Event | None, None]:
     """Yields the events of one connection, and None for each frame without news: the gateway is alive."""
     headers = {"Last-Event-ID": resumption.last_id} if resumption.last_id else {}

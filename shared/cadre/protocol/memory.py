@@ -152,7 +152,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     at: float
 
 
-class Imported(msgspec.Struct, frozen=True, kw_only=True):
+class ImportedMemories(msgspec.Struct, frozen=True, kw_only=True):
     """How many chunks were kept, and are durable."""
 
     kept: int
@@ -191,7 +191,7 @@ VERBS: dict[str, tuple[type[Any], type[Any]]] = {
     "show": (ShowRequest, Listed),
     "forget": (ForgetRequest, Receipt),
     "export": (ListRequest, Listed),
-    "import": (ImportRequest, Imported),
+    "import": (ImportRequest, ImportedMemories),
     "stats": (StatsRequest, Stats),
 }
 """The request and the answer of each verb."""

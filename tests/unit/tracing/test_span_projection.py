@@ -14,7 +14,7 @@ from cadre.spec.model import ModelSpec
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, trace_id
 from cadre.telemetry.tracing.projection import Projection
-from cadre.telemetry.tracing.spans import Link, SpanRecord
+from cadre.telemetry.tracing.spans import SpanLink, SpanRecord
 from cadre.telemetry.tracing.tree_trace import trace_of
 from journals import kept
 from kinds.code.build import decision
@@ -102,7 +102,7 @@ def test_a_run_with_one_call() -> None:
     assert seconds(tool) == (102.0, 103.0)
     assert seconds(work) == (102.25, 102.75), "the rest of the call is waiting"
     assert (root.status, tool.status, root.attributes[names.RUN_STATUS]) == ("OK", "UNSET", "success")
-    assert root.links == [Link(CALLER[3:35], CALLER[36:52])]
+    assert root.links == [SpanLink(CALLER[3:35], CALLER[36:52])]
     assert (work.service, work.instance, tool.service) == ("add", "here-7", "boss")
     assert {span.attributes[names.SESSION] for span in found.values()} == {"s1"}
     assert {span.attributes[names.RUN] for span in found.values()} == {"r1"}
@@ -201,7 +201,7 @@ def test_a_person_is_waited_for_before_the_call(verdict: Verdict) -> None:
     assert [moment.attributes for moment in wait.moments] == [
         {names.DECISION: "allow" if verdict == "approved" else "deny"}
     ]
-    assert wait.links == [Link(CALLER[3:35], CALLER[36:52])], "to the request that decided"
+    assert wait.links == [SpanLink(CALLER[3:35], CALLER[36:52])], "to the request that decided"
     assert ("execute_tool add" in found) == (verdict == "approved")
     assert wait.parent == found["step 1"].span
 

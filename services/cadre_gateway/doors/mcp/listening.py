@@ -63,7 +63,7 @@ class Listening:
             check_knows_tasks(context)
         tasks = await self._agreed(context, wanted)
         hears_tools = bool(asked.notifications.tools_list_changed)
-        stream = _Stream(context)
+        stream = _ListenStream(context)
         agreed: dict[str, Any] = {"toolsListChanged": True} if hears_tools else {}
         agreed |= {"taskIds": [run.id for run in tasks]} if tasks else {}
         await stream.tell(_ACKNOWLEDGED, {"notifications": agreed})
@@ -85,13 +85,13 @@ class Listening:
                     raise
         return found
 
-    async def _tell_task(self, stream: _Stream, run: RunSummary) -> None:
+    async def _tell_task(self, stream: _ListenStream, run: RunSummary) -> None:
         """Tells the task as it is and as it becomes, until it is over, or was erased or goes on in a newer version: of
         that `tasks/get` tells."""
         with contextlib.suppress(Problem, NewerSchema):
             await self._tell_changes(stream, run)
 
-    async def _tell_changes(self, stream: _Stream, run: RunSummary) -> None:
+    async def _tell_changes(self, stream: _ListenStream, run: RunSummary) -> None:
         progress = await self._answers.so_far(Place(run.id))
         await stream.tell(_TASK, await self._tasks.detail(run, progress))
         lookup, feeds, told = self._runs.lookup, self._runs.feeds, _state(progress)
@@ -106,7 +106,7 @@ class Listening:
                     if told != (told := _state(progress)):
                         await stream.tell(_TASK, await self._tasks.detail(run, progress))
 
-    async def _tell_tools(self, stream: _Stream, context: Context) -> None:
+    async def _tell_tools(self, stream: _ListenStream, context: Context) -> None:
         caller = caller_of(request_of(context))
         known = await self._agents.list(caller)
         while not self._runs.feeds.draining:
@@ -118,7 +118,7 @@ class Listening:
                 await stream.tell(_TOOLS_CHANGED, {})
 
 
-class _Stream:
+class _ListenStream:
     """The response of one `subscriptions/listen`, whose notifications name it."""
 
     def __init__(self, context: Context) -> None:

@@ -40,18 +40,18 @@ _CODES = {404: 404, 410: 404, 401: 401, 403: 403, 409: 409, 429: 429, 500: 500, 
 
 
 @dataclass(frozen=True)
-class Turn:
+class AdmittedPrompt:
     """A prompt that was taken."""
 
     place: Place
     sender: DoorSender
 
 
-turn_of_prompt: ContextVar[Turn] = ContextVar("turn_of_prompt")
+turn_of_prompt: ContextVar[AdmittedPrompt] = ContextVar("turn_of_prompt")
 """That of the prompt which is answered."""
 
 
-class Admission:
+class PromptAdmission:
     """Lets prompts to one agent in (`synadia_ai.agent_service.RequestInterceptor`)."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Admission:
             if not self.at_work:
                 self.idle.set()
 
-    async def _take(self, ctx: RequestInterceptorContext) -> Turn:
+    async def _take(self, ctx: RequestInterceptorContext) -> AdmittedPrompt:
         problem: Problem | None = None
         try:
             if self.at_work > self._most:
@@ -94,7 +94,7 @@ class Admission:
                     429, "busy", f"this gateway answers {self._most} prompts to {self._agent} already"
                 )
             sender = await self._sender(ctx)
-            return Turn(await self._begin(ctx, sender), sender)
+            return AdmittedPrompt(await self._begin(ctx, sender), sender)
         except FORESEEN as error:
             problem = as_problem(error)
             raise rejected(problem) from error

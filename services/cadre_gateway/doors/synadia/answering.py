@@ -17,7 +17,7 @@ from cadre_gateway.doors.progress import HeldBack, Progress, answer_text
 from cadre_gateway.doors.rulings import ASK_USER, ruling_of, said
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.doors.sender import DoorSender
-from cadre_gateway.doors.synadia.admission import Turn, rejected, turn_of_prompt
+from cadre_gateway.doors.synadia.admission import AdmittedPrompt, rejected, turn_of_prompt
 from cadre_gateway.doors.verdict_words import word_in
 from cadre_gateway.requests.body import Ruling
 from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
@@ -42,7 +42,7 @@ class Answering:
     async def __call__(self, envelope: Envelope, stream: PromptStream) -> None:
         """Answers the prompt that was taken (`synadia_ai.agent_service.PromptHandler`). Raises RequestRejectedError."""
         try:
-            progress = await _Stream(
+            progress = await _AnswerStream(
                 self._answers, self._runs, self._trail, turn_of_prompt.get(), stream
             ).follow()
             check_success(progress)
@@ -54,11 +54,16 @@ class Answering:
             await stream.send(text[begin : begin + self._most_chars])
 
 
-class _Stream:
+class _AnswerStream:
     """One answer while it is given."""
 
     def __init__(
-        self, answers: Answers, runs: RunService, trail: AuditTrail, turn: Turn, stream: PromptStream
+        self,
+        answers: Answers,
+        runs: RunService,
+        trail: AuditTrail,
+        turn: AdmittedPrompt,
+        stream: PromptStream,
     ) -> None:
         self._answers = answers
         self._runs = runs

@@ -16,7 +16,7 @@ from cadre.protocol.cards import AgentCard
 from cadre.service.platform import Platform
 from cadre_gateway.access.gate import Access
 from cadre_gateway.doors.run_service import RunService
-from cadre_gateway.doors.synadia.admission import Admission
+from cadre_gateway.doors.synadia.admission import PromptAdmission
 from cadre_gateway.doors.synadia.answering import Answering
 from cadre_gateway.doors.synadia.settings import SynadiaSettings, read_synadia_settings
 from cadre_gateway.reading.directory import card_of, live_agents
@@ -33,7 +33,7 @@ _RETRY_SECONDS = 5.0
 
 class _Hosted(NamedTuple):
     service: AgentService
-    admission: Admission
+    admission: PromptAdmission
 
 
 class SynadiaDoor:
@@ -123,7 +123,7 @@ class SynadiaDoor:
 
     async def _begin(self, nc: NatsClient, card: AgentCard) -> _Hosted:
         wanted = self._settings
-        admission = Admission(
+        admission = PromptAdmission(
             card.name, self._runs, self._access, wanted.key, wanted.prompts, self._platform.meters
         )
         service = AgentService(

@@ -39,7 +39,7 @@ class RemoteUnreachable(CadreError):
         self.may_have_arrived = may_have_arrived
 
 
-class _Place(NamedTuple):
+class _KnownInterface(NamedTuple):
     url: str
     knows_messages: bool
     until: float
@@ -52,7 +52,7 @@ class RemoteClient:
         self._name = name
         self._spec = spec
         self._folder = folder
-        self._place: _Place | None = None
+        self._place: _KnownInterface | None = None
 
     def check(self) -> None:
         """Raises SetupError for a secret that is not there."""
@@ -87,17 +87,17 @@ class RemoteClient:
             raise RemoteRefused(f"{self._name}: {_why(status, place.url)}")
         return answer["result"]
 
-    async def _find(self) -> _Place:
+    async def _find(self) -> _KnownInterface:
         """The address, by its card where the file names that."""
         now = time.monotonic()
         if self._place is None or self._place.until < now:
             if self._spec.url:
-                self._place = _Place(self._spec.url, False, float("inf"))
+                self._place = _KnownInterface(self._spec.url, False, float("inf"))
             else:
                 self._place = await self._by_card(now + _CARD_SECONDS)
         return self._place
 
-    async def _by_card(self, until: float) -> _Place:
+    async def _by_card(self, until: float) -> _KnownInterface:
         url = self._spec.card
         try:
             status, data = await self._request("GET", url, {}, b"")
@@ -122,7 +122,9 @@ class RemoteClient:
                 f"{self._name}: its card leads to {found[0]}, where its headers are not sent: name that as `url`"
                 " in place of the card if it is to have them"
             )
-        return _Place(found[0], MESSAGES_ONCE in {one.uri for one in card.capabilities.extensions}, until)
+        return _KnownInterface(
+            found[0], MESSAGES_ONCE in {one.uri for one in card.capabilities.extensions}, until
+        )
 
     async def _request(
         self, method: str, url: str, headers: dict[str, str], body: bytes

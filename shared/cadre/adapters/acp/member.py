@@ -12,7 +12,7 @@ import msgspec
 
 from cadre.adapters.a2a.message import without_files
 from cadre.adapters.acp.task_store import TaskRecord, TaskStore
-from cadre.adapters.acp.work import PROMPTS, Launch, Terms, Work
+from cadre.adapters.acp.work import PROMPTS, Launch, ProgramTask, Terms
 from cadre.adapters.mcp.server_file import read_servers
 from cadre.adapters.secret_references import References
 from cadre.errors import SetupError
@@ -39,7 +39,7 @@ class Member:
         self._folder = folder
         self._workspace = (folder / program.workspace).resolve()
         self._store = TaskStore(folder / (program.state or Path(".cadre", "members", spec.name)))
-        self._works: dict[str, Work] = {}
+        self._works: dict[str, ProgramTask] = {}
         seconds = spec.limits.seconds
         self._terms = Terms(
             name=spec.name,
@@ -98,18 +98,18 @@ class Member:
             await work.cancel()
         return {**_about(work), "state": work.record.end.get("state") or "canceled"}
 
-    def _work(self, task: str) -> Work | None:
+    def _work(self, task: str) -> ProgramTask | None:
         """The task, if this process has it or can take it over."""
         if not self._store.is_mine():
             return None
         if task not in self._works and (record := self._store.read(task)) is not None:
-            self._works[task] = Work(record, self._terms)
+            self._works[task] = ProgramTask(record, self._terms)
         return self._works.get(task)
 
     def _elsewhere(self) -> dict[str, Any]:
         return {"lost": f"another process of {self._spec.name} has its tasks"}
 
-    def _told(self, work: Work) -> dict[str, Any]:
+    def _told(self, work: ProgramTask) -> dict[str, Any]:
         """The fields of the `RemoteTask`. Raises CallInterrupted when nobody can know them."""
         record, about = work.record, _about(work)
         match record.phase:
@@ -144,7 +144,7 @@ class Member:
 
     async def _begin(
         self, ctx: ToolContext, task: str, text: str, values: list[Any], images: list[str]
-    ) -> Work:
+    ) -> ProgramTask:
         files: list[File] = []
         texts = [text] if text else []
         for value in values:
@@ -166,7 +166,7 @@ class Member:
         folder.mkdir(exist_ok=True)
         record = TaskRecord(task=task, blocks=blocks, folder=str(folder), messages=[task])
         self._store.write(record)
-        self._works[task] = Work(record, self._terms)
+        self._works[task] = ProgramTask(record, self._terms)
         return self._works[task]
 
     def _launch(self) -> Launch:
@@ -190,5 +190,5 @@ class Member:
         )
 
 
-def _about(work: Work) -> dict[str, Any]:
+def _about(work: ProgramTask) -> dict[str, Any]:
     return {"task": work.record.task, "usage": msgspec.to_builtins(work.usage())}

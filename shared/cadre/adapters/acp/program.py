@@ -52,7 +52,7 @@ class ProgramRefused(CadreError):
     """It answers with an error."""
 
 
-class Client(NamedTuple):
+class ProgramListener(NamedTuple):
     """Who hears the program."""
 
     updated: Callable[[Json], None]
@@ -63,7 +63,7 @@ class Client(NamedTuple):
 class _Ears:
     """The client's side of the protocol: neither its files nor its terminals are offered."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: ProgramListener) -> None:
         self._client = client
         self.is_deaf = False
         """A session that is loaded tells all that was."""
@@ -83,7 +83,7 @@ class _Ears:
         return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=chosen))
 
 
-class Turn(NamedTuple):
+class ProgramTurn(NamedTuple):
     """How a prompt has ended."""
 
     stop: str
@@ -143,12 +143,14 @@ class Program:
         finally:
             self._ears.is_deaf = False
 
-    async def prompt(self, session: str, blocks: list[Json]) -> Turn:
+    async def prompt(self, session: str, blocks: list[Json]) -> ProgramTurn:
         """Has it work until it stops. Raises ProgramDied, ProgramRefused."""
         sent = [self._block(block) for block in blocks]
         turn = await self._ask(self._connection.prompt(session_id=session, prompt=sent), None)
         used = turn.usage
-        return Turn(turn.stop_reason, (used.input_tokens, used.output_tokens) if used is not None else None)
+        return ProgramTurn(
+            turn.stop_reason, (used.input_tokens, used.output_tokens) if used is not None else None
+        )
 
     async def cancel(self, session: str) -> None:
         """Tells it to stop. Raises ProgramDied."""
@@ -206,7 +208,7 @@ class Program:
 
 @contextlib.asynccontextmanager
 async def open_program(
-    command: Sequence[str], environment: dict[str, str], folder: Path, client: Client
+    command: Sequence[str], environment: dict[str, str], folder: Path, client: ProgramListener
 ) -> AsyncIterator[Program]:
     """Starts the program, which ends with the block, with this process, or when it is killed. Raises OSError,
     ProgramDied, ProgramRefused."""

@@ -27,7 +27,7 @@ class Asked(msgspec.Struct, kw_only=True, omit_defaults=True):
         return (self.tool, self.arguments) == (other.tool, other.arguments)
 
 
-class Ruling(msgspec.Struct, kw_only=True, omit_defaults=True):
+class PermissionRuling(msgspec.Struct, kw_only=True, omit_defaults=True):
     """What a person has said to it."""
 
     asked: Asked
@@ -54,7 +54,7 @@ class TaskRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     """How the program opens a session again; "" when it cannot."""
     deaths: int = 0
     asked: list[Asked] = []
-    rulings: list[Ruling] = []
+    rulings: list[PermissionRuling] = []
     """Given to permissions that nobody waits for any more: the program asks again."""
     words: list[str] = []
     """What it is yet to be told."""

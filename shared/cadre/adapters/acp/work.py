@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 
 from cadre.adapters.acp.activity import Activity
 from cadre.adapters.acp.program import (
-    Client,
     Program,
     ProgramDied,
+    ProgramListener,
     ProgramRefused,
-    Turn,
+    ProgramTurn,
     open_program,
 )
-from cadre.adapters.acp.task_store import Asked, Ruling, TaskRecord
+from cadre.adapters.acp.task_store import Asked, PermissionRuling, TaskRecord
 from cadre.adapters.mcp.server_file import Endpoint
 from cadre.errors import SetupError
 from cadre.protocol.usage import Usage
@@ -72,7 +72,7 @@ class Terms(NamedTuple):
     places: asyncio.Semaphore
 
 
-class Work:
+class ProgramTask:
     """A task in the hands of this process."""
 
     def __init__(self, record: TaskRecord, terms: Terms) -> None:
@@ -118,7 +118,7 @@ class Work:
         if asked is None:
             return
         self.record.asked.remove(asked)
-        ruling = Ruling(asked=asked, is_yes=is_yes, feedback=feedback)
+        ruling = PermissionRuling(asked=asked, is_yes=is_yes, feedback=feedback)
         waiting = self._waiting.get(call)
         if waiting is None:
             self.record.rulings.append(ruling)
@@ -153,7 +153,7 @@ class Work:
     async def _once(self) -> None:
         """Starts the program and has it work until it stops."""
         record, launch = self.record, self._terms.launch()
-        client = Client(self.activity.take, self._permit)
+        client = ProgramListener(self.activity.take, self._permit)
         try:
             async with open_program(
                 launch.command, launch.environment, Path(record.folder), client
@@ -180,7 +180,7 @@ class Work:
             said = {"said": self.activity.answer[:2_000]} if turn.stop == "refusal" else {}
             self._end({**_STOPS[turn.stop], **said})
 
-    async def _prompt(self, program: Program, blocks: list[Json]) -> Turn:
+    async def _prompt(self, program: Program, blocks: list[Json]) -> ProgramTurn:
         self.activity.begin_turn()
         turn = await program.prompt(self.record.session, blocks)
         if turn.tokens is not None:
@@ -229,7 +229,9 @@ class Work:
             return None
         asked = self._asked(call)
         if self._terms.permissions != "ask":
-            return self._choice(Ruling(asked=asked, is_yes=self._terms.permissions == "allow"), options)
+            return self._choice(
+                PermissionRuling(asked=asked, is_yes=self._terms.permissions == "allow"), options
+            )
         given = next((one for one in self.record.rulings if one.asked.is_like(asked)), None)
         if given is not None:
             self.record.rulings.remove(given)
@@ -257,7 +259,7 @@ class Work:
             call=unique, tool=str(known.get("title") or known.get("sort") or number), arguments=arguments
         )
 
-    def _choice(self, ruling: Ruling, options: list[Json]) -> str | None:
+    def _choice(self, ruling: PermissionRuling, options: list[Json]) -> str | None:
         """The option that says it; words that no option says are told in a prompt of their own."""
         word = ruling.feedback.strip()
         for option in options:

@@ -26,7 +26,7 @@ class Question(msgspec.Struct, frozen=True):
     schema: dict[str, Any] = {}
 
 
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+class ElicitationAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a server is told that a person has said."""
 
     action: Literal["accept", "decline"]
@@ -44,7 +44,7 @@ class CallSoFar(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the server wants to read then."""
     questions: dict[str, Question] = {}
     """Those that nobody has answered."""
-    answers: dict[str, Answer] = {}
+    answers: dict[str, ElicitationAnswer] = {}
     quiet: int = 0
     """How often the task was asked for in vain."""
     away_since: float | None = None
@@ -52,7 +52,7 @@ class CallSoFar(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def asked(self, answer: PersonsAnswer) -> CallSoFar:
         """With the answer to the first of its questions."""
         (key, _), *others = self.questions.items()
-        said = Answer(answer.action, answer.content if answer.action == "accept" else None)
+        said = ElicitationAnswer(answer.action, answer.content if answer.action == "accept" else None)
         return msgspec.structs.replace(self, questions=dict(others), answers={**self.answers, key: said})
 
     def question(self) -> Unfinished:

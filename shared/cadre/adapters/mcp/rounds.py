@@ -20,7 +20,7 @@ from cadre.tools.decorator import CallInterrupted, CallPaused
 if TYPE_CHECKING:
     from mcp_types import CallToolResult
 
-    from cadre.adapters.mcp.session import CallAnswer, Progress, Session
+    from cadre.adapters.mcp.session import CallAnswer, McpSession, Progress
 
 T = TypeVar("T")
 
@@ -37,10 +37,10 @@ class TaskUnknown(ToolError):
     """The server refuses what it is asked about a task."""
 
 
-class Requests(Protocol):
+class ServerRequests(Protocol):
     """Sends a request to the server. Raises ToolError."""
 
-    async def __call__(self, send: Callable[[Session], Awaitable[T]], *, may_repeat: bool = False) -> T:
+    async def __call__(self, send: Callable[[McpSession], Awaitable[T]], *, may_repeat: bool = False) -> T:
         """The answer; a request that may be repeated is sent again when the server dies in it."""
         ...
 
@@ -50,7 +50,7 @@ class Rounds:
 
     def __init__(
         self,
-        request: Requests,
+        request: ServerRequests,
         *,
         tool: str,
         arguments: dict[str, Any],

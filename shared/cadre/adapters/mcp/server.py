@@ -20,7 +20,7 @@ from cadre.tools.context import ToolContext
 from cadre.tools.decorator import CallInterrupted
 
 if TYPE_CHECKING:
-    from cadre.adapters.mcp.session import Progress, Session
+    from cadre.adapters.mcp.session import McpSession, Progress
 
 log = logging.getLogger("cadre.mcp")
 
@@ -52,7 +52,7 @@ class McpServer:
         self.trouble: str | None = "not connected yet"
         """Why it cannot be called now; None when it can."""
         self._tie = tie
-        self._session: Session | None = None
+        self._session: McpSession | None = None
         self._connected = asyncio.Event()
         self._stopping = asyncio.Event()
         self._endpoint: Endpoint | None = None
@@ -121,7 +121,7 @@ class McpServer:
                 self._session = None
                 self._connected.clear()
 
-    async def _watch(self, session: Session, renewed: Callable[[], Awaitable[None]]) -> None:
+    async def _watch(self, session: McpSession, renewed: Callable[[], Awaitable[None]]) -> None:
         while True:
             await _wait_for_any(self._stopping, session.lost, session.changed, seconds=_LOOK_SECONDS)
             if self._stopping.is_set() or session.lost.is_set():
@@ -143,7 +143,7 @@ class McpServer:
                 )
                 await renewed()
 
-    async def _list(self, session: Session) -> None:
+    async def _list(self, session: McpSession) -> None:
         tools = tools_of(self.spec, await session.tools(), self.call)
         reading = [resource_tool(self.spec, self.read)] if self.spec.entry.cadre.resources else []
         self.tools = [*tools, *(one for one in reading if one.name not in {tool.name for tool in tools})]
@@ -160,7 +160,7 @@ class McpServer:
     async def call(self, tool: McpTool, arguments: dict[str, Any], context: ToolContext) -> Any:
         """Has the server run the tool. Raises ToolError, and CallInterrupted when nobody knows whether it did."""
 
-        async def request(send: Callable[[Session], Awaitable[T]], *, may_repeat: bool = False) -> T:
+        async def request(send: Callable[[McpSession], Awaitable[T]], *, may_repeat: bool = False) -> T:
             return await self._request(tool, context, send, may_repeat=may_repeat)
 
         rounds = Rounds(
@@ -193,7 +193,7 @@ class McpServer:
         self,
         tool: McpTool,
         context: ToolContext,
-        send: Callable[[Session], Awaitable[T]],
+        send: Callable[[McpSession], Awaitable[T]],
         *,
         may_repeat: bool = False,
     ) -> T:
@@ -222,7 +222,7 @@ class McpServer:
                 self._calls -= 1
         raise AssertionError("the last try returns or raises")
 
-    async def _wait_until_connected(self) -> Session:
+    async def _wait_until_connected(self) -> McpSession:
         self._waiting += 1
         self._wanted.set()
         try:

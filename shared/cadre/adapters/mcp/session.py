@@ -21,7 +21,7 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
 
 from cadre.adapters.mcp.server_file import Endpoint
-from cadre.adapters.mcp.tasks import BegunTask, ServersTask, TaskParams, TaskRequest, TasksExtension
+from cadre.adapters.mcp.tasks import BegunTask, ServersTask, TaskRequest, TaskRequestParams, TasksExtension
 from cadre.errors import CadreError
 
 log = logging.getLogger("cadre.mcp")
@@ -60,7 +60,7 @@ class Refused(CadreError):
     """The server answers the request with an error of the protocol."""
 
 
-class Session:
+class McpSession:
     """A session that is open. `lost` is set when it ended, `changed` when its tools are to be listed again."""
 
     def __init__(self, client: Client, lost: asyncio.Event, changed: asyncio.Event) -> None:
@@ -137,7 +137,7 @@ class Session:
     async def _about(
         self, method: str, task: str, answer: type[R], answers: dict[str, Any] | None = None
     ) -> R:
-        request = TaskRequest(method=method, params=TaskParams(task_id=task, input_responses=answers))
+        request = TaskRequest(method=method, params=TaskRequestParams(task_id=task, input_responses=answers))
         with self._errors():
             return await self._client.session.send_request(request, answer)
 
@@ -174,7 +174,7 @@ class Session:
 
 
 @contextlib.asynccontextmanager
-async def open_session(endpoint: Endpoint, tie: Sequence[str] = ()) -> AsyncIterator[Session]:
+async def open_session(endpoint: Endpoint, tie: Sequence[str] = ()) -> AsyncIterator[McpSession]:
     """Connects to the server, or starts it and ends it with the session; `tie` is put before its command.
 
     Raises Refused, SessionLost, TimeoutError, OSError.
@@ -205,7 +205,7 @@ async def open_session(endpoint: Endpoint, tie: Sequence[str] = ()) -> AsyncIter
                 await stack.enter_async_context(client)
         except MCPError as error:
             raise Refused(error.message) from error
-        session = Session(client, lost, changed)
+        session = McpSession(client, lost, changed)
         listening = asyncio.create_task(session.listen(), name="mcp listen")
         try:
             yield session

@@ -30,14 +30,14 @@ class BegunTask(Result):
     poll_interval_ms: float | None = None
 
 
-class TaskParams(RequestParams):
+class TaskRequestParams(RequestParams):
     """The parameters of requests about a task."""
 
     task_id: str
     input_responses: dict[str, Any] | None = None
 
 
-class TaskRequest(Request[TaskParams, str]):
+class TaskRequest(Request[TaskRequestParams, str]):
     """A request about a task."""
 
     name_param = "taskId"

@@ -30,7 +30,7 @@ class _PartialCall(msgspec.Struct, frozen=True):
     function: _Function | None = None
 
 
-class _Message(msgspec.Struct, frozen=True):
+class _ChatAnswer(msgspec.Struct, frozen=True):
     content: str | None = None
     refusal: str | None = None
     """Some endpoints say here, instead of in the content, that they will not answer."""
@@ -39,8 +39,8 @@ class _Message(msgspec.Struct, frozen=True):
 
 
 class _Choice(msgspec.Struct, frozen=True):
-    delta: _Message | None = None
-    message: _Message | None = None
+    delta: _ChatAnswer | None = None
+    message: _ChatAnswer | None = None
     finish_reason: str | None = None
 
 
@@ -121,7 +121,7 @@ class ModelAnswer:
         for choice in (piece.choices or [])[:1]:
             self._empty = False
             self._finish = choice.finish_reason or self._finish
-            message = choice.delta or choice.message or _Message()
+            message = choice.delta or choice.message or _ChatAnswer()
             self._pieces.append(self._counted(message.content or message.refusal or ""))
             self._annotations += message.annotations if isinstance(message.annotations, list) else []
             for call in message.tool_calls or []:

@@ -13,7 +13,7 @@ from cadre.spec.model import ModelSpec, TokenLimit
 TOKEN_LIMITS = get_args(TokenLimit)
 
 
-class Limits(msgspec.Struct, kw_only=True):
+class EndpointLimits(msgspec.Struct, kw_only=True):
     """What an endpoint is known to take; a refusal may teach better."""
 
     name: TokenLimit | None
@@ -24,10 +24,10 @@ class Limits(msgspec.Struct, kw_only=True):
     """Reasoning may be asked for in the form that can be sent back."""
 
 
-def first_limits(spec: ModelSpec, context: int | None = None) -> Limits:
+def first_limits(spec: ModelSpec, context: int | None = None) -> EndpointLimits:
     """What is assumed before the endpoint has refused anything."""
     own = spec.extra_body.keys() & {*TOKEN_LIMITS, "max_output_tokens"}
-    return Limits(name=None if own else spec.token_limit, context=context)
+    return EndpointLimits(name=None if own else spec.token_limit, context=context)
 
 
 def as_seen(request: ModelRequest, spec: ModelSpec) -> ModelRequest:
@@ -38,7 +38,7 @@ def as_seen(request: ModelRequest, spec: ModelSpec) -> ModelRequest:
     return msgspec.structs.replace(request, messages=list(map(_without_images, request.messages)))
 
 
-def chat_body(spec: ModelSpec, request: ModelRequest, name: str, limits: Limits) -> dict[str, Any]:
+def chat_body(spec: ModelSpec, request: ModelRequest, name: str, limits: EndpointLimits) -> dict[str, Any]:
     """The request to the model of this name in the terms of chat completions, without `extra_body`."""
     body: dict[str, Any] = {
         "model": name,

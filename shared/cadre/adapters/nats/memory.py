@@ -19,7 +19,7 @@ from cadre.protocol.memory import (
     VERBS,
     ForgetRequest,
     Found,
-    Imported,
+    ImportedMemories,
     ImportRequest,
     Listed,
     ListRequest,
@@ -75,9 +75,9 @@ class NatsMemory:
         """Lists memories, with expired ones, a page at a time."""
         return await self._ask(Listed, "export", asked)
 
-    async def import_all(self, asked: ImportRequest) -> Imported:
+    async def import_all(self, asked: ImportRequest) -> ImportedMemories:
         """Keeps chunks of an export."""
-        return await self._ask(Imported, "import", asked)
+        return await self._ask(ImportedMemories, "import", asked)
 
     async def stats(self) -> Stats:
         """Counts the memories and says how they are searched."""

@@ -29,7 +29,7 @@ class OtelForm:
         self._meters = meters
         self._resource = Resource({**attributes, **resource_of(service, instance)})
         self._registry = CollectorRegistry()
-        self._reader = _Reader(self._registry)
+        self._reader = _MetricReader(self._registry)
 
     def text(self, samples: list[Sample]) -> bytes:
         """Returns the metrics in Prometheus' text format."""
@@ -79,7 +79,7 @@ def _metric(metric: Metric, points: list[Any]) -> otel.Metric:
     return otel.Metric(metric.name, metric.about, metric.unit, data)
 
 
-class _Reader(PrometheusMetricReader):
+class _MetricReader(PrometheusMetricReader):
     """Writes what `source` gives, where its base class would ask the SDK's instruments."""
 
     source: Callable[[], otel.MetricsData]

@@ -14,7 +14,7 @@ from cadre.tools.context import ToolContext
 from cadre.tools.decorator import Tool, tool
 
 if TYPE_CHECKING:
-    from cadre.adapters.synadia.prompts import Prompts
+    from cadre.adapters.synadia.prompts import PromptedTasks
 
 INSTALL = (
     "Synadia's agent protocol needs the package synadia-ai-agents, which is not installed:"
@@ -29,7 +29,7 @@ def tools_of(spec: AgentSpec, folder: Path, *, to_serve: bool) -> list[Tool[...,
     prompts = _prompts(spec, folder) if to_serve else None
     labels = {"synadia": spec.name}
 
-    def served() -> Prompts:
+    def served() -> PromptedTasks:
         assert prompts is not None, "the tools were made to be listed"
         return prompts
 
@@ -78,10 +78,10 @@ def tools_of(spec: AgentSpec, folder: Path, *, to_serve: bool) -> list[Tool[...,
     return [send_message, get_task, cancel_task]
 
 
-def _prompts(spec: AgentSpec, folder: Path) -> Prompts:
+def _prompts(spec: AgentSpec, folder: Path) -> PromptedTasks:
     try:
         from cadre.adapters.synadia.link import Link
-        from cadre.adapters.synadia.prompts import Prompts
+        from cadre.adapters.synadia.prompts import PromptedTasks
     except ModuleNotFoundError as error:
         raise SetupError(f"{spec.name}: {INSTALL}") from error
 
@@ -89,4 +89,4 @@ def _prompts(spec: AgentSpec, folder: Path) -> Prompts:
     assert section.nats is not None
     link = Link(spec.name, section.nats, folder)
     link.check()
-    return Prompts(spec, section, link, read_settings().prefix)
+    return PromptedTasks(spec, section, link, read_settings().prefix)

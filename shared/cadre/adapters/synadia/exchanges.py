@@ -17,7 +17,15 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.synadia.link import AgentAbsent, AgentRefused, Link
-from cadre.adapters.synadia.transcript import BUSY, ERROR_CODE, PROMPT, REPLIED, UNTAKEN, Replied, Transcript
+from cadre.adapters.synadia.transcript import (
+    BUSY,
+    ERROR_CODE,
+    PROMPT,
+    REPLIED,
+    UNTAKEN,
+    PromptTranscript,
+    Replied,
+)
 from cadre.errors import BusUnavailable, Fenced, NotPermitted, RetryableError, TooLarge
 from cadre.recent import Recent
 
@@ -41,16 +49,16 @@ class Exchanges:
         self._below = f"{prefix}.remote"
         self._link = link
         self._clock = clock
-        self._known: Recent[str, tuple[Transcript, float]] = Recent(_MOST_KNOWN)
+        self._known: Recent[str, tuple[PromptTranscript, float]] = Recent(_MOST_KNOWN)
         """What was read of each, and since when nothing was new."""
         self._unpublished: Recent[str, None] = Recent(_MOST_KNOWN)
         """Attempts that this process has marked, or may have, and not made."""
         self._has_stream = False
 
-    async def read(self, task: str) -> Transcript:
+    async def read(self, task: str) -> PromptTranscript:
         """What the stream holds of the task."""
         nc = await self._ready()
-        known, since = self._known.get(task) or (Transcript(), self._clock())
+        known, since = self._known.get(task) or (PromptTranscript(), self._clock())
         before = known.seq
         try:
             while True:
@@ -86,7 +94,7 @@ class Exchanges:
     async def attempt(
         self,
         task: str,
-        known: Transcript,
+        known: PromptTranscript,
         payload: bytes,
         traceparent: str,
         *,
@@ -108,7 +116,7 @@ class Exchanges:
             self._unpublished.pop(place)
             raise AgentAbsent(f"{self._name} has not taken the task: it is busy, or has just left")
 
-    async def reply(self, task: str, known: Transcript, message: str, text: str) -> None:
+    async def reply(self, task: str, known: PromptTranscript, message: str, text: str) -> None:
         """Passes a person's word on to the first question that is open. Said again, it does no harm: the agent hears
         one answer."""
         if message in known.replied or not known.queries:

@@ -12,7 +12,7 @@ from synadia_ai.agents import Attachment, Envelope, encode
 from cadre.adapters.a2a.message import without_files
 from cadre.adapters.synadia.exchanges import Exchanges
 from cadre.adapters.synadia.link import AgentAbsent, AgentRefused, Link
-from cadre.adapters.synadia.transcript import Transcript
+from cadre.adapters.synadia.transcript import PromptTranscript
 from cadre.errors import SetupError
 from cadre.protocol.tagged import for_people
 from cadre.spec.agent import AgentSpec
@@ -29,7 +29,7 @@ _MOST_ATTEMPTS = 3
 _NO = "reject"
 
 
-class Prompts:
+class PromptedTasks:
     """The tasks of one agent. Every method returns the fields of a `RemoteTask`, and raises AgentRefused; nothing that
     it needs is in this process alone."""
 
@@ -83,7 +83,7 @@ class Prompts:
             return {"lost": str(error)}
         return {"task": task, "state": "canceled"}
 
-    def _told(self, task: str, known: Transcript) -> dict[str, Any]:
+    def _told(self, task: str, known: PromptTranscript) -> dict[str, Any]:
         if not known.is_begun:
             return {"lost": f"{self._name} was not prompted yet"}
         if known.is_over:
@@ -96,7 +96,7 @@ class Prompts:
             return {"task": task, "state": "input_required", "said": asked.prompt}
         return {"task": task, "state": "working" if known.has_spoken else "submitted"}
 
-    async def _bear_silence(self, task: str, known: Transcript, traceparent: str) -> None:
+    async def _bear_silence(self, task: str, known: PromptTranscript, traceparent: str) -> None:
         """Waits on, or prompts an agent again that may be. Raises CallInterrupted, AgentAbsent."""
         most, quiet = self._section.absence if known.has_spoken else _ACK_SECONDS, self._exchanges.quiet(task)
         if quiet < min(most, self._section.absence):

@@ -45,7 +45,7 @@ class Replied(msgspec.Struct, frozen=True):
     message: str
 
 
-class Transcript:
+class PromptTranscript:
     """The newest attempt at a prompt, as far as its messages were taken in, in stream order."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import Content
 from cadre.telemetry.tracing.ids import agent_span, span_id, trace_id
 from cadre.telemetry.tracing.open_spans import Fault, OpenSpan, OpenSpans
-from cadre.telemetry.tracing.spans import Link, Value
+from cadre.telemetry.tracing.spans import SpanLink, Value
 
 PROVIDER = "openai"
 """Every endpoint is called by OpenAI's API; a journal does not say whose endpoint it is."""
@@ -58,7 +58,7 @@ class ModelSpans:
         if read is not None:
             chat.attributes |= self._content.model_input(read)
         if event.attempt > 1 and self._before is not None:
-            chat.links.append(Link(trace_id(tree_of(self._run)), self._before))
+            chat.links.append(SpanLink(trace_id(tree_of(self._run)), self._before))
         self._before = span
         self._spans.begin(_CHAT, chat)
 

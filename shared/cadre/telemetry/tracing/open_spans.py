@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.ids import trace_id
-from cadre.telemetry.tracing.spans import Link, Moment, SpanKind, SpanRecord, Status, Value
+from cadre.telemetry.tracing.spans import Moment, SpanKind, SpanLink, SpanRecord, Status, Value
 
 
 class Fault(NamedTuple):
@@ -28,7 +28,7 @@ class OpenSpan:
     kind: SpanKind = "INTERNAL"
     instance: str = ""
     attributes: dict[str, Value] = field(default_factory=dict)
-    links: list[Link] = field(default_factory=list)
+    links: list[SpanLink] = field(default_factory=list)
     moments: list[Moment] = field(default_factory=list)
 
 

@@ -18,7 +18,7 @@ from cadre.telemetry.tracing.kind_spans import fault_of, kind_spans
 from cadre.telemetry.tracing.model_input import ModelInput
 from cadre.telemetry.tracing.model_spans import ModelSpans
 from cadre.telemetry.tracing.open_spans import Fault, OpenSpan, OpenSpans
-from cadre.telemetry.tracing.spans import Link, Moment, SpanRecord, Status, Value, link_to, nanoseconds
+from cadre.telemetry.tracing.spans import Moment, SpanLink, SpanRecord, Status, Value, link_to, nanoseconds
 
 _ROOT, _AGENT, _STEP = "root", "agent", "step"
 
@@ -185,10 +185,10 @@ def _whose(task: Task) -> dict[str, Value]:
     return found
 
 
-def _earlier(task: Task) -> list[Link]:
+def _earlier(task: Task) -> list[SpanLink]:
     """Links to the runs that this one continues or forks."""
     before = [task.continues, task.forks.run if task.forks is not None else None]
-    return [Link(trace_id(tree_of(run)), agent_span(run)) for run in before if run]
+    return [SpanLink(trace_id(tree_of(run)), agent_span(run)) for run in before if run]
 
 
 def _usage(usage: Usage) -> dict[str, Value]:

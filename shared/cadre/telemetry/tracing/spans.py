@@ -12,7 +12,7 @@ Value = str | bool | int | float | list[str]
 _TRACEPARENT = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}")
 
 
-class Link(msgspec.Struct, frozen=True):
+class SpanLink(msgspec.Struct, frozen=True):
     """A link to a span of any trace; both ids in hex."""
 
     trace: str
@@ -39,7 +39,7 @@ class SpanRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     start: int
     end: int
     attributes: dict[str, Value] = {}
-    links: list[Link] = []
+    links: list[SpanLink] = []
     moments: list[Moment] = []
     status: Status = "UNSET"
     message: str = ""
@@ -58,7 +58,7 @@ def nanoseconds(at: float) -> int:
     return round(at * 1e6) * 1000
 
 
-def link_to(traceparent: str | None) -> list[Link]:
+def link_to(traceparent: str | None) -> list[SpanLink]:
     """The link to the span of a W3C traceparent in a list; empty when there is no valid one."""
     found = _TRACEPARENT.fullmatch(traceparent or "")
-    return [Link(found[1], found[2])] if found else []
+    return [SpanLink(found[1], found[2])] if found else []

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable
 from typing import NamedTuple
 
-from cadre_gateway.index.schema import TABLES
+from cadre_gateway.index.database.schema import TABLES
 
 
 class Dialect(NamedTuple):

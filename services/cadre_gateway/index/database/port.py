@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
-from cadre_gateway.index.dialect import Dialect
+from cadre_gateway.index.database.dialect import Dialect
 
 Value = str | bytes | int | float | None
 Row = tuple[Any, ...]

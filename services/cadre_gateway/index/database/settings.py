@@ -12,8 +12,8 @@ import msgspec
 
 from cadre.errors import SettingError
 from cadre.settings import read
-from cadre_gateway.index.database import Database
-from cadre_gateway.index.sqlite_database import SqliteDatabase
+from cadre_gateway.index.database.port import Database
+from cadre_gateway.index.database.sqlite import SqliteDatabase
 
 _SCHEMA = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
@@ -87,7 +87,7 @@ def open_database(settings: IndexSettings) -> Database:
     """The database that the settings name. Raises SetupError, SettingError."""
     if settings.is_shared:
         # Its driver is an extra: no other gateway needs it.
-        from cadre_gateway.index.postgres_database import PostgresDatabase
+        from cadre_gateway.index.database.postgres import PostgresDatabase
 
         return PostgresDatabase(settings.url, settings.schema)
     return SqliteDatabase(settings.path())

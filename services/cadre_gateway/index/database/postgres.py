@@ -15,9 +15,9 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from cadre.errors import RunIndexUnavailable, SettingError
-from cadre_gateway.index.database import Row, SqlQuery, Statement, Value
-from cadre_gateway.index.dialect import POSTGRES
-from cadre_gateway.index.schema import VERSION
+from cadre_gateway.index.database.dialect import POSTGRES
+from cadre_gateway.index.database.port import Row, SqlQuery, Statement, Value
+from cadre_gateway.index.database.schema import VERSION
 
 log = logging.getLogger("cadre.gateway")
 

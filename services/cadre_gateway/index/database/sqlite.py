@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import IO, Self, TypeVar
 
 from cadre.errors import RunIndexUnavailable, SetupError
-from cadre_gateway.index.database import Row, SqlQuery, Statement
-from cadre_gateway.index.dialect import SQLITE
-from cadre_gateway.index.schema import VERSION
+from cadre_gateway.index.database.dialect import SQLITE
+from cadre_gateway.index.database.port import Row, SqlQuery, Statement
+from cadre_gateway.index.database.schema import VERSION
 
 log = logging.getLogger("cadre.gateway")
 

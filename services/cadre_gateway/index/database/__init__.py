@@ -1,0 +1,1 @@
+"""The database that holds the index: its port, its tables, SQLite and PostgreSQL behind it."""
