@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 
 from cadre.errors import SettingError
+from cadre.journal import events as ev
 from cadre.protocol.topology import Topology
+from cadre.runtime.run_log import log_course
 from cadre.settings import read_settings
-from cadre.telemetry.logs import HANDLED_SUBJECT, JsonLines
+from cadre.telemetry.logs import HANDLED_SUBJECT, JsonLines, TextLines
 from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, trace_id
+from unit.journal_entries import accepted, entry
 
 TOPOLOGY = Topology(2)
-LINES = JsonLines("agent boss", "boss-1")
+LINES = JsonLines("boss", "boss-1")
 
 
 def line(message: str, *arguments: object, about: str | None = None, exc: Any = None) -> dict[str, Any]:
@@ -35,7 +38,7 @@ def test_what_a_line_says() -> None:
         "level": "WARNING",
         "logger": "cadre.agent",
         "message": "it is\nlate",
-        "service": "agent boss",
+        "service": "boss",
         "instance": "boss-1",
     }
 
@@ -44,7 +47,10 @@ def test_what_a_line_says() -> None:
     ("subject", "place"),
     [
         (TOPOLOGY.inbox("boss", "gateway", "r1", "r1"), {"run": "r1", "span_id": root_span("r1")}),
-        (TOPOLOGY.inbox("kid", "boss", "r1", "r1_1_0"), {"run": "r1_1_0", "span_id": agent_span("r1_1_0")}),
+        (
+            TOPOLOGY.inbox("kid", "boss", "r1", "r1_1_0"),
+            {"run": "r1_1_0", "span_id": agent_span("r1_1_0"), "service": "kid"},
+        ),
         (
             TOPOLOGY.call("add", "boss", "r1", "r1_2_0"),
             {"run": "r1", "call": "r1_2_0", "span_id": call_span("r1_2_0")},
@@ -56,6 +62,38 @@ def test_what_a_line_says() -> None:
 def test_where_a_line_belongs(subject: str, place: dict[str, str]) -> None:
     found = line("hm", about=subject)
     assert {"tree": "r1", "trace_id": trace_id("r1"), **place}.items() <= found.items()
+
+
+def test_a_line_for_people_ends_in_the_trace_unless_it_names_it() -> None:
+    lines = TextLines("%(message)s")
+    named = f"r1 ends, trace {trace_id('r1')}"
+
+    def formatted(message: str) -> str:
+        return lines.format(logging.LogRecord("cadre.agent", logging.INFO, __file__, 1, message, (), None))
+
+    assert formatted("late") == "late"
+    token = HANDLED_SUBJECT.set(TOPOLOGY.inbox("boss", "gateway", "r1", "r1"))
+    try:
+        assert formatted("late") == f"late [trace {trace_id('r1')}]"
+        assert formatted(named) == named
+    finally:
+        HANDLED_SUBJECT.reset(token)
+
+
+def test_the_course_of_a_run_is_told_with_its_trace(caplog: pytest.LogCaptureFixture) -> None:
+    run = "r1_1_0"
+    events = (accepted(run, "r1"), ev.MessageReceived(text="Hi"), ev.RunFinished(state="success"))
+    with caplog.at_level(logging.INFO, "cadre.run"):
+        for n, event in enumerate(events, 1):
+            log_course(entry(run, n, 1.0, event))
+    trace = trace_id("r1")
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [
+        f"run {run} of boss begins, trace {trace}",
+        f"run {run} of boss ends: success, trace {trace}",
+    ]
+    found = json.loads(LINES.format(caplog.records[0]))
+    assert (found["run"], found["trace_id"], found["span_id"]) == (run, trace, agent_span(run))
 
 
 def test_the_fate_of_a_tree_is_no_run() -> None:

@@ -4,6 +4,7 @@ import logging
 
 from cadre.journal.entry import Entry
 from cadre.journal.events import RunAccepted, RunFinished
+from cadre.telemetry.logs import fields_of_run
 from cadre.telemetry.tracing.ids import trace_id
 
 log = logging.getLogger("cadre.run")
@@ -13,7 +14,11 @@ def log_course(entry: Entry) -> None:
     """Logs what the entry, which is stored, says of the run's beginning and end."""
     first, last = entry.events[0], entry.events[-1]
     if isinstance(first, RunAccepted):
-        log.info("run %s of %s begins, trace %s", entry.run, first.task.agent, trace_id(entry.tree))
+        _log(entry, "begins")
     if isinstance(last, RunFinished):
-        why = f" ({last.error.type})" if last.error is not None else ""
-        log.info("run %s ends: %s%s, trace %s", entry.run, last.state, why, trace_id(entry.tree))
+        _log(entry, f"ends: {last.state}" + (f" ({last.error.type})" if last.error is not None else ""))
+
+
+def _log(entry: Entry, what: str) -> None:
+    fields = {"fields": fields_of_run(entry.tree, entry.run)}
+    log.info("run %s of %s %s, trace %s", entry.run, entry.agent, what, trace_id(entry.tree), extra=fields)

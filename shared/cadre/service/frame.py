@@ -53,7 +53,7 @@ def run(name: str, settings: Settings, start: Start) -> int:
 
 def run_serving(name: str, settings: Settings, serve: Callable[[ServiceProcess], Serving]) -> int:
     """Runs what `serve` makes until it is told to stop; returns the exit status."""
-    configure_logging(name, settings.instance_name(), settings.log_level, settings.log_format)
+    configure_logging(_service_of(name), settings.instance_name(), settings.log_level, settings.log_format)
     try:
         metrics, bounds = read_metrics_settings(), read_http_bounds()
         cut_off_children()
@@ -109,9 +109,7 @@ async def _serve(
 
     meters = Meters(on=metrics.on)
     serving = serve(ServiceProcess(name, settings, meters, health_url, give_up))
-    # A trace says `manager` of what `agent manager` did.
-    service = name.removeprefix("agent ")
-    measuring = Measuring(metrics, meters, service, settings.instance_name(), serving.samples)
+    measuring = Measuring(metrics, meters, _service_of(name), settings.instance_name(), serving.samples)
     is_draining = False
 
     def unready() -> str | None:
@@ -155,6 +153,11 @@ async def _serve(
         watching.cancel()
     log.info("%s: stopped", name)
     return 0 if drained else 1
+
+
+def _service_of(name: str) -> str:
+    """The one name in logs, metrics and spans: a trace says `manager` of what `agent manager` did."""
+    return name.removeprefix("agent ")
 
 
 async def _work(name: str, serving: Serving, measuring: Measuring) -> None:

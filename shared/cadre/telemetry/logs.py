@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 
+from cadre.protocol.rollout import slot_of
 from cadre.protocol.topology import tree_of
 from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, trace_id
 
@@ -17,15 +18,26 @@ HANDLED_SUBJECT: ContextVar[str | None] = ContextVar("handled", default=None)
 """The subject of the record that the current task handles."""
 
 _CALLS = ("call", "effect")
+_INBOX = "in"
 
 
 def configure_logging(service: str, instance: str, level: str, form: str) -> None:
     """Sends everything that is logged to stderr, in the form `text` or `json`."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines(service, instance) if form == "json" else logging.Formatter(TEXT_FORMAT))
+    handler.setFormatter(JsonLines(service, instance) if form == "json" else TextLines(TEXT_FORMAT))
     logging.basicConfig(level=level, handlers=[handler])
     # It logs the address of each request, and with it any key or password in there.
     logging.getLogger("httpx2").setLevel(logging.WARNING)
+
+
+class TextLines(logging.Formatter):
+    """Formats a log record as a line for people; one about a run's work ends in the id of the run's trace."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """The line without the lines of an exception, which follow it."""
+        line = super().formatMessage(record)
+        trace = _trace_fields(HANDLED_SUBJECT.get()).get("trace_id", "")
+        return line if trace in line else f"{line} [trace {trace}]"
 
 
 class JsonLines(logging.Formatter):
@@ -43,6 +55,7 @@ class JsonLines(logging.Formatter):
             "message": record.getMessage(),
             **self._service,
             **_trace_fields(HANDLED_SUBJECT.get()),
+            **getattr(record, "fields", {}),
         }
         if record.exc_info and record.exc_info[0] is not None:
             kind, error, trace = record.exc_info
@@ -65,7 +78,15 @@ def _trace_fields(subject: str | None) -> dict[str, str]:
     kind, tree, leaf = parts[1], parts[-2], parts[-1]
     if tree_of(leaf) != tree:
         return {"tree": tree, "trace_id": trace_id(tree)}
-    found = {"tree": tree, "trace_id": trace_id(tree)}
     if kind in _CALLS:
-        return found | {"run": leaf.rsplit("_", 2)[0], "call": leaf, "span_id": call_span(leaf)}
-    return found | {"run": leaf, "span_id": root_span(tree) if leaf == tree else agent_span(leaf)}
+        about = {"run": leaf.rsplit("_", 2)[0], "call": leaf, "span_id": call_span(leaf)}
+        return {"tree": tree, "trace_id": trace_id(tree)} | about
+    # A process may host several agents: the line is about the one in whose queue the record lay.
+    host = {"service": slot_of(parts[3])[0]} if kind == _INBOX else {}
+    return host | fields_of_run(tree, leaf)
+
+
+def fields_of_run(tree: str, run: str) -> dict[str, str]:
+    """The fields of a line about a run: it is found by them, and by them its span in the trace."""
+    span = root_span(tree) if run == tree else agent_span(run)
+    return {"tree": tree, "trace_id": trace_id(tree), "run": run, "span_id": span}

@@ -8,6 +8,7 @@ NAME = "app.kubernetes.io/name"
 COMPONENT = "app.kubernetes.io/component"
 PART_OF = "app.kubernetes.io/part-of"
 MANAGED_BY = "app.kubernetes.io/managed-by"
+AGENT = "cadre.dev/agent"
 
 CADRE = {PART_OF: "cadre"}
 

@@ -1,18 +1,21 @@
 """One service as manifests, everything that it needs included; and the Job before them all."""
 
+import re
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
 from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.config_maps import config_map, digest
-from cadre.deploy.k8s.manifest import Manifest, manifest, metadata, selector
+from cadre.deploy.k8s.manifest import AGENT, Manifest, manifest, metadata, selector
 from cadre.deploy.k8s.network_policies import network_policy
 from cadre.deploy.k8s.overlay import merged
 from cadre.deploy.k8s.pod_spec import plain_pod_spec, pod_spec
 from cadre.deploy.k8s.scaled_object import scaled_object
 from cadre.deploy.k8s.values import Scale, Values, Workload
 from cadre.errors import SpecError
+
+_LABEL_VALUE = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9._-]{0,61}[a-zA-Z0-9])?")
 
 
 def workload_manifests(component: Component, values: Values) -> list[Manifest]:
@@ -95,6 +98,9 @@ def _check_model(component: Component, values: Values, workload: Workload) -> No
 
 def _deployment(component: Component, values: Values, workload: Workload, scale: Scale | None) -> Manifest:
     about = metadata(values.namespace, component.id, component.role)
+    # The name that its spans, metrics and log lines have: the object's own is spelt as Kubernetes wants.
+    if component.role == "agent" and _LABEL_VALUE.fullmatch(component.name):
+        about["labels"][AGENT] = component.name
     of_pods: dict[str, Any] = {"labels": about["labels"]}
     if component.files is not None:
         # A change of its files rolls this service, and no other.

@@ -18,17 +18,18 @@ _COLOURS = {
 _MAX_SUMMARY_CHARS = 300
 _STYLE = """
 :root { color-scheme: light dark; }
-body { font: 13px/1.5 system-ui, sans-serif; margin: 1.5rem; }
+body { font: 13px/1.5 system-ui, sans-serif; margin: 1.5rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.1rem; margin: 0 0 .25rem; } p { margin: 0 0 1rem; opacity: .75; }
 table { border-collapse: collapse; width: 100%; table-layout: fixed; }
 th:nth-child(1) { width: 40%; } th:nth-child(2) { width: 9rem; } th:nth-child(3), th:nth-child(4) { width: 6.5rem; }
 td, th { padding: .15rem .5rem; text-align: left; vertical-align: top; border-bottom: 1px solid #8884; }
-td.n, td:nth-child(2) { overflow-wrap: anywhere; }
 td.d { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 td.t i { display: block; height: .9rem; border-radius: 2px; min-width: 2px; }
-.e { color: #c92a2a; } .o { opacity: .55; } details > div { white-space: pre-wrap; overflow-wrap: anywhere;
+.e { color: #c92a2a; } .o { opacity: .55; } details > div { white-space: pre-wrap;
   font-family: ui-monospace, monospace; font-size: 11px; opacity: .85; max-width: 70rem; }
 summary { cursor: pointer; list-style-position: outside; }
+@media (max-width: 45rem) { body { margin: .5rem; } th:nth-child(1) { width: auto; } th:nth-child(4) { width: 4.5rem; }
+  th:nth-child(2), th:nth-child(3), td:nth-child(2), td:nth-child(3), th:nth-child(5), td.t { display: none; } }
 """
 
 
@@ -84,7 +85,8 @@ def _row(placed: Placed, begin: int, length: int) -> str:
     if message != span.message:
         attributes = f"{span.message}\n\n{attributes}"
     return (
-        f'<tr class="{marks.strip()}"><td class="n" style="padding-left:{0.5 + depth * 1.1:.1f}rem"><details><summary>'
+        f'<tr class="{marks.strip()}"><td class="n" style="padding-left:min({0.5 + depth * 1.1:.1f}rem,25vw)">'
+        "<details><summary>"
         f"{html.escape(span.name)}{going_on}{why}</summary><div>{html.escape(attributes)}</div></details></td>"
         f"<td>{html.escape(span.service)}</td><td class='d'>{tokens(span)}</td>"
         f'<td class="d">{duration(span.end - span.start)}</td>'
