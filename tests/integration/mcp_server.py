@@ -107,6 +107,17 @@ def whoami() -> dict[str, str]:
 
 
 @server.tool()
+def who_asks(context: Context[Any, Any]) -> dict[str, Any]:
+    """Tells the headers of the request, and what its client can do."""
+    asked = context.request_context
+    declared = asked.session.client_capabilities
+    return {
+        "headers": dict(asked.request.headers) if asked.request is not None else {},
+        "declared": declared.model_dump(exclude_none=True) if declared is not None else {},
+    }
+
+
+@server.tool()
 async def wait(folder: str, port: int, context: Context[Any, Any]) -> str:
     """Tells its progress, then waits to be let go."""
     await context.report_progress(1, 3, "one of three")

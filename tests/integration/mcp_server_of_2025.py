@@ -36,6 +36,8 @@ def main() -> None:
         params, number = message.get("params", {}), message.get("id")
         match message.get("method"):
             case "initialize":
+                if "FOLDER" in os.environ:
+                    Path(os.environ["FOLDER"], "declared.json").write_text(json.dumps(params["capabilities"]))
                 about = {"name": "old", "version": "1"}
                 capabilities = {"tools": {"listChanged": True}}
                 say(

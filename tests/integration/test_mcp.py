@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cadre.local.nats_server import free_port
-from cadre.protocol.messages import ToolResult
+from cadre.protocol.messages import Origin, ToolResult
 from harness.patience import patience, until
 from integration.executor_bench import HERE, Bench, kill
 from integration.service_bench import failure
@@ -131,6 +132,23 @@ async def test_a_call_waits_for_a_server_that_comes_later(bench: Bench) -> None:
     await kill(web)
 
 
+async def test_a_call_bears_the_headers_of_its_run(bench: Bench) -> None:
+    port = free_port(0, "a server", "nothing")
+    web = await http_server(port)
+    (bench.folder / "ann.txt").write_text("a token of ann")
+    headers = {"Authorization": "Bearer ${file:${run:user}.txt}", "X-Run": "${run:id}/${run:session}"}
+    desk = {"url": f"http://127.0.0.1:{port}/mcp", "headers": headers, "cadre": {"prefix": ""}}
+    await bench.start("--mcp", server_file(bench.folder, desk=desk))
+    call = msgspec.structs.replace(bench.new_call("who_asks"), origin=Origin(user="ann", session="s"))
+    await bench.send(call)
+    told = (await bench.answer(call)).output
+    assert told["headers"]["authorization"] == "Bearer a token of ann"
+    assert told["headers"]["x-run"] == f"{call.run}/s"
+    assert told["declared"]["elicitation"] == {"form": {}}
+    assert "a token of ann" not in await bench.last_words()
+    await kill(web)
+
+
 @pytest.mark.parametrize("how", ["cancelled", "late"])
 async def test_a_call_that_nobody_wants_any_more_is_cancelled_at_the_server(bench: Bench, how: str) -> None:
     section = {"prefix": "", "tools": {"hang": {"timeout": 1.0}} if how == "late" else {}}
@@ -143,6 +161,8 @@ async def test_a_call_that_nobody_wants_any_more_is_cancelled_at_the_server(benc
         return (bench.folder / name).exists() or None
 
     await until(lambda: there("hangs.txt"))
+    # It could ask within a call only, which is not served.
+    assert "elicitation" not in json.loads((bench.folder / "declared.json").read_text())
     if how == "cancelled":
         await bench.bus.interrupt(call.tree, call.tree)
         assert "cancelled while tool 'hang' was at work" in failure(await bench.answer(call)).message

@@ -45,16 +45,16 @@ async def connected(folder: Path, entry: dict[str, Any]) -> AsyncIterator[McpSer
         await serving
 
 
-async def call(server: McpServer, name: str, **arguments: Any) -> Any:
+async def call(server: McpServer, name: str, *, user: str = "") -> Any:
     [tool] = [one for one in server.tools if one.name == name]
-    return await tool.call(arguments, ToolContext(call_id="c", run="r", tool=name))
+    return await tool.call({}, ToolContext(call_id="c", run="r", tool=name, user=user))
 
 
 async def test_a_server_that_is_busy_with_a_call_is_not_taken_for_dead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = asyncio.Event()
-    tools = session_module.Session.tools
+    tools = session_module.McpSession.tools
 
     async def listing(session: Any) -> Any:
         try:
@@ -69,7 +69,7 @@ async def test_a_server_that_is_busy_with_a_call_is_not_taken_for_dead(
     entry = {"command": sys.executable, "args": [OLD_SERVER], "env": {"FOLDER": str(tmp_path)}}
     async with connected(tmp_path, entry) as server:
         monkeypatch.setattr(session_module, "_LISTING_SECONDS", 0.1)
-        monkeypatch.setattr(session_module.Session, "tools", listing)
+        monkeypatch.setattr(session_module.McpSession, "tools", listing)
         asked = asyncio.create_task(call(server, "block"))
         session = server._session
         assert session is not None
@@ -91,6 +91,9 @@ class Web:
         self.failing: dict[str, int] = {}
         """Status by tool."""
         self.calls: list[str] = []
+        self.methods: list[str] = []
+        self.headers: list[httpx2.Headers] = []
+        """Of the calls."""
         self.session = 1
         self.called, self.held = asyncio.Event(), asyncio.Event()
 
@@ -99,6 +102,7 @@ class Web:
             return httpx2.Response(405)
         message = json.loads(request.content)
         method, params = message["method"], message.get("params", {})
+        self.methods.append(method)
         own = {"mcp-session-id": str(self.session)}
         if method != "initialize" and request.headers.get("mcp-session-id") != own["mcp-session-id"]:
             return httpx2.Response(404 if "mcp-session-id" in request.headers else 400)
@@ -115,6 +119,7 @@ class Web:
             result = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("one", "two")]}
         elif method == "tools/call":
             self.calls.append(params["name"])
+            self.headers.append(request.headers)
             self.called.set()
             if params["name"] in self.failing:
                 return httpx2.Response(self.failing[params["name"]], text="oh")
@@ -160,6 +165,55 @@ async def test_a_session_that_the_server_has_forgotten_is_begun_anew(tmp_path: P
         web.session = 2
         assert await call(server, "one") == "one"
         assert web.calls == ["one"]
+
+
+@pytest.mark.parametrize("nobody", [httpx2.ConnectError("nobody is there"), httpx2.Response(503)], ids=str)
+async def test_a_server_that_was_away_for_the_probe_is_not_taken_for_an_old_one(
+    tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch, nobody: Exception | httpx2.Response
+) -> None:
+    answer, probes = web.answer, 0
+
+    async def comes_late(request: httpx2.Request) -> httpx2.Response:
+        nonlocal probes
+        probes += request.headers.get("mcp-method") == "server/discover"
+        if probes == 1 and request.headers.get("mcp-method") == "server/discover":
+            if isinstance(nobody, Exception):
+                raise nobody
+            return nobody
+        return await answer(request)
+
+    monkeypatch.setattr(web, "answer", comes_late)
+    async with connected(tmp_path, URL) as server:
+        assert await call(server, "one") == "one"
+    assert probes == 2
+    assert [one for one in web.methods if one in ("server/discover", "initialize")] == [
+        *("initialize", "server/discover", "initialize"),
+    ]
+
+
+async def test_requests_bear_the_headers_of_their_run(tmp_path: Path, web: Web) -> None:
+    """Whoever is named begins no path and no reference with it, and is no part of what errors tell."""
+    (tmp_path / "tokens").mkdir()
+    (tmp_path / "tokens" / "ann").write_text("anns own token\n")
+    headers = {
+        "Authorization": "Bearer ${file:tokens/${run:user}}",
+        "X-Run": "${run:id} of ${run:user:-nobody}, ${run:session:-no session}",
+    }
+    async with connected(tmp_path, {**URL, "headers": headers}) as server:
+        await call(server, "one", user="ann")
+        [told] = web.headers
+        assert (told["authorization"], told["x-run"]) == ("Bearer anns own token", "r of ann, no session")
+        with pytest.raises(ToolError, match=r"headers\.Authorization: the run has no user"):
+            await call(server, "one")
+        (tmp_path / "secret").write_text("not for ${PATH}")
+        for user in ("bob", "../secret", "${PATH}", "x:-y"):
+            with pytest.raises(ToolError, match="cannot be read: No such file"):
+                await call(server, "one", user=user)
+        web.failing["one"] = 403
+        (tmp_path / "tokens" / "eve").write_text("HTTP 403 Forb")
+        with pytest.raises(ToolError, match=r"^\*\*\*idden$"):
+            await call(server, "one", user="eve")
+    assert len(web.headers) == 2
 
 
 async def test_a_server_that_cannot_be_reached_is_said_after_a_while(

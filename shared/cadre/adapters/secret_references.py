@@ -42,7 +42,8 @@ class References:
             try:
                 value = (self._folder / rest).read_text().strip()
             except (OSError, UnicodeDecodeError) as error:
-                raise SetupError(f"{self._where}: {key}: the file {rest} cannot be read: {error}") from error
+                why = getattr(error, "strerror", None) or error
+                raise SetupError(f"{self._where}: {key}: the file {rest} cannot be read: {why}") from error
         else:
             name, mark, default = (rest if kind == "env" else reference).partition(":-")
             value = read_secret(name)

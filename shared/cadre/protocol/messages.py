@@ -150,7 +150,7 @@ class ToolCall(Message, frozen=True, tag="tool_call"):
     deadline: float | None = None
     """Unix seconds after which nobody reads the result, so that the call must not begin any more."""
     origin: Origin | None = None
-    """Whose memories the call may see, for tools of the memory service."""
+    """For whom the run works. Tools of the memory service are told whose memories the call may see, too."""
     reply: bool = True
     """Whether the run waits for a result; if not, none is sent."""
     closing: bool = False

@@ -110,6 +110,8 @@ class _Invocation:
             run=call.run,
             tree=call.tree,
             tool=tool.name,
+            user=(call.origin and call.origin.user) or "",
+            session=(call.origin and call.origin.session) or "",
             deliveries=deliveries,
             traceparent=traceparent_of(call),
             workspace=files.of(call) if files is not None else None,

@@ -55,6 +55,8 @@ class ToolContext:
         run: str = "",
         tree: str = "",
         tool: str = "",
+        user: str = "",
+        session: str = "",
         deliveries: int = 1,
         traceparent: str = "",
         workspace: Workspace | None = None,
@@ -65,6 +67,10 @@ class ToolContext:
         self.run = run
         self.tree = tree
         self.tool = tool
+        self.user = user
+        """The person for whom the tree of runs works, as its caller has named them; empty: nobody in particular."""
+        self.session = session
+        """The session of the tree's first run; empty: none."""
         self.deliveries = deliveries
         self.traceparent = traceparent
         self.resumes = resumes

@@ -166,10 +166,10 @@ def test_a_snapshot_keeps_what_was_asked_and_what_is_left() -> None:
     assert owed(again) == course.owed()
 
 
-def test_only_tools_of_the_memory_service_learn_for_whom_they_are_called() -> None:
-    course = Course(spec(tools=["add", "look"])).begin(origin=Origin(user="ada"))
+def test_other_tools_learn_for_whom_they_are_called_and_of_no_memories() -> None:
+    course = Course(spec(tools=["add", "look"])).begin(origin=Origin(user="ada", session="s1"))
     course.say(call("add", a=1, b=2))
-    assert calls(course, "add")[0].origin is None
+    assert calls(course, "add")[0].origin == Origin(user="ada", session="s1")
 
 
 def test_children_work_for_the_same_person() -> None:

@@ -14,7 +14,7 @@ from cadre.adapters.mcp.offer import McpTool, resource_tool, tools_of
 from cadre.adapters.mcp.pauses import so_far
 from cadre.adapters.mcp.results import error_text, one_or_all, resource_value, value_of
 from cadre.adapters.mcp.rounds import Rounds, ServerUnreachable, TaskUnknown, ToolError
-from cadre.adapters.mcp.server_file import Endpoint, ServerSpec
+from cadre.adapters.mcp.server_file import RUN_VALUES, Endpoint, ServerSpec
 from cadre.errors import CadreError, SetupError
 from cadre.tools.context import ToolContext
 from cadre.tools.decorator import CallInterrupted
@@ -201,18 +201,27 @@ class McpServer:
         does no harm."""
         from cadre.adapters.mcp.session import NotSent, Refused, SessionLost
 
+        try:
+            of_run = self.spec.headers_of_run(_run_values(context))
+        except SetupError as error:
+            raise ToolError(str(error)) from error
+
+        def text_of(error: BaseException) -> str:
+            return of_run.hide(self._text(error))
+
         about_task, may_repeat = may_repeat, may_repeat or tool.card.read_only or tool.card.idempotent
         for left in reversed(range(_TRIES)):
             session = await self._wait_until_connected()
             self._calls += 1
             try:
-                return await send(session)
+                with session.for_run(of_run.headers):
+                    return await send(session)
             except Refused as error:
-                raise (TaskUnknown if about_task else ToolError)(self._text(error)) from error
+                raise (TaskUnknown if about_task else ToolError)(text_of(error)) from error
             except SessionLost as error:
                 # Until the loop that keeps it connected has seen for itself.
                 self._connected.clear()
-                text = f"MCP server {self.spec.name}: {self._text(error)}"
+                text = f"MCP server {self.spec.name}: {text_of(error)}"
                 if not isinstance(error, NotSent) and not may_repeat:
                     raise CallInterrupted(text) from error
                 if not left:
@@ -238,6 +247,12 @@ class McpServer:
                 f"MCP server {self.spec.name} cannot be reached: {self.trouble or 'it does not answer'}"
             )
         return self._session
+
+
+def _run_values(context: ToolContext) -> dict[str, str]:
+    values = {"user": context.user, "session": context.session, "id": context.run, "tree": context.tree}
+    assert values.keys() == RUN_VALUES
+    return values
 
 
 def _meta(context: ToolContext) -> dict[str, str]:

@@ -1,13 +1,14 @@
 """Reads which MCP servers there are: a file in the form `mcpServers` that other clients use, a URL, or a command."""
 
 import os
+import re
 import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -18,6 +19,10 @@ from cadre.spec.yaml_file import read_yaml, refused_key
 
 SUFFIXES = (".json", ".yaml", ".yml")
 """Endings of the files of MCP servers."""
+
+RUN_VALUES = {"user", "session", "id", "tree"}
+"""What headers may name of the run whose call they go with, as `${run:NAME}`."""
+_OF_RUN = re.compile(r"\$\{run:([^{}]*)\}")
 
 
 class ToolEffects(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -83,6 +88,14 @@ class Endpoint(NamedTuple):
     """The text without the values that references stood for."""
 
 
+class RunHeaders(NamedTuple):
+    """The headers of the requests of one run: nothing of them may be shown or stored."""
+
+    headers: dict[str, str]
+    hide: Callable[[str], str]
+    """The text without the values that references stood for."""
+
+
 class ServerSpec(NamedTuple):
     """One MCP server that is to be served."""
 
@@ -103,7 +116,8 @@ class ServerSpec(NamedTuple):
         return any(fnmatchcase(tool, pattern) for pattern in self.entry.cadre.allow)
 
     def endpoint(self) -> Endpoint:
-        """Where the server is now: variables and secret files are read anew each time.
+        """Where the server is now: variables and secret files are read anew each time. A header that needs what only a
+        run has is left out.
 
         Raises SetupError, also for a command that is not there.
         """
@@ -117,12 +131,40 @@ class ServerSpec(NamedTuple):
             command = [found, *(resolve("args", text) for text in entry.args)]
         return Endpoint(
             url=resolve("url", entry.url),
-            headers={name: resolve(f"headers.{name}", text) for name, text in entry.headers.items()},
+            headers={
+                name: resolve(f"headers.{name}", _of_no_run(text))
+                for name, text in entry.headers.items()
+                if not _needs_run(text)
+            },
             command=command,
             env=env,
             folder=folder,
             hide=references.hide,
         )
+
+    def headers_of_run(self, values: Mapping[str, str]) -> RunHeaders:
+        """Those headers that name something of a run, for the run with these values; an empty one counts as none.
+
+        Raises SetupError for a value, a variable or a file that there is not.
+        """
+        references = References(self.folder, self.where)
+
+        def header(name: str, text: str) -> str:
+            return references.resolve(
+                f"headers.{name}", _OF_RUN.sub(lambda found: value(name, found[1]), text)
+            )
+
+        def value(header: str, reference: str) -> str:
+            name, mark, default = reference.partition(":-")
+            if not values[name] and not mark:
+                raise SetupError(f"{self.where}: headers.{header}: the run has no {name}")
+            # Whoever names it begins no reference with it, no other header and no path out of its folder.
+            return quote(values[name], safe="@") or default
+
+        found = {
+            name: header(name, text) for name, text in self.entry.headers.items() if _OF_RUN.search(text)
+        }
+        return RunHeaders(found, references.hide)
 
     def _find(self, command: str, folder: Path, path: str | None) -> str:
         if not folder.is_dir():
@@ -175,8 +217,27 @@ def _of_file(file: Path) -> list[ServerSpec]:
     return servers
 
 
+def _needs_run(header: str) -> bool:
+    """Whether it has no meaning without a run."""
+    return any(":-" not in reference for reference in _OF_RUN.findall(header))
+
+
+def _of_no_run(header: str) -> str:
+    return _OF_RUN.sub(lambda found: found[1].partition(":-")[2], header)
+
+
 def _check(spec: ServerSpec) -> None:
     entry, where = spec.entry, spec.where
+    named = {one.partition(":-")[0] for text in entry.headers.values() for one in _OF_RUN.findall(text)}
+    if unknown := sorted(named - RUN_VALUES):
+        raise SetupError(
+            f"{where}: headers: ${{run:{unknown[0]}}}: a run has {', '.join(sorted(RUN_VALUES))}"
+        )
+    others = [entry.url, entry.command, entry.cwd, *entry.args, *entry.env.values()]
+    if any(_OF_RUN.search(text) for text in others):
+        raise SetupError(
+            f"{where}: only headers may name what a run has (${{run:…}}): all runs share the rest"
+        )
     if entry.type not in ("", "stdio", "http", "streamable-http", "streamableHttp"):
         raise SetupError(f"{where}: type {entry.type!r}: Cadre speaks stdio and streamable HTTP (http)")
     if bool(entry.command) == bool(entry.url):

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar, cast
 
@@ -19,7 +19,10 @@ from mcp.client.stdio import get_default_environment, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.inbound import MCP_METHOD_HEADER
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from cadre.adapters.mcp.outgoing import Outgoing, headers_of_run
 from cadre.adapters.mcp.server_file import Endpoint
 from cadre.adapters.mcp.tasks import BegunTask, ServersTask, TaskRequest, TaskRequestParams, TasksExtension
 from cadre.errors import CadreError
@@ -40,6 +43,9 @@ _LISTEN_AGAIN_SECONDS = 5.0
 _MAX_EVENT_BYTES = 64 * 1024 * 1024
 """Of one answer over HTTP, with the pictures in it: they are held to the bounds of files afterwards."""
 _SESSION_HEADER = "mcp-session-id"
+_PROBE = "server/discover"
+_AWAY = (502, 503, 504)
+"""Statuses of a proxy behind which nobody is."""
 
 Progress = ProgressFnT
 
@@ -146,6 +152,12 @@ class McpSession:
         with self._errors():
             return await self._client.read_resource(uri)
 
+    @contextlib.contextmanager
+    def for_run(self, headers: Mapping[str, str]) -> Iterator[McpSession]:
+        """The session for requests that bear these headers over HTTP."""
+        with headers_of_run(headers):
+            yield self
+
     async def listen(self) -> None:
         """Hears of changes to the tools as servers of 2026 tell them, for as long as the session lasts."""
         with contextlib.suppress(ListenNotSupportedError, MCPError, TimeoutError):
@@ -192,9 +204,9 @@ async def open_session(endpoint: Endpoint, tie: Sequence[str] = ()) -> AsyncIter
                 endpoint.url, http_client=http, max_sse_event_size=_MAX_EVENT_BYTES
             )
         else:
-            transport = _watched(stdio_client(_process(endpoint, tie), sys.stderr), lost)
+            http, transport = None, _watched(stdio_client(_process(endpoint, tie), sys.stderr), lost)
         client = Client(
-            transport,
+            _with_outgoing(transport),
             message_handler=on_message,
             elicitation_callback=_refuse_in_call,
             extensions=[TasksExtension()],
@@ -205,6 +217,8 @@ async def open_session(endpoint: Endpoint, tie: Sequence[str] = ()) -> AsyncIter
                 await stack.enter_async_context(client)
         except MCPError as error:
             raise Refused(error.message) from error
+        if http is not None and http.missed_probe and client.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
+            raise NotSent("it was not there when it was asked which versions of the protocol it speaks")
         session = McpSession(client, lost, changed)
         listening = asyncio.create_task(session.listen(), name="mcp listen")
         try:
@@ -216,8 +230,9 @@ async def open_session(endpoint: Endpoint, tie: Sequence[str] = ()) -> AsyncIter
 async def _refuse_in_call(
     context: ClientRequestContext, params: mcp_types.ElicitRequestParams
 ) -> mcp_types.ErrorData:
-    """Servers of before 2026 ask within the call, which nobody can hold open until a person is there."""
-    text = "questions are answered to servers that speak the protocol of 2026-07-28"
+    """Without it the package does not declare to servers of 2026 that they may ask; one of before is told that it may
+    not, and asks all the same."""
+    text = "elicitation was not declared: questions are answered to servers that speak the protocol of 2026-07-28"
     return mcp_types.ErrorData(code=mcp_types.INVALID_REQUEST, message=text)
 
 
@@ -264,22 +279,35 @@ async def _watched(transport: AbstractAsyncContextManager[Any], lost: asyncio.Ev
         yield _WatchedStream(read, lost), write
 
 
+@contextlib.asynccontextmanager
+async def _with_outgoing(transport: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
+    async with transport as (read, write):
+        yield read, Outgoing(write)
+
+
 # --- HTTP
 
 
 class _HttpClient(httpx2.AsyncClient):
     """Turns failures of one request into its JSON-RPC error: the package would end the whole session over them."""
 
+    missed_probe = False
+    """Nobody was there to say which versions of the protocol the server speaks: that it is an old one does not
+    follow, though the package takes it for one."""
+
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         if request.method != "POST":
             return await super().send(request, **options)
+        is_probe = request.headers.get(MCP_METHOD_HEADER) == _PROBE
         try:
             response = await super().send(request, **options)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+            self.missed_probe |= is_probe
             return _failed(request, NOT_SENT, f"cannot connect: {error}")
         except httpx2.TransportError as error:
             text = f"the connection failed: {type(error).__name__} {error}"
             return _failed(request, mcp_types.CONNECTION_CLOSED, text)
+        self.missed_probe |= is_probe and response.status_code in _AWAY
         is_json = response.headers.get("content-type", "").lower().startswith("application/json")
         if response.status_code < 400 or (is_json and response.status_code != 404):
             return response
@@ -298,6 +326,6 @@ def _failed(request: httpx2.Request, code: int, message: str) -> httpx2.Response
     return httpx2.Response(502, json=error, request=request)
 
 
-def _http_client(endpoint: Endpoint) -> httpx2.AsyncClient:
+def _http_client(endpoint: Endpoint) -> _HttpClient:
     timeout = httpx2.Timeout(_HTTP_SECONDS, read=_SILENCE_SECONDS)
     return _HttpClient(headers=endpoint.headers, timeout=timeout)
