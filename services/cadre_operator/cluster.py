@@ -35,6 +35,7 @@ PLURALS: Mapping[str, tuple[str, str]] = {
     "Deployment": ("apps/v1", "deployments"),
     "Job": ("batch/v1", "jobs"),
     "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies"),
+    "CiliumNetworkPolicy": ("cilium.io/v2", "ciliumnetworkpolicies"),
     "PodDisruptionBudget": ("policy/v1", "poddisruptionbudgets"),
     "ScaledObject": ("keda.sh/v1alpha1", "scaledobjects"),
 }

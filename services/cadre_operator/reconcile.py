@@ -30,6 +30,7 @@ _MADE = (
     "Secret",
     "ServiceAccount",
     "NetworkPolicy",
+    "CiliumNetworkPolicy",
     "ConfigMap",
     "Deployment",
     "PodDisruptionBudget",
@@ -37,6 +38,12 @@ _MADE = (
     "ScaledObject",
 )
 """Kinds of what the operator makes and takes away; Jobs go by themselves."""
+
+_NOT_INSTALLED = {
+    "ScaledObject": "KEDA is not installed: replicas follow no queue",
+    "CiliumNetworkPolicy": "Cilium is not installed: what may leave the cluster reaches nothing (say cilium: false)",
+}
+"""What the status says in a cluster that does not know a kind."""
 
 
 class Reconciler:
@@ -140,9 +147,9 @@ class Reconciler:
             try:
                 applied = await self._cluster.apply(manifest)
             except ApiError as error:
-                if key[0] != "ScaledObject" or error.status != 404:
+                if key[0] not in _NOT_INSTALLED or error.status != 404:
                     raise
-                note = "KEDA is not installed: replicas follow no queue"
+                note = _NOT_INSTALLED[key[0]]
                 notes += [] if note in notes else [note]
                 continue
             self._applied[namespace, key] = (text, _version(applied))

@@ -11,11 +11,15 @@ import yaml
 from click.testing import CliRunner, Result
 
 from cadre.cli.main import group
+from cadre.deploy.k8s.manifest import Manifest
 from unit.k8s.faults import faults
+from unit.k8s.reach import End, may_connect
 from unit.k8s.shipped import GIVEN, ROOT, TEAM, pick
 
 DEPLOY = ROOT / "deploy" / "k8s"
 MODEL = ("--set", "model.url=https://models.example/v1", "--set", "model.name=m")
+OWN = "kind: Kustomization\nresources: [../dev]\ncomponents: [../sign-in]\n"
+STRANGER = End({"app": "ingress"}, "elsewhere", "10.244.0.13")
 ELSEWHERE = ["NetworkPolicy/nats", "NetworkPolicy/qdrant"]
 """In `prod`: the pods that they select are the charts'."""
 
@@ -88,10 +92,12 @@ def test_a_teams_own_values_come_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-@pytest.mark.parametrize("overlay", ["dev", "prod"])
+@pytest.mark.parametrize("overlay", ["dev", "prod", "mine"])
 def test_an_overlay_builds_and_has_no_fault(overlay: str, tmp_path: Path) -> None:
-    for name in ("dev", "prod"):
+    for name in ("dev", "prod", "sign-in"):
         shutil.copytree(DEPLOY / name, tmp_path / name)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "kustomization.yaml").write_text(OWN)
     assert (
         cadre("k8s", "render", TEAM, *MODEL, "-f", DEPLOY / "values.yaml", "-o", tmp_path / "base").exception
         is None
@@ -100,12 +106,21 @@ def test_an_overlay_builds_and_has_no_fault(overlay: str, tmp_path: Path) -> Non
         ["kubectl", "kustomize", str(tmp_path / overlay)], capture_output=True, text=True, check=True
     ).stdout
     manifests = list(yaml.safe_load_all(built))
-    assert faults(manifests, [*GIVEN, *(ELSEWHERE if overlay == "prod" else [])]) == []
+    given = [
+        *GIVEN,
+        *{"prod": ELSEWHERE, "mine": ["Secret/oauth2-proxy", "Secret/cadre-tls"]}.get(overlay, []),
+    ]
+    assert faults(manifests, given) == []
     for manifest in manifests:
         if manifest["kind"] != "ScaledObject":
             kubernetes_validate.validate(manifest, "1.37", strict=True)
     scaled = any(m["kind"] == "ScaledObject" for m in manifests)
     assert scaled is (overlay == "prod")
+    if overlay == "mine":
+        proxy, gateway = (_pod_of(manifests, name) for name in ("oauth2-proxy", "gateway"))
+        assert may_connect(manifests, STRANGER, proxy, 4180)
+        assert may_connect(manifests, proxy, gateway, 8080)
+        assert not may_connect(manifests, STRANGER, gateway, 8080)
     if overlay == "prod":
         copies = [
             v["value"]
@@ -115,6 +130,11 @@ def test_an_overlay_builds_and_has_no_fault(overlay: str, tmp_path: Path) -> Non
             if v["name"] == "CADRE_REPLICAS"
         ]
         assert set(copies) == {"3"}
+
+
+def _pod_of(manifests: list[Manifest], deployment: str) -> End:
+    labels = pick(manifests, f"Deployment/{deployment}")["spec"]["template"]["metadata"]["labels"]
+    return End(labels, "cadre", "10.244.0.20")
 
 
 def test_the_help_imports_nothing_of_it() -> None:

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from cadre.deploy.k8s.manifest import Manifest
+from cadre.errors import SpecError
 from unit.k8s.reach import End, may_connect
 from unit.k8s.shipped import ROOT, pick, rendered
 
@@ -174,3 +175,74 @@ def test_the_rules_of_a_policy(rule: dict[str, Any], port: int, allowed: bool) -
     }
     target = End({"a": "b"}, "n", "10.1.2.3")
     assert may_connect([policy], End({}, "n"), target, port) is allowed
+
+
+NAME_SERVER = {
+    "toEndpoints": [
+        {"matchLabels": {"k8s:io.kubernetes.pod.namespace": "kube-system", "k8s:k8s-app": "kube-dns"}}
+    ],
+    "toPorts": [{"ports": [{"port": "53", "protocol": "ANY"}], "rules": {"dns": [{"matchPattern": "*"}]}}],
+}
+
+
+def test_with_cilium_only_named_hosts_are_reached() -> None:
+    manifests = rendered(
+        {
+            "cilium": True,
+            "model": {"url": "https://models.example/v1"},
+            "workloads": {
+                "agent/manager": {"hosts": ["*.tracker.example", "wiki.example:8443"]},
+                "tools/tables": {"internet": True, "hosts": ["data.example"]},
+                "memory": {
+                    "internet": True,
+                    "env": {"CADRE_MEMORY_EMBEDDINGS_URL": "http://192.0.2.7:8000/v1"},
+                },
+            },
+        }
+    )
+
+    def egress(name: str) -> list[dict[str, Any]]:
+        spec = pick(manifests, f"CiliumNetworkPolicy/{name}")["spec"]
+        assert spec["endpointSelector"]["matchLabels"]["app.kubernetes.io/name"] == name
+        found: list[dict[str, Any]] = spec["egress"]
+        return found
+
+    def ports(number: int) -> list[dict[str, Any]]:
+        return [{"ports": [{"port": str(number), "protocol": "TCP"}]}]
+
+    assert egress("agent-manager") == [
+        NAME_SERVER,
+        {
+            "toFQDNs": [{"matchPattern": "*.tracker.example"}, {"matchName": "models.example"}],
+            "toPorts": ports(443),
+        },
+        {"toFQDNs": [{"matchName": "wiki.example"}], "toPorts": ports(8443)},
+    ]
+    assert egress("tools-tables") == [
+        NAME_SERVER,
+        {"toFQDNs": [{"matchName": "data.example"}], "toPorts": ports(443)},
+    ]
+    assert egress("memory") == [NAME_SERVER, {"toCIDR": ["192.0.2.7/32"], "toPorts": ports(8000)}]
+    # Policies add up: the plain ones say nothing of the outside then.
+    assert not may_connect(manifests, end(manifests, "agent-manager"), INTERNET, 443)
+    assert may_connect(manifests, end(manifests, "agent-manager"), NATS, 4222)
+    with pytest.raises(LookupError):
+        pick(manifests, "CiliumNetworkPolicy/sandbox-default")
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"workloads": {"agent/manager": {"hosts": ["a.example"]}}}, "set cilium: true"),
+        ({"cilium": True, "workloads": {"tools/tables": {"internet": True}}}, "name those that it reaches"),
+    ],
+)
+def test_hosts_that_nothing_would_hold_to_are_refused(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError, match=said):
+        rendered(values)
+
+
+def test_the_port_of_an_endpoint_in_a_variable_is_open() -> None:
+    env = {"CADRE_MEMORY_EMBEDDINGS_URL": "http://embeddings.example:8000/v1"}
+    manifests = rendered({"workloads": {"memory": {"internet": True, "env": env}}})
+    assert may_connect(manifests, end(manifests, "memory"), INTERNET, 8000)

@@ -4,6 +4,7 @@ from typing import Any
 
 from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.manifest import Manifest, manifest, metadata, selector
+from cadre.deploy.k8s.named_hosts import endpoint_urls
 from cadre.deploy.k8s.pod_spec import PORT
 from cadre.deploy.k8s.values import Peer, Values, is_address, port_of
 
@@ -47,15 +48,17 @@ def _ingress(component: Component, values: Values) -> list[dict[str, Any]]:
 
 
 def _egress(component: Component, values: Values) -> list[dict[str, Any]]:
-    rules = [] if is_address(values.nats.url) else [_NAME_SERVER]
+    may_leave = values.workload(component.key).internet
+    # Beside a policy of Cilium's, that one says what the name server may be asked.
+    rules = [] if is_address(values.nats.url) or (may_leave and values.cilium) else [_NAME_SERVER]
     rules.append(_to(values.nats, values.namespace))
     if component.role == "memory":
         rules.append(_to(values.qdrant, values.namespace))
     if component.role == "gateway" and values.index.secret:
         rules.append(_to(values.index, values.namespace))
-    if values.workload(component.key).internet:
-        urls = filter(None, [values.model.url, *component.model_urls])
-        rules.append({"to": _ANYWHERE, "ports": _tcp(*sorted({443, *map(port_of, urls)}))})
+    if may_leave and not values.cilium:
+        ports = {443, *map(port_of, endpoint_urls(component, values))}
+        rules.append({"to": _ANYWHERE, "ports": _tcp(*sorted(ports))})
     # Not for sandboxes: whoever broke out of one could write there.
     if values.telemetry.url and component.role != "sandbox":
         rules.append(_to(values.telemetry, values.namespace))

@@ -25,6 +25,7 @@ _RULES: tuple[tuple[str, Sequence[str], Sequence[str]], ...] = (
     ("apps", ["deployments"], _ALL),
     ("batch", ["jobs"], _ALL),
     ("networking.k8s.io", ["networkpolicies"], _ALL),
+    ("cilium.io", ["ciliumnetworkpolicies"], _ALL),
     ("policy", ["poddisruptionbudgets"], _ALL),
     ("keda.sh", ["scaledobjects"], _ALL),
 )
@@ -83,7 +84,7 @@ def _deployment(values: Values, about: dict[str, Any], namespaces: Sequence[str]
     container = confined_container(
         values.image,
         arguments,
-        env=[{"name": "CADRE_HOST", "value": "0.0.0.0"}, {"name": "CADREPORT", "value": str(PORT)}],
+        env=[{"name": "CADRE_HOST", "value": "0.0.0.0"}, {"name": "CADRE_PORT", "value": str(PORT)}],
         ports=[{"name": "http", "containerPort": PORT}],
         startupProbe={**probe, "periodSeconds": 2, "failureThreshold": 60},
         livenessProbe=probe,

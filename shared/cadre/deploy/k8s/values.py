@@ -83,6 +83,8 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Variables from Secrets: `<secret>/<key>` by variable."""
     internet: bool = False
     """Whether it may reach any address, except link-local ones, on the ports of HTTPS and of the model endpoint."""
+    hosts: list[str] = []
+    """With `cilium`: the hosts that it may reach, beside the endpoints that it is given, as `NAME` or `NAME:PORT`."""
     tools: list[str] = []
     """Names of the module's tools, where it cannot be imported to find them."""
     pod: dict[str, Any] = {}
@@ -176,6 +178,8 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What the names of all objects begin with: teams that share a namespace have one each, or all but one do."""
     keda: bool = True
     """Whether replicas follow the queues (needs KEDA in the cluster)."""
+    cilium: bool = False
+    """Whether who may leave the cluster reaches named hosts alone (needs Cilium as the cluster's network)."""
     files: str = ""
     """Where the image has the team's folder; empty: its files travel in a ConfigMap."""
     nats: Nats = Nats()

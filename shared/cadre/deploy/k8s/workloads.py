@@ -8,6 +8,7 @@ from typing import Any
 from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.config_maps import config_map, digest
 from cadre.deploy.k8s.manifest import AGENT, Manifest, manifest, metadata, selector
+from cadre.deploy.k8s.named_hosts import cilium_policy
 from cadre.deploy.k8s.network_policies import network_policy
 from cadre.deploy.k8s.overlay import merged
 from cadre.deploy.k8s.pod_spec import plain_pod_spec, pod_spec
@@ -22,7 +23,7 @@ def workload_manifests(component: Component, values: Values) -> list[Manifest]:
     """The manifests of a service: its Deployment first, then what that needs. Raises SpecError."""
     workload = values.workload(component.key)
     scale = workload.scale if values.keda and component.consumers else None
-    _check(component, workload, scale)
+    _check(component, values, workload, scale)
     _check_model(component, values, workload)
     about = metadata(values.namespace, component.id, component.role)
     found = [_deployment(component, values, workload, scale), *_guards(component, values)]
@@ -75,14 +76,22 @@ def _guards(component: Component, values: Values) -> list[Manifest]:
     """Who its pods are to the cluster, and whom they may talk to."""
     about = metadata(values.namespace, component.id, component.role)
     account = manifest("v1", "ServiceAccount", about, automountServiceAccountToken=False)
-    return [account, network_policy(component, values)]
+    policies = [network_policy(component, values)]
+    if values.cilium and values.workload(component.key).internet:
+        policies.append(cilium_policy(component, values))
+    return [account, *policies]
 
 
-def _check(component: Component, workload: Workload, scale: Scale | None) -> None:
+def _check(component: Component, values: Values, workload: Workload, scale: Scale | None) -> None:
     if workload.drain < 0 or workload.linger < 0 or workload.replicas < 0:
         raise SpecError(f"workloads: {component.key}: drain, linger and replicas must be at least 0")
     if scale is not None and not (0 <= scale.min <= scale.max and scale.max >= 1 and scale.lag >= 1):
         raise SpecError(f"workloads: {component.key}: scale: 0 <= min <= max, with max and lag at least 1")
+    if workload.hosts and not (values.cilium and workload.internet):
+        raise SpecError(
+            f"workloads: {component.key}: hosts: a NetworkPolicy knows addresses alone; set cilium: true in a cluster"
+            " that has it, and internet: true here"
+        )
 
 
 def _check_model(component: Component, values: Values, workload: Workload) -> None:
