@@ -1,5 +1,7 @@
 """What a model may rely on when it writes a block of code."""
 
+from typing import Any
+
 import pytest
 
 from cadre_sandbox.interpreters.contract import (
@@ -10,6 +12,7 @@ from cadre_sandbox.interpreters.contract import (
     Finished,
     Function,
     SandboxError,
+    Yielded,
 )
 from cadre_sandbox.interpreters.session import InterpreterSession
 from cadre_sandbox.wire.values import BinaryValue
@@ -294,6 +297,44 @@ async def test_a_tool_may_be_kept_and_is_no_name_to_assign(session: InterpreterS
     await finished(session, "find = search")
     (call,) = (await yielded(session, "find('x')")).calls
     assert call.name == "search"
+
+
+SCRIPT = """
+import sys
+from json import dumps
+
+def main(name, times):
+    print(dumps({name: times * 2}))
+    if times > 3:
+        sys.exit("too many")
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
+"""
+
+
+async def test_code_that_has_a_skill_runs_its_script_under_its_own_rules(session: InterpreterSession) -> None:
+    async def read_and_run(code: str, *imports: str, script: str = SCRIPT) -> Any:
+        offered = (Function(name="skill_sums", signature="(path: str) -> str"),)
+        asked = BlockRequest(code=code, functions=offered, authorized_imports=list(imports))
+        outcome = await session.execute(asked)
+        assert isinstance(outcome, Yielded)
+        assert outcome.calls[0].arguments == {"path": "scripts/sum.py"}
+        return await session.resume([CallResult(value=script)])
+
+    once = 'run_script(skill_sums(path="scripts/sum.py"), "a", {})'
+    told = await read_and_run(once.format(2) + "\nname = 1\nname", "sys", "json")
+    assert (told.logs, told.output) == ('{"a": 4}\n', 1)
+    ended = await read_and_run(once.format(4), "sys", "json")
+    assert (ended.error, ended.logs) == ("ScriptFailed", '{"a": 8}\n')
+    assert "too many" in ended.message
+    refused = await read_and_run(once.format(2), "json")
+    assert refused.error == "NotAllowed"
+    assert "sys" in refused.message
+    opened = await read_and_run(once.format(2), script="open('/etc/passwd')")
+    assert opened.error == "NotAllowed"
+    without = await failed(session, "run_script('1')")
+    assert without.error == "NameError", "who has no skill has no such function"
 
 
 async def test_misuse_by_the_outside_is_an_error_there(session: InterpreterSession) -> None:

@@ -124,6 +124,15 @@ def test_an_agent_names_skills_and_its_team_serves_them(folder: Path) -> None:
         read_agent(agent)
 
 
+async def test_a_skill_with_scripts_says_how_code_runs_them(folder: Path) -> None:
+    (scripts := folder / "skills" / "pdf" / "scripts").mkdir()
+    (scripts / "split.py").write_text("print(1)")
+    (pdf,) = load_tools(f"{folder}/skills/pdf")
+    text = str(await read(pdf))
+    assert 'run_script(skill_pdf(path="…"), "argument", …)' in text
+    assert await read(pdf, path="scripts/split.py") == "print(1)"
+
+
 async def test_a_model_is_offered_the_skill_and_reads_it(folder: Path) -> None:
     agent = folder / "writer.yaml"
     agent.write_text(AGENT.replace("tools: [other], ", ""))

@@ -17,6 +17,7 @@ from cadre_sandbox.jail.capture import cut
 from cadre_sandbox.jail.conversation import Conversation
 from cadre_sandbox.jail.failure import CodeFailure, describe
 from cadre_sandbox.jail.functions import DeferredCall, SandboxFunction, Tool, gather
+from cadre_sandbox.jail.scripts import NAME, SKILL_PREFIX, script_runner
 from cadre_sandbox.jail.snapshot import SnapshotUnreadable, keep_source
 from cadre_sandbox.jail.state import InterpreterState
 from cadre_sandbox.jail.stopwatch import Stopped
@@ -108,6 +109,9 @@ class Block:
         if self._order["final_answer"]:
             doc = "final_answer(value): ends the task with this value."
             offered[guard.FINAL] = SandboxFunction(guard.FINAL, doc, self._answer_finally)
+        if any(name.startswith(SKILL_PREFIX) for name in offered):
+            rules = guard.Rules(self._order["imports"], self._order["builtins"], ())
+            offered.setdefault(NAME, script_runner(rules, self._state.builtins.names))
         functions.offered.clear()
         functions.offered.update(offered)
         errors = {kind.__name__: kind for kind in (functions.CallError, functions.GatherError)}

@@ -9,6 +9,10 @@ from cadre.tools.files import File
 
 _MAX_LISTED = 200
 _TIMEOUT_SECONDS = 60.0
+_HOW_TO_RUN = (
+    "If you write Python code, it can run a Python script of this skill:"
+    ' run_script({tool}(path="…"), "argument", …) prints what the script prints.'
+)
 
 
 def load_skills(folder: Path) -> list[Tool[..., Any]]:
@@ -24,7 +28,7 @@ def _tool(skill: Skill) -> Tool[..., Any]:
         Args:
             path: A file of the skill, as its instructions or the list below them name it.
         """
-        return _content(skill.folder, path)
+        return _content(skill.folder, path, skill.tool)
 
     description = (
         f"{skill.description}\nThis is a skill: call it without arguments and follow what you read there before you"
@@ -39,7 +43,7 @@ def _tool(skill: Skill) -> Tool[..., Any]:
     )(read)
 
 
-def _content(folder: Path, path: str) -> str | File:
+def _content(folder: Path, path: str, name: str) -> str | File:
     """A text as it is, anything else as a file. Raises InvalidArguments for a path that is not in the skill."""
     folder = folder.resolve()
     file = (folder / path).resolve()
@@ -52,7 +56,10 @@ def _content(folder: Path, path: str) -> str | File:
     others = [one for one in _files(folder) if one != SKILL_FILE]
     if file != folder / SKILL_FILE or not others:
         return text
-    return f"{text.rstrip()}\n\nFiles of this skill: {', '.join(others)}"
+    listed = f"{text.rstrip()}\n\nFiles of this skill: {', '.join(others)}"
+    if not any(one.endswith(".py") for one in others):
+        return listed
+    return f"{listed}\n{_HOW_TO_RUN.format(tool=name)}"
 
 
 def _files(folder: Path) -> list[str]:
