@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 import pytest
 
+from cadre_memory.tools.chunks import chunk_id
 from harness.command import Commands, commands_of, only_line
 from harness.stack import Gateway, Stack
 
@@ -36,6 +40,8 @@ class Deployment(NamedTuple):
 def deployment(tmp_path: Path) -> Iterator[Deployment]:
     with Stack(tmp_path) as stack:
         stack.model(TEAM / "script.yaml")
+        memory = {"CADRE_MEMORY_DIRECTORY": str(tmp_path / "memory"), "CADRE_MEMORY_EMBEDDINGS": "none"}
+        stack.add("memory", "cadre_memory", start=False, **memory)
         for agent in ("chief", "clerk"):
             stack.agent(TEAM / f"{agent}.yaml", start=False)
         stack.tools(TEAM / "tools.py", start=False)
@@ -46,17 +52,34 @@ def deployment(tmp_path: Path) -> Iterator[Deployment]:
 
 
 def lose_everything(stack: Stack) -> None:
-    """The processes die, and the server's disk with them."""
+    """The processes die, and the disks of the server and of the memory service with them."""
     for name, service in stack.services.items():
         if name != "model":
             service.kill()
     stack.nats.kill()
     shutil.rmtree(stack.folder / "store")
+    shutil.rmtree(stack.folder / "memory")
     stack.nats.start()
+
+
+def remember(cadre: Commands, folder: Path) -> None:
+    """The deployment has one memory, of a person."""
+    memory = uuid4().hex
+    words = {
+        "id": chunk_id(memory, 0),
+        "memory": memory,
+        "text": "Anna is allergic to nuts.",
+        "scope": "user",
+    }
+    origin = {"tree": "t", "run": "t", "agent": "clerk", "user": "anna", "kind": "note", "at": time.time()}
+    (folder / "told.jsonl").write_text(json.dumps(words | origin) + "\n")
+    assert cadre("memory", "import", folder / "told.jsonl").returncode == 0
 
 
 def test_a_deployment_goes_on_from_its_backup(deployment: Deployment) -> None:
     gateway, cadre, saved = deployment.gateway, deployment.cadre, deployment.folder / "saved"
+    remember(cadre, deployment.folder)
+    memories = saved / "memories.jsonl"
     done = deployment.refund("done", 5)
     answer = gateway.succeeded(done)
     held = deployment.refund("held", 500, "chief")
@@ -74,6 +97,7 @@ def test_a_deployment_goes_on_from_its_backup(deployment: Deployment) -> None:
     working.start()
     try:
         made = cadre("backup", saved)
+        assert cadre("memory", "export", "--all", "--to", memories).returncode == 0
     finally:
         enough.set()
         working.join()
@@ -85,6 +109,9 @@ def test_a_deployment_goes_on_from_its_backup(deployment: Deployment) -> None:
     assert restored.returncode == 0, restored.stderr
     deployment.stack.start_all()
     gateway.wait_offered(2)
+    assert "Anna" not in cadre("memory", "list", "--all").stdout
+    assert cadre("memory", "import", memories).stdout == "kept: 1\n"
+    assert "Anna is allergic to nuts." in cadre("memory", "search", "nuts", "--user", "anna").stdout
 
     assert gateway.succeeded(done) == answer
     known = [run for run in submitted if gateway.request("GET", f"/v1/runs/{run}").status_code == 200]
