@@ -174,12 +174,15 @@ def test_the_same_words_in_another_chat_are_another_chat(openai_client: OpenAI, 
     assert len(tasks) == 1, "it does not go on with a run whose answer that was not"
 
 
-def test_a_header_names_the_session(gateway: Gateway) -> None:
-    chat = client(gateway, default_headers={"X-OpenWebUI-Chat-Id": "0d1c-chat"})
-    chat.chat.completions.create(model="host", messages=said("my name is Lea"))
-    answer = chat.chat.completions.create(model="host", messages=said("what is my name?"))
+@pytest.mark.parametrize("by", ["X-OpenWebUI-Chat-Id", "thread_id"])
+def test_a_header_or_the_metadata_name_the_session(gateway: Gateway, by: str) -> None:
+    headers, metadata = ({by: "0d1c-chat"}, {}) if by.startswith("X-") else ({}, {by: "A thread, of mine"})
+    chat = client(gateway, default_headers=headers).chat.completions
+    chat.create(model="host", messages=said("my name is Lea"), metadata=metadata)
+    answer = chat.create(model="host", messages=said("what is my name?"), metadata=metadata)
     assert answer.choices[0].message.content == "You are Lea."
-    assert [one["session"] for one in runs_of(gateway, session="0d1c-chat")] == ["0d1c-chat"] * 2
+    newest, before = runs_of(gateway, agent="host", limit="2")
+    assert newest["session"] == before["session"] == headers.get(by, newest["session"])
 
 
 def test_titles_and_tags_are_answered_without_a_run(openai_client: OpenAI, gateway: Gateway) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cadre.adapters.a2a.client import RemoteRefused
-from cadre.adapters.a2a.remote_tools import tools_of
+from cadre.adapters.remote_agents import tools_of
 from cadre.protocol.a2a import MESSAGES_ONCE
 from cadre.spec.agent import AgentSpec, sections
 from cadre.spec.remote_agent import RemoteSpec

@@ -30,7 +30,8 @@ _GRACE_SECONDS = 60.0
 
 
 class Member:
-    """The tasks of one program. What is known of them outlives this process; the program's processes do not."""
+    """The tasks of one program (`RemoteTasks`). What is known of them outlives this process; the program's processes do
+    not."""
 
     def __init__(self, spec: AgentSpec, program: ProgramSpec, folder: Path) -> None:
         """`folder` is what paths of the file are relative to."""
@@ -57,25 +58,32 @@ class Member:
         self._launch()
 
     async def send(
-        self, ctx: ToolContext, message: str, text: str, *, values: list[Any], images: list[str], task: str
+        self,
+        ctx: ToolContext,
+        message: str,
+        text: str,
+        data: list[Any],
+        images: list[str],
+        task: dict[str, str],
     ) -> dict[str, Any]:
         """Takes a message: a task, or a person's word to the `task` that waits for it. Raises CallInterrupted."""
-        work = self._work(task or message)
+        about = task.get("taskId", "")
+        work = self._work(about or message)
         if work is None:
-            if task or not self._store.is_mine():
+            if about or not self._store.is_mine():
                 return self._elsewhere()
             if ctx.deliveries > 1:
                 raise CallInterrupted(f"whoever gave {self._spec.name} a task has died of it or been stopped")
-            work = await self._begin(ctx, message, text, values, images)
+            work = await self._begin(ctx, message, text, data, images)
         elif message not in work.record.messages:
             work.record.messages.append(message)
-            for one in values:
+            for one in data:
                 is_yes, feedback = one.get("decision") == "approve", str(one.get("feedback") or "")
                 work.rule(str(one.get("call")), is_yes=is_yes, feedback=feedback)
         work.go_on()
         return self._told(work)
 
-    def look(self, task: str, after: str) -> dict[str, Any]:
+    async def look(self, _: ToolContext, task: str, after: str) -> dict[str, Any]:
         """What has become of a task, and what was done of it `after` a cursor. Raises CallInterrupted."""
         work = self._work(task)
         if work is None:
@@ -89,7 +97,7 @@ class Member:
             self._works.pop(task, None)
         return {**found, "activity": activity, "cursor": cursor}
 
-    async def cancel(self, task: str) -> dict[str, Any]:
+    async def cancel(self, _: ToolContext, task: str) -> dict[str, Any]:
         """Ends a task."""
         work = self._work(task)
         if work is None:

@@ -30,8 +30,8 @@ _NO = "reject"
 
 
 class PromptedTasks:
-    """The tasks of one agent. Every method returns the fields of a `RemoteTask`, and raises AgentRefused; nothing that
-    it needs is in this process alone."""
+    """The tasks of one agent (`RemoteTasks`). Methods raise AgentRefused too; nothing that they need is in this process
+    alone."""
 
     def __init__(self, spec: AgentSpec, section: RemoteSpec, link: Link, prefix: str) -> None:
         self._name = spec.name
@@ -39,10 +39,23 @@ class PromptedTasks:
         self._section = section
         self._exchanges = Exchanges(spec.name, prefix, link)
 
-    async def begin(
+    async def send(
+        self,
+        ctx: ToolContext,
+        message: str,
+        text: str,
+        data: list[Any],
+        images: list[str],
+        task: dict[str, str],
+    ) -> dict[str, Any]:
+        """Prompts the agent, or answers what it has asked. Raises CallInterrupted."""
+        if about := task.get("taskId", ""):
+            return await self._answer(about, message, text, data)
+        return await self._begin(ctx, message, text, data, images)
+
+    async def _begin(
         self, ctx: ToolContext, task: str, text: str, values: list[Any], images: list[str]
     ) -> dict[str, Any]:
-        """Prompts the agent. Raises CallInterrupted."""
         envelope = await self._envelope(ctx, text, values, images)
         has_files = bool(envelope.attachments)
         try:
@@ -51,20 +64,19 @@ class PromptedTasks:
         except AgentAbsent as error:
             return {"lost": str(error)}
 
-    async def look(self, task: str, after: str, traceparent: str) -> dict[str, Any]:
+    async def look(self, ctx: ToolContext, task: str, after: str) -> dict[str, Any]:
         """Reads what the agent has said behind the cursor. Raises CallInterrupted when nobody can know more."""
         try:
             known = await self._exchanges.read(task)
             if known.is_begun and not known.is_over and not known.queries:
-                await self._bear_silence(task, known, traceparent)
+                await self._bear_silence(task, known, ctx.traceparent)
                 known = await self._exchanges.read(task)
         except AgentAbsent as error:
             return {"lost": str(error)}
         activity = known.activity(int(after) if after.isdecimal() else 0)
         return {**self._told(task, known), "activity": activity, "cursor": str(known.seq)}
 
-    async def answer(self, task: str, message: str, text: str, values: list[Any]) -> dict[str, Any]:
-        """Passes a person's word on."""
+    async def _answer(self, task: str, message: str, text: str, values: list[Any]) -> dict[str, Any]:
         words = text or "\n".join(msgspec.json.encode(value).decode() for value in values)
         try:
             await self._exchanges.reply(task, await self._exchanges.read(task), message, words)
@@ -72,7 +84,7 @@ class PromptedTasks:
         except AgentAbsent as error:
             return {"lost": str(error)}
 
-    async def cancel(self, task: str) -> dict[str, Any]:
+    async def cancel(self, _: ToolContext, task: str) -> dict[str, Any]:
         """Turns down what the agent asks. It hears of no end: the protocol has no word for one."""
         try:
             known = await self._exchanges.read(task)
