@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from chaos.tracers import TRACERS, add_tracers
+from harness.forks import Process
 from harness.otlp_receiver import OtlpReceiver
 from harness.patience import patience
 from harness.stack import Service, Stack
@@ -96,7 +97,7 @@ class Crew:
     def nats_url(self) -> str:
         return self.stack.nats.url
 
-    def process(self, name: str) -> subprocess.Popen[bytes]:
+    def process(self, name: str) -> Process:
         if name == "nats":
             return self.stack.nats.process
         process = self._service(name).process

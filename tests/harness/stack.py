@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import httpx2
 
 from cadre.service.platform import Platform, open_platform
 from cadre.settings import Settings
+from harness import forks
 from harness.guard import Guard
 from harness.nats_server import NatsServer, free_port
 from harness.patience import eventually, patience
@@ -32,26 +32,16 @@ class Service:
         self._arguments = arguments
         self._environment = {**environment, "CADRE_PORT": str(self.port)}
         self.log = folder / f"{name}.log"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: forks.Process | None = None
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self, *, wait: bool = True) -> None:
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, *self._argv()],
-                env=self._environment,
-                stdout=log,
-                stderr=log,
-                process_group=self.group,
-            )
+        self.process = forks.start(self._arguments, self._environment, self.log, self.group)
         if wait:
             self.wait_ready()
-
-    def _argv(self) -> list[str]:
-        return self._arguments if self._arguments[0].endswith(".py") else ["-m", *self._arguments]
 
     def wait_ready(self) -> None:
         def ready() -> bool:

@@ -4,8 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -32,11 +30,10 @@ from cadre.protocol.topology import Topology, task_id, tree_of
 from cadre.protocol.usage import Usage
 from cadre.settings import Settings
 from cadre.spec.agent import AgentSpec
+from harness import forks
 from harness.nats_server import free_port
 from harness.patience import patience, until
 from harness.standstill import stand_still
-
-ROOT = Path(__file__).parents[2]
 
 FINISHED = RunFinished(state="success", output={"answer": 42}, steps=1, usage=Usage(5, 3, 1))
 CALLED = ModelCalled(purpose="act", step=1, attempt=1, cause="c")
@@ -64,20 +61,14 @@ class GatewayProcess:
             "CADRE_SHARDS": "2",
             "CADRE_DRAIN_SECONDS": "5",
             "CADRE_INDEX_URL": f"sqlite://{self.index_file.absolute()}",
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "shared"), str(ROOT / "services")]),
             **environment,
         }
         self.start()
 
     def launch(self) -> None:
         """Starts it, and waits for nothing."""
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "cadre_gateway", "--port", str(self._port)],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=self._environment,
-            )
+        command = ["cadre_gateway", "--port", str(self._port)]
+        self._process = forks.start(command, self._environment, self._log)
 
     def start(self, seconds: float | None = None) -> None:
         """Returns when it is ready and lists all runs, within `seconds` or what is patient."""

@@ -1,0 +1,127 @@
+"""Service processes that are forked from one that has imported their code: most of what a start costs is its imports.
+
+Each is a process of its own, with its own environment, streams and signals, as `python -m MODULE` would be.
+"""
+
+import atexit
+import os
+import runpy
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from multiprocessing import get_context
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from pathlib import Path
+
+FORKED = {
+    "cadre_agent",
+    "cadre_gateway",
+    "cadre_memory",
+    "cadre_scripted_model",
+    "cadre_tools",
+    "cadre_tracer",
+}
+_IMPORTED = [
+    "cadre_agent.main",
+    "cadre_gateway.main",
+    "cadre_gateway.wiring",
+    "cadre_gateway.index.database.sqlite",
+    "cadre_memory.main",
+    "cadre_scripted_model.main",
+    "cadre_tools.main",
+    "cadre_tracer.main",
+    "cadre.adapters.models.openai_model",
+    "openai",
+    "uvloop",
+]
+_AT_START = ("PYTHONPATH", "PYTHONHASHSEED", "LD_PRELOAD", "MALLOC_ARENA_MAX", "LC_ALL", "LANG")
+"""Variables that are read when an interpreter starts, and by no one afterwards."""
+
+
+class Forked:
+    """A process with the methods of `subprocess.Popen` that tests use."""
+
+    def __init__(self, process: ForkServerProcess) -> None:
+        self._process = process
+        assert process.pid is not None
+        self.pid = process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Raises subprocess.TimeoutExpired."""
+        self._process.join(timeout)
+        if (status := self.returncode) is None:
+            raise subprocess.TimeoutExpired(self._process.name, timeout or 0.0)
+        return status
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+Process = Forked | subprocess.Popen[bytes]
+
+
+def start(
+    arguments: Sequence[str], environment: Mapping[str, str], log: Path, group: int | None = None
+) -> Process:
+    """Starts `python -m arguments…`, or a script, with its output added to the log.
+
+    Tests have it forked where that is the same; what is measured is a process as users start it.
+    """
+    is_same = all(environment.get(name) == os.environ.get(name) for name in _AT_START)
+    if "PYTEST_VERSION" in os.environ and arguments[0] in FORKED and is_same:
+        log.touch()
+        process = _server().Process(
+            target=_run, args=(list(arguments), dict(environment), str(log), group, os.getcwd()), daemon=True
+        )
+        process.start()
+        return Forked(process)
+    command = list(arguments) if arguments[0].endswith(".py") else ["-m", *arguments]
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, *command],
+            env=environment,
+            stdout=output,
+            stderr=output,
+            process_group=group,
+        )
+
+
+@cache
+def _server() -> ForkServerContext:
+    context = get_context("forkserver")
+    context.set_forkserver_preload(_IMPORTED)
+    return context
+
+
+def _run(arguments: list[str], environment: dict[str, str], log: str, group: int | None, folder: str) -> None:
+    """What the process does: it becomes what `python -m` makes, and ends as that ends."""
+    if group is not None:
+        os.setpgid(0, group)
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    time.tzset()
+    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
+        os.dup2(output, number)
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    os.close(output)
+    sys.argv = list(arguments)
+    try:
+        runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
+    finally:
+        atexit._run_exitfuncs()
