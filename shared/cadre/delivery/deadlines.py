@@ -13,14 +13,16 @@ class Deadlines:
 
     def __init__(self) -> None:
         self._open: dict[Hashable, tuple[float, Callable[[], object]]] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._due = 0.0
+        """When the timer ends. Not asked of the timer: uvloop gives one that does not know, for what is due at once."""
 
     def add(self, key: Hashable, seconds: float, on_expiry: Callable[[], object]) -> None:
         """Has `on_expiry` called in so many seconds, unless the key is removed before."""
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds
         self._open[key] = (due, on_expiry)
-        if self._timer is None or due < self._timer.when():
+        if self._timer is None or due < self._due:
             self._arm(loop, due)
 
     def remove(self, key: Hashable) -> None:
@@ -30,7 +32,7 @@ class Deadlines:
     def _arm(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = loop.call_at(due, self._expire)
+        self._timer, self._due = loop.call_at(due, self._expire), due
 
     def _expire(self) -> None:
         loop = asyncio.get_running_loop()
