@@ -7,6 +7,8 @@ JOBS ?= 3
 
 export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Some images forbid Python to keep what it compiles; then every process that is started compiles all of it anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale waiting chaos test-long simulate mutate compat test-clients test-chat-ui test-conformance observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local test-helm
