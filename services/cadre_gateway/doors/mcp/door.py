@@ -27,7 +27,7 @@ from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
 logging.getLogger("mcp.server").setLevel(logging.WARNING)
 
 _PATH = "/mcp"
-_SERVER_ERROR = 500
+_CLIENT_ERROR, _SERVER_ERROR = 400, 500
 _MAX_CHARS = 200
 
 
@@ -65,12 +65,22 @@ class _Exchange(Response):
             is_read = True
             return {"type": "http.request", "body": self._data, "more_body": False}
 
+        request = Request(scope)
+
+        async def send_and_note(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] >= _CLIENT_ERROR:
+                # The protocol's own code has refused it.
+                request.state.problem = Problem(
+                    message["status"], "invalid-request", "it is no request of MCP"
+                )
+            await send(message)
+
         manager = StreamableHTTPSessionManager(
             self._server, stateless=True, max_request_body_size=body.MAX_BODY_BYTES
         )
         async with manager.run():
-            await manager.handle_request(scope, receive_again, send)
-        _count(Request(scope))
+            await manager.handle_request(scope, receive_again, send_and_note)
+        _count(request)
 
 
 class _McpRoute(APIRoute):
