@@ -2,9 +2,12 @@
 
 import asyncio
 import itertools
+import json
 import random
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +17,13 @@ from cadre.adapters.nats.streams import listing
 from cadre.protocol.rollout import Rollout, Share
 from cadre.protocol.topology import run_id_of
 from cadre.service.platform import Platform
+from harness.command import Commands, commands_of
 from harness.patience import eventually
 from harness.stack import Gateway, Service, Stack
 
 HERE = Path(__file__).parent / "sharing"
 TOOLS = Path(__file__).parent / "held" / "tools.py"
-KILLS = 6
+KILLS = 4
 PATH = "/v1/agents/clerk/rollout"
 
 
@@ -65,14 +69,13 @@ def consumers(stack: Stack) -> set[str]:
     return asyncio.run(asked())
 
 
-def key_for(shares: Rollout, revision: str) -> str:
-    """An Idempotency-Key whose run begins with the revision while all are live."""
+def keys_for(shares: Rollout, revision: str) -> Iterator[str]:
+    """Idempotency-Keys whose runs begin with the revision while all are live."""
     live = {share.revision for share in shares.shares}
     for number in itertools.count():
         chosen = shares.choose(run_id_of("clerk", f"key {number}"), live)
         if chosen is not None and chosen.revision == revision:
-            return f"key {number}"
-    raise AssertionError
+            yield f"key {number}"
 
 
 def killed_in_turn(services: list[Service], over: threading.Event, chance: random.Random) -> None:
@@ -86,9 +89,10 @@ def killed_in_turn(services: list[Service], over: threading.Event, chance: rando
 def test_a_rollout_from_its_beginning_to_its_end(tmp_path: Path) -> None:
     with Stack(tmp_path) as stack:
         stack.model(HERE / "script.yaml")
-        gateway = stack.gateway()
-        stack.tools(TOOLS)
-        older = stack.agent(HERE / "first.yaml")
+        gateway = stack.gateway(start=False)
+        stack.tools(TOOLS, start=False)
+        older = stack.agent(HERE / "first.yaml", start=False)
+        stack.start_all()
         gateway.wait_offered(1)
         (first,) = revisions(gateway, 1)
         assert not shown(gateway)["active"]
@@ -110,6 +114,8 @@ def test_a_rollout_from_its_beginning_to_its_end(tmp_path: Path) -> None:
         revisions(gateway, 2)
 
         _keep_to_a_revision(gateway, newer, first, second, tmp_path)
+        # The revision that has no runs any more is drained meanwhile.
+        _decide_by_others(commands_of(stack, tmp_path), first, tmp_path)
         _end(stack, gateway, newer, first)
 
 
@@ -118,10 +124,16 @@ def _share_a_hundred_runs(gateway: Gateway, agents: list[Service], folder: Path)
     over = threading.Event()
     killing = threading.Thread(target=killed_in_turn, args=(agents, over, random.Random(7)))
     killing.start()
+    marks = [folder / f"mark-{n}" for n in range(100)]
     try:
-        runs = {
-            gateway.submit("clerk", f"note {folder / f'mark-{n}'} "): folder / f"mark-{n}" for n in range(100)
-        }
+        with ThreadPoolExecutor(8) as callers:
+            runs = dict(
+                zip(
+                    callers.map(lambda mark: gateway.submit("clerk", f"note {mark} "), marks),
+                    marks,
+                    strict=True,
+                )
+            )
         ends = {run: gateway.finished(run, within=240) for run in runs}
     finally:
         over.set()
@@ -140,17 +152,23 @@ def _keep_to_a_revision(gateway: Gateway, newer: Service, first: str, second: st
         agent="clerk",
         shares=[Share(revision=first, slot=1, weight=90), Share(revision=second, slot=2, weight=10)],
     )
-    held = gateway.request(
-        "POST",
-        "/v1/runs",
-        json={"agent": "clerk", "task": f"wipe {folder / 'books'} "},
-        headers={"Idempotency-Key": key_for(shares, second)},
-    ).json()["id"]
-    call = gateway.wait_for(held, "approval.requested")["event"]["call"]
+    keys = keys_for(shares, second)
+
+    def waiting(name: str) -> tuple[str, str]:
+        wanted = {"agent": "clerk", "task": f"wipe {folder / name} "}
+        headers = {"Idempotency-Key": next(keys)}
+        run = gateway.request("POST", "/v1/runs", json=wanted, headers=headers).json()["id"]
+        return run, gateway.wait_for(run, "approval.requested")["event"]["call"]
+
+    def approve(call: str) -> None:
+        decided = gateway.request("POST", f"/v1/approvals/{call}", json={"decision": "approve"})
+        assert decided.status_code < 300, decided.text
+
+    (held, call), (adopted, other_call) = waiting("books"), waiting("papers")
     assert change(gateway, rollback=True)["revisions"][1]["weight"] == 0
     assert newer.terminate() == 0
     revisions(gateway, 1)
-    assert gateway.request("POST", f"/v1/approvals/{call}", json={"decision": "approve"}).status_code < 300
+    approve(call)
     eventually(
         lambda: gateway.run(held)["waiting_for"] == f"revision {second} of agent clerk",
         what="the run waits for its revision",
@@ -159,7 +177,30 @@ def _keep_to_a_revision(gateway: Gateway, newer: Service, first: str, second: st
     assert f"--adopt {second} --by REV" in " ".join(shown(gateway)["warnings"])
     newer.start()
     assert gateway.succeeded(held) == "second"
-    assert (folder / "books").read_text() == "wipe\n"
+    # Another revision goes on with a run, by the spec that it began with; then its runs are given back.
+    newer.kill()
+    assert change(gateway, adopt=second, by=first)["revisions"][1]["adopted_by"] == first
+    approve(other_call)
+    assert gateway.succeeded(adopted) == "second"
+    newer.start()
+    revisions(gateway, 2)
+    assert not change(gateway, adopt=second, by=second)["revisions"][1]["adopted_by"]
+    assert [(folder / name).read_text() for name in ("books", "papers")] == ["wipe\n", "wipe\n"]
+
+
+def _decide_by_others(cadre: Commands, first: str, folder: Path) -> None:
+    """What kept runs would have become: by a live revision, and by a file that asks for a person's word."""
+    same = cadre("replay", "--agent", "clerk", "--last", 5, "--against", first[:6])
+    assert same.returncode == 0, same.stdout + same.stderr
+    assert "5 kept, 5 decided as before, 0 not" in same.stdout
+    careful = folder / "careful.yaml"
+    careful.write_text((HERE / "second.yaml").read_text() + "  approvals: {note: always}\n")
+    other = cadre("replay", "--agent", "clerk", "--last", 5, "--against", careful, "-o", "json")
+    assert other.returncode == 1, other.stdout + other.stderr
+    told = json.loads(other.stdout)
+    assert [one["is_as_it_was"] for one in told if one["divergences"]] == [False] * 3, told
+    nobody = cadre("replay", "--agent", "clerk", "--against", "ffff")
+    assert "'ffff' is no live revision of clerk" in nobody.stderr
 
 
 def _end(stack: Stack, gateway: Gateway, newer: Service, first: str) -> None:
@@ -171,7 +212,6 @@ def _end(stack: Stack, gateway: Gateway, newer: Service, first: str) -> None:
         what="the drained revision is gone",
         state=lambda: shown(gateway),
     )
-    eventually(lambda: consumers(stack) == {"agent-clerk", "agent-clerk~1"}, what="its queue is removed")
     newer.terminate()
     change(gateway, end=True)
     eventually(lambda: consumers(stack) == {"agent-clerk"}, what="no queue of a revision is left")

@@ -1,6 +1,7 @@
 """Looks after the rollouts: every gateway does, and whoever comes first carries out what is due."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Set
 
@@ -17,7 +18,12 @@ from cadre_gateway.rollouts.settling import QUIET_SECONDS, settled
 
 log = logging.getLogger("cadre.gateway")
 
-_LOOK_SECONDS = 3.0
+_DRAINING_SECONDS = 2.0
+"""Between two looks while a revision drains or a queue goes: messages that are handled and runs that end are told to
+nobody here."""
+
+_STEADY_SECONDS = 30.0
+"""Between two looks at queues that somebody might have lost."""
 
 
 class RolloutKeeper:
@@ -35,19 +41,31 @@ class RolloutKeeper:
         """The versions of rollouts that are over, with nothing left of them."""
 
     async def look_after(self) -> None:
-        """Works until cancelled; asks nobody anything while there is no rollout."""
+        """Works until cancelled, whenever a rollout was changed; asks nobody anything while there is none."""
         while True:
-            for rollout in self._registry.rollouts():
-                if self._over.get(rollout.agent) == rollout.version:
-                    continue
-                try:
-                    await self.settle(rollout.agent)
-                except CadreError as error:
-                    log.warning("the rollout of %s: %s", rollout.agent, error)
-            await asyncio.sleep(_LOOK_SECONDS)
+            seen = self._registry.version
+            is_draining = await self._settle_all()
+            if self._registry.version != seen:
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_DRAINING_SECONDS if is_draining else _STEADY_SECONDS):
+                    await self._registry.changed()
 
-    async def settle(self, agent: str) -> None:
-        """Does what is due for the agent's rollout. Raises CadreError."""
+    async def _settle_all(self) -> bool:
+        """Whether there is something to do that nobody will tell of."""
+        is_draining = False
+        for rollout in self._registry.rollouts():
+            if self._over.get(rollout.agent) == rollout.version:
+                continue
+            try:
+                is_draining |= await self.settle(rollout.agent)
+            except CadreError as error:
+                is_draining = True
+                log.warning("the rollout of %s: %s", rollout.agent, error)
+        return is_draining
+
+    async def settle(self, agent: str) -> bool:
+        """Does what is due for the agent's rollout; true when more is to be done soon. Raises CadreError."""
         stored = await self._rollouts.read(agent)
         rollout = stored.rollout
         waiting = await self._slots.waiting(agent)
@@ -62,18 +80,21 @@ class RolloutKeeper:
                 await self._rollouts.write(renewed(following, rollout, now), stored.fence)
             except Fenced:
                 log.debug("the rollout of %s was changed by somebody else", agent)
-            return
-        await self._tidy(rollout, waiting.keys(), now)
+            return True
+        left = await self._tidy(rollout, waiting.keys(), now)
+        return left or any(not share.weight or share.state != "open" for share in rollout.shares)
 
-    async def _tidy(self, rollout: Rollout, slots: Set[int], now: float) -> None:
-        """Removes the queues of slots that have no revision any more."""
+    async def _tidy(self, rollout: Rollout, slots: Set[int], now: float) -> bool:
+        """Removes the queues of slots that have no revision any more; true while it is too early for that."""
+        idle = slots - {share.slot for share in rollout.shares}
         if now - rollout.changed_at < QUIET_SECONDS:
-            return
-        for slot in slots - {share.slot for share in rollout.shares}:
+            return bool(idle) or not rollout.shares
+        for slot in idle:
             await self._slots.remove(rollout.agent, slot)
             log.info("the queue %d of revisions of %s is removed", slot, rollout.agent)
         if not rollout.shares:
             self._over[rollout.agent] = rollout.version
+        return False
 
 
 def renewed(following: Rollout, before: Rollout, now: float) -> Rollout:
