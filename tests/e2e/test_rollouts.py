@@ -164,7 +164,8 @@ def _keep_to_a_revision(gateway: Gateway, newer: Service, first: str, second: st
         decided = gateway.request("POST", f"/v1/approvals/{call}", json={"decision": "approve"})
         assert decided.status_code < 300, decided.text
 
-    (held, call), (adopted, other_call) = waiting("books"), waiting("papers")
+    names = ("books", "papers", "letters")
+    (held, call), (adopted, other_call), (returned, last_call) = map(waiting, names)
     assert change(gateway, rollback=True)["revisions"][1]["weight"] == 0
     assert newer.terminate() == 0
     revisions(gateway, 1)
@@ -185,17 +186,19 @@ def _keep_to_a_revision(gateway: Gateway, newer: Service, first: str, second: st
     newer.start()
     revisions(gateway, 2)
     assert not change(gateway, adopt=second, by=second)["revisions"][1]["adopted_by"]
-    assert [(folder / name).read_text() for name in ("books", "papers")] == ["wipe\n", "wipe\n"]
+    approve(last_call)
+    assert gateway.succeeded(returned) == "second"
+    assert [(folder / name).read_text() for name in names] == ["wipe\n"] * 3
 
 
 def _decide_by_others(cadre: Commands, first: str, folder: Path) -> None:
     """What kept runs would have become: by a live revision, and by a file that asks for a person's word."""
-    same = cadre("replay", "--agent", "clerk", "--last", 5, "--against", first[:6])
+    same = cadre("replay", "--agent", "clerk", "--last", 6, "--against", first[:6])
     assert same.returncode == 0, same.stdout + same.stderr
-    assert "5 kept, 5 decided as before, 0 not" in same.stdout
+    assert "6 kept, 6 decided as before, 0 not" in same.stdout
     careful = folder / "careful.yaml"
     careful.write_text((HERE / "second.yaml").read_text() + "  approvals: {note: always}\n")
-    other = cadre("replay", "--agent", "clerk", "--last", 5, "--against", careful, "-o", "json")
+    other = cadre("replay", "--agent", "clerk", "--last", 6, "--against", careful, "-o", "json")
     assert other.returncode == 1, other.stdout + other.stderr
     told = json.loads(other.stdout)
     assert [one["is_as_it_was"] for one in told if one["divergences"]] == [False] * 3, told
