@@ -222,7 +222,7 @@ def test_what_a_service_logs_says_where_it_belongs(stack: Stack, gateway: Gatewa
         text = service.log.read_text()
         assert CANARY not in text, service.name
         lines += [json.loads(line) for line in text.splitlines() if line.startswith("{")]
-    assert {line["service"] for line in lines} >= {"agent boss", "gateway", "tools", "tracer"}
+    assert {line["service"] for line in lines} >= {"boss", "gateway", "tools", "tracer"}
     assert all({"time", "level", "logger", "message", "instance"} <= set(line) for line in lines)
     placed = [line for line in lines if "run" in line]
     assert run in {line["run"] for line in placed}
