@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from harness.exposition import series_of, total
 from harness.patience import patience, until
 from harness.people import done
 from harness.stack import Gateway, Service, Stack
@@ -127,6 +128,10 @@ async def test_a_task_is_cancelled_and_an_unknown_one_refused(gateway: Gateway, 
     assert "result" in await rpc(gateway.service, "tasks/cancel", taskId=begun["taskId"])
     await task_with(gateway.service, begun["taskId"], "cancelled")
     assert (await rpc(gateway.service, "tasks/get", taskId="nothing"))["error"]["code"] == -32602
+    assert (await rpc(gateway.service, "tools/call", name="nobody", arguments={}))["error"]["code"] == -32602
+    counted = series_of(gateway.request("GET", "/metrics").text)
+    for refusal in ("unknown-run", "unknown-agent"):
+        assert total(counted, "cadre_door_requests_total", cadre_door="mcp", error_type=refusal) == 1
     refused = await rpc(gateway.service, "tasks/get", taskId=begun["taskId"], knows_tasks=False)
     assert refused["error"]["code"] == -32021
     misled = await rpc(gateway.service, "tasks/get", taskId=begun["taskId"], name="another")

@@ -69,9 +69,10 @@ class _Exchange(Response):
 
         async def send_and_note(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] >= _CLIENT_ERROR:
-                # The protocol's own code has refused it.
-                request.state.problem = Problem(
-                    message["status"], "invalid-request", "it is no request of MCP"
+                known = getattr(request.state, "problem", None)
+                # Unless one of ours is known, the protocol's own code has refused it.
+                request.state.problem = known or Problem(
+                    message["status"], "invalid-request", "no message of MCP"
                 )
             await send(message)
 

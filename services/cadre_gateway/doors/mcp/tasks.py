@@ -3,7 +3,9 @@ of it is in the journals, whichever gateway is asked."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -60,11 +62,9 @@ class Tasks:
 
     async def get(self, context: Context, asked: McpTaskParams) -> dict[str, Any]:
         """The task as it is now: with its answer once there is one, with what it asks people while it waits."""
-        try:
+        with _refusals(context):
             run = await self.find(context, asked.task_id, "read")
             return await self.detail(run, await self._answers.so_far(Place(run.id)))
-        except FORESEEN as error:
-            raise _refused(as_problem(error)) from error
 
     async def detail(self, run: RunSummary, progress: Progress) -> dict[str, Any]:
         """The task of the run that has come so far."""
@@ -81,25 +81,21 @@ class Tasks:
 
     async def update(self, context: Context, asked: UpdateParams) -> dict[str, Any]:
         """Takes what people say to what waits; what does not wait (any more) is passed over."""
-        try:
+        with _refusals(context):
             run = await self.find(context, asked.task_id, "decide")
             progress = await self._answers.so_far(Place(run.id))
             for call, said in asked.input_responses.items():
                 held = progress.held.get(call)
                 if held is not None and (ruling := _ruling(held, said, context)) is not None:
                     await self._runs.decisions.decide(call, ruling, None)
-        except FORESEEN as error:
-            raise _refused(as_problem(error)) from error
         return {}
 
     async def cancel(self, context: Context, asked: McpTaskParams) -> dict[str, Any]:
         """Asks the run to end; one that has ended is left alone."""
-        try:
+        with _refusals(context):
             run = await self.find(context, asked.task_id, "act")
             async with answer_deadline():
                 await self._runs.run_end.cancel(run.id, "cancelled as a task")
-        except FORESEEN as error:
-            raise _refused(as_problem(error)) from error
         return {}
 
     async def find(self, context: Context, run: str, right: Right) -> RunSummary:
@@ -115,6 +111,16 @@ class Tasks:
             if not caller.sees_all and not await reaches(self._runs.lookup, caller, run, "run"):
                 raise Problem(404, "unknown-run", f"there is no task {run!r}")
         return found
+
+
+@contextlib.contextmanager
+def _refusals(context: Context) -> Iterator[None]:
+    """What is refused in the block is counted as what it is, and raised as MCPError."""
+    try:
+        yield
+    except FORESEEN as error:
+        problem = request_of(context).state.problem = as_problem(error)
+        raise _refused(problem) from error
 
 
 def _head(
