@@ -124,4 +124,4 @@ def _run(arguments: list[str], environment: dict[str, str], log: str, group: int
     try:
         runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
     finally:
-        atexit._run_exitfuncs()
+        atexit._run_exitfuncs()  # which a child of multiprocessing leaves out

@@ -3,27 +3,53 @@ asks for a task, one ends it."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
+from cadre.adapters.a2a.message import without_files
 from cadre.protocol.a2a import cancel_tool, get_tool, send_tool
+from cadre.protocol.tagged import for_people
 from cadre.tools.context import ToolContext
 from cadre.tools.decorator import Tool, tool
+from cadre.tools.files import File
+
+
+class RemoteMessage(NamedTuple):
+    """What an agent of another make is told."""
+
+    id: str
+    """The same however often it is sent."""
+    text: str
+    data: list[Any]
+    """What it says as values, files among them."""
+    images: list[str]
+    """References of images."""
+    task: dict[str, str]
+    """The ids `taskId` and `contextId` of the task that it is about; empty: it begins one."""
+
+    @property
+    def task_id(self) -> str:
+        """Empty in a message that begins a task."""
+        return self.task.get("taskId", "")
+
+    def in_words(self) -> tuple[list[str], list[File]]:
+        """The message for an agent that reads text: its paragraphs, and the files that go with it, not fetched yet."""
+        files: list[File] = []
+        texts = [self.text] if self.text else []
+        for value in self.data:
+            texts.append(msgspec.json.encode(for_people(without_files(value, files))).decode())
+        files += [File.from_json(image) for image in self.images if image.startswith("blob:")]
+        texts += [f"Image: {image}" for image in self.images if not image.startswith(("blob:", "data:"))]
+        return texts, files
 
 
 class RemoteTasks(Protocol):
     """The tasks at one agent. Every method returns the fields of a `RemoteTask`, or why the agent is `lost`, and raises
     CallInterrupted when nobody can know what has become of the task."""
 
-    async def send(
-        self,
-        ctx: ToolContext,
-        message: str,
-        text: str,
-        data: list[Any],
-        images: list[str],
-        task: dict[str, str],
-    ) -> dict[str, Any]:
-        """Begins a task with the message, or goes on with the one that `task` names by its ids."""
+    async def send(self, ctx: ToolContext, message: RemoteMessage) -> dict[str, Any]:
+        """Begins a task with the message, or goes on with the one that it names."""
         ...
 
     async def look(self, ctx: ToolContext, task: str, after: str) -> dict[str, Any]:
@@ -63,7 +89,7 @@ def make_tools(
             images: References of images.
             task: The ids `taskId` and `contextId` of the task that it is about; without them it begins one.
         """
-        return await served().send(ctx, message_id, text, data, images, task)
+        return await served().send(ctx, RemoteMessage(message_id, text, data, images, task))
 
     @tool(name=get_tool(agent), read_only=True, timeout=timeout_seconds, labels=labels)
     async def get_task(task_id: str, ctx: ToolContext, after: str = "") -> dict[str, Any]:

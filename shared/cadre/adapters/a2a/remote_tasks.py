@@ -5,6 +5,7 @@ from typing import Any
 from cadre.adapters.a2a.client import RemoteClient, RemoteRefused, RemoteUnreachable
 from cadre.adapters.a2a.message import message_of
 from cadre.adapters.a2a.task import task_of
+from cadre.adapters.remote_agent_tools import RemoteMessage
 from cadre.tools.context import ToolContext
 from cadre.tools.decorator import CallInterrupted
 
@@ -16,17 +17,10 @@ class A2ATasks:
         self._agent = agent
         self._client = client
 
-    async def send(
-        self,
-        ctx: ToolContext,
-        message: str,
-        text: str,
-        data: list[Any],
-        images: list[str],
-        task: dict[str, str],
-    ) -> dict[str, Any]:
+    async def send(self, ctx: ToolContext, message: RemoteMessage) -> dict[str, Any]:
         """Sends a message. Raises CallInterrupted when nobody knows whether it has arrived."""
-        said = {"messageId": message, **task, **await message_of(ctx, text, data, images)}
+        parts = await message_of(ctx, message.text, message.data, message.images)
+        said = {"messageId": message.id, **message.task, **parts}
         if ctx.deliveries > 1 and not await self._knows_messages():
             raise CallInterrupted(f"whoever sent a message to {self._agent} has died of it or been stopped")
         params = {"message": said, "configuration": {"returnImmediately": True, "historyLength": 0}}

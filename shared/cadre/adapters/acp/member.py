@@ -10,13 +10,12 @@ from typing import Any
 
 import msgspec
 
-from cadre.adapters.a2a.message import without_files
 from cadre.adapters.acp.task_store import TaskRecord, TaskStore
 from cadre.adapters.acp.work import PROMPTS, Launch, ProgramTask, Terms
 from cadre.adapters.mcp.server_file import read_servers
+from cadre.adapters.remote_agent_tools import RemoteMessage
 from cadre.adapters.secret_references import References
 from cadre.errors import SetupError
-from cadre.protocol.tagged import for_people
 from cadre.spec.agent import AgentSpec
 from cadre.spec.remote_agent import ProgramSpec
 from cadre.tools.context import ToolContext
@@ -57,27 +56,18 @@ class Member:
             raise SetupError(f"{self._spec.name}: workspace: there is no folder {self._workspace}")
         self._launch()
 
-    async def send(
-        self,
-        ctx: ToolContext,
-        message: str,
-        text: str,
-        data: list[Any],
-        images: list[str],
-        task: dict[str, str],
-    ) -> dict[str, Any]:
-        """Takes a message: a task, or a person's word to the `task` that waits for it. Raises CallInterrupted."""
-        about = task.get("taskId", "")
-        work = self._work(about or message)
+    async def send(self, ctx: ToolContext, message: RemoteMessage) -> dict[str, Any]:
+        """Takes a message: a task, or a person's word to the task that waits for it. Raises CallInterrupted."""
+        work = self._work(message.task_id or message.id)
         if work is None:
-            if about or not self._store.is_mine():
+            if message.task_id or not self._store.is_mine():
                 return self._elsewhere()
             if ctx.deliveries > 1:
                 raise CallInterrupted(f"whoever gave {self._spec.name} a task has died of it or been stopped")
-            work = await self._begin(ctx, message, text, data, images)
-        elif message not in work.record.messages:
-            work.record.messages.append(message)
-            for one in data:
+            work = await self._begin(ctx, message)
+        elif message.id not in work.record.messages:
+            work.record.messages.append(message.id)
+            for one in message.data:
                 is_yes, feedback = one.get("decision") == "approve", str(one.get("feedback") or "")
                 work.rule(str(one.get("call")), is_yes=is_yes, feedback=feedback)
         work.go_on()
@@ -150,15 +140,8 @@ class Member:
 
     # --- how it begins
 
-    async def _begin(
-        self, ctx: ToolContext, task: str, text: str, values: list[Any], images: list[str]
-    ) -> ProgramTask:
-        files: list[File] = []
-        texts = [text] if text else []
-        for value in values:
-            texts.append(msgspec.json.encode(for_people(without_files(value, files))).decode())
-        files += [File.from_json(image) for image in images if image.startswith("blob:")]
-        texts += [f"Image: {image}" for image in images if not image.startswith(("blob:", "data:"))]
+    async def _begin(self, ctx: ToolContext, message: RemoteMessage) -> ProgramTask:
+        task, (texts, files) = message.id, message.in_words()
         if self._spec.output_schema is not None:
             schema = msgspec.json.encode(self._spec.output_schema).decode()
             texts.append(PROMPTS["schema"].format(schema=schema))

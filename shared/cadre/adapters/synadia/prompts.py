@@ -9,18 +9,16 @@ from typing import Any
 import msgspec
 from synadia_ai.agents import Attachment, Envelope, encode
 
-from cadre.adapters.a2a.message import without_files
+from cadre.adapters.remote_agent_tools import RemoteMessage
 from cadre.adapters.synadia.exchanges import Exchanges
 from cadre.adapters.synadia.link import AgentAbsent, AgentRefused, Link
 from cadre.adapters.synadia.transcript import PromptTranscript
 from cadre.errors import SetupError
-from cadre.protocol.tagged import for_people
 from cadre.spec.agent import AgentSpec
 from cadre.spec.remote_agent import RemoteSpec
 from cadre.spec.yaml_file import read_yaml
 from cadre.tools.context import ToolContext
 from cadre.tools.decorator import CallInterrupted
-from cadre.tools.files import File
 
 _WORDS: dict[str, str] = read_yaml(files("cadre") / "prompts" / "members" / "acp.yaml", SetupError)
 _ACK_SECONDS = 30.0
@@ -39,24 +37,14 @@ class PromptedTasks:
         self._section = section
         self._exchanges = Exchanges(spec.name, prefix, link)
 
-    async def send(
-        self,
-        ctx: ToolContext,
-        message: str,
-        text: str,
-        data: list[Any],
-        images: list[str],
-        task: dict[str, str],
-    ) -> dict[str, Any]:
+    async def send(self, ctx: ToolContext, message: RemoteMessage) -> dict[str, Any]:
         """Prompts the agent, or answers what it has asked. Raises CallInterrupted."""
-        if about := task.get("taskId", ""):
-            return await self._answer(about, message, text, data)
-        return await self._begin(ctx, message, text, data, images)
+        if message.task_id:
+            return await self._answer(message)
+        return await self._begin(ctx, message)
 
-    async def _begin(
-        self, ctx: ToolContext, task: str, text: str, values: list[Any], images: list[str]
-    ) -> dict[str, Any]:
-        envelope = await self._envelope(ctx, text, values, images)
+    async def _begin(self, ctx: ToolContext, message: RemoteMessage) -> dict[str, Any]:
+        task, envelope = message.id, await self._envelope(ctx, message)
         has_files = bool(envelope.attachments)
         try:
             await self._exchanges.prompt(task, encode(envelope), ctx.traceparent, has_files=has_files)
@@ -76,10 +64,11 @@ class PromptedTasks:
         activity = known.activity(int(after) if after.isdecimal() else 0)
         return {**self._told(task, known), "activity": activity, "cursor": str(known.seq)}
 
-    async def _answer(self, task: str, message: str, text: str, values: list[Any]) -> dict[str, Any]:
-        words = text or "\n".join(msgspec.json.encode(value).decode() for value in values)
+    async def _answer(self, message: RemoteMessage) -> dict[str, Any]:
+        task = message.task_id
+        words = message.text or "\n".join(msgspec.json.encode(value).decode() for value in message.data)
         try:
-            await self._exchanges.reply(task, await self._exchanges.read(task), message, words)
+            await self._exchanges.reply(task, await self._exchanges.read(task), message.id, words)
             return self._told(task, await self._exchanges.read(task))
         except AgentAbsent as error:
             return {"lost": str(error)}
@@ -125,16 +114,15 @@ class PromptedTasks:
             task, known, known.envelope, traceparent, has_files="attachments" in envelope
         )
 
-    async def _envelope(self, ctx: ToolContext, text: str, values: list[Any], images: list[str]) -> Envelope:
-        found: list[File] = []
-        texts = [text] if text else []
-        for value in values:
-            texts.append(msgspec.json.encode(for_people(without_files(value, found))).decode())
-        found += [File.from_json(image) for image in images if image.startswith("blob:")]
-        texts += [f"Image: {image}" for image in images if not image.startswith(("blob:", "data:"))]
+    async def _envelope(self, ctx: ToolContext, message: RemoteMessage) -> Envelope:
+        texts, found = message.in_words()
         if self._schema is not None:
             texts.append(_WORDS["schema"].format(schema=msgspec.json.encode(self._schema).decode()))
-        attached = [_attached(image, number) for number, image in enumerate(images) if image[:5] == "data:"]
+        attached = [
+            _attached(image, number)
+            for number, image in enumerate(message.images)
+            if image.startswith("data:")
+        ]
         for number, file in enumerate(found, 1):
             await ctx.fetch(file)
             content = base64.b64encode(file.data).decode()
