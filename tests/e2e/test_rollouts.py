@@ -23,7 +23,7 @@ from harness.stack import Gateway, Service, Stack
 
 HERE = Path(__file__).parent / "sharing"
 TOOLS = Path(__file__).parent / "held" / "tools.py"
-KILLS = 4
+KILLS = 6
 PATH = "/v1/agents/clerk/rollout"
 
 
@@ -215,6 +215,7 @@ def _end(stack: Stack, gateway: Gateway, newer: Service, first: str) -> None:
         what="the drained revision is gone",
         state=lambda: shown(gateway),
     )
+    eventually(lambda: consumers(stack) == {"agent-clerk", "agent-clerk~1"}, what="its queue is removed")
     newer.terminate()
     change(gateway, end=True)
     eventually(lambda: consumers(stack) == {"agent-clerk"}, what="no queue of a revision is left")

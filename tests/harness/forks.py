@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib.util import find_spec
 from multiprocessing import get_context
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -102,6 +103,8 @@ def start(
 
 @cache
 def _server() -> ForkServerContext:
+    # The server passes over what it cannot import.
+    assert [name for name in _IMPORTED if find_spec(name) is None] == []
     context = get_context("forkserver")
     context.set_forkserver_preload(_IMPORTED)
     return context
