@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -12,6 +13,7 @@ from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.loop.fold import apply_entry
+from cadre.ports import Stored
 from cadre.protocol.topology import call_id
 from cadre.protocol.usage import Usage
 from cadre_gateway.reading import audit, traces
@@ -117,6 +119,26 @@ async def test_a_run_of_too_many_bytes_is_not_replayed_here_and_the_answer_says_
     with pytest.raises(Problem, match="cadre replay --file FILE") as refused:
         await audit.replay(lookup, run, run_only=False)
     assert refused.value.status == 413
+
+
+async def test_a_run_that_begins_and_ends_while_its_journal_is_asked_for_is_shown_with_its_answer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while the stream has no leader: what was asked before the run began is answered once it is over."""
+    read, run = world.history.lean_pages, ""
+
+    async def late(*about: Any, **bounds: Any) -> AsyncIterator[list[Stored]]:
+        nonlocal run
+        if not run:
+            run = about[0]
+            await world.ended_run(run)
+            return
+        async for page in read(*about, **bounds):
+            yield page
+
+    monkeypatch.setattr(world.history, "lean_pages", late)
+    detail = await run_detail(RunLookup(await new_index(), world.history), new_run(), full=False)
+    assert (detail.state, detail.output) == ("success", {"answer": 42})
 
 
 async def test_a_trace_of_too_many_spans_is_refused_with_its_reason(

@@ -42,15 +42,20 @@ async def run_detail(
     Raises a 404 problem, BusUnavailable.
     """
     tree = checked_tree_of(run)
-    state = TreeState(tree, keep_steps=full)
-    async with lookup.pages_of_tree(tree) as pages:
-        async for entries in pages:
-            await asyncio.to_thread(state.take, entries)
-        view = _View(state, state.runs.by_parent(), full, live)
-        summary = state.runs.runs.get(run)
-        if summary is not None:
-            return await asyncio.to_thread(_detail_of, summary, view, page)
-    detail = _detail_of(await lookup.find(run), view, page)
+    for _ in range(2):
+        state = TreeState(tree, keep_steps=full)
+        async with lookup.pages_of_tree(tree) as pages:
+            async for entries in pages:
+                await asyncio.to_thread(state.take, entries)
+            view = _View(state, state.runs.by_parent(), full, live)
+            summary = state.runs.runs.get(run)
+            if summary is not None:
+                return await asyncio.to_thread(_detail_of, summary, view, page)
+        found = await lookup.find(run)
+        if not found.finished:
+            break
+        # It has begun and ended since the journals were asked, which may wait for a server to lead: they tell how now.
+    detail = _detail_of(found, view, page)
     task = await lookup.history.task(tree, run)
     if task is not None:
         detail.deadline, detail.budget, detail.forked_from = task.deadline, task.budget, task.forks
