@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -110,6 +111,8 @@ class OpenAIClient:
             return self._client
 
     def _open(self) -> openai.AsyncOpenAI:
+        # Its client on aiohttp, which it has where that is installed, would be 11 MB of each agent, and is not used.
+        sys.modules.setdefault("openai._vendor.httpx_aiohttp", None)  # type: ignore[arg-type]
         import httpx2
         import openai
 
