@@ -9,6 +9,7 @@ import msgspec
 
 from cadre.cli.run_view.run_tree import RunTree, apply
 from cadre.cli.run_view.tree_lines import event_text
+from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal import events as ev
 from cadre.journal.entry import AnyEvent, Entry
 from cadre.ports import Stored
@@ -79,6 +80,9 @@ class Progress:
         self.end: ev.RunFinished | None = None
         self.tokens = Tokens()
         """Used behind `after`."""
+        self.answers_written = 0
+        """How many calls of the root run's model behind `after` have written an answer, or may have before they were
+        lost: of one alone all that was told live is part of its answer."""
         self._tree = RunTree()
         self._open: set[str] = set()
         """The calls of the root run that have no result yet."""
@@ -124,8 +128,11 @@ class Progress:
         match event:
             case ev.RunAccepted(task=task) if is_root:
                 self.task = task
-            case ev.ModelAnswered() if self.seq > self.after:
+            case ev.ModelCalled(attempt=attempt) if is_root and self.seq > self.after:
+                self.answers_written += attempt > 1
+            case ev.ModelAnswered(calls=calls) if self.seq > self.after:
                 self.tokens = self.tokens.plus(event)
+                self.answers_written += is_root and any(call.name == FINAL_ANSWER for call in calls)
             case ev.ApprovalRequested(call=call):
                 callers = (
                     is_root

@@ -9,8 +9,9 @@ from typing import Any
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.protocol.deltas import Delta
 from cadre_gateway.doors.following import check_success
+from cadre_gateway.doors.live_text import LiveText
 from cadre_gateway.doors.openai.errors import error_of
-from cadre_gateway.doors.openai.live_text import LiveText
+from cadre_gateway.doors.openai.response_id import where_to_fetch
 from cadre_gateway.doors.progress import HeldBack, Pause, Place, Progress, Tokens, answer_text
 from cadre_gateway.requests.problems import Problem
 
@@ -32,7 +33,8 @@ class ChatAnswer:
         mark = f"-{progress.after}" if progress.after else ""
         self._id = f"chatcmpl-{progress.run}{mark}"
         self._agent, self._created, self._base_url, self._as_call = agent, created, base_url, as_call
-        self._live = LiveText(Place(progress.run, progress.after))
+        place = Place(progress.run, progress.after)
+        self._live = LiveText(place, where_to_fetch(place))
 
     def whole(self, doings: list[str]) -> dict[str, Any]:
         """The completion of a settled run. Raises Problem when the run failed."""
@@ -59,7 +61,8 @@ class ChatAnswer:
 
     def live_chunks(self, delta: Delta) -> Iterator[bytes]:
         """What the model has written more of the answer."""
-        if not self._as_call and (more := self._live.take(delta)):
+        self._live.take(delta)
+        if not self._as_call and (more := self._live.more()):
             yield self._chunk({"content": more})
 
     def last_chunks(self, *, with_usage: bool) -> Iterator[bytes]:

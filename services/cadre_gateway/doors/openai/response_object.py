@@ -86,16 +86,20 @@ def settled_items(progress: Progress) -> list[Json]:
     end = progress.end
     if end is None or end.output is None or end.state not in ("success", "max_steps_error"):
         return []
-    text = {"type": "output_text", "text": answer_text(end.output), "annotations": [], "logprobs": []}
-    return [
-        {
-            "type": "message",
-            "id": f"msg_{response_id(Place(progress.run, progress.after))[5:]}",
-            "role": "assistant",
-            "status": "completed" if end.state == "success" else "incomplete",
-            "content": [text],
-        }
-    ]
+    place = Place(progress.run, progress.after)
+    status = "completed" if end.state == "success" else "incomplete"
+    return [message_item(place, answer_text(end.output), status)]
+
+
+def message_item(place: Place, text: str, status: str) -> Json:
+    """The message of the response, with this text."""
+    return {
+        "type": "message",
+        "id": f"msg_{response_id(place)[5:]}",
+        "role": "assistant",
+        "status": status,
+        "content": [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}],
+    }
 
 
 def input_items(progress: Progress, task: Task) -> list[Json]:

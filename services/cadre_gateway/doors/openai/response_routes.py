@@ -18,6 +18,7 @@ from cadre_gateway.doors.answer_json import json_answer, run_headers
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.openai.conversation import Conversations
 from cadre_gateway.doors.openai.errors import error_of
+from cadre_gateway.doors.openai.event_numbers import Told, told_at
 from cadre_gateway.doors.openai.response_events import NumberedEvents
 from cadre_gateway.doors.openai.response_id import place_of_response, response_id
 from cadre_gateway.doors.openai.response_object import Json, input_items, status_of
@@ -56,7 +57,7 @@ class Responses:
         turn = response_turn(wanted, envelope, card_of(self.registry.presences(), wanted.model))
         place = await self.conversations.place_of(turn)
         if wanted.stream:
-            answer: Response = EventStream(await self.events(place, -1, cancels=envelope.cancels))
+            answer: Response = EventStream(await self.events(place, Told(), cancels=envelope.cancels))
         elif wanted.background:
             answer = json_answer(await self.now(place))
         else:
@@ -78,9 +79,12 @@ class Responses:
             _all(events.settle())
         return events.now()
 
-    async def events(self, place: Place, after: int, *, cancels: bool = False) -> AsyncGenerator[bytes]:
-        """Frames of the response's events behind the number `after`, to its end."""
-        return self._frames(place, await self._task(place), after, cancels=cancels)
+    async def events(self, place: Place, told: Told, *, cancels: bool = False) -> AsyncGenerator[bytes]:
+        """Frames of the response's events that its reader has not been told, to its end."""
+        progress = Progress(place.run, place.after)
+        return self._frames(
+            NumberedEvents(progress, await self._task(place), told), progress, cancels=cancels
+        )
 
     async def cancel(self, place: Place) -> Json:
         """Ends the run of the response; one that has ended is left alone."""
@@ -119,31 +123,31 @@ class Responses:
         _all(events.settle())
         return events.now()
 
-    async def _frames(self, place: Place, task: Task, after: int, *, cancels: bool) -> AsyncGenerator[bytes]:
-        progress = Progress(place.run, place.after)
-        events = NumberedEvents(progress, task)
+    async def _frames(
+        self, events: NumberedEvents, progress: Progress, *, cancels: bool
+    ) -> AsyncGenerator[bytes]:
         has_ended = False
         try:
             for event in events.begin():
-                if event["sequence_number"] > after:
-                    yield _frame(event)
-            async with contextlib.aclosing(self.answers.follow(progress)) as follow:
+                yield _frame(event)
+            async with contextlib.aclosing(self.answers.follow(progress, live=True)) as follow:
                 async for news in follow:
                     for event in events.doings(news.lines):
-                        if event["sequence_number"] > after:
+                        yield _frame(event)
+                    if news.delta is not None:
+                        for event in events.written(news.delta):
                             yield _frame(event)
                     if news.is_ping:
                         yield _PING
             has_ended = True
             for event in events.settle():
-                if event["sequence_number"] > after:
-                    yield _frame(event)
+                yield _frame(event)
         except FORESEEN as error:
             has_ended = True
             yield _frame(events.error(error_of(as_problem(error))))
         finally:
             if cancels and not has_ended:
-                await self.run_end.cancel(place.run, _HANG_UP)
+                await self.run_end.cancel(progress.run, _HANG_UP)
 
 
 def add_routes(routes: APIRouter, responses: Responses) -> None:
@@ -164,7 +168,7 @@ def add_routes(routes: APIRouter, responses: Responses) -> None:
     ) -> Response:
         place = place_of_response(response)
         if stream:
-            return EventStream(await responses.events(place, starting_after))
+            return EventStream(await responses.events(place, told_at(starting_after)))
         return json_answer(await responses.now(place))
 
     @routes.post("/responses/{response}/cancel", summary="End the run of a response")

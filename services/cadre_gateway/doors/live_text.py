@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cadre.protocol.deltas import OF_ANSWER, Delta
-from cadre_gateway.doors.openai.response_id import response_id
 from cadre_gateway.doors.progress import Place
 from cadre_gateway.requests.problems import Problem
 
@@ -12,20 +11,20 @@ class LiveText:
     """What a caller was told of an answer. Pieces come of several attempts at it, may be missed and are stored nowhere;
     what was told cannot be taken back."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, place: Place, whole_at: str) -> None:
+        """`whole_at` is the request that fetches the whole answer."""
+        self._place, self._whole_at = place, whole_at
         self.told = ""
         self._attempt = (0, 0)
         """Step and attempt of the latest call of the model that has written of an answer."""
         self._text, self._pieces, self._is_whole = "", 0, True
         """Of that attempt; it is whole until a piece was missed."""
 
-    def take(self, delta: Delta) -> str:
-        """What there is to be told more, now that this piece has come: of an attempt only once it has caught up with
-        what was told of the one before, word for word."""
+    def take(self, delta: Delta) -> None:
+        """Takes a piece in, whatever it is of."""
         attempt = (delta.step, delta.attempt)
         if delta.run != self._place.run or delta.purpose != OF_ANSWER or attempt < self._attempt:
-            return ""
+            return
         if attempt > self._attempt:
             self._attempt = attempt
             self._text, self._pieces, self._is_whole = "", 0, True
@@ -33,19 +32,26 @@ class LiveText:
             self._is_whole = self._is_whole and delta.seq == self._pieces + 1
             self._pieces = delta.seq
             self._text += delta.text
-        return self._more(self._text) if self._is_whole else ""
+
+    def more(self, limit: int | None = None) -> str:
+        """What there is to be told more, up to so many characters in all: of an attempt only once it has caught up
+        with what was told of the one before, word for word."""
+        return self._more(self._text[:limit]) if self._is_whole else ""
 
     def rest(self, answer: str) -> str:
         """What is left to be told of the answer. Raises a 500 problem if what was told is no beginning of it."""
         if not answer.startswith(self.told):
-            raise Problem(
-                500,
-                "answer-changed",
-                "what was told so far is no part of the answer: that call of the model came to nothing, and run"
-                f" {self._place.run} has answered otherwise; the whole answer:"
-                f" GET /v1/responses/{response_id(self._place)}",
-            )
+            raise self.changed()
         return self._more(answer)
+
+    def changed(self) -> Problem:
+        """The problem that what was told cannot be taken back."""
+        return Problem(
+            500,
+            "answer-changed",
+            "what was told so far is no part of the answer: that call of the model came to nothing, and run"
+            f" {self._place.run} has answered otherwise; the whole answer: {self._whole_at}",
+        )
 
     def _more(self, text: str) -> str:
         if not text.startswith(self.told):
