@@ -1,20 +1,23 @@
 """`cadre eval`: the tasks of exported runs, run again over a real endpoint; tools answer from the journals."""
 
-import gzip
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from cadre.cli.checks.eval_tasks import read_tasks
 from cadre.cli.main import group
+from cadre.errors import SpecError
 from cadre.journal.arrivals import Offer
 from cadre.protocol.cards import ToolCard
+from cadre.protocol.messages import Decision, ErrorInfo
 from cadre.spec.agent import AgentSpec
 from cadre.testing import Course, call, result, running_model
+from harness.kept_file import write_kept
 
 TOOLS = '''
 from pathlib import Path
@@ -94,14 +97,7 @@ def shop(tmp_path: Path) -> Path:
     course.say(call("order", article="lamp"))
     course.arrive(result("r1_2_0", "ordered", tool="order"))
     course.say(call("final_answer", answer="A lamp for 20 euros."))
-    lines: list[dict[str, Any]] = [{"format": "cadre-run", "tree": "r1"}]
-    lines += [
-        {"line": "entry", "seq": n, "entry": msgspec.to_builtins(entry)}
-        for n, entry in enumerate(course.journal(), start=1)
-    ]
-    (tmp_path / "kept").mkdir()
-    text = "\n".join(json.dumps(line) for line in [*lines, {"line": "end"}])
-    (tmp_path / "kept" / "lamp.cadre").write_bytes(gzip.compress(text.encode()))
+    write_kept(course, tmp_path / "kept" / "lamp.cadre")
     return tmp_path
 
 
@@ -112,12 +108,12 @@ Evaluate = Callable[..., Result]
 def evaluate(shop: Path, monkeypatch: pytest.MonkeyPatch) -> Evaluate:
     """Evaluates the kept run with a model that says what the script has."""
 
-    def run(says: str, *options: str) -> Result:
+    def run(says: str, *options: str, paths: Sequence[Path] = (shop / "kept",)) -> Result:
         (shop / "script.yaml").write_text(says)
         with running_model("--script", shop / "script.yaml") as server:
             monkeypatch.setenv("CADRE_MODEL_URL", server.url)
             monkeypatch.setenv("CADRE_MODEL", "scripted")
-            words = ["eval", str(shop / "kept"), "--team", str(shop), *options]
+            words = ["eval", *map(str, paths), "--team", str(shop), *options]
             return CliRunner().invoke(group, words, catch_exceptions=False)
 
     return run
@@ -151,8 +147,28 @@ def test_another_call_of_a_read_only_tool_is_made_and_one_with_an_effect_is_not(
     assert (shop / "calls.txt").read_text() == "price desk\n"
     assert (trial["beyond_history"], trial["same_answer"]) == (["order"], False)
     (shop / "calls.txt").unlink()
-    trial = found(evaluate(says, "--no-live", "-o", "json"))
+    trial = found(evaluate(says, "--tool", "price=history", "-o", "json"))
     assert (trial["beyond_history"], (shop / "calls.txt").exists()) == (["price", "order"], False)
+
+
+def test_each_tool_has_its_policy(evaluate: Evaluate, shop: Path) -> None:
+    says = script(*AS_BEFORE)
+    trial = found(evaluate(says, "--tool", "*=live", "-o", "json"))
+    assert (shop / "calls.txt").read_text() == "price lamp\n", (
+        "one with an effect is answered from the journal"
+    )
+    assert (trial["beyond_history"], trial["same_answer"]) == ([], True)
+    (shop / "calls.txt").unlink()
+    trial = found(evaluate(says, "--tool", "*=history", "--tool", "order=refuse", "-o", "json"))
+    assert (trial["beyond_history"], (shop / "calls.txt").exists()) == (["order"], False)
+
+
+@pytest.mark.parametrize(
+    ("policy", "told"), [("order=live", "no read-only tool of that name"), ("order=twice", "NAME=POLICY")]
+)
+def test_a_policy_that_none_may_be(shop: Path, policy: str, told: str) -> None:
+    done = CliRunner().invoke(group, ["eval", str(shop / "kept"), "--team", str(shop), "--tool", policy])
+    assert (done.exit_code, told in done.stderr) == (2, True), done.output
 
 
 @pytest.mark.parametrize(("verdict", "code"), [("same", 0), ("better", 0), ("worse", 1)])
@@ -162,7 +178,103 @@ def test_a_judge_compares_another_answer_with_the_one_of_then(
     says = script(*AS_BEFORE[:2], ("final_answer", {"answer": "A lamp."}), judge=verdict)
     done = evaluate(says, "--judge", "scripted")
     assert (done.exit_code, f"{verdict}: It lost the price." in done.stdout) == (code, True), done.output
-    assert "1 runs: 0 with the same answer" in done.stdout
+    assert "1 run: 0 with the same answer" in done.stdout
+
+
+def test_an_agent_of_ones_own_judges(evaluate: Evaluate, shop: Path) -> None:
+    referee = CLERK.replace("clerk", "referee").replace("Orders things.", "Minds the price.")
+    (shop / "referee.yaml").write_text(
+        re.sub("  (tools|approvals):.*\n", "", referee) + "  instructions: Mind it.\n"
+    )
+    verdict = "{tool_calls: [{name: final_answer, arguments: {answer: {why: No price., verdict: worse}}}]}"
+    rule = f'  - match: {{system: "Mind it"}}\n    reply: {verdict}\n'
+    says = script(*AS_BEFORE[:2], ("final_answer", {"answer": "A lamp."})).replace(
+        "rules:\n", f"rules:\n{rule}"
+    )
+    done = evaluate(says, "--judge", str(shop / "referee.yaml"))
+    assert (done.exit_code, "worse: No price." in done.stdout) == (1, True), done.output
+
+
+def test_people_say_what_they_said_then(evaluate: Evaluate, shop: Path) -> None:
+    spec = AgentSpec(name="clerk", description="Orders.", tools=["order"], approvals={"order": "always"})
+    course = Course(spec, Offer(tools=CARDS))
+    course.begin("Order a lamp.")
+    course.say(call("order", article="lamp"))
+    word = Decision(
+        id="d1", tree="r1", run="r1", at=2.0, call=course.id(), verdict="rejected", feedback="We have lamps."
+    )
+    course.arrive(word)
+    course.say(call("final_answer", answer="No lamp is needed."))
+    write_kept(course, shop / "kept" / "lamp.cadre")
+    says = (
+        script(("order", LAMP))
+        + """
+  - match: {turn: 1, last: "We have lamps"}
+    reply: {tool_calls: [{name: final_answer, arguments: {answer: No lamp is needed.}}]}
+"""
+    )
+    trial = found(evaluate(says, "-o", "json"))
+    assert (trial["same_answer"], trial["now"]["calls"], trial["beyond_history"]) == (True, 0, [])
+
+
+def test_the_model_reads_an_error_of_then_word_for_word(evaluate: Evaluate, shop: Path) -> None:
+    course = Course(AgentSpec(name="clerk", description="Tells.", tools=["price"]), Offer(tools=CARDS))
+    course.begin("What is a lamp?")
+    course.say(call("price", article="lamp"))
+    error = ErrorInfo("AgentToolExecutionError", "Error executing tool 'price': nobody knows")
+    course.arrive(result("r1_1_0", tool="price", error=error))
+    course.say(call("final_answer", answer="Nobody knows."))
+    write_kept(course, shop / "kept" / "lamp.cadre")
+    says = (
+        script(("price", LAMP))
+        + """
+  - match: {turn: 1, last: "^(Error:\\\\s+)?Error executing tool 'price': nobody knows"}
+    reply: {tool_calls: [{name: final_answer, arguments: {answer: Nobody knows.}}]}
+"""
+    )
+    done = evaluate(says, "-o", "json")
+    assert found(done)["same_answer"], done.stdout
+    assert "Traceback" not in done.output
+
+
+def test_what_cannot_be_tried_harms_nothing_else(evaluate: Evaluate, shop: Path) -> None:
+    whole = (shop / "kept" / "lamp.cadre").read_bytes()
+    (shop / "kept" / "broken.cadre").write_bytes(whole[: len(whole) // 2])
+    done = evaluate(script(*AS_BEFORE))
+    assert done.exit_code == 1
+    assert "2 runs: 1 with the same answer, 0 worse, 1 not tried" in done.stdout
+    assert "broken: not tried" in done.stderr, "each is told as it ends"
+    assert "lamp: success, same" in done.stderr
+
+
+def test_tasks_that_somebody_has_written_down(evaluate: Evaluate, shop: Path) -> None:
+    (shop / "tasks.yaml").write_text("""
+- {name: known, agent: clerk, task: Order a lamp., answer: A lamp for 20 euros.,
+   calls: [{tool: order, arguments: {article: lamp}, output: ordered}]}
+- {name: open, agent: clerk, task: Order a lamp., calls: [{tool: order, arguments: {article: lamp}, error: none left}]}
+- {agent: nobody, task: Order a lamp.}
+""")
+    done = evaluate(script(*AS_BEFORE), "-o", "json", paths=[shop / "tasks.yaml"])
+    known, unknown, nobody = json.loads(done.stdout)
+    assert (known["trial"]["same_answer"], known["is_worse"], known["trial"]["now"]["calls"]) == (
+        True,
+        False,
+        2,
+    )
+    assert (unknown["trial"]["same_answer"], unknown["trial"]["before"], unknown["is_worse"]) == (
+        None,
+        None,
+        False,
+    )
+    assert (nobody["name"], nobody["problem"], done.exit_code) == (
+        "tasks-3",
+        "the team has no agent nobody",
+        1,
+    )
+    assert (shop / "calls.txt").read_text() == "price lamp\n" * 2, "the one tool that is read-only"
+    (shop / "tasks.yaml").write_text("- {agent: clerk, tusk: x}")
+    with pytest.raises(SpecError, match=r"tasks\.yaml"):
+        read_tasks(shop / "tasks.yaml")
 
 
 def test_a_run_that_does_not_succeed_any_more_is_worse(evaluate: Evaluate) -> None:

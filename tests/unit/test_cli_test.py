@@ -1,11 +1,8 @@
 """`cadre test`: exported runs, decided by the files of a team."""
 
-import gzip
 import json
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
@@ -14,6 +11,7 @@ from cadre.journal.arrivals import Offer
 from cadre.protocol.cards import ToolCard
 from cadre.spec.agent import AgentSpec
 from cadre.testing import Course, call, result
+from harness.kept_file import write_kept
 
 TOOLS = '''
 from cadre import tool
@@ -56,14 +54,7 @@ def team(tmp_path: Path) -> Path:
     course.say(call("price", article="lamp"))
     course.arrive(result("r1_1_0", 20.0, tool="price"))
     course.say(call("final_answer", answer="20 euros"))
-    lines: list[dict[str, Any]] = [{"format": "cadre-run", "tree": "r1"}]
-    lines += [
-        {"line": "entry", "seq": n, "entry": msgspec.to_builtins(entry)}
-        for n, entry in enumerate(course.journal(), start=1)
-    ]
-    (tmp_path / "kept").mkdir()
-    text = "\n".join(json.dumps(line) for line in [*lines, {"line": "end"}])
-    (tmp_path / "kept" / "lamp.cadre").write_bytes(gzip.compress(text.encode()))
+    write_kept(course, tmp_path / "kept" / "lamp.cadre")
     return tmp_path
 
 

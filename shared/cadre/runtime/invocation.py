@@ -18,7 +18,7 @@ from cadre.runtime.tool_output import as_promised, cut_error, to_json, too_large
 from cadre.telemetry.tracing.current_context import context_below
 from cadre.telemetry.tracing.ids import traceparent_of
 from cadre.tool import InvalidArguments, ToolContext
-from cadre.tools.decorator import CallInterrupted, CallPaused
+from cadre.tools.decorator import CallInterrupted, CallPaused, FailedAs
 from cadre.tools.files import File
 from cadre.tools.loading import AnyTool
 from cadre.tools.workspace import Workspace
@@ -187,6 +187,8 @@ class _Invocation:
                 f"Invalid call of tool {self._tool.name!r} with arguments {self._shown()}: {_text_of(error)}"
             )
             return InvocationOutcome(error=ErrorInfo("AgentToolCallError", cut_error(text)))
+        if isinstance(error, FailedAs):
+            return InvocationOutcome(error=error.info)
         if isinstance(error, CallPaused) and self._call.may_pause:
             return InvocationOutcome(unfinished=error.unfinished)
         if isinstance(error, CallInterrupted):

@@ -3,8 +3,10 @@ what came of it beside what came of it then."""
 
 import asyncio
 import hashlib
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -19,7 +21,15 @@ from cadre.settings import ModelSettings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.model import ModelSpec
 from cadre.spec.prices import Prices, priced
-from cadre.testing.kept_run import KeptRun, RunOutcome, outcome_of, tools_from_history
+from cadre.testing.kept_run import (
+    NOT_CALLED,
+    KeptRun,
+    Policy,
+    RunOutcome,
+    call_key,
+    outcome_of,
+    tools_from_history,
+)
 from cadre.testing.team import Team
 from cadre.testing.team_run import TeamRun, TeamRunWaits
 from cadre.tools.loading import AnyTool
@@ -60,10 +70,11 @@ class Verdict(msgspec.Struct, frozen=True):
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """A kept run, tried again."""
 
-    before: RunOutcome
+    before: RunOutcome | None = None
+    """None for a task of which nothing is known."""
     now: RunOutcome
-    same_answer: bool
-    """Whether both answers are equal as JSON."""
+    same_answer: bool | None = None
+    """Whether both answers are equal as JSON; None where there was none to compare with."""
     beyond_history: list[str] = []
     """Names of tools that were called otherwise than then and did not answer, each once."""
     verdict: Verdict | None = None
@@ -114,8 +125,8 @@ class Candidate(NamedTuple):
     tools: Sequence[AnyTool]
     models: Mapping[str, ModelMaker]
     """By the name of the agent."""
-    live: bool = True
-    """Whether read-only tools are called where the kept run made no such call."""
+    policies: Mapping[str, Policy] = MappingProxyType({})
+    """What becomes of calls of tools, by their names; `*` stands for the others."""
     seconds: float = 600.0
     """What a run may take."""
 
@@ -123,9 +134,10 @@ class Candidate(NamedTuple):
 async def tried(run: KeptRun, candidate: Candidate) -> Trial:
     """Runs the task of a kept run in a team of the candidate's agents.
 
-    Whatever would wait for a person is agreed to: it has no effect.
+    What a person said of a call is said again of the same call; whatever else would wait for a person is agreed to: it
+    has no effect.
     """
-    tools, contents = tools_from_history(run, candidate.tools, live=candidate.live), Contents(run.blobs)
+    tools, contents = tools_from_history(run, candidate.tools, candidate.policies), Contents(run.blobs)
     async with (
         _models(candidate.models, contents) as models,
         Team(candidate.agents, tools, models, blobs=contents.held) as team,
@@ -134,7 +146,7 @@ async def tried(run: KeptRun, candidate: Candidate) -> Trial:
         return Trial(
             before=run.outcome,
             now=now,
-            same_answer=_text(now.output) == _text(run.outcome.output),
+            same_answer=_text(now.output) == _text(run.outcome.output) if run.outcome is not None else None,
             beyond_history=_beyond_history(team),
         )
 
@@ -151,48 +163,64 @@ async def _models(
             await model.close()
 
 
-async def judged(task: str, trial: Trial, make_model: ModelMaker) -> Verdict | None:
-    """What a model says of the two answers; None where it says nothing that counts."""
+class Judge(NamedTuple):
+    """Who compares answers: an agent whose answer is a `Verdict`, and its model."""
+
+    agent: AgentSpec
+    model: ModelMaker
+
+
+async def judged(task: str, trial: Trial, judge: Judge) -> Verdict | None:
+    """What a judge says of the two answers; None where it says nothing that counts."""
+    then = trial.before.output if trial.before is not None else None
     text = (
-        f"The task:\n{task}\n\nThe first answer:\n{_text(trial.before.output)}\n\n"
+        f"The task:\n{task}\n\nThe first answer:\n{_text(then)}\n\n"
         f"The second answer:\n{_text(trial.now.output)}"
     )
-    async with _models({JUDGE.name: make_model}, Contents({})) as models, Team([JUDGE], [], models) as team:
+    name = judge.agent.name
+    async with _models({name: judge.model}, Contents({})) as models, Team([judge.agent], [], models) as team:
         try:
-            return msgspec.convert(await team.run(JUDGE.name, text), Verdict)
+            return msgspec.convert(await team.run(name, text), Verdict)
         except (RunFailed, RunCancelled, TeamRunWaits, msgspec.ValidationError):
             return None
 
 
 async def _outcome(team: Team, kept: KeptRun, seconds: float) -> RunOutcome:
     task = kept.task
+    run = await team.start(
+        task.agent,
+        task.task,
+        inputs=task.additional_args,
+        files=kept.files,
+        max_steps=task.max_steps,
+        images=task.images,
+        budget=task.budget,
+        terms=task.terms,
+    )
     try:
         async with asyncio.timeout(seconds):
-            run = await team.start(
-                task.agent,
-                task.task,
-                inputs=task.additional_args,
-                files=kept.files,
-                max_steps=task.max_steps,
-                images=task.images,
-                budget=task.budget,
-            )
-            await _to_its_end(team, run)
+            await _to_its_end(team, run, kept)
     except TimeoutError:
-        return RunOutcome(state="error", error=f"TimeoutError: no end within {seconds:g} s")
+        put_off = [event.reason for event in run.events if isinstance(event, ev.ModelDeferred)][-1:]
+        why = "; ".join([f"TimeoutError: no end within {seconds:g} s", *put_off])
+        return RunOutcome(state="error", error=why)
     except TeamRunWaits as waits:
         return RunOutcome(state="error", error=f"Waits: {waits}")
     end = next(event for event in run.events if isinstance(event, ev.RunFinished))
     return outcome_of(end, len(team.calls))
 
 
-async def _to_its_end(team: Team, run: TeamRun) -> None:
+async def _to_its_end(team: Team, run: TeamRun, kept: KeptRun) -> None:
+    said: dict[tuple[str, bytes], deque[ev.ApprovalDecided]] = defaultdict(deque)
+    for asked, decided in kept.decisions:
+        said[asked.name, call_key(asked.arguments)].append(decided)
     while not run.is_over:
         if not team.is_idle():
             await team.changed()
         elif run.held:
             for call in run.held:
-                await run.approve(call.id)
+                words = said[call.name, call_key(call.arguments)]
+                await _say(run, call.id, words.popleft() if words else None)
         elif (left := team.next_in()) is None:
             raise TeamRunWaits(f"the run is {run.state.phase.value}, and nobody is there to go on with it")
         elif left > LONGEST_WAIT_SECONDS:
@@ -201,9 +229,21 @@ async def _to_its_end(team: Team, run: TeamRun) -> None:
             await team.changed()
 
 
+async def _say(run: TeamRun, call: str, word: ev.ApprovalDecided | None) -> None:
+    """Decides on a call as a person did then; agrees to it where nobody did."""
+    match word:
+        case ev.ApprovalDecided(verdict="rejected" | "expired"):
+            await run.reject(call, note=word.feedback)
+        case ev.ApprovalDecided(verdict="corrected", arguments=dict() as arguments):
+            await run.correct(call, tool=word.name, note=word.feedback, **arguments)
+        case ev.ApprovalDecided():
+            await run.approve(call, edits=word.edits, note=word.feedback)
+        case None:
+            await run.approve(call)
+
+
 def _beyond_history(team: Team) -> list[str]:
-    said = "it is not called in an evaluation"
-    found = [call.tool for call in team.calls if call.error is not None and said in call.error.message]
+    found = [call.tool for call in team.calls if call.error is not None and call.error.type == NOT_CALLED]
     return list(dict.fromkeys(found))
 
 

@@ -2,22 +2,29 @@
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal
 
 import msgspec
 
-from cadre.errors import CadreError
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import ErrorInfo, RunState, Task
 from cadre.tools.context import ToolContext
+from cadre.tools.decorator import FailedAs
 from cadre.tools.foreign import ForeignTool
 from cadre.tools.loading import AnyTool
 
+Policy = Literal["history", "live", "refuse"]
+"""What becomes of a tool's calls when its run is tried again: `history` answers those that were made then, and no
+other; `live` makes them, if the tool is read-only; `refuse` answers none. A tool without a policy has `history`, and
+what was not called then is called if it is read-only."""
 
-class NotInHistory(CadreError):
-    """A call that the kept run did not make, of a tool that may have an effect."""
+
+NOT_CALLED = "NotCalled"
+"""The type of the error of a call that is not answered: the kept run did not make it and it may have an effect, or its
+policy says so."""
 
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,13 +43,16 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that has ended, with all below it."""
+    """A run that has ended, with all below it; or a task that somebody has written down."""
 
     task: Task
-    outcome: RunOutcome
-    calls: list[tuple[ev.ToolCalled, ev.ToolAnswered]]
+    outcome: RunOutcome | None
+    """None for a task of which only what is asked is known."""
+    calls: list[tuple[ev.ToolCalled, ev.ToolAnswered]] = []
     """The calls of tools with their answers, of the runs below it as well."""
-    cards: dict[str, ToolCard]
+    decisions: list[tuple[ev.ApprovalRequested, ev.ApprovalDecided]] = []
+    """The calls that waited for a person, with the word of that person, of the runs below it as well."""
+    cards: dict[str, ToolCard] = {}
     """The tools that were offered, by name."""
     blobs: Mapping[str, bytes] = {}
     """Contents by their `blob:` references."""
@@ -56,20 +66,25 @@ def kept_run(
     blobs: Mapping[str, bytes],
     files: Mapping[str, bytes],
 ) -> KeptRun:
-    """The case that a tree's journals hold. Raises ValueError for one that has not begun or not ended."""
+    """The case that a tree's journals hold. Raises ValueError for one that cannot be tried again."""
     entries = journals.get(tree, [])
-    task = next((event.task for event in _events(entries) if isinstance(event, ev.RunAccepted)), None)
+    accepted = next((event for event in _events(entries) if isinstance(event, ev.RunAccepted)), None)
     end = next((event for event in _events(entries) if isinstance(event, ev.RunFinished)), None)
-    if task is None or end is None:
+    if accepted is None or end is None:
         raise ValueError(f"run {tree} has not ended")
+    if accepted.history or accepted.prefix:
+        raise ValueError(f"run {tree} goes on from another one, which the file does not hold")
     everything = [event for journal in journals.values() for event in _events(journal)]
     called = {event.call: event for event in everything if isinstance(event, ev.ToolCalled)}
     answered = [one for one in everything if isinstance(one, ev.ToolAnswered) and one.call in called]
+    asked = {event.call: event for event in everything if isinstance(event, ev.ApprovalRequested)}
+    decided = [one for one in everything if isinstance(one, ev.ApprovalDecided) and one.call in asked]
     offered = [card for one in everything if isinstance(one, ev.OfferChanged) for card in one.tools]
     return KeptRun(
-        task=task,
+        task=accepted.task,
         outcome=outcome_of(end, len(called)),
         calls=[(called[one.call], one) for one in answered],
+        decisions=[(asked[one.call], one) for one in decided],
         cards={card.name: card for card in offered},
         blobs=blobs,
         files=files,
@@ -89,21 +104,28 @@ def outcome_of(end: ev.RunFinished, calls: int) -> RunOutcome:
     )
 
 
-def tools_from_history(run: KeptRun, tools: Iterable[AnyTool], *, live: bool = True) -> list[AnyTool]:
+def tools_from_history(
+    run: KeptRun, tools: Iterable[AnyTool], policies: Mapping[str, Policy] = MappingProxyType({})
+) -> list[AnyTool]:
     """The tools of a team, and those that others offered to the run, answering as they did in it.
 
-    A call that the run did not make goes to the tool itself where that is read-only and `live`; any other raises
-    NotInHistory, which the model reads: no effect happens twice, or anew.
+    `policies` are by name, `*` for all that are not named. A call that is not answered fails, and the model reads why:
+    no effect happens twice, or anew.
     """
     answers: dict[str, dict[bytes, deque[ev.ToolAnswered]]] = defaultdict(lambda: defaultdict(deque))
     for call, answer in run.calls:
-        answers[call.tool][_key(call.arguments)].append(answer)
+        answers[call.tool][call_key(call.arguments)].append(answer)
     own = {tool.name: tool for tool in tools}
     cards = {**run.cards, **{name: tool.card for name, tool in own.items()}}
-    return [
-        _ToolFromHistory(card, answers[name], own.get(name) if live and card.read_only else None, run.blobs)
-        for name, card in cards.items()
-    ]
+    found: list[AnyTool] = []
+    for name, card in cards.items():
+        live, policy = own.get(name) if card.read_only else None, policies.get(name, policies.get("*"))
+        if policy == "refuse" or (policy == "live" and live is not None):
+            answers[name].clear()
+        if policy in ("refuse", "history"):
+            live = None
+        found.append(_ToolFromHistory(card, answers[name], live, run.blobs))
+    return found
 
 
 class _ToolFromHistory(ForeignTool):
@@ -121,16 +143,15 @@ class _ToolFromHistory(ForeignTool):
         self._answers, self._live, self._blobs = answers, live, blobs
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> Any:
-        if kept := self._answers.get(_key(arguments)):
+        if kept := self._answers.get(call_key(arguments)):
             answer = kept.popleft() if len(kept) > 1 else kept[0]
             if answer.error is not None:
-                raise _KeptError(answer.error)
+                raise FailedAs(answer.error)
             return self._whole(answer)
         if self._live is not None:
             return await self._live.call(arguments, context)
-        raise NotInHistory(
-            f"{self.name} was not called so in the kept run, and may have an effect: it is not called in an evaluation"
-        )
+        why = f"{self.name} is not called in an evaluation, and the kept run has no answer to this call"
+        raise FailedAs(ErrorInfo(NOT_CALLED, why))
 
     def _whole(self, answer: ev.ToolAnswered) -> Any:
         data = self._blobs.get(answer.blob) if answer.blob is not None else None
@@ -139,16 +160,10 @@ class _ToolFromHistory(ForeignTool):
         return data.decode(errors="replace") if answer.blob_form == "text" else msgspec.json.decode(data)
 
 
-class _KeptError(CadreError):
-    """What the tool said then."""
-
-    def __init__(self, error: ErrorInfo) -> None:
-        super().__init__(error.message)
+def call_key(arguments: Mapping[str, Any]) -> bytes:
+    """What two calls with the same arguments have in common."""
+    return msgspec.json.encode(dict(arguments), order="deterministic")
 
 
 def _events(entries: Iterable[Entry]) -> Iterable[Any]:
     return (event for entry in entries for event in entry.events)
-
-
-def _key(arguments: Mapping[str, Any]) -> bytes:
-    return msgspec.json.encode(dict(arguments), order="deterministic")

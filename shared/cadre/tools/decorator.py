@@ -12,6 +12,7 @@ import msgspec
 
 from cadre.errors import CadreError, TerminalError, ToolDefinitionError
 from cadre.protocol.cards import ToolCard
+from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.rounds import Unfinished
 from cadre.protocol.tagged import for_tool
 from cadre.spec.names import NAME
@@ -42,6 +43,14 @@ class CallPaused(CadreError):
     def __init__(self, unfinished: Unfinished) -> None:
         super().__init__(unfinished.question or f"goes on in {unfinished.seconds:g} s")
         self.unfinished = unfinished
+
+
+class FailedAs(CadreError):
+    """A call failed, and the model reads exactly this of it."""
+
+    def __init__(self, info: ErrorInfo) -> None:
+        super().__init__(info.message)
+        self.info = info
 
 
 class ToolOptions(TypedDict, total=False):

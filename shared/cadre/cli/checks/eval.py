@@ -1,46 +1,49 @@
-"""`cadre eval`: kept runs tried again with the files of a team, or another model."""
+"""`cadre eval`: kept runs and written tasks tried with the files of a team, or another model."""
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, get_args
 
 import click
 import msgspec
 
+from cadre.cli.checks.eval_tasks import is_tasks_file, read_tasks
+from cadre.cli.checks.evaluated_run import EvaluatedRun, as_json, as_text, line_of
 from cadre.cli.checks.exported_run import exported_files, read_exported_run
 from cadre.cli.terminal.options import output_option, print_json
-from cadre.cli.terminal.table import number, table
+from cadre.cli.terminal.status_line import print_status
 from cadre.deploy.nats_users import GATEWAY_SENDER
+from cadre.errors import CadreError
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.team.team_file import TeamSpec, read_team
 from cadre.local.team.tool_entries import load_entry
 from cadre.settings import read_model_settings, read_settings
-from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.kinds import declaration_of
 from cadre.spec.model import ModelSpec
 from cadre.spec.prices import Prices
-from cadre.testing.evaluation import Candidate, EndpointModel, ModelMaker, Trial, judged, tried
-from cadre.testing.kept_run import KeptRun, kept_run
-
-
-class EvaluatedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """An exported run, tried again."""
-
-    file: str
-    agent: str
-    trial: Trial
-
-    @property
-    def is_worse(self) -> bool:
-        """Whether it succeeded then and does not now, or a judge says so."""
-        if self.trial.before.state == "success" != self.trial.now.state:
-            return True
-        return self.trial.verdict is not None and self.trial.verdict.verdict == "worse"
-
+from cadre.testing.evaluation import JUDGE, Candidate, EndpointModel, Judge, ModelMaker, judged, tried
+from cadre.testing.kept_run import KeptRun, Policy, kept_run
+from cadre.tools.loading import AnyTool
 
 _PATH = click.Path(exists=True, path_type=Path)
+
+
+class _Policies(click.ParamType[tuple[str, Policy]]):
+    """An option NAME=POLICY."""
+
+    name = "policy"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, Policy]:
+        """The name of a tool, or `*`, and what becomes of its calls."""
+        name, _, policy = str(value).partition("=")
+        if not name or policy not in get_args(Policy):
+            self.fail(f"{value!r}: write NAME=POLICY with one of {', '.join(get_args(Policy))}", param, ctx)
+        return name, policy  # type: ignore[return-value]  # looked up just now
 
 
 @click.command("eval")
@@ -53,12 +56,20 @@ _PATH = click.Path(exists=True, path_type=Path)
     help="The folder or the team.yaml whose agents and tools are tried.",
 )
 @click.option("--model", metavar="NAME", help="The model that all agents ask, in place of their own.")
-@click.option("--judge", metavar="NAME", help="A model that compares each answer with the one of then.")
 @click.option(
-    "--live/--no-live",
-    default=True,
-    show_default=True,
-    help="Call read-only tools where the kept run made no such call.",
+    "--judge",
+    metavar="NAME|FILE",
+    help="A model, or an agent's file, that compares each answer with the one of then.",
+)
+@click.option(
+    "--tool",
+    "policies",
+    multiple=True,
+    type=_Policies(),
+    metavar="NAME=POLICY",
+    help="What becomes of a tool's calls: history (only those of then are answered, as then), live (they are made; for"
+    " read-only tools), refuse (none is answered). NAME may be *. Without: history, and what was not called then is"
+    " called if it is read-only.",
 )
 @click.option("--parallel", type=click.IntRange(1, 64), default=4, show_default=True, help="Runs at once.")
 @click.option(
@@ -68,34 +79,82 @@ _PATH = click.Path(exists=True, path_type=Path)
 def command(paths: tuple[Path, ...], team: Path, output: str, **options: Any) -> int:
     """Run the tasks of exported runs again, with the files of a team as they are now, and compare what comes of them.
 
-    PATH is a file that `cadre runs export` wrote, or a folder of such files. The models are asked at their endpoints.
-    Tools answer what they answered then, read-only ones are called where they were not called so, and no other is:
-    there are no effects. Ends with 1 when a run that had succeeded does not, or when the judge finds an answer worse.
+    PATH is a file that `cadre runs export` wrote, a folder of such files, or a YAML file of tasks. The models are asked
+    at their endpoints. Tools answer what they answered then, read-only ones are called where they were not called so,
+    and no other is: there are no effects. Ends with 1 when a run that had succeeded does not, when the judge finds an
+    answer worse, or when something could not be tried.
     """
-    files, judge = exported_files(paths), options["judge"]
-    candidate = _candidate(read_team(team), options["model"], options["live"], options["timeout"])
-    judging = _endpoint(ModelSpec(name=judge)) if judge is not None else None
-    found = asyncio.run(_evaluate(files, candidate, judging, options["parallel"]))
+    policies: dict[str, Policy] = dict(options["policies"])
+    candidate = _candidate(read_team(team), options["model"], policies, options["timeout"])
+    cases = _cases(paths)
+    # A tool that fails is an answer to the model here, no trouble of a service.
+    logging.getLogger("cadre.tools").setLevel(logging.ERROR)
+    found = asyncio.run(_evaluate(cases, candidate, _judge(options["judge"]), options["parallel"]))
     if output == "json":
-        print_json([{**msgspec.to_builtins(one), "is_worse": one.is_worse} for one in found])
+        print_json(as_json(found))
     else:
-        click.echo(table(_HEADERS, [_row(one) for one in found]))
-        click.echo(_totals(found))
+        click.echo(as_text(found))
     return ExitCode.FAILED if any(one.is_worse for one in found) else ExitCode.OK
 
 
-def _candidate(team: TeamSpec, model: str | None, live: bool, seconds: float) -> Candidate:
+class _Case(NamedTuple):
+    """What is to be tried: a task, or a file that is read when its turn comes."""
+
+    name: str
+    file: Path
+    run: KeptRun | None = None
+
+
+def _cases(paths: Iterable[Path]) -> list[_Case]:
+    """Raises SpecError, CommandFailed."""
+    found: list[_Case] = []
+    for path in paths:
+        if path.is_file() and is_tasks_file(path):
+            found += [_Case(name, path, run) for name, run in read_tasks(path)]
+        else:
+            found += [_Case(file.stem, file) for file in exported_files([path])]
+    return found
+
+
+def _candidate(
+    team: TeamSpec, model: str | None, policies: Mapping[str, Policy], seconds: float
+) -> Candidate:
     """Raises SpecError, SetupError, CommandFailed."""
     specs = [read_agent(file) for file in team.agents.values()]
     if model is not None:
         specs = [msgspec.structs.replace(one, model=_named(one.model, model)) for one in specs]
     tools = [tool for entry in team.tools for tool in load_entry(entry)]
+    _check_live(policies, tools)
     models = {one.name: _endpoint(one.model) for one in specs if declaration_of(one.kind).needs(one).model}
-    return Candidate(specs, tools, models, live, seconds)
+    return Candidate(specs, tools, models, policies, seconds)
+
+
+def _check_live(policies: Mapping[str, Policy], tools: Sequence[AnyTool]) -> None:
+    read_only = {tool.name for tool in tools if tool.card.read_only}
+    for name, policy in policies.items():
+        if policy == "live" and name not in {"*", *read_only}:
+            raise CommandFailed(
+                f"--tool {name}=live: the team has no read-only tool of that name, and no other is called in an"
+                f" evaluation (read-only: {', '.join(sorted(read_only)) or 'none'})",
+                ExitCode.USAGE,
+            )
 
 
 def _named(spec: ModelSpec, name: str) -> ModelSpec:
     return msgspec.structs.replace(spec, name=name, fallbacks=[])
+
+
+def _judge(named: str | None) -> Judge | None:
+    """Raises SpecError, CommandFailed."""
+    if named is None:
+        return None
+    if Path(named).suffix in (".yaml", ".yml"):
+        agent = read_agent(Path(named))
+        return Judge(
+            msgspec.structs.replace(agent, output_schema=agent.output_schema or JUDGE.output_schema),
+            _endpoint(agent.model),
+        )
+    return Judge(JUDGE, _endpoint(ModelSpec(name=named)))
 
 
 def _endpoint(spec: ModelSpec) -> ModelMaker:
@@ -110,22 +169,40 @@ def _endpoint(spec: ModelSpec) -> ModelMaker:
 
 
 async def _evaluate(
-    files: Sequence[Path], candidate: Candidate, judge: ModelMaker | None, parallel: int
+    cases: Sequence[_Case], candidate: Candidate, judge: Judge | None, parallel: int
 ) -> list[EvaluatedRun]:
     free = asyncio.Semaphore(parallel)
 
-    async def one(file: Path) -> EvaluatedRun:
+    async def one(case: _Case) -> EvaluatedRun:
         async with free:
-            run = _read(file, candidate.agents)
-            trial = await tried(run, candidate)
-            if judge is not None and trial.now.state == "success" and not trial.same_answer:
-                trial = msgspec.structs.replace(trial, verdict=await judged(run.task.task, trial, judge))
-            return EvaluatedRun(file=str(file), agent=run.task.agent, trial=trial)
+            found = await _evaluated(case, candidate, judge)
+        # One after the other, as they end: whoever breaks off has those.
+        print_status(line_of(found))
+        return found
 
-    return list(await asyncio.gather(*map(one, files)))
+    return list(await asyncio.gather(*map(one, cases)))
 
 
-def _read(file: Path, agents: Sequence[AgentSpec]) -> KeptRun:
+async def _evaluated(case: _Case, candidate: Candidate, judge: Judge | None) -> EvaluatedRun:
+    """One that cannot be tried harms no other."""
+    agent = ""
+    try:
+        run = case.run if case.run is not None else _read(case.file)
+        agent = run.task.agent
+        if agent not in {one.name for one in candidate.agents}:
+            raise CommandFailed(f"the team has no agent {agent}", ExitCode.USAGE)
+        trial = await tried(run, candidate)
+        if judge is not None and trial.now.state == "success" and trial.same_answer is False:
+            trial = msgspec.structs.replace(trial, verdict=await judged(run.task.task, trial, judge))
+    except CadreError as error:
+        return EvaluatedRun(name=case.name, file=str(case.file), agent=agent, problem=str(error))
+    return EvaluatedRun(
+        name=case.name, file=str(case.file), agent=agent, trial=trial, is_judged=judge is not None
+    )
+
+
+def _read(file: Path) -> KeptRun:
+    """Raises CommandFailed."""
     tree = read_exported_run(file)
     journals = {run: [entry for _, entry in journal] for run, journal in tree.journals.items()}
     given = {
@@ -134,47 +211,6 @@ def _read(file: Path, agents: Sequence[AgentSpec]) -> KeptRun:
         if one.ref in tree.blobs and one.by.startswith(GATEWAY_SENDER)
     }
     try:
-        run = kept_run(tree.id, journals, tree.blobs, given)
+        return kept_run(tree.id, journals, tree.blobs, given)
     except ValueError as error:
-        raise CommandFailed(f"{file}: {error}", ExitCode.USAGE) from error
-    if run.task.agent not in {agent.name for agent in agents}:
-        raise CommandFailed(f"{file}: the team has no agent {run.task.agent}", ExitCode.USAGE)
-    return run
-
-
-_SUMMED = ("steps", "tokens", "cost")
-_HEADERS = ["RUN", "AGENT", "STATE", "STEPS", "CALLS", "TOKENS", "COST", "ANSWER"]
-
-
-def _row(one: EvaluatedRun) -> list[str]:
-    before, now, trial = one.trial.before, one.trial.now, one.trial
-    answer = "same" if trial.same_answer else "other"
-    if trial.verdict is not None:
-        answer = f"{trial.verdict.verdict}: {trial.verdict.why}"
-    elif now.error:
-        answer = now.error
-    if trial.beyond_history:
-        answer += f" (not called: {', '.join(trial.beyond_history)})"
-    return [
-        Path(one.file).stem,
-        one.agent,
-        _change(before.state, now.state),
-        _change(str(before.steps), str(now.steps)),
-        _change(str(before.calls), str(now.calls)),
-        _change(number(before.tokens), number(now.tokens)),
-        _change(f"{before.cost:.4g}", f"{now.cost:.4g}"),
-        answer,
-    ]
-
-
-def _change(before: str, now: str) -> str:
-    return now if before == now else f"{before} -> {now}"
-
-
-def _totals(found: Sequence[EvaluatedRun]) -> str:
-    before, now = [one.trial.before for one in found], [one.trial.now for one in found]
-    same = sum(one.trial.same_answer for one in found)
-    worse = sum(one.is_worse for one in found)
-    sums = [(what, *(sum(getattr(one, what) for one in each) for each in (before, now))) for what in _SUMMED]
-    told = ", ".join(f"{what} {_change(f'{then:.6g}', f'{later:.6g}')}" for what, then, later in sums)
-    return f"{len(found)} runs: {same} with the same answer, {worse} worse; {told}"
+        raise CommandFailed(str(error), ExitCode.USAGE) from error

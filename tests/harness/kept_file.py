@@ -1,0 +1,23 @@
+"""A run that was played by hand, as the file that `cadre runs export` would write."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from cadre.testing import Course
+
+
+def write_kept(course: Course, file: Path) -> None:
+    """Writes the run of the course."""
+    lines: list[dict[str, Any]] = [{"format": "cadre-run", "tree": course.run.tree}]
+    lines += [
+        {"line": "entry", "seq": n, "entry": msgspec.to_builtins(entry)}
+        for n, entry in enumerate(course.journal(), start=1)
+    ]
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(
+        gzip.compress("\n".join(json.dumps(line) for line in [*lines, {"line": "end"}]).encode())
+    )
