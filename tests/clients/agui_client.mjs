@@ -51,4 +51,11 @@ const call = pending.find((event) => event.type === "TOOL_CALL_START");
 guest.addMessage({ id: "t1", role: "tool", toolCallId: call.toolCallId, content: "3 degrees" });
 told.weather = last(await turn(guest, null, { tools })).result;
 
+const reader = agentOf("host", "thread-4");
+const story = await turn(reader, "tell a broken story");
+told.pieces = story.filter((event) => event.type === "TEXT_MESSAGE_CONTENT").length > 1;
+await turn(reader, "tell another story");
+await turn(reader, "tell it and ask", { tools });
+told.stories = reader.messages.map((message) => message.content ?? message.toolCalls.length);
+
 console.log(JSON.stringify(told));

@@ -13,6 +13,7 @@ from clients.test_frameworks import PYTHON
 from harness.patience import patience
 from harness.stack import Gateway
 
+STORY = 'Once there was a host, and he told the same "story" each time: Ünique ☕ and long.'
 PACKAGES = PYTHON.parents[1] / "node_modules"
 SCRIPT = Path(__file__).parent / "agui_client.mjs"
 
@@ -42,5 +43,15 @@ def test_the_stock_client_of_ag_ui(gateway: Gateway, tmp_path: Path) -> None:
         "asked": {"tool": "refund", "amount": 500, "within": True},
         "pending": 1,
         "weather": "It is 3 degrees.",
+        "pieces": True,
+        "stories": [
+            "tell a broken story",
+            STORY,
+            "tell another story",
+            "It was all otherwise.",
+            "tell it and ask",
+            STORY,
+            1,
+        ],
     }
     assert books.read_text() == "refund 50\n"

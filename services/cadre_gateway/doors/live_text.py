@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from cadre.protocol.deltas import OF_ANSWER, Delta
 from cadre_gateway.doors.progress import Place
-from cadre_gateway.requests.problems import Problem
 
 
 class LiveText:
     """What a caller was told of an answer. Pieces come of several attempts at it, may be missed and are stored nowhere;
     what was told cannot be taken back."""
 
-    def __init__(self, place: Place, whole_at: str) -> None:
-        """`whole_at` is the request that fetches the whole answer."""
-        self._place, self._whole_at = place, whole_at
+    def __init__(self, place: Place) -> None:
+        self._run = place.run
         self.told = ""
         self._attempt = (0, 0)
         """Step and attempt of the latest call of the model that has written of an answer."""
@@ -23,7 +21,7 @@ class LiveText:
     def take(self, delta: Delta) -> None:
         """Takes a piece in, whatever it is of."""
         attempt = (delta.step, delta.attempt)
-        if delta.run != self._place.run or delta.purpose != OF_ANSWER or attempt < self._attempt:
+        if delta.run != self._run or delta.purpose != OF_ANSWER or attempt < self._attempt:
             return
         if attempt > self._attempt:
             self._attempt = attempt
@@ -38,20 +36,9 @@ class LiveText:
         with what was told of the one before, word for word."""
         return self._more(self._text[:limit]) if self._is_whole else ""
 
-    def rest(self, answer: str) -> str:
-        """What is left to be told of the answer. Raises a 500 problem if what was told is no beginning of it."""
-        if not answer.startswith(self.told):
-            raise self.changed()
-        return self._more(answer)
-
-    def changed(self) -> Problem:
-        """The problem that what was told cannot be taken back."""
-        return Problem(
-            500,
-            "answer-changed",
-            "what was told so far is no part of the answer: that call of the model came to nothing, and run"
-            f" {self._place.run} has answered otherwise; the whole answer: {self._whole_at}",
-        )
+    def rest(self, answer: str) -> str | None:
+        """What is left to be told of the answer; None if what was told is no beginning of it."""
+        return self._more(answer) if answer.startswith(self.told) else None
 
     def _more(self, text: str) -> str:
         if not text.startswith(self.told):

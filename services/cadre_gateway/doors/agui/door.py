@@ -11,6 +11,7 @@ from fastapi.responses import Response
 
 from cadre_gateway.doors.agui.events import Json, ThreadEvents
 from cadre_gateway.doors.agui.request import RunInput
+from cadre_gateway.doors.agui.told_messages import messages_told
 from cadre_gateway.doors.agui.turns import Turns
 from cadre_gateway.doors.answer_json import run_headers
 from cadre_gateway.doors.door_meter import count_request
@@ -24,6 +25,8 @@ from cadre_gateway.streaming.event_stream import EventStream
 
 AGENT = "/agui/{agent}"
 _PING = b": ping\n\n"
+_MAX_HELD_BYTES = 256 * 1024
+"""The largest request that is kept while its run goes on, to tell all messages anew where one is taken back."""
 
 
 def router(runs: RunService) -> APIRouter:
@@ -35,31 +38,41 @@ def router(runs: RunService) -> APIRouter:
     @routes.post(AGENT, summary="A turn of a thread with an agent")
     async def post_turn(agent: str, request: Request) -> Response:
         try:
-            wanted = body.parse(await body.read(request), RunInput)
+            data = await body.read(request)
+            wanted = body.parse(data, RunInput)
             place = await turns.place_of(agent, wanted, sender_of(request))
         except FORESEEN as error:
             count_request(request, "agui", AGENT, as_problem(error))
             raise
         count_request(request, "agui", AGENT, None)
-        answer = EventStream(_frames(answers, place, ThreadEvents(wanted.thread_id, wanted.run_id, place)))
+        events = ThreadEvents(wanted.thread_id, wanted.run_id, place)
+        answer = EventStream(_frames(answers, place, events, data if len(data) <= _MAX_HELD_BYTES else None))
         answer.headers.update(run_headers(place))
         return answer
 
     return routes
 
 
-async def _frames(answers: Answers, place: Place, events: ThreadEvents) -> AsyncGenerator[bytes]:
+async def _frames(
+    answers: Answers, place: Place, events: ThreadEvents, data: bytes | None
+) -> AsyncGenerator[bytes]:
+    """`data` is the request, without which nothing is told that may have to be taken back."""
     progress = Progress(place.run, place.after)
     try:
         for event in events.begin():
             yield _frame(event)
-        async with contextlib.aclosing(answers.follow(progress)) as follow:
+        async with contextlib.aclosing(answers.follow(progress, live=data is not None)) as follow:
             async for news in follow:
                 for event in events.take(news.entry) if news.entry is not None else []:
+                    yield _frame(event)
+                for event in events.written(news.delta) if news.delta is not None else []:
                     yield _frame(event)
                 if news.is_ping:
                     yield _PING
         for event in events.settle(progress):
+            if event["type"] == "MESSAGES_SNAPSHOT" and data is not None:
+                sent = msgspec.json.decode(data).get("messages", [])
+                event["messages"] = [*await messages_told(answers, progress, sent), *event["messages"]]
             yield _frame(event)
     except FORESEEN as error:
         problem = as_problem(error)

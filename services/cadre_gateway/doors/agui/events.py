@@ -9,8 +9,10 @@ from typing import Any
 from cadre.journal import events as ev
 from cadre.journal.entry import AnyEvent, Entry
 from cadre.ports import Stored
+from cadre.protocol.deltas import Delta
 from cadre.protocol.tagged import for_people
 from cadre.protocol.topology import is_within
+from cadre_gateway.doors.live_text import LiveText
 from cadre_gateway.doors.progress import HeldBack, Place, Progress, answer_text
 
 Json = dict[str, Any]
@@ -38,6 +40,9 @@ class ThreadEvents:
         self._paused: set[str] = set()
         """Calls that were unfinished: a no to what they ask is no end of them."""
         self._is_resumed = place.after == 0
+        self._live = LiveText(place)
+        mark = f"-{place.after}" if place.after else ""
+        self._message = {"messageId": f"{place.run}-answer{mark}"}
 
     def begin(self) -> list[Json]:
         """The first event."""
@@ -52,8 +57,14 @@ class ThreadEvents:
         told = [event for one in stored.entry.events for event in self._of(one, stored.entry)]
         return [*again, *told] if is_news else []
 
+    def written(self, delta: Delta) -> list[Json]:
+        """The events that tell what the model has written more of the answer."""
+        self._live.take(delta)
+        is_open = bool(self._live.told)
+        return self._text(self._live.more(), is_open=is_open)
+
     def settle(self, progress: Progress) -> list[Json]:
-        """The last events: the run pauses, or has ended."""
+        """The last events: the run pauses, or has ended. See `_answer` for a snapshot among them."""
         if progress.end is None:
             return self._pause(progress)
         end = progress.end
@@ -69,17 +80,30 @@ class ThreadEvents:
                 "code": end.error.type,
                 "usage": [tokens],
             }
-            return [*left, error]
+            return [*left, *self._close(), error]
         if end.state == "cancelled":
-            return [*left, self._finished({"type": "cancelled"}, tokens)]
-        message = {"messageId": f"{self._root}-answer"}
-        return [
-            *left,
-            {"type": "TEXT_MESSAGE_START", **message, "role": "assistant"},
-            {"type": "TEXT_MESSAGE_CONTENT", **message, "delta": answer_text(end.output) or " "},
-            {"type": "TEXT_MESSAGE_END", **message},
-            self._finished({"type": "success"}, tokens, for_people(end.output)),
-        ]
+            return [*left, *self._close(), self._finished({"type": "cancelled"}, tokens)]
+        answer = self._answer(answer_text(end.output))
+        return [*left, *answer, self._finished({"type": "success"}, tokens, for_people(end.output))]
+
+    def _answer(self, text: str) -> list[Json]:
+        """What is left to be told of the answer. Where what was told live is no part of it, the message is replaced:
+        the snapshot lacks those before it."""
+        is_open = bool(self._live.told)
+        rest = self._live.rest(text)
+        if rest is None:
+            whole = {"id": self._message["messageId"], "role": "assistant", "content": text}
+            return [*self._close(), {"type": "MESSAGES_SNAPSHOT", "messages": [whole]}]
+        return [*self._text(rest or ("" if is_open else " "), is_open=is_open), *self._close(opened=True)]
+
+    def _text(self, more: str, *, is_open: bool) -> list[Json]:
+        begin = {"type": "TEXT_MESSAGE_START", **self._message, "role": "assistant"}
+        content = {"type": "TEXT_MESSAGE_CONTENT", **self._message, "delta": more}
+        return [*([] if is_open else [begin]), content] if more else []
+
+    def _close(self, *, opened: bool = False) -> list[Json]:
+        """The end of the answer's message, where one is open."""
+        return [{"type": "TEXT_MESSAGE_END", **self._message}] if opened or self._live.told else []
 
     def _finished(self, outcome: Json, tokens: Json, result: Any = None) -> Json:
         found: Json = {"type": "RUN_FINISHED", **self._ids, "outcome": outcome, "usage": [tokens]}
@@ -100,10 +124,11 @@ class ThreadEvents:
             for run in self._members
         ]
         tokens = {"inputTokens": progress.tokens.input, "outputTokens": progress.tokens.output}
-        if not asked:
-            return [*rest, self._finished({"type": "success", "pendingToolCallIds": own}, tokens)]
-        interrupts = [self._interrupt(call, held) for call, held in asked.items()]
-        return [*rest, self._finished({"type": "interrupt", "interrupts": interrupts}, tokens)]
+        outcome: Json = {"type": "success", "pendingToolCallIds": own}
+        if asked:
+            interrupts = [self._interrupt(call, held) for call, held in asked.items()]
+            outcome = {"type": "interrupt", "interrupts": interrupts}
+        return [*rest, *self._close(), self._finished(outcome, tokens)]
 
     def _interrupt(self, call: str, held: HeldBack) -> Json:
         request = held.request

@@ -10,8 +10,7 @@ from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.protocol.deltas import Delta
 from cadre_gateway.doors.following import check_success
 from cadre_gateway.doors.live_text import LiveText
-from cadre_gateway.doors.openai.errors import error_of
-from cadre_gateway.doors.openai.response_id import where_to_fetch
+from cadre_gateway.doors.openai.errors import answer_changed, error_of
 from cadre_gateway.doors.progress import HeldBack, Pause, Place, Progress, Tokens, answer_text
 from cadre_gateway.requests.problems import Problem
 
@@ -33,8 +32,8 @@ class ChatAnswer:
         mark = f"-{progress.after}" if progress.after else ""
         self._id = f"chatcmpl-{progress.run}{mark}"
         self._agent, self._created, self._base_url, self._as_call = agent, created, base_url, as_call
-        place = Place(progress.run, progress.after)
-        self._live = LiveText(place, where_to_fetch(place))
+        self._place = Place(progress.run, progress.after)
+        self._live = LiveText(self._place)
 
     def whole(self, doings: list[str]) -> dict[str, Any]:
         """The completion of a settled run. Raises Problem when the run failed."""
@@ -86,7 +85,10 @@ class ChatAnswer:
 
     def _behind_the_told(self, content: str) -> str:
         if self._progress.pause is None:
-            return self._live.rest(content)
+            rest = self._live.rest(content)
+            if rest is None:
+                raise answer_changed(self._place)
+            return rest
         # What was told was no answer: the model has gone on to make calls.
         return f"\n\n{content}" if content and self._live.told else content
 

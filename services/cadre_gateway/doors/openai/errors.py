@@ -12,6 +12,8 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
 from cadre_gateway.doors.door_meter import count_request
+from cadre_gateway.doors.openai.response_id import response_id
+from cadre_gateway.doors.progress import Place
 from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
 
 _TYPES = {
@@ -53,6 +55,16 @@ def refusal(problem: Problem) -> Response:
     headers = {**problem.headers, "x-should-retry": "true" if problem.code in _WORTH_A_RETRY else "false"}
     content = msgspec.json.encode({"error": error_of(problem)})
     return Response(content, status, headers, media_type="application/json")
+
+
+def answer_changed(place: Place) -> Problem:
+    """What was told of the answer cannot be taken back."""
+    return Problem(
+        500,
+        "answer-changed",
+        "what was told so far is no part of the answer: that call of the model came to nothing, and run"
+        f" {place.run} has answered otherwise; the whole answer: GET /v1/responses/{response_id(place)}",
+    )
 
 
 class OpenAIRoute(APIRoute):

@@ -9,8 +9,9 @@ from typing import Any
 from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import Task
 from cadre_gateway.doors.live_text import LiveText
+from cadre_gateway.doors.openai.errors import answer_changed
 from cadre_gateway.doors.openai.event_numbers import MAX_LIVE_CHARS, Told
-from cadre_gateway.doors.openai.response_id import response_id, where_to_fetch
+from cadre_gateway.doors.openai.response_id import response_id
 from cadre_gateway.doors.openai.response_object import (
     Json,
     message_item,
@@ -36,7 +37,7 @@ class NumberedEvents:
         self.output: list[Json] = []
         self._doings = ""
         """What the team has done so far: the text of the reasoning item."""
-        self._live = LiveText(self._place, where_to_fetch(self._place))
+        self._live = LiveText(self._place)
 
     def begin(self) -> Iterator[Json]:
         """The events before anything has happened."""
@@ -101,13 +102,13 @@ class NumberedEvents:
         progress, was_elsewhere = self._progress, self._before.live > 0
         if progress.pause is not None:
             if was_elsewhere:
-                raise self._live.changed()
+                raise answer_changed(self._place)
             # What was told was no answer: the model has made calls beside it.
             return [message_item(self._place, self._live.told, "completed"), *items]
         if was_elsewhere and items:
             is_opened = self._before.events > self._told.events  # by a stream that knew what it had told
             if progress.answers_written > 1 and not is_opened:
-                raise self._live.changed()
+                raise answer_changed(self._place)
             self._live.told = items[0]["content"][0]["text"][: self._before.chars]
         return items
 
@@ -136,7 +137,10 @@ class NumberedEvents:
         text = part["text"]
         opened: Json = {**where, "part": {**part, "text": ""}}
         yield from self._event("response.content_part.added", is_told=self._told.live > 1, **opened)
-        told = len(text) - len(self._live.rest(text))
+        rest = self._live.rest(text)
+        if rest is None:
+            raise answer_changed(self._place)
+        told = len(text) - len(rest)
         for begin in range(0, len(text), _MAX_DELTA_CHARS):
             end = begin + _MAX_DELTA_CHARS
             more: Json = {"delta": text[max(begin, told) : end], "logprobs": []}

@@ -13,11 +13,6 @@ def response_id(place: Place) -> str:
     return f"resp_{place.run}_{place.after}" if place.after else f"resp_{place.run}"
 
 
-def where_to_fetch(place: Place) -> str:
-    """The request that fetches it."""
-    return f"GET /v1/responses/{response_id(place)}"
-
-
 def place_of_response(given: str) -> Place:
     """Where the response with this id begins. Raises a 404 problem for what is no id of a response."""
     found = _ID.fullmatch(given)
