@@ -13,10 +13,10 @@ from starlette.routing import Route
 from cadre_scripted_model import embeddings
 from cadre_scripted_model.paced_response import NOT_AN_AI_HEADERS, PacedResponse
 from cadre_scripted_model.replies import error_body, model_list
+from cadre_scripted_model.reply import ErrorReply
 from cadre_scripted_model.request import BadRequest, RequestView, read_request
 from cadre_scripted_model.request_log import LogLine, RequestLog
 from cadre_scripted_model.responses_request import read_responses_request
-from cadre_scripted_model.script import ErrorReply
 
 
 class ReplySource(Protocol):

@@ -5,8 +5,8 @@ from typing import Any
 
 from cadre.tools.example_values import example
 from cadre_scripted_model import NOT_AN_AI
+from cadre_scripted_model.reply import CallReply, Reply
 from cadre_scripted_model.request import RequestView
-from cadre_scripted_model.script import CallReply, Reply
 
 FINAL_ANSWER = "final_answer"
 """A tool of this name ends the conversation, so it is called after all others."""

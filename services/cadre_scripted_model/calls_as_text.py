@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
-    from cadre_scripted_model.script import Reply
+    from cadre_scripted_model.reply import Reply
 
 _OBSERVED = "Observation:\n"
 

@@ -9,9 +9,9 @@ import msgspec
 
 from cadre_scripted_model.cassettes import Cassette, Cassettes, canonical, fingerprint
 from cadre_scripted_model.paced_response import ConnectionCut, PacedResponse
+from cadre_scripted_model.reply import ErrorReply, Reply
 from cadre_scripted_model.request import RequestView
 from cadre_scripted_model.request_log import LogLine
-from cadre_scripted_model.script import ErrorReply, Reply
 from cadre_scripted_model.script_player import respond_with
 
 FORWARDED_HEADERS = ("content-type", "retry-after", "retry-after-ms")

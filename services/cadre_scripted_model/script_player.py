@@ -20,10 +20,11 @@ from cadre_scripted_model.replies import (
     error_body,
     usage_chunk,
 )
+from cadre_scripted_model.reply import ErrorReply, Reply
 from cadre_scripted_model.request import RequestView
 from cadre_scripted_model.request_log import LogLine
 from cadre_scripted_model.responses_reply import ResponseEvents, response_body
-from cadre_scripted_model.script import ErrorReply, Reply, Script
+from cadre_scripted_model.script import Script
 from cadre_scripted_model.templates import BadTemplate, render
 
 

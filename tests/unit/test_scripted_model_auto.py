@@ -14,8 +14,8 @@ from cadre.engine.calls.calls_in_text import read_calls
 from cadre.tools.example_values import example
 from cadre_scripted_model.auto import auto_reply
 from cadre_scripted_model.calls_as_text import as_text
+from cadre_scripted_model.reply import Reply
 from cadre_scripted_model.request import read_request
-from cadre_scripted_model.script import Reply
 
 TREE = {
     "$ref": "#/$defs/node",

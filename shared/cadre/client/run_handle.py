@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import Any, Self, TypeVar, Unpack, overload
 from urllib.parse import quote
 
 from msgspec import to_builtins
@@ -23,14 +23,12 @@ from cadre.client.errors import OutputMismatch, RunCancelled, RunFailed, TimedOu
 from cadre.client.event import Event
 from cadre.client.events import read_events
 from cadre.client.run_options import ForkOptions, fork_body
-from cadre.client.transport import typed
+from cadre.client.run_requests import RunRequests
+from cadre.client.transport import RUNS, typed
 from cadre.client.typed_output import converted
 from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.messages import MessageMode
 from cadre.tools.workspace import FileEntry
-
-if TYPE_CHECKING:
-    from cadre.client.client import Client
 
 T = TypeVar("T")
 
@@ -50,12 +48,20 @@ class RunHandle:
     `async for event in run` yields its events, and those of all runs below it, from its beginning until `end`.
     """
 
-    def __init__(self, client: Client, run_id: str, later_files: Sequence[str] = ()) -> None:
+    def __init__(self, client: RunRequests, run_id: str, later_files: Sequence[str] = ()) -> None:
         self.id = run_id
         self.later_files = list(later_files)
         """Paths of a fork's workspace that are as they are now, not as they were at its step."""
         self._client = client
-        self._path = f"/v1/runs/{run_id}"
+        self._path = f"{RUNS}/{run_id}"
+
+    @classmethod
+    async def post(
+        cls, client: RunRequests, body: dict[str, Any], path: str = RUNS, *, key: str | None = None
+    ) -> Self:
+        """Posts a request for a run as the HTTP API has it; raises as `Client.start`."""
+        answer = await client.post_once(path, body, key=key)
+        return cls(client, str(answer["id"]), answer.get("later_files", ()))
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self.events()
@@ -201,7 +207,7 @@ class RunHandle:
     async def fork(self, at: int, **options: Unpack[ForkOptions]) -> RunHandle:
         """Starts a new run whose memory are the steps before `at`."""
         body, key = fork_body(at, options), options.get("key")
-        return await self._client.post_run(body, f"{self._path}/fork", key=key)
+        return await RunHandle.post(self._client, body, f"{self._path}/fork", key=key)
 
     async def go_on(self, iterations: int | None = None, *, key: str | None = None) -> RunHandle:
         """Starts a new run that goes on where this one ended without an answer, for so many steps more.
@@ -209,7 +215,7 @@ class RunHandle:
         Without `iterations` it may take as many steps as this one.
         """
         body = {"iterations": iterations} if iterations is not None else {}
-        return await self._client.post_run(body, f"{self._path}/continue", key=key)
+        return await RunHandle.post(self._client, body, f"{self._path}/continue", key=key)
 
     async def files(self) -> list[FileEntry]:
         """The files of the workspace, which all runs of its tree share."""

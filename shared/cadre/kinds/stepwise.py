@@ -3,7 +3,7 @@ steps are used up."""
 
 from abc import abstractmethod
 
-from cadre.engine.answers.answer_form import last_answer_form, last_answer_of
+from cadre.engine.answers.answer_form import LAST_WORD_FAILED, last_answer_form, last_answer_of
 from cadre.engine.answers.truncation import cut_off
 from cadre.engine.kind import Chat
 from cadre.engine.model_choice import asked_model
@@ -15,9 +15,6 @@ from cadre.journal.run import Run
 from cadre.kinds.idle_steps import why_idle
 from cadre.kinds.kind import PlainKind
 from cadre.protocol.messages import ErrorInfo
-
-LAST_WORD_FAILED = "Error in generating final LLM output: "
-"""Before the reason, where the last answer itself could not be had: it is the run's answer, as in smolagents."""
 
 END_PLAN = "<end_plan>"
 

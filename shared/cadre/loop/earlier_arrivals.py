@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
+from cadre.engine.answers.answer_form import LAST_WORD_FAILED
 from cadre.engine.model_failure import wait_before
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Offer, Poisoned
 from cadre.journal.entry import Entry
 from cadre.journal.run import Run
-from cadre.kinds.stepwise import LAST_WORD_FAILED
 from cadre.protocol.memory import RECALL
 from cadre.protocol.messages import (
     Cancel,

@@ -9,14 +9,12 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from cadre.delivery.codec import decode, encode
 from cadre.delivery.workspace_store import WorkspaceStore
 from cadre.deploy.nats_users import GATEWAY_SENDER
 from cadre.errors import SetupError
 from cadre.journal import events as ev
-from cadre.journal.entry import Entry
 from cadre.ports import Model
-from cadre.protocol.messages import ErrorInfo, Record, Task
+from cadre.protocol.messages import ErrorInfo, Task
 from cadre.protocol.topology import task_id
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
@@ -27,6 +25,7 @@ from cadre.testing.in_memory_process import InMemoryProcess
 from cadre.testing.in_memory_streams import GivenUp
 from cadre.testing.models import AnyModel, ScriptModel, TestModel, model_of
 from cadre.testing.team_run import TeamRun
+from cadre.testing.team_world import TeamWorld
 from cadre.tools.loading import AnyTool, load_tools
 
 
@@ -45,7 +44,7 @@ class TeamCall(NamedTuple):
     """How often the tool was begun for this call: more than once only where a process was killed."""
 
 
-class Team:
+class Team(TeamWorld):
     """Agents and tools in this process; use as an async context manager.
 
     `agents` are specs or paths of agent files; `tools` decorated functions, or modules as `cadre tools` takes them.
@@ -70,13 +69,14 @@ class Team:
         given = [
             tool for one in tools for tool in (load_tools(str(one)) if isinstance(one, str | Path) else [one])
         ]
-        self._change = asyncio.Event()
-        self._deployment = InMemoryDeployment(
+        change = asyncio.Event()
+        deployment = InMemoryDeployment(
             {spec.name: spec for spec in specs},
             {tool.name: tool for tool in given},
             _models(specs, model),
-            self._change.set,
+            change.set,
         )
+        super().__init__(deployment, change)
         if blobs is not None:
             self._deployment.blobs = blobs
         self._outside = InMemoryProcess("test")
@@ -136,12 +136,6 @@ class Team:
         )
         return TeamRun(self, id_, agent)
 
-    async def send(self, record: Record, agent: str) -> None:
-        """Puts a record into an agent's inbox, as the gateway does."""
-        subject = self._deployment.topology.inbox(agent, GATEWAY_SENDER, record.tree, record.run)
-        self._deployment.stream.append(subject, encode(record), message_id=record.id)
-        await asyncio.sleep(0)
-
     # --- what there is to assert on
 
     @property
@@ -168,27 +162,7 @@ class Team:
         unsaid = [script.left for script in scripts.values() if script.left]
         return [*dead, *(f"{count} replies of a script were never asked for" for count in unsaid)]
 
-    def run_ids(self) -> list[str]:
-        """The ids of all runs, those of members too, in the order in which they began."""
-        stream, prefix = self._deployment.stream, f"{self._deployment.topology.prefix}.run."
-        return [subject.split(".")[-1] for subject in stream.subjects(lambda one: one.startswith(prefix))]
-
-    def journal(self, run: str) -> list[Entry]:
-        """The entries of a run's journal so far; [] for a run that has not begun."""
-        subject = self._deployment.topology.journal(run.split("_")[0], run)
-        return [decode(message.data, Entry) for message in self._deployment.stream.of_subject(subject)]
-
-    def files(self, run: str) -> dict[str, bytes]:
-        """The files in the workspace of the run's tree, by path."""
-        tree = run.split("_")[0]
-        found = [file for (of, _), file in self._deployment.files.items() if of == tree]
-        return {file.path: self._deployment.blobs[file.ref] for file in found if file.ref is not None}
-
     # --- time and death
-
-    def skip(self, seconds: float) -> None:
-        """Moves the team's clock on: timers, waits and deadlines that become due go off."""
-        self._deployment.clock.skip(seconds)
 
     @property
     def stores(self) -> int:
@@ -215,32 +189,6 @@ class Team:
         Raises SetupError when there is none of the name.
         """
         self._deployment.kill(self._deployment.process(process))
-
-    # --- what runs are made of
-
-    async def changed(self) -> None:
-        """Waits until something may have come to rest. Raises what a handler, or a model, has raised."""
-        await self._change.wait()
-        self._change.clear()
-        await asyncio.sleep(0)
-        if self._deployment.problem is not None:
-            raise self._deployment.problem
-
-    def is_idle(self) -> bool:
-        """Whether all that is left to do waits for a time or for somebody outside."""
-        return self._deployment.is_idle()
-
-    def skip_to_next(self) -> bool:
-        """Moves the clock on to what is due next; False when nothing is."""
-        return self._deployment.clock.skip_to_next()
-
-    def next_in(self) -> float | None:
-        """Seconds until the next thing is due by the clock; None when nothing is."""
-        return self._deployment.clock.next_in()
-
-    def now(self) -> float:
-        """The team's time in Unix seconds."""
-        return self._deployment.clock.now()
 
     def _calls_of(self, run: str) -> list[TeamCall]:
         entries = self.journal(run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from cadre.api.runs import RunDetail
 from cadre.api.steering import Edited
@@ -20,9 +20,7 @@ from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.messages import Cancel, Decision, Edit, MessageMode, Signal, UserMessage
 from cadre.protocol.topology import is_within, tree_of
 from cadre.telemetry.tracing.ids import trace_id
-
-if TYPE_CHECKING:
-    from cadre.testing.team import Team
+from cadre.testing.team_world import TeamWorld
 
 Verdict = Literal["approved", "rejected", "corrected"]
 
@@ -34,7 +32,7 @@ class TeamRunWaits(CadreError):
 class TeamRun:
     """A run of a `Team`, by its id; runs of members are found by `Team.run_ids`."""
 
-    def __init__(self, team: Team, id: str, agent: str) -> None:
+    def __init__(self, team: TeamWorld, id: str, agent: str) -> None:
         self._team = team
         self.id = id
         self.agent = agent

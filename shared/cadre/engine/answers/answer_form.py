@@ -11,6 +11,9 @@ from cadre.spec.answer_schema import as_parameter, fitted, misfits
 
 _ABOUT = FINAL_ANSWER_SCHEMA["properties"]["answer"]["description"]
 
+LAST_WORD_FAILED = "Error in generating final LLM output: "
+"""Before the reason, where the last answer itself could not be had: it is the run's answer, as in smolagents."""
+
 
 def final_answer_parameters(run: Run) -> dict[str, Any]:
     """What `final_answer` takes."""

@@ -1,0 +1,67 @@
+"""What a test team and its runs both stand on: records, journals, files and the time of a deployment in memory."""
+
+import asyncio
+
+from cadre.delivery.codec import decode, encode
+from cadre.deploy.nats_users import GATEWAY_SENDER
+from cadre.journal.entry import Entry
+from cadre.protocol.messages import Record
+from cadre.testing.in_memory_deployment import InMemoryDeployment
+
+
+class TeamWorld:
+    """A deployment in memory as people and their runs see it; `change` is set when something may have come to rest."""
+
+    def __init__(self, deployment: InMemoryDeployment, change: asyncio.Event) -> None:
+        self._deployment = deployment
+        self._change = change
+
+    async def send(self, record: Record, agent: str) -> None:
+        """Puts a record into an agent's inbox, as the gateway does."""
+        subject = self._deployment.topology.inbox(agent, GATEWAY_SENDER, record.tree, record.run)
+        self._deployment.stream.append(subject, encode(record), message_id=record.id)
+        await asyncio.sleep(0)
+
+    def run_ids(self) -> list[str]:
+        """The ids of all runs, those of members too, in the order in which they began."""
+        stream, prefix = self._deployment.stream, f"{self._deployment.topology.prefix}.run."
+        return [subject.split(".")[-1] for subject in stream.subjects(lambda one: one.startswith(prefix))]
+
+    def journal(self, run: str) -> list[Entry]:
+        """The entries of a run's journal so far; [] for a run that has not begun."""
+        subject = self._deployment.topology.journal(run.split("_")[0], run)
+        return [decode(message.data, Entry) for message in self._deployment.stream.of_subject(subject)]
+
+    def files(self, run: str) -> dict[str, bytes]:
+        """The files in the workspace of the run's tree, by path."""
+        tree = run.split("_")[0]
+        found = [file for (of, _), file in self._deployment.files.items() if of == tree]
+        return {file.path: self._deployment.blobs[file.ref] for file in found if file.ref is not None}
+
+    def skip(self, seconds: float) -> None:
+        """Moves the team's clock on: timers, waits and deadlines that become due go off."""
+        self._deployment.clock.skip(seconds)
+
+    async def changed(self) -> None:
+        """Waits until something may have come to rest. Raises what a handler, or a model, has raised."""
+        await self._change.wait()
+        self._change.clear()
+        await asyncio.sleep(0)
+        if self._deployment.problem is not None:
+            raise self._deployment.problem
+
+    def is_idle(self) -> bool:
+        """Whether all that is left to do waits for a time or for somebody outside."""
+        return self._deployment.is_idle()
+
+    def skip_to_next(self) -> bool:
+        """Moves the clock on to what is due next; False when nothing is."""
+        return self._deployment.clock.skip_to_next()
+
+    def next_in(self) -> float | None:
+        """Seconds until the next thing is due by the clock; None when nothing is."""
+        return self._deployment.clock.next_in()
+
+    def now(self) -> float:
+        """The team's time in Unix seconds."""
+        return self._deployment.clock.now()
