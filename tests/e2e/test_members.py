@@ -14,6 +14,10 @@ from harness.stack import Gateway, Service, Stack
 
 HERE = Path(__file__).parent / "member"
 PROGRAM = HERE / "program.py"
+PIXEL = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ"
+    "AAAADUlEQVR42mNkYPhfz0AEYBxVSF+FABJADveWkH6oAAAAAElFTkSuQmCC"
+)
 FILE = """
 apiVersion: cadre.dev/v1
 kind: RemoteAgent
@@ -65,7 +69,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
     with Stack(folder) as stack:
         stack.model(HERE / "script.yaml")
         stack.agent(HERE / "boss.yaml", start=False)
-        for name, arguments in (("writer", []), ("keeper", ["loads"])):
+        for name, arguments in (("writer", []), ("keeper", ["loads"]), ("painter", ["sees"])):
             (folder / name).mkdir()
             file = folder / f"{name}.yaml"
             command = [sys.executable, str(PROGRAM), *arguments]
@@ -73,7 +77,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
             stack.add(name, "cadre.cli.main", "member", file, start=False)
         gateway = stack.gateway(start=False)
         stack.start_all()
-        gateway.wait_offered(3)
+        gateway.wait_offered(4)
         yield Deployment(stack, gateway, folder)
 
 
@@ -109,6 +113,15 @@ def test_a_long_answer_is_a_file_and_arguments_and_files_reach_it(deployment: De
     assert '{"case":"0815","book":"answer.txt"}' in gateway.answer(
         "writer", "echo", additional_args={"case": "0815", "book": "answer.txt"}
     )
+
+
+def test_images_are_shown_to_those_that_see_and_linked_for_others(deployment: Deployment) -> None:
+    gateway = deployment.gateway
+    assert gateway.answer("painter", "echo", images=[PIXEL]).startswith("[image/png of 78 bytes]")
+    linked = gateway.answer("writer", "echo", images=[PIXEL])
+    assert linked.startswith("[1-image-1.png: ")
+    assert "You cannot be shown images here" in linked
+    assert "1-image-1.png" in linked.split("You cannot", 1)[1]
 
 
 def test_a_permission_is_asked_of_a_person(deployment: Deployment) -> None:

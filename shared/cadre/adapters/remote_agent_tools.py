@@ -3,12 +3,15 @@ asks for a task, one ends it."""
 
 from __future__ import annotations
 
+import mimetypes
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from cadre.adapters.a2a.message import without_files
 from cadre.protocol.a2a import cancel_tool, get_tool, send_tool
+from cadre.protocol.files import decode_data_url
 from cadre.protocol.tagged import for_people
 from cadre.tools.context import ToolContext
 from cadre.tools.decorator import Tool, tool
@@ -39,9 +42,25 @@ class RemoteMessage(NamedTuple):
         texts = [self.text] if self.text else []
         for value in self.data:
             texts.append(msgspec.json.encode(for_people(without_files(value, files))).decode())
-        files += [File.from_json(image) for image in self.images if image.startswith("blob:")]
-        texts += [f"Image: {image}" for image in self.images if not image.startswith(("blob:", "data:"))]
+        for image in self.images:
+            try:
+                content = decode_data_url(image)
+            except ValueError as error:
+                texts.append(f"An image could not be read: {error}")
+                continue
+            if content is not None:
+                files.append(File(content.data, media_type=content.media_type))
+            elif image.startswith("blob:"):
+                files.append(File.from_json(image))
+            else:
+                texts.append(f"Image: {image}")
         return texts, files
+
+
+def name_of(file: File, number: int) -> str:
+    """A name for a fetched file, if it has none of its own: by its number and its type."""
+    sort = "image" if file.media_type.startswith("image/") else "file"
+    return Path(file.name).name or f"{sort}-{number}{mimetypes.guess_extension(file.media_type) or ''}"
 
 
 class RemoteTasks(Protocol):

@@ -10,13 +10,15 @@
     die NAME            once: it leaves the file behind
     refuse              it does not take the prompt
 
-Each deed is a line of the file `deeds` in its folder. With the argument `loads` it can open a session again.
+Each deed is a line of the file `deeds` in its folder. With the argument `loads` it can open a session again, with
+`sees` its prompts may hold images.
 """
 
 import asyncio
 import os
 import signal
 import sys
+from base64 import b64decode
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,13 +40,14 @@ from acp.schema import (
     LoadSessionResponse,
     NewSessionResponse,
     PermissionOption,
+    PromptCapabilities,
     PromptResponse,
     ToolCallUpdate,
     Usage,
     UsageUpdate,
 )
 
-LOADS = "loads" in sys.argv[1:]
+LOADS, SEES = "loads" in sys.argv[1:], "sees" in sys.argv[1:]
 
 
 class Program:
@@ -60,7 +63,8 @@ class Program:
         self._client = conn
 
     async def initialize(self, protocol_version: int, *_: Any, **__: Any) -> InitializeResponse:
-        able = AgentCapabilities(load_session=LOADS)
+        sees = PromptCapabilities(image=SEES)
+        able = AgentCapabilities(load_session=LOADS, prompt_capabilities=sees)
         return InitializeResponse(protocol_version=protocol_version, agent_capabilities=able)
 
     async def new_session(self, cwd: str, **_: Any) -> NewSessionResponse:
@@ -87,6 +91,8 @@ class Program:
         for block in prompt:
             if block.type == "resource_link":
                 await self._say(f"[{block.name}: {_read(block.uri)}]")
+            if block.type == "image":
+                await self._say(f"[{block.mime_type} of {len(b64decode(block.data))} bytes]")
         if texts[0].startswith("echo"):
             await self._say("\n".join(texts))
         for line in "\n".join(texts).splitlines():
@@ -170,7 +176,7 @@ class Program:
 
 
 def _read(uri: str) -> str:
-    return Path(uri.removeprefix("file://")).read_text()
+    return Path(uri.removeprefix("file://")).read_text(errors="replace")
 
 
 if __name__ == "__main__":

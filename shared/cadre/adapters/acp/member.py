@@ -13,7 +13,7 @@ import msgspec
 from cadre.adapters.acp.task_store import TaskRecord, TaskStore
 from cadre.adapters.acp.work import PROMPTS, Launch, ProgramTask, Terms
 from cadre.adapters.mcp.server_file import read_servers
-from cadre.adapters.remote_agent_tools import RemoteMessage
+from cadre.adapters.remote_agent_tools import RemoteMessage, name_of
 from cadre.adapters.secret_references import References
 from cadre.errors import SetupError
 from cadre.spec.agent import AgentSpec
@@ -148,7 +148,7 @@ class Member:
         blocks: list[dict[str, Any]] = [{"type": "text", "text": "\n\n".join(texts) or " "}]
         for number, file in enumerate(files, 1):
             await ctx.fetch(file)
-            place = self._store.files_of(task) / f"{number}-{Path(file.name or 'file').name}"
+            place = self._store.files_of(task) / f"{number}-{name_of(file, number)}"
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(file.data)
             about = {"name": place.name, "uri": place.as_uri(), "media_type": file.media_type}

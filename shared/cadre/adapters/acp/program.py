@@ -126,6 +126,12 @@ class Program:
         knows = able.session_capabilities
         return "resume" if knows is not None and knows.resume is not None else ""
 
+    @property
+    def sees_images(self) -> bool:
+        """Whether a prompt may hold images; else it gets links to them, as to other files."""
+        able = self._about.agent_capabilities
+        return able is not None and bool(able.prompt_capabilities.image)
+
     async def begin(self, folder: str, servers: Sequence[tuple[str, Endpoint]]) -> str:
         """The id of a new session. Raises ProgramDied, ProgramRefused."""
         made = await self._ask(self._connection.new_session(cwd=folder, mcp_servers=self._servers(servers)))
@@ -159,9 +165,8 @@ class Program:
     def _block(self, block: Json) -> Any:
         if block["type"] == "text":
             return text_block(block["text"])
-        able = self._about.agent_capabilities
         kind, uri = block["media_type"], block["uri"]
-        if kind.startswith("image/") and able is not None and able.prompt_capabilities.image:
+        if kind.startswith("image/") and self.sees_images:
             return image_block(b64encode(Path(unquote(urlsplit(uri).path)).read_bytes()).decode(), kind)
         return resource_link_block(block["name"], uri, mime_type=kind)
 

@@ -165,7 +165,7 @@ class ProgramTask:
                 else:
                     session = await program.begin(record.folder, launch.servers)
                     record.session, record.reopens = session, program.reopens
-                    blocks = record.blocks
+                    blocks = record.blocks if program.sees_images else _with_unseen(record.blocks)
                 self._save("prompted")
                 turn = await self._prompt(program, blocks)
                 while turn.stop == "end_turn" and record.words:
@@ -272,3 +272,12 @@ class ProgramTask:
         kinds = ("allow_once", "allow_always") if ruling.is_yes else ("reject_once", "reject_always")
         by_kind = {str(option["kind"]): str(option["optionId"]) for option in reversed(options)}
         return next((by_kind[kind] for kind in kinds if kind in by_kind), None)
+
+
+def _with_unseen(blocks: list[Json]) -> list[Json]:
+    """The blocks, with words on the images among them."""
+    names = [
+        one["name"] for one in blocks if one["type"] == "file" and one["media_type"].startswith("image/")
+    ]
+    said = [{"type": "text", "text": PROMPTS["unseen"].format(names=", ".join(names))}] if names else []
+    return [*blocks, *said]

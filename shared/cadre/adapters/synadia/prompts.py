@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from synadia_ai.agents import Attachment, Envelope, encode
 
-from cadre.adapters.remote_agent_tools import RemoteMessage
+from cadre.adapters.remote_agent_tools import RemoteMessage, name_of
 from cadre.adapters.synadia.exchanges import Exchanges
 from cadre.adapters.synadia.link import AgentAbsent, AgentRefused, Link
 from cadre.adapters.synadia.transcript import PromptTranscript
@@ -118,21 +118,12 @@ class PromptedTasks:
         texts, found = message.in_words()
         if self._schema is not None:
             texts.append(_WORDS["schema"].format(schema=msgspec.json.encode(self._schema).decode()))
-        attached = [
-            _attached(image, number)
-            for number, image in enumerate(message.images)
-            if image.startswith("data:")
-        ]
+        attached = []
         for number, file in enumerate(found, 1):
             await ctx.fetch(file)
             content = base64.b64encode(file.data).decode()
-            attached.append(Attachment(filename=file.name or f"file-{number}", content=content))
+            attached.append(Attachment(filename=name_of(file, number), content=content))
         return Envelope(prompt="\n\n".join(texts) or " ", attachments=attached or None)
-
-
-def _attached(image: str, number: int) -> Attachment:
-    kind, _, content = image.removeprefix("data:").partition(";base64,")
-    return Attachment(filename=f"image-{number}.{kind.partition('/')[2] or 'png'}", content=content)
 
 
 def _as_json(text: str) -> Any:
