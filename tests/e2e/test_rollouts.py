@@ -1,4 +1,7 @@
-"""Two revisions of an agent share its runs by weight: each run ends with the one that it began with, come what may."""
+"""Two revisions of an agent share its runs by weight: each run ends with the one that it began with, come what may.
+
+Every service has a NATS user of its own here, as in a deployment: none may do more for a rollout than its permissions.
+"""
 
 import asyncio
 import itertools
@@ -13,10 +16,14 @@ from typing import Any
 
 import pytest
 
+from cadre.adapters.nats.queues.consumers import provision_roles
 from cadre.adapters.nats.streams import listing
+from cadre.deploy.nats_users import team_roles
+from cadre.local import nats_files
 from cadre.protocol.rollout import Rollout, Share
-from cadre.protocol.topology import run_id_of
+from cadre.protocol.topology import Topology, run_id_of
 from cadre.service.platform import Platform
+from cadre.settings import Settings
 from harness.command import Commands, commands_of
 from harness.patience import eventually
 from harness.stack import Gateway, Service, Stack
@@ -25,6 +32,15 @@ HERE = Path(__file__).parent / "sharing"
 TOOLS = Path(__file__).parent / "held" / "tools.py"
 KILLS = 6
 PATH = "/v1/agents/clerk/rollout"
+ROLES = team_roles(
+    ["clerk"], [("tools", ("note", "wipe", "refund"))], [], memory=False, calls={"clerk": ("note", "wipe")}
+)
+SERVER = 'include "auth/auth.conf"\n'
+
+
+def key_of(folder: Path, user: str) -> dict[str, str]:
+    """What tells a service who it is on NATS."""
+    return {"CADRE_NATS_CREDENTIALS": str(nats_files.key_file(folder / "auth", user))}
 
 
 def change(gateway: Gateway, status: int = 200, **what: Any) -> dict[str, Any]:
@@ -63,7 +79,7 @@ def consumers(stack: Stack) -> set[str]:
         }
 
     async def asked() -> set[str]:
-        async with stack.platform() as platform:
+        async with stack.platform(key=nats_files.key_file(stack.folder / "auth", "operator")) as platform:
             return {name for name in await ask(platform) if name.startswith("agent-")}
 
     return asyncio.run(asked())
@@ -87,11 +103,19 @@ def killed_in_turn(services: list[Service], over: threading.Event, chance: rando
 
 @pytest.mark.timeout(600)
 def test_a_rollout_from_its_beginning_to_its_end(tmp_path: Path) -> None:
-    with Stack(tmp_path) as stack:
+    nats_files.update_users(tmp_path / "auth", ROLES, Topology(2))
+    with Stack(tmp_path, nats=SERVER) as stack:
+        operator = Settings(
+            nats_url=stack.nats.url,
+            shards=2,
+            nats_credentials=str(nats_files.key_file(tmp_path / "auth", "operator")),
+        )
+        asyncio.run(provision_roles(operator, ROLES))
         stack.model(HERE / "script.yaml")
-        gateway = stack.gateway(start=False)
-        stack.tools(TOOLS, start=False)
-        older = stack.agent(HERE / "first.yaml", start=False)
+        clerk = key_of(tmp_path, "agent-clerk")
+        gateway = Gateway(stack.add("gateway", "cadre_gateway", start=False, **key_of(tmp_path, "gateway")))
+        stack.add("tools", "cadre_tools", TOOLS, start=False, **key_of(tmp_path, "tools-tools"))
+        older = stack.add("first", "cadre_agent", HERE / "first.yaml", start=False, **clerk)
         stack.start_all()
         gateway.wait_offered(1)
         (first,) = revisions(gateway, 1)
@@ -100,7 +124,7 @@ def test_a_rollout_from_its_beginning_to_its_end(tmp_path: Path) -> None:
 
         # All others are held back before there are any.
         change(gateway, to=first, weight=100)
-        newer = stack.agent(HERE / "second.yaml")
+        newer = stack.add("second", "cadre_agent", HERE / "second.yaml", **clerk)
         _, second = revisions(gateway, 2)
         assert {gateway.answer("clerk", "say") for _ in range(6)} == {"first"}
         assert f"revision {second} of clerk is live and gets no runs" in shown(gateway)["warnings"][0]
@@ -117,6 +141,8 @@ def test_a_rollout_from_its_beginning_to_its_end(tmp_path: Path) -> None:
         # The revision that has no runs any more is drained meanwhile.
         _decide_by_others(commands_of(stack, tmp_path), first, tmp_path)
         _end(stack, gateway, newer, first)
+        refused = [line for line in (tmp_path / "nats.log").read_text().splitlines() if "Violation" in line]
+        assert not refused, "\n".join(refused)
 
 
 def _share_a_hundred_runs(gateway: Gateway, agents: list[Service], folder: Path) -> None:

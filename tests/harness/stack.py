@@ -156,9 +156,10 @@ class Stack:
             service.wait_ready()
 
     @contextlib.asynccontextmanager
-    async def platform(self) -> AsyncIterator[Platform]:
-        """What a service has of NATS, for a test that writes or reads beside them."""
-        platform = await open_platform("test", Settings(nats_url=self.nats.url, shards=2))
+    async def platform(self, *, key: Path | None = None) -> AsyncIterator[Platform]:
+        """What a service has of NATS, for a test that writes or reads beside them; `key` is its user's file."""
+        credentials = {"nats_credentials": str(key)} if key is not None else {}
+        platform = await open_platform("test", Settings(nats_url=self.nats.url, shards=2, **credentials))
         try:
             yield platform
         finally:
