@@ -83,6 +83,8 @@ def _rendered(service: Service, values: Values) -> list[Manifest]:
 def _add(manifests: dict[Key, Manifest], manifest: Manifest, owners: Iterable[Manifest]) -> None:
     key = (manifest["kind"], manifest["metadata"]["name"])
     known = manifests.setdefault(key, _marked(manifest))
+    if manifest["kind"] == "Secret":  # of a user that several services are: it has what any of them needs
+        known["metadata"]["annotations"] = manifest["metadata"]["annotations"]
     references: list[dict[str, Any]] = known["metadata"].setdefault("ownerReferences", [])
     for owner in owners:
         meta = owner["metadata"]

@@ -37,6 +37,9 @@ _OWN_TOOLS = ("cadre_standard_tools", "cadre_browser")
 _NO_TEAM = "-"
 """The folder of agents that no team names, among those of the teams; no object is called so."""
 
+REVISION_OF = "cadre.dev/revision-of"
+"""The annotation that makes an Agent a second revision of another one: it names that."""
+
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(:\w+)?")
 
 Objects = Mapping[str, Sequence[Manifest]]
@@ -127,10 +130,12 @@ class _NamespaceReader:
     def read_agents(self, teams: Mapping[str, str]) -> None:
         """Reads each agent beside its team's file and the models."""
         for found in self._objects["Agent"]:
-            name = _name(found)
-            home = self._home(teams.get(name, _NO_TEAM))
+            # The agent that it is a revision of, if it is a second one.
+            name = (found["metadata"].get("annotations") or {}).get(REVISION_OF) or _name(found)
+            home = self._home(teams.get(_name(found)) or teams.get(name, _NO_TEAM))
             try:
-                _check_agent(found)
+                check_name("Agent", name)
+                _check_agent(found, name)
                 for model, file in self._models.items():
                     _write_text(home / "models" / f"{model}.yaml", file.read_text("utf-8"))
                 file = home / f"{name}.yaml"
@@ -139,6 +144,8 @@ class _NamespaceReader:
                 needs = leaned_on(spec)
                 team = TeamSpec(name=name, file=home / TEAM_FILE, agents={name: file})
                 component = self._component(team, f"agent/{name}", self.values)
+                if name != _name(found):
+                    component = component.second(_name(found))
             except SetupError as error:
                 self._refuse(found, error)
                 continue
@@ -236,10 +243,10 @@ class _NamespaceReader:
         ).strip()
 
 
-def _check_agent(found: Manifest) -> None:
+def _check_agent(found: Manifest, name: str) -> None:
     spec = found["spec"]
-    if f"{_name(found)}.yaml" == TEAM_FILE:
-        raise SpecError(f"metadata.name: {_name(found)} is the name of a team's file: choose another one")
+    if f"{name}.yaml" == TEAM_FILE:
+        raise SpecError(f"metadata.name: {name} is the name of a team's file: choose another one")
     if spec.get("prompts") not in (None, SHORT_PROMPTS):
         raise SpecError(
             f"spec.prompts: an object has no files beside it: write {SHORT_PROMPTS}, or leave it out"

@@ -158,8 +158,8 @@ class Stack:
     @contextlib.asynccontextmanager
     async def platform(self, *, key: Path | None = None) -> AsyncIterator[Platform]:
         """What a service has of NATS, for a test that writes or reads beside them; `key` is its user's file."""
-        credentials = {"nats_credentials": str(key)} if key is not None else {}
-        platform = await open_platform("test", Settings(nats_url=self.nats.url, shards=2, **credentials))
+        settings = Settings(nats_url=self.nats.url, shards=2, nats_credentials=str(key or ""))
+        platform = await open_platform("test", settings)
         try:
             yield platform
         finally:

@@ -21,6 +21,9 @@ rules:
   - name: answers
     match: {system: "Be brief"}
     reply: {tool_calls: [{name: final_answer, arguments: {answer: "Forty-two."}}]}
+  - name: answers at length
+    match: {system: "Be long"}
+    reply: {tool_calls: [{name: final_answer, arguments: {answer: "The answer is forty-two."}}]}
 """
 GATEWAY_KEY = {
     "apiVersion": "v1",
@@ -65,6 +68,106 @@ async def test_an_applied_agent_answers_and_an_applied_schedule_is_kept(
         assert schedule(gateway).status_code == 404
 
 
+async def test_two_revisions_of_an_agent_share_its_runs_and_the_older_one_goes(
+    api: ApiServer, stopped: OperatorProcess, tmp_path: Path
+) -> None:
+    await stopped.start()
+    await put(api, GATEWAY_KEY, model("http://127.0.0.1:9/v1"), made("Team", "small", agents=["oracle"]))
+    await put(api, agent("oracle", model="scripted", instructions="Be brief."))
+    next_one = agent("oracle-next", model="scripted", instructions="Be long.")
+    next_one["metadata"]["annotations"] = {"cadre.dev/revision-of": "oracle"}
+    folder = tmp_path / "pods"
+    folder.mkdir()
+    (folder / "script.yaml").write_text(SCRIPT)
+    await becomes(api, "Agent", "oracle", type="Accepted", status="True")
+    await becomes(api, "Team", "small", type="Accepted", status="True")
+    (folder / "auth.conf").write_text(secret(api.all("Secret"), "cadre-nats-server")["auth.conf"])
+    with Stack(folder, nats='include "auth.conf"\n') as stack:
+        service = await asyncio.to_thread(stack.model, folder / "script.yaml")
+        await put(api, model(f"{service.url}/v1"))
+        await api.until(lambda: service.url in str(api.find("ConfigMap", "agent-oracle")), "it has the model")
+        users = (api.find("Secret", "cadre-nats-server") or {})["data"]
+        await asyncio.to_thread(start, api, stack)
+        gateway = Revisions(stack.services["gateway"].url)
+        first = await asyncio.to_thread(gateway.live, 1)
+        await asyncio.to_thread(gateway.share, to=first[0], weight=100)
+
+        await put(api, next_one)
+        await becomes(api, "Agent", "oracle-next", type="Accepted", status="True")
+        assert (api.find("Secret", "cadre-nats-server") or {})["data"] == users, "it is the same NATS user"
+        await asyncio.to_thread(start, api, stack)
+        both = await asyncio.to_thread(gateway.live, 2)
+        assert await asyncio.to_thread(gateway.answer) == "Forty-two."
+        [second] = {*both} - {*first}
+        await asyncio.to_thread(gateway.share, to=second, weight=100)
+        assert await asyncio.to_thread(gateway.answer) == "The answer is forty-two."
+        await asyncio.to_thread(gateway.drained, first[0])
+
+        # The older one has no runs any more: its object becomes what the second is, which then may go.
+        await put(api, agent("oracle", model="scripted", instructions="Be long."))
+        await api.until(
+            lambda: "Be long." in str(api.find("ConfigMap", "agent-oracle")), "the first is changed"
+        )
+        stack.services["agent-oracle"].terminate()
+        await asyncio.to_thread(start, api, stack, "agent-oracle")
+        assert await asyncio.to_thread(gateway.live, 1) == [second], "it is the same revision"
+        api.store.delete(api.resource("Agent"), "cadre", "oracle-next")
+        await api.notify()
+        await api.until(lambda: api.find("Deployment", "agent-oracle-next") is None, "its Deployment is gone")
+        assert api.find("Secret", "cadre-nats-agent-oracle") is not None, "the key is the first one's as well"
+        stack.services["agent-oracle-next"].terminate()
+        await asyncio.to_thread(gateway.share, end=True)
+        assert await asyncio.to_thread(gateway.answer) == "The answer is forty-two."
+        assert not [line for line in (folder / "nats.log").read_text().splitlines() if "Violation" in line]
+
+
+class Revisions:
+    """The rollout of the oracle, at the gateway."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def _ask(self, method: str, path: str, **options: Any) -> Any:
+        answer = httpx2.request(
+            method, f"{self._url}{path}", headers=AS_ADMIN, timeout=patience(), verify=False, **options
+        )
+        assert answer.status_code < 300, answer.text
+        return answer.json()
+
+    def live(self, count: int) -> list[str]:
+        """The live revisions, once there are so many."""
+        found: list[str] = []
+
+        def look() -> bool:
+            agents = self._ask("GET", "/v1/agents")["agents"]
+            found[:] = dict.fromkeys(one["revision"] for a in agents for one in a["replicas"])
+            return len(found) == count
+
+        eventually(look, what=f"{count} revisions are live", state=lambda: found)
+        return found
+
+    def share(self, **change: Any) -> None:
+        self._ask("POST", "/v1/agents/oracle/rollout", json=change)
+
+    def answer(self) -> Any:
+        run = self._ask("POST", "/v1/runs", json={"agent": "oracle", "task": "Well?"})["id"]
+        detail: dict[str, Any] = {}
+
+        def ended() -> bool:
+            detail.update(self._ask("GET", f"/v1/runs/{run}"))
+            return bool(detail["state"] == "success")
+
+        eventually(ended, what="the run has its answer", state=lambda: detail)
+        return detail["output"]
+
+    def drained(self, revision: str) -> None:
+        def gone() -> bool:
+            shown = self._ask("GET", "/v1/agents/oracle/rollout")["revisions"]
+            return revision not in [one["revision"] for one in shown if one["weight"] is not None]
+
+        eventually(gone, what="the older revision has no part in the rollout any more")
+
+
 async def test_a_schedule_goes_although_its_gateway_is_gone(
     api: ApiServer, operator: OperatorProcess
 ) -> None:
@@ -80,8 +183,9 @@ def model(url: str) -> dict[str, Any]:
     return made("Model", "scripted", url=url)
 
 
-def start(api: ApiServer, stack: Stack) -> None:
-    """The Jobs first, then the services, each with the files and variables of its pod."""
+def start(api: ApiServer, stack: Stack, again: str = "") -> None:
+    """The Jobs first, then the services, each with the files and variables of its pod: those that were not started
+    before, and the one that is to start `again`."""
     manifests = [one for kind in ("Secret", "ConfigMap") for one in api.all(kind)]
     place = Place(stack.folder / "files", manifests, stack)
     for job in api.all("Job"):
@@ -90,6 +194,8 @@ def start(api: ApiServer, stack: Stack) -> None:
         done = Commands(stack.folder, {**stack.environment, **place.environment(name, pod)})(*arguments)
         assert done.returncode == 0, done.stderr
     for deployment in api.all("Deployment"):
+        if deployment["metadata"]["name"] in {*stack.services} - {again}:
+            continue
         name, pod = deployment["metadata"]["name"], deployment["spec"]["template"]["spec"]
         arguments = ["cadre.cli.main", *place.arguments(name, pod)]
         stack.add(name, *arguments, start=False, **place.environment(name, pod))

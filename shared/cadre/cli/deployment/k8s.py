@@ -64,17 +64,30 @@ def operator_command(namespaces: tuple[str, ...], files: tuple[Path, ...], setti
     "-o", "--output", type=click.Path(path_type=Path), help="Folder for the files, a kustomize base."
 )
 @click.option("--only", metavar="NAME", help="One service alone, such as agent/manager.")
+@click.option(
+    "--beside",
+    metavar="NAME",
+    default="",
+    help="With --only agent/…: as a second revision beside the first, with objects of its own named so.",
+)
 @_values_option
 @_set_option
 def render_command(
-    team: Path, output: Path | None, only: str | None, files: tuple[Path, ...], settings: tuple[str, ...]
+    team: Path,
+    output: Path | None,
+    only: str | None,
+    beside: str,
+    files: tuple[Path, ...],
+    settings: tuple[str, ...],
 ) -> None:
     """Write the manifests of TEAM (a folder with a team.yaml, or such a file)."""
+    if beside and only is None:
+        raise click.UsageError("--beside goes with --only agent/NAME")
     found = read_team(team)
     own = found.folder / VALUES_FILE
     layers = [_layer(file) for file in ([own] if own.is_file() else []) + list(files)]
     values = read_values(*layers, *map(setting, settings))
-    manifests = render(components_of(found, values), values, only)
+    manifests = render(components_of(found, values), values, only, beside)
     if output is None:
         click.echo(as_yaml(one for file in manifests.values() for one in file), nl=False)
     else:

@@ -41,6 +41,8 @@ class Component(NamedTuple):
     files: Files | None = None
     instance: str = ""
     """What the names of its Kubernetes objects begin with, so that several teams have room in one namespace."""
+    beside: str = ""
+    """What stands in its name's place in the names of its objects, where it is a second revision of an agent."""
 
     @property
     def key(self) -> str:
@@ -50,12 +52,21 @@ class Component(NamedTuple):
     @property
     def id(self) -> str:
         """Name of its Kubernetes objects."""
-        return object_name(self.instance, self.role, self.name)
+        return object_name(self.instance, self.role, self.beside or self.name)
 
     @property
     def user(self) -> str:
         """What the Secret with its NATS key is named after."""
         return object_name(self.role, self.name)
+
+    def second(self, name: str) -> "Component":
+        """The same agent once more, with objects of this name: another revision, beside the first.
+
+        It works from the same queues, by which the first is scaled, with the same NATS user.
+        """
+        found = self._replace(beside=name, consumers=())
+        files = self.files._replace(name=found.id) if self.files is not None else None
+        return found._replace(files=files)
 
 
 def object_name(*parts: str) -> str:

@@ -14,10 +14,10 @@ SHARED = "cadre"
 
 
 def render(
-    components: Sequence[Component], values: Values, only: str | None = None
+    components: Sequence[Component], values: Values, only: str | None = None, beside: str = ""
 ) -> dict[str, list[Manifest]]:
     """Manifests by file, without its suffix. `only` is the key of one component: what belongs to no single one is
-    left out then.
+    left out then. With `beside` that is a second revision of an agent, whose objects have this in their names.
 
     Raises SpecError for values that fit no manifest, and names no component has.
     """
@@ -31,6 +31,8 @@ def render(
     chosen = [component for component in components if component.key == only]
     if not chosen:
         raise SpecError(f"there is no {only!r} in this team; there are: {', '.join(keys)}")
+    if beside:
+        chosen = [_second(chosen[0], beside, components)]
     return {
         component.id: [
             *_shared_files(chosen, values),
@@ -39,6 +41,17 @@ def render(
         ]
         for component in chosen
     }
+
+
+def _second(first: Component, beside: str, components: Sequence[Component]) -> Component:
+    """Raises SpecError."""
+    if first.role != "agent":
+        raise SpecError(f"{first.key}: agents alone have revisions that run beside each other")
+    # Its queues are there: the first revision has them.
+    second = first.second(f"{first.name}-{beside}")._replace(provides=())
+    if any(second.id == one.id for one in components):
+        raise SpecError(f"the team has a {second.id} already: choose another name than {beside!r}")
+    return second
 
 
 def _shared(components: Sequence[Component], values: Values) -> list[Manifest]:
