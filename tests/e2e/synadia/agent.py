@@ -68,6 +68,8 @@ class Busy:
 
 
 KEY = {"nkeys_seed_str": Path(OPTIONS["key"]).read_text()} if "key" in OPTIONS else {}
+if "creds" in OPTIONS:
+    KEY = {"user_credentials": OPTIONS["creds"]}
 
 
 async def main() -> None:

@@ -1,7 +1,8 @@
 """Keys of NATS users: made, read from their files, and turned into the options of a connection.
 
 A file holds the seed, as `nats --nkey` reads it too, below a comment that names the user: the server knows a user by
-its public key alone, and the client must know the name for the inboxes that it may listen to.
+its public key alone, and the client must know the name for the inboxes that it may listen to. Where an operator signs
+users, the file is one of credentials (`.creds`): what the operator says of the user, and the seed.
 """
 
 import os
@@ -19,6 +20,7 @@ from cadre.settings import Settings
 
 _USER = re.compile(r"^#\s*user:\s*([a-zA-Z0-9_-]+)\s*$", re.MULTILINE)
 _ADVICE = "make it with `cadre auth init` and name it in CADRE_NATS_CREDENTIALS"
+_JWT = "-----BEGIN NATS USER JWT-----"
 _SEED = re.compile(r"^\s*(SU[A-Z2-7]{56})\s*$", re.MULTILINE)
 
 _users: WeakKeyDictionary[Client, str] = WeakKeyDictionary()
@@ -30,6 +32,8 @@ class Key(NamedTuple):
     user: str
     """Empty when the file does not say: then the user is taken to have all rights."""
     seed: str
+    has_jwt: bool = False
+    """Whether its file is one of credentials, which goes to the server whole."""
 
     @property
     def public(self) -> str:
@@ -76,7 +80,7 @@ def key_in(text: str, where: str) -> Key:
     seed, user = _SEED.search(text), _USER.search(text)
     if seed is None:
         raise SettingError(f"{where} holds no key of a NATS user (a line that begins with SU): {_ADVICE}")
-    return Key(user[1] if user else "", seed[1])
+    return Key(user[1] if user else "", seed[1], _JWT in text)
 
 
 def options(nc: Client, settings: Settings) -> dict[str, Any]:
@@ -85,7 +89,10 @@ def options(nc: Client, settings: Settings) -> dict[str, Any]:
     if settings.nats_credentials:
         key = read_key(Path(settings.nats_credentials))
         _users[nc] = key.user
-        given["nkeys_seed_str"] = key.seed
+        if key.has_jwt:
+            given["user_credentials"] = settings.nats_credentials  # read anew at each connection
+        else:
+            given["nkeys_seed_str"] = key.seed
         if key.user:
             given["inbox_prefix"] = inbox_of(key.user).encode()
     if (context := _tls(settings)) is not None:
