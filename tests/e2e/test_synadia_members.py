@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from cadre.adapters.nats.streams import listing
 from harness.patience import eventually
 from harness.stack import Gateway, Service, Stack
 
@@ -121,6 +122,21 @@ def test_one_that_is_busy_is_asked_later(deployment: Deployment) -> None:
     (deployment.folder / "free").touch()
     assert deployment.gateway.succeeded(run) == "free now"
     assert deployment.deeds().count("say free now") == 1
+
+
+async def test_what_was_said_to_it_is_erased_with_the_run(deployment: Deployment) -> None:
+    gateway = deployment.gateway
+    kept = gateway.submit("stock", "say of no secret")
+    run = gateway.submit("boss", "have stock: say of the secret of Basalt")
+    assert "Basalt" in gateway.succeeded(run)
+    assert gateway.succeeded(kept) == "of no secret"
+    async with deployment.stack.platform() as platform:
+        before = [held async for held in listing.messages(platform.nc, "CADRE-REMOTE", "cadre.remote.>")]
+        assert any(b"Basalt" in held.data for held in before)
+        assert gateway.request("DELETE", f"/v1/runs/{run}").status_code == 200
+        left = [held async for held in listing.messages(platform.nc, "CADRE-REMOTE", "cadre.remote.>")]
+    assert not [held.subject for held in left if b"Basalt" in held.data or run in held.subject]
+    assert [held.seq for held in before if run not in held.subject] == [held.seq for held in left]
 
 
 @pytest.mark.parametrize("killed", ["stock", "nats"])

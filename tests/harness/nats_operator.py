@@ -10,13 +10,8 @@ from typing import Any, NamedTuple
 
 import nkeys
 
-_NO_LIMITS = {
-    name: -1
-    for name in (
-        *("subs", "data", "payload", "imports", "exports", "conn", "leaf"),
-        *("mem_storage", "disk_storage", "streams", "consumer"),
-    )
-}
+_STORAGE = ("mem_storage", "disk_storage", "streams", "consumer")
+_NO_LIMITS = dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf", *_STORAGE), -1)
 
 
 class Signer(NamedTuple):
@@ -76,9 +71,8 @@ class Operator:
 
 
 def _limits(name: str) -> dict[str, Any]:
-    storage = ("mem_storage", "disk_storage", "streams", "consumer")
-    limits = {key: 0 if name == "SYS" and key in storage else value for key, value in _NO_LIMITS.items()}
-    return {**limits, "wildcards": True}
+    none = dict.fromkeys(_STORAGE, 0) if name == "SYS" else {}
+    return {**_NO_LIMITS, **none, "wildcards": True}
 
 
 def _signer(prefix: str) -> Signer:

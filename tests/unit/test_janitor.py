@@ -3,7 +3,7 @@
 import asyncio
 import heapq
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -106,7 +106,7 @@ class Streams:
         pass
 
     async def belongings(self, tree: str, before: int) -> Belongings:
-        return Belongings(self.names.get(tree, set()), set(), {1} if tree in self.names else set())
+        return Belongings(self.names.get(tree, set()), set(), {1} if tree in self.names else set(), set())
 
     async def make_room(self, tree: str) -> bool:
         return False
@@ -116,6 +116,9 @@ class Streams:
 
     async def awaited(self, besides: str) -> set[str]:
         return self.elsewhere
+
+    async def drop_exchanges(self, tasks: Iterable[str]) -> None:
+        raise AssertionError(f"no run here has agents elsewhere: {tasks}")
 
     async def drop_letters(self, tree: str, messages: set[int]) -> None:
         pass

@@ -34,6 +34,7 @@ class Erasure(Protocol):
     async def make_room(self, tree: str) -> bool: ...
     async def has_task(self, tree: str) -> bool: ...
     async def awaited(self, besides: str) -> set[str]: ...
+    async def drop_exchanges(self, tasks: Iterable[str]) -> None: ...
     async def drop_letters(self, tree: str, messages: set[int]) -> None: ...
     async def remove_blob(self, ref: str, unless_put_since: float | None) -> bool: ...
     async def purge(self, tree: str, before: int) -> None: ...
@@ -221,12 +222,14 @@ class Janitor:
             del self._removals.pending_erasures[erasure.tree]
 
     async def _remove(self, erasure: PendingErasure) -> None:
-        """Removes blobs before the messages that name them: a repetition must find their names."""
+        """Removes what messages name before the messages themselves: a repetition must find the names."""
         tree, before = erasure.tree, erasure.before
         found = await self._erasure.belongings(tree, before)
         if not found.messages:
             return
         await self._erasure.drop_letters(tree, found.messages)
+        if found.exchanges:
+            await self._erasure.drop_exchanges(found.exchanges)
         named = (found.named | set(erasure.blobs)) - found.spilled
         await self._remove_blobs([*named, *found.spilled], tree, spare_young=erasure.expired)
         await self._erasure.purge(tree, before)

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from cadre.protocol.code import INTERPRETER_TOOL
+from cadre.protocol.exchange_subjects import exchange_stream
 from cadre.protocol.memory import ANSWERS, MEMORY_TOOLS
 from cadre.protocol.rollout import SLOTS, rollout_key, slot_receiver
 from cadre.protocol.topology import Subject, Topology
@@ -321,7 +322,8 @@ class _Bus:
             for shard in self._shards
         ]
         removals = [f"$JS.API.STREAM.MSG.DELETE.{stream}" for stream in (*self._shards, dead)]
-        purges = [*self._shards, f"KV_{sessions}", self._object]
+        exchanges = exchange_stream(topology.prefix)
+        purges = [*self._shards, f"KV_{sessions}", self._object, exchanges]
         return [
             *map(topology.below, Subject.STORED),
             topology.subject(Subject.MEMORY),
@@ -330,6 +332,7 @@ class _Bus:
             *removals,
             *(f"$JS.API.CONSUMER.LIST.{shard}" for shard in self._shards),
             *(f"$JS.API.STREAM.PURGE.{stream}" for stream in purges),
+            f"$JS.API.STREAM.INFO.{exchanges}",
             *(f"$JS.API.{how}.{dead}" for how in ("STREAM.MSG.GET", "DIRECT.GET")),
             f"$JS.API.STREAM.MSG.GET.KV_{sessions}",
             f"$KV.{sessions}.>",

@@ -5,7 +5,8 @@ may be repeated by anybody at any time: nothing behind the record is touched.
 """
 
 import logging
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -19,7 +20,8 @@ from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.automation.push import PUSHES
 from cadre.delivery.codec import HEADERS, decode
-from cadre.errors import BlobMissing, Fenced, UnreadableMessage
+from cadre.errors import BlobMissing, Fenced, NotPermitted, UnreadableMessage
+from cadre.protocol.exchange_subjects import exchange_stream, exchange_subject
 from cadre.protocol.fates import Fate
 from cadre.protocol.messages import (
     Spilled,
@@ -45,6 +47,8 @@ class Belongings(NamedTuple):
     """Blobs that hold messages themselves, and so name others."""
     messages: set[int]
     """Sequences of its messages, which dead letters name."""
+    exchanges: set[str]
+    """Tasks that its runs have given to agents elsewhere, perhaps on NATS."""
 
 
 class Outstanding(NamedTuple):
@@ -100,13 +104,15 @@ class NatsErasure:
 
     async def belongings(self, tree: str, before: int) -> Belongings:
         """Collects what belongs to the tree and is named in its messages below sequence `before`."""
-        found = Belongings(set(), set(), set())
+        found = Belongings(set(), set(), set(), set())
+        exchange = re.compile(rb'"(?:message_id|task)":"(%s[0-9_]*-[0-9]+)"' % re.escape(tree.encode()))
         stream = self._topology.stream_of(tree)
         for subject in self._topology.subjects_of_tree(tree):
             async for held in listing.messages(self._nc, stream, subject):
                 if held.seq >= before:
                     break
                 found.messages.add(held.seq)
+                found.exchanges.update(task.decode() for task in exchange.findall(held.data))
                 ref = _spilled(held.data)
                 if ref is None:
                     found.named.update(refs_in(held.data))
@@ -157,6 +163,17 @@ class NatsErasure:
         stream = self._topology.stream_of(tree)
         for subject in self._topology.subjects_of_tree(tree):
             await jetstream.purge(self._nc, stream, subject, before)
+
+    async def drop_exchanges(self, tasks: Iterable[str]) -> None:
+        """Removes what was said to agents on this NATS server in these tasks, and what they have answered so far."""
+        stream, prefix = exchange_stream(self._topology.prefix), self._topology.prefix
+        try:
+            if await jetstream.stream_info(self._nc, stream) is None:
+                return
+            for task in tasks:
+                await jetstream.purge(self._nc, stream, f"{exchange_subject(prefix, '*', task)}.>")
+        except NotPermitted as error:
+            log.warning("prompts to agents on NATS stay for a week at most: %s", error)
 
     async def drop_letters(self, tree: str, messages: set[int]) -> None:
         """Removes the dead letters that are about these messages of the tree."""

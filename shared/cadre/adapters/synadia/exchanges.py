@@ -27,6 +27,7 @@ from cadre.adapters.synadia.transcript import (
     Replied,
 )
 from cadre.errors import BusUnavailable, Fenced, NotPermitted, RetryableError, TooLarge
+from cadre.protocol.exchange_subjects import exchange_stream, exchange_subject
 from cadre.recent import Recent
 
 KEPT_SECONDS = 7 * 86_400
@@ -45,8 +46,8 @@ class Exchanges:
         self, name: str, prefix: str, link: Link, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._name = name
-        self._stream = f"{prefix.upper()}-REMOTE"
-        self._below = f"{prefix}.remote"
+        self._prefix = prefix
+        self._stream = exchange_stream(prefix)
         self._link = link
         self._clock = clock
         self._known: Recent[str, tuple[PromptTranscript, float]] = Recent(_MOST_KNOWN)
@@ -171,7 +172,7 @@ class Exchanges:
         if not self._has_stream:
             config: dict[str, Any] = {
                 "name": self._stream,
-                "subjects": [f"{self._below}.>"],
+                "subjects": [f"{self._prefix}.remote.>"],
                 "retention": "limits",
                 "storage": "file",
                 "discard": "new",
@@ -195,7 +196,7 @@ class Exchanges:
     def _subject(self, task: str) -> str:
         if not _TOKEN.fullmatch(task):
             raise AgentRefused(f"{self._name}: {task!r} names no task")
-        return f"{self._below}.{self._name}.{task}"
+        return exchange_subject(self._prefix, self._name, task)
 
     def _attempt(self, task: str, number: int) -> str:
         return f"{self._subject(task)}.{number}"
