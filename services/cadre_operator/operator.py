@@ -43,6 +43,7 @@ class Operator:
         for kind, selector in (
             ("deployments", f"{MANAGED_BY}={MANAGER}"),
             ("jobs", f"{MANAGED_BY}={MANAGER}"),
+            ("secrets", f"{MANAGED_BY}={MANAGER}"),
         ):
             settings.watching.label_selectors[kind] = selector
         settings.watching.field_selectors["configmaps"] = f"metadata.name={VALUES_MAP}"
@@ -76,6 +77,8 @@ class Operator:
             ("apps", "v1", "deployments"),
             ("batch", "v1", "jobs"),
             ("", "v1", "configmaps"),
+            # Who deletes a key gets a new one.
+            ("", "v1", "secrets"),
         ):
             kopf.on.event(group, version, plural, registry=registry)(self._hear)
         return registry

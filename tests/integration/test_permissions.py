@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from cadre.adapters.nats.streams.provision import provision
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import NotPermitted, SettingError, SetupError
+from cadre.local import nats_files
 from cadre.ports import QuarantineRecord
 from cadre.protocol.fates import Erased
 from cadre.protocol.files import WorkspaceFile
@@ -346,23 +348,47 @@ class Listening(logging.Handler):
             self.heard.set()
 
 
-async def test_a_new_key_ends_what_had_the_old_one(tmp_path: Path) -> None:
-    one = Secured(tmp_path)
+@contextmanager
+def renewing(folder: Path) -> Iterator[tuple[Secured, Listening]]:
+    """A server of its own, and an ear for clients that come back to it."""
+    one, ear, log = Secured(folder), Listening("connected to NATS again"), logging.getLogger("cadre.nats")
     one.server.start()
-    ear = Listening("does not know the key")
-    logging.getLogger("cadre.nats").addHandler(ear)
+    level = log.level
+    log.addHandler(ear)
+    log.setLevel(logging.INFO)
     try:
-        old = await connect(one.settings("tools-desk"), "test")
+        yield one, ear
+    finally:
+        log.setLevel(level)
+        log.removeHandler(ear)
+        one.server.stop()
+
+
+async def test_a_new_key_ends_what_had_the_old_one_and_is_taken_up(tmp_path: Path) -> None:
+    with renewing(tmp_path) as (one, ear):
+        stolen = tmp_path / "stolen.nk"
+        stolen.write_text(nats_files.key_file(one.auth, "tools-desk").read_text())
+        served = await connect(one.settings("tools-desk"), "test")
         one.rotate("tools-desk")
         await asyncio.wait_for(ear.heard.wait(), patience())
-        assert not old.is_connected
-        new = await connect(one.settings("tools-desk"), "test")
-        assert new.is_connected
-        await new.close()
-        await old.close()
-    finally:
-        logging.getLogger("cadre.nats").removeHandler(ear)
+        await served.flush()
+        settings = Settings(nats_url=one.server.url, nats_credentials=str(stolen), shards=1)
+        with pytest.raises(SettingError, match="does not know the key"):
+            await asyncio.wait_for(connect(settings, "test"), patience())
+        await served.close()
+
+
+async def test_a_key_of_another_user_is_not_taken_up(tmp_path: Path) -> None:
+    with renewing(tmp_path) as (one, ear):
+        served = await connect(one.settings("tools-desk"), "test")
+        other = nats_files.key_file(one.auth, "tools-yard").read_text()
+        nats_files.key_file(one.auth, "tools-desk").write_text(other)
         one.server.stop()
+        one.server.start()
+        await asyncio.wait_for(ear.heard.wait(), patience())
+        about = await served.request("$JS.API.CONSUMER.INFO.CADRE-0.tool-look_up", timeout=patience())
+        assert about.data, "the server answers at the inbox of this user alone"
+        await served.close()
 
 
 async def test_without_a_key_it_says_what_to_do(world: Secured) -> None:

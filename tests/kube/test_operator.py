@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from cadre.adapters.nats.connection.keys import key_in, public_key
 from cadre.deploy.k8s.manifest import MANAGED_BY
 from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values
@@ -101,6 +102,29 @@ async def test_a_key_that_is_there_is_kept(api: ApiServer, operator: OperatorPro
     await becomes(api, "Agent", "two", type="Accepted", status="True")
     await becomes(api, "Agent", "one", type="Accepted", status="True")
     assert (api.find("Secret", "cadre-nats-agent-one") or {})["data"] == key
+
+
+async def test_a_key_that_is_deleted_is_made_anew_and_the_server_is_told(
+    api: ApiServer, operator: OperatorProcess, kubectl: Kubectl
+) -> None:
+    await put(api, agent("one"), agent("two"))
+    for name in ("one", "two"):
+        await becomes(api, "Agent", name, type="Accepted", status="True")
+
+    def key(name: str) -> str:
+        found = api.find("Secret", f"cadre-nats-agent-{name}")
+        return public_key(key_in(b64decode(found["data"]["nats.nk"]).decode(), name).seed) if found else ""
+
+    def known() -> str:
+        return b64decode((api.find("Secret", "cadre-nats-server") or {})["data"]["auth.conf"]).decode()
+
+    old, other = key("one"), key("two")
+    assert old in known()
+    await kubectl("delete", "secret", "cadre-nats-agent-one", "-n", "cadre")
+    await api.until(lambda: key("one") not in ("", old), "there is a new key")
+    await api.until(lambda: key("one") in known() and old not in known(), "the server's list has it")
+    assert key("two") == other
+    assert other in known()
 
 
 async def test_an_edit_that_cannot_work_is_told_and_what_runs_goes_on(

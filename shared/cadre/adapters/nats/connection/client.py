@@ -31,6 +31,8 @@ class NatsClient(Client):
     def __init__(self, given_up: Callable[[str], None]) -> None:
         super().__init__()
         self._given_up = given_up
+        self.read_seed: Callable[[], str | None] | None = None
+        """Reads the seed of its key before each try to connect; None keeps the one that it has."""
         self._leaving = False
         self._listeners: dict[int, Callable[[Msg], None]] = {}
 
@@ -47,6 +49,10 @@ class NatsClient(Client):
         await super()._close(status, do_cbs)
 
     async def _process_connect_init(self) -> None:
+        seed = self.read_seed() if self.read_seed is not None else None
+        if seed is not None and seed != self._nkeys_seed_str:
+            self._nkeys_seed_str = seed
+            self._setup_nkeys_connect()
         try:
             await super()._process_connect_init()
         except RuntimeError as error:

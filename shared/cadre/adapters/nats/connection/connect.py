@@ -7,6 +7,7 @@ import re
 import ssl
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -25,6 +26,7 @@ log = logging.getLogger("cadre.nats")
 
 _WARN_EVERY_SECONDS = 2.0
 
+_KEY_IS_READ = "the key is read anew at each try"
 _UNKNOWN = "authorization violation"
 _REFUSED = re.compile(r'permissions violation for publish to "(.*)"')
 
@@ -85,6 +87,9 @@ class _Connecting:
         self._url = settings.nats_url
         self._nc = NatsClient(self._on_given_up)
         self._options = keys.options(self._nc, settings)
+        if settings.nats_credentials:
+            # A key that is renewed while the process runs: the server ends the connection, and it comes back with this.
+            self._nc.read_seed = partial(keys.seed_now, self._nc, settings)
         self._is_open = False
         self._trouble: Exception | None = None
         self._hopeless: asyncio.Future[SettingError] = asyncio.get_running_loop().create_future()
@@ -130,7 +135,10 @@ class _Connecting:
         if (why := _why_hopeless(error, self._settings)) is not None and not self._hopeless.done():
             self._hopeless.set_result(why)
             if self._is_open:
-                log.error("%s; then start this process again", why)
+                has_key = self._nc.read_seed is not None and not isinstance(
+                    error, ssl.SSLCertVerificationError
+                )
+                log.error("%s; %s", why, _KEY_IS_READ if has_key else "then start this process again")
         if refused := _REFUSED.search(str(error)):
             requests.refuse(self._nc, refused[1])
         if self._nc.is_connected:

@@ -5,6 +5,7 @@ its public key alone, and the client must know the name for the inboxes that it 
 users, the file is one of credentials (`.creds`): what the operator says of the user, and the seed.
 """
 
+import logging
 import os
 import re
 import ssl
@@ -17,6 +18,8 @@ from nats.aio.client import Client
 from cadre.deploy.nats_users import asks_leader, inbox_of, provisions, removes_objects
 from cadre.errors import SettingError
 from cadre.settings import Settings
+
+log = logging.getLogger("cadre.nats")
 
 _USER = re.compile(r"^#\s*user:\s*([a-zA-Z0-9_-]+)\s*$", re.MULTILINE)
 _ADVICE = "make it with `cadre auth init` and name it in CADRE_NATS_CREDENTIALS"
@@ -98,6 +101,16 @@ def options(nc: Client, settings: Settings) -> dict[str, Any]:
     if (context := _tls(settings)) is not None:
         given["tls"] = context
     return given
+
+
+def seed_now(nc: Client, settings: Settings) -> str | None:
+    """The seed in the connection's key file as that is now; None where it holds no key of the connection's user."""
+    try:
+        key = read_key(Path(settings.nats_credentials))
+    except SettingError as error:
+        log.warning("%s; the key of before stays", error)
+        return None
+    return key.seed if key.user == user_of(nc) else None
 
 
 def user_of(nc: Client) -> str:
