@@ -2,13 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cadre.adapters.nats.reading.tail import Read
 from cadre.errors import RunIndexUnavailable
 from cadre.protocol.fates import Erased, Fate
-from cadre.runtime.run_log import log_course
 from cadre_gateway.index.applying import apply_import, apply_read
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.tree_record import EntryStatus
@@ -27,8 +25,6 @@ class Projector:
     index: RunIndex
     ledger: UsageLedger
     janitor: Janitor
-    ends: Sequence[int]
-    """The last sequences of the shards' streams at the gateway's start: what is behind them is news."""
 
     async def on_entry(self, read: Read) -> None:
         """Takes in an entry or a workspace file, also one that cannot be read; waits for an index that fails."""
@@ -51,10 +47,7 @@ class Projector:
     async def _take(self, read: Read) -> None:
         applied = await apply_read(self.index, read)
         if read.stored is not None and not read.imported:
-            entry = read.stored.entry
-            self.ledger.add(read.shard, read.seq, read.at, entry, applied.root)
-            if entry.run == entry.tree and read.seq > self.ends[read.shard]:
-                log_course(entry)
+            self.ledger.add(read.shard, read.seq, read.at, read.stored.entry, applied.root)
         if applied.status is EntryStatus.LATE:
             self.janitor.wake()
         elif applied.ended_at is not None:

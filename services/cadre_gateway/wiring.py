@@ -129,7 +129,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
         read_on=lambda: tail.read_on(),
         in_use=lambda: {ref for one in platform.registry.presences() for ref in (one.prompts, one.spec)},
     )
-    projector = Projector(index, ledger, janitor, ends)
+    projector = Projector(index, ledger, janitor)
     tail = Tail(nc, topology, blobs, projector.on_entry, projector.on_fate)
     feeds = LiveFeeds(tail)
     provider = _tracer_provider(platform, tracing_settings) if tracing_settings.endpoint else None

@@ -11,6 +11,7 @@ from cadre.adapters.nats.connection.connect import settled
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import decode
 from cadre.protocol.messages import Report
+from cadre.telemetry.tracing.ids import trace_id
 from harness.patience import eventually, patience
 from harness.stack import Gateway, Stack
 
@@ -63,6 +64,30 @@ def test_a_new_agent_is_offered_at_the_next_step_without_a_restart(
     assert offers[0]["missing"] == ["helper"]
     assert offers[-1]["missing"] == []
     assert "helper" in [member["name"] for member in offers[-1]["members"]]
+
+
+def test_one_line_of_all_logs_tells_that_a_run_begins_and_one_that_it_ends(
+    stack: Stack, gateway: Gateway, tmp_path: Path
+) -> None:
+    second = stack.add("gateway-2", "cadre_gateway")
+    run = gateway.submit("boss", f"delegate: use look {tmp_path / 'marks'} 0")
+    gateway.succeeded(run)
+    reader = Gateway(second)
+
+    def is_listed() -> bool:
+        lists = [one.request("GET", "/v1/runs?state=success").json()["runs"] for one in (gateway, reader)]
+        return all(run in [one["id"] for one in runs] for runs in lists)
+
+    eventually(is_listed, what="both gateways have read past the end of the run")
+    assert second.terminate() == 0
+    lines = [line for service in stack.services.values() for line in service.log.read_text().splitlines()]
+    tree = [run, *(child["id"] for child in gateway.run(run)["children"])]
+    assert len(tree) == 3
+    for one in tree:
+        told = [line for line in lines if f"run {one} of " in line]
+        assert [" begins, " in line for line in told] == [True, False], told
+        assert [" ends: success, " in line for line in told] == [False, True], told
+        assert all(trace_id(run) in line for line in told)
 
 
 def test_sigterm_lets_a_tool_finish(stack: Stack, gateway: Gateway, tmp_path: Path) -> None:

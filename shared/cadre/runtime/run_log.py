@@ -1,4 +1,7 @@
-"""One line in the log for the beginning of a run and one for its end, each with the id of the run's trace."""
+"""One line in the log for the beginning of a run and one for its end, each with the id of the run's trace.
+
+Who has stored the entry logs it, and nobody else does who reads it: of many replicas and gateways one has.
+"""
 
 import logging
 
