@@ -17,7 +17,9 @@ from cadre.adapters.mcp.server import McpServer
 from cadre.adapters.mcp.server_file import read_servers
 from cadre.tool import ToolContext
 from cadre.tools.decorator import CallInterrupted
+from harness.nats_server import free_port
 from harness.patience import patience, until
+from integration.test_mcp import http_server
 
 mcp_types = pytest.importorskip("mcp_types")
 session_module = pytest.importorskip("cadre.adapters.mcp.session")
@@ -189,6 +191,72 @@ async def test_a_server_that_was_away_for_the_probe_is_not_taken_for_an_old_one(
     assert [one for one in web.methods if one in ("server/discover", "initialize")] == [
         *("initialize", "server/discover", "initialize"),
     ]
+
+
+async def test_a_server_that_answers_slowly_is_not_taken_for_an_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It speaks the protocols of both eras, and its answer to the question for them comes after it was asked to begin
+    a session of the old one."""
+    begun, methods = asyncio.Event(), []
+
+    class Slow(httpx2.AsyncHTTPTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            if request.method == "POST":
+                methods.append(method := json.loads(await request.aread())["method"])
+                if method == "initialize":
+                    begun.set()
+                elif method == "server/discover":
+                    await begun.wait()
+            return await super().handle_async_request(request)
+
+    monkeypatch.setattr(
+        session_module, "_http_client", lambda endpoint: session_module._HttpClient(transport=Slow())
+    )
+    monkeypatch.setattr("mcp.client.session.DISCOVER_TIMEOUT_SECONDS", 0.2)
+    port = free_port()
+    process = await http_server(port)
+    try:
+        async with connected(tmp_path, {"url": f"http://127.0.0.1:{port}/mcp"}) as server:
+            assert server._session is not None
+            assert server._session.version == "2026-07-28"
+            assert methods.count("server/discover") == methods.count("initialize") == 1
+            [tool] = [one for one in server.tools if one.name == "add"]
+            assert await tool.call({"a": 1, "b": 2}, ToolContext(call_id="c", run="r", tool="add")) == {
+                "result": 3
+            }
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def test_an_answer_that_breaks_off_is_taken_up_again_with_the_headers_of_its_run(
+    tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, taken_up = web.answer, []
+    stream = {"content-type": "text/event-stream"}
+
+    async def breaks_off(request: httpx2.Request) -> httpx2.Response:
+        if request.method == "GET" and "last-event-id" in request.headers:
+            taken_up.append(request.headers)
+            result = {"content": [{"type": "text", "text": "the rest"}]}
+            told = json.dumps({"jsonrpc": "2.0", "id": asked[0], "result": result})
+            return httpx2.Response(200, text=f"id: 2\ndata: {told}\n\n", headers=stream)
+        message = json.loads(request.content) if request.method == "POST" else {}
+        if message.get("method") == "tools/call":
+            asked.append(message["id"])
+            return httpx2.Response(200, text="id: 1\nretry: 1\ndata:\n\n", headers=stream)
+        return await answer(request)
+
+    asked: list[int] = []
+    monkeypatch.setattr(web, "answer", breaks_off)
+    (tmp_path / "ann").write_text("anns own token")
+    headers = {"Authorization": "Bearer ${file:${run:user}}"}
+    async with connected(tmp_path, {**URL, "headers": headers}) as server:
+        assert await call(server, "one", user="ann") == "the rest"
+    [told] = taken_up
+    assert (told["authorization"], told["last-event-id"]) == ("Bearer anns own token", "1")
+    assert told["mcp-session-id"] == "1"
 
 
 async def test_requests_bear_the_headers_of_their_run(tmp_path: Path, web: Web) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
@@ -29,8 +29,10 @@ def headers_of_run(headers: Mapping[str, str]) -> Iterator[None]:
 class Outgoing:
     """The stream of what is sent to a server."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: Any, sent: Callable[[SessionMessage], None]) -> None:
+        """`sent` hears of each message."""
         self._stream = stream
+        self._sent = sent
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -50,6 +52,7 @@ class Outgoing:
             message = replace(message, metadata=ClientMessageMetadata(headers=dict(headers)))
         elif headers and isinstance(told, ClientMessageMetadata):
             message = replace(message, metadata=replace(told, headers={**(told.headers or {}), **headers}))
+        self._sent(message)
         await self._stream.send(message)
 
 

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
 import httpx2
@@ -23,6 +24,7 @@ from mcp.shared.inbound import MCP_METHOD_HEADER
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from cadre.adapters.mcp.outgoing import Outgoing, headers_of_run
+from cadre.adapters.mcp.probe import PROBE, Probe, WatchedStream, newest
 from cadre.adapters.mcp.server_file import Endpoint
 from cadre.adapters.mcp.tasks import BegunTask, ServersTask, TaskRequest, TaskRequestParams, TasksExtension
 from cadre.errors import CadreError
@@ -43,7 +45,9 @@ _LISTEN_AGAIN_SECONDS = 5.0
 _MAX_EVENT_BYTES = 64 * 1024 * 1024
 """Of one answer over HTTP, with the pictures in it: they are held to the bounds of files afterwards."""
 _SESSION_HEADER = "mcp-session-id"
-_PROBE = "server/discover"
+_LAST_EVENT_HEADER = "last-event-id"
+_of_broken_off: ContextVar[Mapping[str, str]] = ContextVar("mcp_headers_of_request")
+"""Headers of the request whose answer this task reads."""
 _AWAY = (502, 503, 504)
 """Statuses of a proxy behind which nobody is."""
 
@@ -191,7 +195,32 @@ async def open_session(endpoint: Endpoint, tie: Sequence[str] = ()) -> AsyncIter
 
     Raises Refused, SessionLost, TimeoutError, OSError.
     """
-    lost, changed = asyncio.Event(), asyncio.Event()
+    known: mcp_types.DiscoverResult | None = None
+    while True:
+        async with _connected(endpoint, tie, known) as (client, lost, changed, probe):
+            if known is None and client.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
+                known = await probe.late_answer()
+                if known is not None:
+                    log.info(
+                        "%s answers slowly: it speaks the protocol of 2026", endpoint.hide(_place(endpoint))
+                    )
+                    continue
+            session = McpSession(client, lost, changed)
+            listening = asyncio.create_task(session.listen(), name="mcp listen")
+            try:
+                yield session
+            finally:
+                listening.cancel()
+            return
+
+
+@contextlib.asynccontextmanager
+async def _connected(
+    endpoint: Endpoint, tie: Sequence[str], known: mcp_types.DiscoverResult | None
+) -> AsyncIterator[tuple[Client, asyncio.Event, asyncio.Event, Probe]]:
+    """A connection, its `lost` and `changed`, and the question for versions, which is not asked where its answer is
+    `known`."""
+    lost, changed, probe = asyncio.Event(), asyncio.Event(), Probe()
 
     async def on_message(message: object) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):
@@ -200,17 +229,20 @@ async def open_session(endpoint: Endpoint, tie: Sequence[str] = ()) -> AsyncIter
     async with contextlib.AsyncExitStack() as stack:
         if endpoint.url:
             http = await stack.enter_async_context(_http_client(endpoint))
-            transport = streamable_http_client(
+            transport: Any = streamable_http_client(
                 endpoint.url, http_client=http, max_sse_event_size=_MAX_EVENT_BYTES
             )
+            ended = _nothing
         else:
-            http, transport = None, _watched(stdio_client(_process(endpoint, tie), sys.stderr), lost)
+            http, transport, ended = None, stdio_client(_process(endpoint, tie), sys.stderr), lost.set
         client = Client(
-            _with_outgoing(transport),
+            _watched(transport, probe, ended),
             message_handler=on_message,
             elicitation_callback=_refuse_in_call,
             extensions=[TasksExtension()],
             cache=None,
+            mode="auto" if known is None else newest(known) or "auto",
+            prior_discover=known,
         )
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
@@ -219,12 +251,23 @@ async def open_session(endpoint: Endpoint, tie: Sequence[str] = ()) -> AsyncIter
             raise Refused(error.message) from error
         if http is not None and http.missed_probe and client.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
             raise NotSent("it was not there when it was asked which versions of the protocol it speaks")
-        session = McpSession(client, lost, changed)
-        listening = asyncio.create_task(session.listen(), name="mcp listen")
-        try:
-            yield session
-        finally:
-            listening.cancel()
+        yield client, lost, changed, probe
+
+
+def _nothing() -> None:
+    """Over HTTP the end of the stream tells nothing: what is lost are single requests."""
+
+
+def _place(endpoint: Endpoint) -> str:
+    return endpoint.url or " ".join(endpoint.command)
+
+
+@contextlib.asynccontextmanager
+async def _watched(
+    transport: AbstractAsyncContextManager[Any], probe: Probe, ended: Callable[[], None]
+) -> AsyncIterator[Any]:
+    async with transport as (read, write):
+        yield WatchedStream(read, probe.received, ended), Outgoing(write, probe.sent)
 
 
 async def _refuse_in_call(
@@ -242,49 +285,6 @@ def _process(endpoint: Endpoint, tie: Sequence[str]) -> StdioServerParameters:
     return StdioServerParameters(command=command[0], args=command[1:], env=environment, cwd=endpoint.folder)
 
 
-# --- stdio
-
-
-class _WatchedStream:
-    """What a server writes, up to its end, which `lost` tells."""
-
-    def __init__(self, stream: Any, lost: asyncio.Event) -> None:
-        self._stream = stream
-        self._lost = lost
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def __aiter__(self) -> _WatchedStream:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            return await self._stream.__anext__()
-        except BaseException:
-            self._lost.set()
-            raise
-
-    async def __aenter__(self) -> _WatchedStream:
-        await self._stream.__aenter__()
-        return self
-
-    async def __aexit__(self, *error: Any) -> Any:
-        return await self._stream.__aexit__(*error)
-
-
-@contextlib.asynccontextmanager
-async def _watched(transport: AbstractAsyncContextManager[Any], lost: asyncio.Event) -> AsyncIterator[Any]:
-    async with transport as (read, write):
-        yield _WatchedStream(read, lost), write
-
-
-@contextlib.asynccontextmanager
-async def _with_outgoing(transport: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
-    async with transport as (read, write):
-        yield read, Outgoing(write)
-
-
 # --- HTTP
 
 
@@ -297,8 +297,11 @@ class _HttpClient(httpx2.AsyncClient):
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         if request.method != "POST":
+            # A stream that broke off is taken up again in the task that has begun it.
+            request.headers.update(_of_broken_off.get({}) if _LAST_EVENT_HEADER in request.headers else {})
             return await super().send(request, **options)
-        is_probe = request.headers.get(MCP_METHOD_HEADER) == _PROBE
+        _of_broken_off.set({name: text for name, text in request.headers.items() if not _is_protocols(name)})
+        is_probe = request.headers.get(MCP_METHOD_HEADER) == PROBE
         try:
             response = await super().send(request, **options)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
@@ -319,6 +322,11 @@ class _HttpClient(httpx2.AsyncClient):
             return _failed(request, NOT_SENT, "the server does not know the session any more")
         is_lost = response.status_code >= 500
         return _failed(request, mcp_types.CONNECTION_CLOSED if is_lost else mcp_types.INTERNAL_ERROR, text)
+
+
+def _is_protocols(header: str) -> bool:
+    """Whether the header says something of one request, so that another one has its own."""
+    return header in ("accept", "host", "connection") or header.startswith(("content-", "mcp-"))
 
 
 def _failed(request: httpx2.Request, code: int, message: str) -> httpx2.Response:
