@@ -96,8 +96,7 @@ def test_a_deployment_goes_on_from_its_backup(deployment: Deployment) -> None:
     working = threading.Thread(target=go_on)
     working.start()
     try:
-        made = cadre("backup", saved)
-        assert cadre("memory", "export", "--all", "--to", memories).returncode == 0
+        made = cadre("backup", saved, "--memories")
     finally:
         enough.set()
         working.join()
@@ -107,6 +106,7 @@ def test_a_deployment_goes_on_from_its_backup(deployment: Deployment) -> None:
     lose_everything(deployment.stack)
     restored = cadre("restore", saved)
     assert restored.returncode == 0, restored.stderr
+    assert f"cadre memory import {memories}" in restored.stdout
     deployment.stack.start_all()
     gateway.wait_offered(2)
     assert "Anna" not in cadre("memory", "list", "--all").stdout
@@ -141,6 +141,10 @@ def test_what_cannot_be_done_is_said_and_changes_nothing(deployment: Deployment)
     gateway.succeeded(run)
     saved = folder / "saved"
     assert cadre("backup", saved).returncode == 0
+    nobody = cadre("backup", folder / "half", "--memories", CADRE_GATEWAY_URL="http://127.0.0.1:9")
+    assert "http://127.0.0.1:9" in nobody.stderr.splitlines()[-1]
+    assert nobody.returncode == 5
+    assert "holds no backup" in only_line(cadre("restore", folder / "half"), 2)
     assert "name one that is not there yet" in only_line(cadre("backup", saved), 2)
     assert "there is nothing to save" in only_line(cadre("backup", folder / "b", CADRE_PREFIX="other"), 2)
     assert "stop all services, and take --replace" in only_line(cadre("restore", saved), 2)

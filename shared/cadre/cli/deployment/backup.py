@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from cadre.cli.deployment.memory import MEMORY
+from cadre.cli.terminal.gateway import Gateway
 from cadre.local.local_stack import find_nats
 from cadre.protocol.nats_addresses import redacted
 from cadre.settings import Settings, read_settings
@@ -23,15 +25,26 @@ T = TypeVar("T")
 _folder = click.argument("folder", type=click.Path(path_type=Path))
 
 
+MEMORIES = "memories.jsonl"
+"""The file of memories in a backup that has them."""
+
+
 @click.command("backup")
 @_folder
-def command(folder: Path) -> None:
+@click.option("--memories", is_flag=True, help=f"Save all memories too, by the gateway, in {MEMORIES}.")
+def command(folder: Path, memories: bool) -> None:
     """Save all streams and buckets of the deployment in FOLDER, which is made: runs, files, schedules, keys, the audit
-    trail. Services may go on meanwhile. With NATS users it takes the operator's key."""
+    trail. Services may go on meanwhile. With NATS users it takes the operator's key; for memories an administrator's
+    of the gateway, too."""
     from cadre.adapters.nats.streams.backup import back_up
 
+    async def more() -> None:
+        await asyncio.to_thread(_save_memories, folder / MEMORIES)
+
     settings = _settings()
-    made = _connected(settings, lambda nc: back_up(nc, settings, folder, time.time(), _tell))
+    made = _connected(
+        settings, lambda nc: back_up(nc, settings, folder, time.time(), _tell, more if memories else None)
+    )
     size = sum(one.size for one in made.streams)
     click.echo(
         f"{folder}: {len(made.streams)} streams, {size:,} bytes; restore it with: cadre restore {folder}"
@@ -52,6 +65,15 @@ def restore_command(folder: Path, replace: bool) -> None:
     click.echo(
         f"restored at {redacted(settings.nats_url)}, as of {time.strftime('%F %T', time.localtime(saved.began_at))}"
     )
+    if (folder / MEMORIES).is_file():
+        click.echo(f"once the services run again: cadre memory import {folder / MEMORIES}")
+
+
+def _save_memories(file: Path) -> None:
+    """Raises CommandFailed."""
+    with Gateway() as gateway, file.open("wb") as opened:
+        gateway.download(f"{MEMORY}/export?all=true", opened)
+    click.echo(f"  {MEMORIES:<28} {file.stat().st_size:>34,} bytes", err=True)
 
 
 def _settings() -> Settings:

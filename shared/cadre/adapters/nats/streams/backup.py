@@ -5,7 +5,7 @@ moment, whatever goes on meanwhile. How far a queue had come is noted before: wh
 and known by its id. Objects are saved last, so that what a journal names is there.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +60,17 @@ def read_backup(folder: Path) -> Backup:
 
 
 async def back_up(
-    nc: Client, settings: Settings, folder: Path, at: float, told: Callable[[SavedStream], None]
+    nc: Client,
+    settings: Settings,
+    folder: Path,
+    at: float,
+    told: Callable[[SavedStream], None],
+    more: Callable[[], Awaitable[None]] | None = None,
 ) -> Backup:
-    """Writes the deployment to a folder, which is made. Raises SetupError, BusUnavailable."""
+    """Writes the deployment to a folder, which is made; `more` is done before it is a backup, and may write there.
+
+    Raises SetupError, BusUnavailable, and what `more` does.
+    """
     topology = await existing(nc, settings)
     if topology is None:
         raise SetupError(f"there is nothing to save: no streams of the prefix {settings.prefix!r}")
@@ -73,6 +81,8 @@ async def back_up(
     for name in names:
         streams.append(await save_stream(nc, name, folder / name))
         told(streams[-1])
+    if more is not None:
+        await more()
     made = Backup(prefix=topology.prefix, shards=topology.shards, began_at=at, streams=streams, queues=queues)
     (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(made)))
     return made
