@@ -77,6 +77,7 @@ def check_whole(events: list[Json]) -> None:
     numbers = [number_of(event) for event in events]
     assert numbers == sorted(set(numbers))
     assert text_of(events) == STORY
+    assert all(event.get("delta", "more") for event in events)
     assert sorted(steps_of(events)) == sorted(
         [
             "response.created",

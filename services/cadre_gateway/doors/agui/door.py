@@ -46,7 +46,9 @@ def router(runs: RunService) -> APIRouter:
             raise
         count_request(request, "agui", AGENT, None)
         events = ThreadEvents(wanted.thread_id, wanted.run_id, place)
-        answer = EventStream(_frames(answers, place, events, data if len(data) <= _MAX_HELD_BYTES else None))
+        # A copy: the body itself takes of the memory that all requests share.
+        kept = bytes(data) if len(data) <= _MAX_HELD_BYTES else None
+        answer = EventStream(_frames(answers, place, events, kept))
         answer.headers.update(run_headers(place))
         return answer
 

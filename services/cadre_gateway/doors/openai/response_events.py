@@ -142,9 +142,9 @@ class NumberedEvents:
             raise answer_changed(self._place)
         told = len(text) - len(rest)
         for begin in range(0, len(text), _MAX_DELTA_CHARS):
-            end = begin + _MAX_DELTA_CHARS
-            more: Json = {"delta": text[max(begin, told) : end], "logprobs": []}
-            yield from self._event("response.output_text.delta", is_told=told >= end, **where, **more)
+            more = text[max(begin, told) : begin + _MAX_DELTA_CHARS]
+            about: Json = {**where, "delta": more, "logprobs": []}
+            yield from self._event("response.output_text.delta", is_told=not more, **about)
         yield from self._event("response.output_text.done", **where, text=text, logprobs=[])
         yield from self._event("response.content_part.done", **where, part=part)
 

@@ -130,7 +130,7 @@ class Program:
     def sees_images(self) -> bool:
         """Whether a prompt may hold images; else it gets links to them, as to other files."""
         able = self._about.agent_capabilities
-        return able is not None and bool(able.prompt_capabilities.image)
+        return able is not None and able.prompt_capabilities is not None and able.prompt_capabilities.image
 
     async def begin(self, folder: str, servers: Sequence[tuple[str, Endpoint]]) -> str:
         """The id of a new session. Raises ProgramDied, ProgramRefused."""
