@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any, Literal
@@ -116,3 +117,6 @@ class TaskStore:
         for place in self.folder.glob("*.json"):
             if place.stat().st_mtime < time.time() - _KEPT_SECONDS:
                 place.unlink()
+        for files in (self.folder / "files").glob("*"):
+            if not (self.folder / f"{files.name}.json").exists():
+                shutil.rmtree(files)
