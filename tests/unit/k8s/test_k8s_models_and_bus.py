@@ -1,20 +1,22 @@
 """What agents need to ask a model, and services to reach a bus behind TLS."""
 
+import re
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
 import yaml
 
 from cadre.deploy.k8s.render import render
-from cadre.deploy.k8s.values import read_values
+from cadre.deploy.k8s.values import Values, read_values
 from cadre.errors import SpecError
 from cadre.local.team.team_components import components_of
 from cadre.local.team.team_file import read_team
 from cadre.spec.model import Price
 from cadre.spec.prices import Prices
 from unit.k8s.faults import faults
-from unit.k8s.shipped import GIVEN, TEAM, env_of, main_of, pick, pod_of, rendered
+from unit.k8s.shipped import GIVEN, ROOT, TEAM, env_of, main_of, pick, pod_of, rendered
 
 
 def test_an_agent_without_a_model_is_not_rendered() -> None:
@@ -24,6 +26,19 @@ def test_an_agent_without_a_model_is_not_rendered() -> None:
     values = read_values({"model": {"url": "https://models.example/v1"}})
     with pytest.raises(SpecError, match=r"has no model\.name"):
         render(components_of(read_team(TEAM), values), values)
+
+
+def test_the_values_that_the_page_shows_can_be_rendered() -> None:
+    """All keys stand there once, with their defaults or with an example."""
+    page = (ROOT / "docs" / "deploy.md").read_text()
+    [shown] = re.findall(r"```yaml\n(image:.*?)```", page, re.DOTALL)
+    model = {"model": {"url": "https://models.example/v1", "name": "m"}}
+    values = read_values(yaml.safe_load(shown), model)
+    assert render(components_of(read_team(TEAM), values), values)
+    assert {*yaml.safe_load(shown)} == {*Values.__struct_fields__}
+    [proxied] = re.findall(r"    workloads:\n      gateway:\n.*?\n\n", page, re.DOTALL)
+    values = read_values(model, yaml.safe_load(dedent(proxied)))
+    assert render(components_of(read_team(TEAM), values), values)
 
 
 @pytest.mark.parametrize(
