@@ -4,7 +4,7 @@ import queue
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mutation.explained import Explained
 from mutation.scratch import Ran, Scratch
-from mutation.selection import Imports, Layout
+from mutation.selection import MOST_FILES, Imports, Layout
 from mutation.sites import Mutation
 
 FIRST_FILES, NEXT_FILES = 4, 12
@@ -22,7 +22,7 @@ FIRST_FILES, NEXT_FILES = 4, 12
 MOST_TEST_SECONDS = 5.0
 """A test that takes longer is left out. All seconds are of processor time."""
 
-BASELINE_SECONDS = 600.0
+BASELINE_SECONDS = 2400.0
 SECONDS_OF_A_SEED = 0.05
 PATIENCE, STARTING_SECONDS = 4.0, 15.0
 """A lot of tests may take so many times what it takes without a mutation, and this on top."""
@@ -51,6 +51,8 @@ class Baseline:
     seconds: dict[str, float] = field(default_factory=dict)
     """What each file takes."""
     left_out: set[str] = field(default_factory=set)
+    functions: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """What each file runs of the mutated modules."""
 
 
 class Campaign:
@@ -60,8 +62,8 @@ class Campaign:
         """`seeds` of the simulation are played where the unit tests notice nothing."""
         self._layout, self._imports, self._jobs, self._seeds = layout, imports, jobs, seeds
         self._baseline = Baseline()
-        self._tests: dict[str, list[str]] = {}
-        """Test files of each module, looked up beforehand: the checkout may change while its copies are at work."""
+        self._near: dict[str, dict[str, int]] = {}
+        """Test files near each module, looked up beforehand: the checkout may change while its copies are at work."""
 
     def verdicts(
         self, mutations: Sequence[Mutation], explained: Explained, *, anew: bool
@@ -81,7 +83,7 @@ class Campaign:
             for copy in (first, *others):
                 copy.start(loaded)
                 ended.callback(copy.stop)
-                self._control(copy, mutations[0].module)
+                self._control(copy, mutations[0])
                 copies.put(copy)
             with ThreadPoolExecutor(self._jobs) as pool:
                 tries = [pool.submit(self._try, copies, one, reasons.get(one.id)) for one in mutations]
@@ -94,31 +96,38 @@ class Campaign:
     def _measure(self, scratch: Scratch, mutations: Sequence[Mutation]) -> Sequence[str]:
         """Notes what the tests are like without a mutation; returns the installed modules that they load."""
         scratch.start()
-        near = {module: self._imports.tests_of(module) for module in {one.module for one in mutations}}
-        files = sorted({file for tests in near.values() for file in tests})
-        ran = scratch.test(files, seconds=BASELINE_SECONDS, options=(), compile=True)
+        self._near = {module: self._imports.tests_of(module) for module in {one.module for one in mutations}}
+        files = sorted({file for tests in self._near.values() for file in tests})
+        watched = {one.file for one in mutations}
+        ran = scratch.test(files, seconds=BASELINE_SECONDS, options=(), compile=True, watched=watched)
         if ran.timed_out or not ran.seconds:
             raise RuntimeError(f"without a mutation the tests do not run: {ran.failed}")
         slow = {test for test, took in ran.seconds.items() if took > MOST_TEST_SECONDS}
-        self._baseline = Baseline(left_out={*ran.failed, *slow})
+        self._baseline = Baseline(left_out={*ran.failed, *slow}, functions=ran.functions)
         for test in sorted(self._baseline.left_out):
             print(f"left out: {test}: {'slow' if test in slow else 'fails by itself'}", file=sys.stderr)
         for test, took in ran.seconds.items():
             if test not in self._baseline.left_out:
                 file = test.partition("::")[0]
                 self._baseline.seconds[file] = self._baseline.seconds.get(file, 0.0) + took
-        self._tests = {module: self._in_order(tests) for module, tests in near.items()}
         if self._seeds and scratch.simulate(self._seeds, seconds=BASELINE_SECONDS).failed:
             raise RuntimeError("without a mutation the simulation fails")
         return ran.loaded
 
-    def _in_order(self, near: dict[str, int]) -> list[str]:
-        """The nearest first, of equally near ones the quickest."""
-        return sorted(near, key=lambda file: (near[file], self._baseline.seconds.get(file, 0.0)))
+    def _tests(self, mutation: Mutation) -> list[str]:
+        """The files that run the mutated function; of what no test runs as a function, those near its module. The
+        nearest first, of equally near ones the quickest."""
+        near = self._near[mutation.module]
+        function = f"{mutation.file}:{mutation.qualname}"
+        running = [file for file in near if function in self._baseline.functions.get(file, ())]
+        seconds = self._baseline.seconds
+        return sorted(running or near, key=lambda file: (near[file], seconds.get(file, 0.0), file))[
+            :MOST_FILES
+        ]
 
-    def _control(self, scratch: Scratch, module: str) -> None:
+    def _control(self, scratch: Scratch, mutation: Mutation) -> None:
         """Sees that what fails later fails by its mutation."""
-        lot = self._tests[module][:FIRST_FILES]
+        lot = self._tests(mutation)[:FIRST_FILES]
         if failed := scratch.test(lot, seconds=BASELINE_SECONDS, left_out=self._baseline.left_out).failed:
             raise RuntimeError(f"without a mutation {failed[0]} fails")
 
@@ -135,7 +144,7 @@ class Campaign:
         )
 
     def _test(self, scratch: Scratch, mutation: Mutation) -> Ran:
-        files = self._tests[mutation.module]
+        files = self._tests(mutation)
         ends = (0, FIRST_FILES, FIRST_FILES + NEXT_FILES, len(files))
         for begin, end in pairwise(ends):
             if lot := files[begin:end]:

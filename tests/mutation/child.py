@@ -10,10 +10,12 @@ import resource
 import runpy
 import signal
 import sys
+import threading
 import time
 from collections.abc import Generator
 from contextlib import suppress
 from pathlib import Path
+from types import CodeType, FrameType
 from typing import Any
 
 import hypothesis
@@ -48,6 +50,34 @@ class Notes:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.failed:
             self.failed.append(report.nodeid)
+
+
+class Executed:
+    """Which functions of the watched files each test file runs, by `module file:qualified name`."""
+
+    def __init__(self, watched: set[str]) -> None:
+        self._watched = watched
+        self.functions: dict[str, set[str]] = {}
+        self._codes: set[CodeType] = set()
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        self._codes = set()
+        threading.setprofile(self._note)
+        sys.setprofile(self._note)
+        try:
+            return (yield)
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+            of_file = self.functions.setdefault(item.nodeid.partition("::")[0], set())
+            of_file |= {
+                f"{code.co_filename}:{code.co_qualname.replace('.<locals>', '')}" for code in self._codes
+            }
+
+    def _note(self, frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename in self._watched:
+            self._codes.add(frame.f_code)
 
 
 class Without:
@@ -106,12 +136,19 @@ def _test(request: dict[str, Any]) -> int:
     # That an example fails is enough; to look for a shorter one takes minutes.
     hypothesis.settings.register_profile("mutation", phases=[Phase.explicit, Phase.generate], database=None)
     hypothesis.settings.load_profile("mutation")
-    notes, before = Notes(), set(sys.modules)
+    notes, executed, before = Notes(), Executed(set(request["watched"])), set(sys.modules)
     arguments = [*request["options"], *request["files"]]
-    status = int(pytest.main(arguments, plugins=[notes, Without(set(request["left_out"]))]))
+    status = int(pytest.main(arguments, plugins=[notes, executed, Without(set(request["left_out"]))]))
     loaded = sorted(name for name in set(sys.modules) - before if _is_foreign(name))
     Path(request["notes"]).write_text(
-        json.dumps({"failed": notes.failed, "seconds": notes.seconds, "loaded": loaded})
+        json.dumps(
+            {
+                "failed": notes.failed,
+                "seconds": notes.seconds,
+                "loaded": loaded,
+                "functions": {file: sorted(names) for file, names in executed.functions.items()},
+            }
+        )
     )
     return status
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mutation import child
@@ -37,6 +37,8 @@ class Ran:
     timed_out: bool = False
     loaded: Sequence[str] = ()
     """Installed modules that the tests have loaded."""
+    functions: Mapping[str, Collection[str]] = field(default_factory=dict)
+    """What each test file has run of the watched files, as `file:qualified name`."""
 
 
 class Scratch:
@@ -70,7 +72,7 @@ class Scratch:
     @contextmanager
     def planted(self, mutation: Mutation) -> Iterator[None]:
         """Has the mutation in the copy, and the original after that."""
-        file = self._root / mutation.file.relative_to(self._layout.root)
+        file = self._copy_of(mutation.file)
         original, stat = file.read_bytes(), file.stat()
         file.write_text(mutation.source)
         # Bytecode is told to be out of date by size and second: this one never looks like the original's.
@@ -89,14 +91,17 @@ class Scratch:
         left_out: Collection[str] = (),
         options: Sequence[str] = ("-x",),
         compile: bool = False,
+        watched: Collection[Path] = (),
     ) -> Ran:
-        """Runs these test files for so many seconds of processor time; `compile` keeps their bytecode."""
+        """Runs these test files for so many seconds of processor time; `compile` keeps their bytecode. Of the files
+        `watched` it is noted which functions run, which takes as long again."""
         self._notes.unlink(missing_ok=True)
         request = {
             "files": list(files),
             "options": [*PYTEST, *options],
             "left_out": sorted(left_out),
             "notes": str(self._notes),
+            "watched": [str(self._copy_of(file)) for file in watched],
         }
         status = self._run(request, seconds, compile=compile)
         if status in OUT_OF_TIME:
@@ -107,13 +112,23 @@ class Scratch:
             raise RuntimeError(f"pytest itself failed, with status {status}")
         notes = json.loads(self._notes.read_text())
         failed = notes["failed"] or ([f"pytest ended with status {status}"] if status else [])
-        return Ran(failed, notes["seconds"], loaded=notes["loaded"])
+        functions = {
+            file: {self._named(name) for name in names} for file, names in notes["functions"].items()
+        }
+        return Ran(failed, notes["seconds"], loaded=notes["loaded"], functions=functions)
 
     def simulate(self, seeds: int, *, seconds: float) -> Ran:
         """Plays so many seeds of the simulation."""
         status = self._run({"arguments": ["simulation.main", f"--seeds={seeds}", "--jobs=1"]}, seconds)
         timed_out = status in OUT_OF_TIME
         return Ran([f"simulation of {seeds} seeds"] if status else [], {}, timed_out)
+
+    def _copy_of(self, file: Path) -> Path:
+        return self._root / file.relative_to(self._layout.root)
+
+    def _named(self, function: str) -> str:
+        """A function of the copy by the name that it has in the checkout."""
+        return str(self._layout.root / Path(function).relative_to(self._root))
 
     def _run(self, request: Mapping[str, object], seconds: float, *, compile: bool = False) -> int:
         """The exit status, or minus the signal that ended it."""

@@ -94,7 +94,7 @@ class Imports:
         while len(near) < ENOUGH_FILES and "." in package:
             package, further = package.rpartition(".")[0], further + FURTHER
             near = {**{file: far + further for file, far in self._tests_below(package).items()}, **near}
-        return dict(sorted(near.items(), key=lambda it: (it[1], it[0]))[:MOST_FILES])
+        return near
 
     def _tests_below(self, package: str) -> dict[str, int]:
         near: dict[str, int] = {}

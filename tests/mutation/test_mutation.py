@@ -211,3 +211,14 @@ def test_a_bug_that_never_ends_is_noticed(toys: Layout, monkeypatch: pytest.Monk
     monkeypatch.setattr("mutation.campaign.STARTING_SECONDS", 5.0)
     verdict = tried(toys, SIGN)[SIGN]
     assert (verdict.killed_by, verdict.timed_out) == ("out of time", True)
+
+
+def test_only_files_that_run_the_function_are_asked(toys: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    (toys.root / "checks/toy_unit/test_a.py").write_text(
+        "from toys.toll import is_heavy\n\n\ndef test_it():\n    assert is_heavy(4)\n"
+    )
+    monkeypatch.setattr("mutation.campaign.MOST_FILES", 1)
+    heavy = "toys.toll:is_heavy:comparison:1"
+    found = tried(toys, SIGN, heavy)
+    assert found[SIGN].killed_by == "checks/toy_unit/test_toll.py::test_it_grows_with_the_axles"
+    assert found[heavy].killed_by is not None
