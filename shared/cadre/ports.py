@@ -66,7 +66,8 @@ class Bus(Protocol):
     async def send(self, message: Addressed, sender: str, *, to: str | None = None) -> None:
         """Stores the message for its receiver.
 
-        `to` is the agent whose inbox a ToolResult, Report or Cancel is for.
+        `to` is the agent whose inbox a ToolResult, Report or Cancel is for. Whoever asks a model for a run hears of
+        its Cancel at once (`hints.cancel_hint`), which may be lost.
         Sending the same id twice is harmless. Raises RetryableError.
         """
         ...
@@ -92,6 +93,18 @@ class Bus(Protocol):
     async def tell(self, tree: str, delta: Delta) -> None:
         """Sends a piece of an answer to whoever looks on; it may be lost."""
         ...
+
+
+class SentMessage(NamedTuple):
+    """A message in a queue, as read again."""
+
+    address: Address
+    data: bytes
+
+
+FindSent = Callable[[str, int], Awaitable[SentMessage | None]]
+"""Returns what was sent about a tree and lies at a sequence of its stream; None where that is gone, or not known yet.
+Raises BusUnavailable."""
 
 
 class Delivery(Protocol):

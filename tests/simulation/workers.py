@@ -14,6 +14,7 @@ from cadre.ports import Delivery
 from cadre.prompting.prompts import kind_for
 from cadre.protocol.memory import RECALL, REMEMBER
 from cadre.protocol.rollout import slot_receiver
+from cadre.runtime.early_cancels import EarlyCancels
 from cadre.runtime.executor import Executor
 from cadre.runtime.in_hand import InHand
 from cadre.runtime.inbox import Inbox
@@ -123,7 +124,7 @@ def start_agent(world: World, process: Process, name: str, number: int) -> Live:
         for stream in world.server.streams
         for receiver in receivers
     ]
-    return Live(process, queues, runner.interrupt)
+    return Live(process, queues, EarlyCancels(runner, ports.bus.find, ports.blobs).hear)
 
 
 def start_executor(world: World, process: Process) -> Live:

@@ -66,6 +66,10 @@ class ModelCalls:
         self._prices = prices
         self._open: dict[str, _Call] = {}
 
+    def is_open(self, run: str) -> bool:
+        """Whether this process asks the model for the run."""
+        return run in self._open
+
     def abort(self, what: str) -> None:
         """Drops a call, if this process is making it: by its id, or whichever it is by that of its run."""
         run, mark, _ = what.partition(_MARK)

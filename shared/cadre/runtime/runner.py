@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from cadre.engine.chat import base_tokens
 from cadre.engine.commands import CallModel, Command, Revoke, Send
 from cadre.engine.timers import ended
 from cadre.errors import Fenced
@@ -27,8 +26,8 @@ from cadre.loop.fork import ForkError, prefix_of
 from cadre.loop.owed import is_at_work, owed
 from cadre.loop.transition import transition
 from cadre.ports import Bus, Clock, Journal, Model
-from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Cancel, Record, Task, TimerFired, UserMessage
+from cadre.runtime.measured_bases import MeasuredBases
 from cadre.runtime.model_calls import ModelCalls, Needless, is_in_flight, model_call_id
 from cadre.runtime.payments import Payments
 from cadre.runtime.pinned_prompts import PinnedPrompts
@@ -46,8 +45,6 @@ log = logging.getLogger("cadre.runner")
 NO_PRICES = Prices()
 NO_OFFER = Offer()
 
-_BASES_KEPT = 4
-
 KNOWN_SECONDS = 2.0
 """How old the knowledge may be that a model call is this worker's when it is sent. A worker gives a sign of life each
 second, and is taken for dead after an ack wait (4 s) without one: up to here nobody can have taken the call over who
@@ -61,15 +58,6 @@ class World(NamedTuple):
     bus: Bus
     model: Model
     clock: Clock
-
-
-class _Base(NamedTuple):
-    """Tokens of a request besides the steps, as measured for an offer."""
-
-    offer: Offer
-    prompts: Prompts
-    revision: str
-    tokens: int
 
 
 class TakenOver(Exception):
@@ -109,12 +97,14 @@ class Runner:
         self._offer = offer
         self._cache = RunCache(self._journal, prompts, self._clock)
         self._payments = Payments(self._journal, self._bus, prompts, spec.name)
-        self._bases: list[_Base] = []
+        self._bases = MeasuredBases()
         self._calls = ModelCalls(model, self._bus, self._clock, spec.name, prices)
         self.meters = Meters(on=False)
         self.revision = ""
         """Of the spec and the prompts: the runs that begin here are said to have it."""
         self.revisions = RevisionQueue()
+        self.on_ask: Callable[[str], None] = lambda run: None
+        """Called with the run's id when a model is about to be asked for it."""
 
     async def handle(self, record: Record, deliveries: int = 1, seq: int = 0, slot: int = 0) -> bool:
         """Accounts for one inbox record; true when it may be acked, false when it is another worker's now.
@@ -159,6 +149,18 @@ class Runner:
         """Drops the model call that this process may be making: of a run that has ended, by the run's id, or one call
         that a message has made needless, by its own id."""
         self._calls.abort(what)
+
+    def is_asking(self, run: str) -> bool:
+        """Whether this process asks the model for the run."""
+        return self._calls.is_open(run)
+
+    async def cancel_early(self, cancel: Cancel) -> None:
+        """Accounts for a cancellation that waits in the queue still, and pays what follows but for a model call: as
+        a worker does that dies right behind it. Raises Elsewhere, RetryableError."""
+        try:
+            await self._payments.pay(await self._account(cancel, deliveries=1, seq=0, slot=0))
+        except TakenOver:
+            log.info("%s is in other hands", cancel.id)
 
     # --- load, decide, journal
 
@@ -309,16 +311,9 @@ class Runner:
         )
 
     def _base_of(self, held: Held, offer: Offer) -> int:
-        """Measured anew only when the offer changes, or for a run that began with another revision."""
         revision = held.run.revision or self.revision
-        for known in self._bases:
-            if known.offer is offer and known.prompts is held.prompts and known.revision == revision:
-                return known.tokens
         spec = self._spec if revision == self.revision else held.run.spec
-        run = Run(id="", tree="", spec=spec, tools=offer.tools, members=offer.members)
-        tokens = base_tokens(run, held.prompts)
-        self._bases = [_Base(offer, held.prompts, revision, tokens), *self._bases[: _BASES_KEPT - 1]]
-        return tokens
+        return self._bases.tokens(spec, held.prompts, revision, offer)
 
     # --- pay
 
@@ -358,6 +353,7 @@ class Runner:
                 if not is_in_flight(now.run, command):
                     raise Needless
 
+        self.on_ask(run_id)
         outcome = await self._calls.make(held.run, command, request, confirm)
         if outcome is None:
             log.info("model call of %s dropped: it is said to be needless", run_id)

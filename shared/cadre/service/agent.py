@@ -30,6 +30,7 @@ from cadre.local.team.tested_models import with_tested_calls
 from cadre.ports import Model
 from cadre.prompting.prompts import Prompts, prompts_for
 from cadre.protocol.cards import Presence
+from cadre.runtime.early_cancels import EarlyCancels
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.runner import Runner, World
@@ -146,6 +147,7 @@ class AgentHost:
         self._runner.meters = platform.meters
         _begin_counters(platform.meters, spec.name)
         self._runner.revision = revision_of(spec, prompts)
+        self._early_cancels = EarlyCancels(self._runner, platform.bus.find, platform.blobs)
         topology = platform.topology
         quarantine = NatsQuarantine(platform.nc, topology)
         inbox = Inbox(spec.name, self._runner, world, platform.blobs, quarantine)
@@ -173,7 +175,7 @@ class AgentHost:
         """Makes all ready but for what others must see first; returns what they are to see."""
         nc, topology = self._platform.nc, self._platform.topology
         await NatsEffects(nc, topology).check_right(self._spec.name, "_")
-        await hear_interrupts(nc, topology, self._runner.interrupt)
+        await hear_interrupts(nc, topology, self._early_cancels.hear)
         if (lack := self.lack) is not None:
             log.warning("%s: every run will fail: %s", self._spec.name, lack)
         if (tight := tight_context(self._spec, self._prompts.own)) is not None:

@@ -15,11 +15,13 @@ from cadre.delivery.codec import decode, encode
 from cadre.delivery.hash_chain import seal
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, OutcomeUnknown
 from cadre.journal.entry import Entry
-from cadre.ports import Appended, Blobs, Delivery, Effect, QuarantineRecord, Stored
+from cadre.ports import Appended, Blobs, Delivery, Effect, QuarantineRecord, SentMessage, Stored
 from cadre.protocol.deltas import Delta
 from cadre.protocol.files import WorkspaceFile
+from cadre.protocol.hints import cancel_hint
 from cadre.protocol.messages import (
     Addressed,
+    Cancel,
     CodeCall,
     EffectClaim,
     EffectResult,
@@ -39,6 +41,9 @@ class KeptMessage(Protocol):
 
     @property
     def seq(self) -> int: ...
+
+    @property
+    def subject(self) -> str: ...
 
     @property
     def data(self) -> bytes: ...
@@ -177,9 +182,16 @@ class InMemoryBus:
             assert receiver is not None, f"nobody to send {message.id} to"
             subject = topology.inbox(receiver, sender, message.tree, message.run)
         data, stream, id_ = encode(message), self._reach.stream(message.tree), message.id
-        await self._reach.wire.ask(
+        seq = await self._reach.wire.ask(
             f"sending {id_}", lambda: stream.append(subject, data, message_id=id_), OutcomeUnknown
         )
+        if isinstance(message, Cancel):
+            await self.interrupt(message.tree, cancel_hint(message.run, seq))
+
+    async def find(self, tree: str, seq: int) -> SentMessage | None:
+        stream = self._reach.stream(tree)
+        found = await self._reach.wire.ask("finding", lambda: stream.messages.get(seq), BusUnavailable)
+        return SentMessage(Topology.address(found.subject), found.data) if found is not None else None
 
     async def pass_on(self, delivery: Delivery, record: Record, slot: int) -> None:
         address, stream = delivery.address, self._reach.stream(record.tree)

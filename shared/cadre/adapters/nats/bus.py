@@ -13,8 +13,9 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.code_history import HistoryCutter
 from cadre.delivery.codec import HEADERS, encode, pack
 from cadre.errors import Fenced
-from cadre.ports import Blobs, Delivery
+from cadre.ports import Blobs, Delivery, SentMessage
 from cadre.protocol.deltas import Delta
+from cadre.protocol.hints import cancel_hint
 from cadre.protocol.messages import (
     Addressed,
     Cancel,
@@ -78,7 +79,14 @@ class NatsBus:
             case _:
                 assert_never(message)
         headers = HEADERS | {"traceparent": traceparent_of(message), jetstream.MESSAGE_ID: message.id}
-        await jetstream.append(self._nc, subject, await pack(message, self._blobs), headers=headers)
+        seq = await jetstream.append(self._nc, subject, await pack(message, self._blobs), headers=headers)
+        if isinstance(message, Cancel):
+            await self.interrupt(message.tree, cancel_hint(message.run, seq))
+
+    async def find(self, tree: str, seq: int) -> SentMessage | None:
+        """Returns what was sent about the tree and lies at this sequence of its stream, if it does."""
+        stored = await jetstream.get(self._nc, self._topology.stream_of(tree), seq)
+        return SentMessage(Topology.address(stored.subject), stored.data) if stored is not None else None
 
     async def pass_on(self, delivery: Delivery, record: Record, slot: int) -> None:
         """Stores a record once more, in the queue of another revision of its agent."""
@@ -127,8 +135,8 @@ class NatsBus:
 
 
 async def hear_interrupts(nc: Client, topology: Topology, heard: Callable[[str], None]) -> None:
-    """Calls `heard` with the id of each run or call that is to stop early, as long as the connection lives: a hint that
-    saves time and money, never the only word of a cancellation."""
+    """Calls `heard` with each hint, as long as the connection lives: the id of a run or call that is to stop early, or
+    where a cancellation lies. It saves time and money, and is never the only word of a cancellation."""
 
     async def on_message(message: Msg) -> None:
         heard(message.data.decode())
