@@ -95,14 +95,14 @@ class Bus(Protocol):
         ...
 
 
-class SentMessage(NamedTuple):
+class FoundMessage(NamedTuple):
     """A message in a queue, as read again."""
 
     address: Address
     data: bytes
 
 
-FindSent = Callable[[str, int], Awaitable[SentMessage | None]]
+FindSent = Callable[[str, int], Awaitable[FoundMessage | None]]
 """Returns what was sent about a tree and lies at a sequence of its stream; None where that is gone, or not known yet.
 Raises BusUnavailable."""
 

@@ -15,7 +15,7 @@ from cadre.delivery.codec import decode, encode
 from cadre.delivery.hash_chain import seal
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, OutcomeUnknown
 from cadre.journal.entry import Entry
-from cadre.ports import Appended, Blobs, Delivery, Effect, QuarantineRecord, SentMessage, Stored
+from cadre.ports import Appended, Blobs, Delivery, Effect, FoundMessage, QuarantineRecord, Stored
 from cadre.protocol.deltas import Delta
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.hints import cancel_hint
@@ -188,10 +188,10 @@ class InMemoryBus:
         if isinstance(message, Cancel):
             await self.interrupt(message.tree, cancel_hint(message.run, seq))
 
-    async def find(self, tree: str, seq: int) -> SentMessage | None:
+    async def find(self, tree: str, seq: int) -> FoundMessage | None:
         stream = self._reach.stream(tree)
         found = await self._reach.wire.ask("finding", lambda: stream.messages.get(seq), BusUnavailable)
-        return SentMessage(Topology.address(found.subject), found.data) if found is not None else None
+        return FoundMessage(Topology.address(found.subject), found.data) if found is not None else None
 
     async def pass_on(self, delivery: Delivery, record: Record, slot: int) -> None:
         address, stream = delivery.address, self._reach.stream(record.tree)

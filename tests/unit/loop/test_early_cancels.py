@@ -8,7 +8,7 @@ from cadre.delivery.codec import encode
 from cadre.errors import BusUnavailable
 from cadre.journal.arrivals import Offer
 from cadre.journal.run import Phase
-from cadre.ports import ModelReply, SentMessage
+from cadre.ports import FoundMessage, ModelReply
 from cadre.protocol.hints import cancel_hint, read_cancel_hint
 from cadre.protocol.messages import Record
 from cadre.protocol.topology import Address
@@ -30,18 +30,18 @@ class Asking:
         self.world = MemoryWorld()
         self.model = ScriptedModel(ModelReply(calls=[ANSWER]), gate=asyncio.Event())
         self.runner: Runner = self.world.worker(SPEC, self.model, Offer())
-        self.sent: dict[int, SentMessage] = {}
+        self.sent: dict[int, FoundMessage] = {}
         self.found: list[int] = []
         self.cancels = EarlyCancels(self.runner, self._find, InMemoryBlobs(InMemoryProcess("boss"), {}))
 
-    async def _find(self, tree: str, seq: int) -> SentMessage | None:
+    async def _find(self, tree: str, seq: int) -> FoundMessage | None:
         self.found.append(seq)
         if seq == 0:
             raise BusUnavailable("reading", "no answer")
         return self.sent.get(seq)
 
     def send(self, seq: int, record: Record, *, run: str = "r1", sender: str = "gateway") -> None:
-        self.sent[seq] = SentMessage(Address("in", "boss", sender, run, run), encode(record))
+        self.sent[seq] = FoundMessage(Address("in", "boss", sender, run, run), encode(record))
 
     async def settle(self) -> None:
         """Lets all that was begun by hints end."""

@@ -18,7 +18,7 @@ _LATE_SECONDS = 20.0
 """Beyond the 10 s of the package; a server that answers no question that it does not know is waited for in vain."""
 
 
-class Probe:
+class VersionProbe:
     """Sees the question leave and its answer come."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from mcp.shared.inbound import MCP_METHOD_HEADER
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from cadre.adapters.mcp.outgoing import Outgoing, headers_of_run
-from cadre.adapters.mcp.probe import PROBE, Probe, WatchedStream, newest
+from cadre.adapters.mcp.probe import PROBE, VersionProbe, WatchedStream, newest
 from cadre.adapters.mcp.server_file import Endpoint
 from cadre.adapters.mcp.tasks import BegunTask, ServersTask, TaskRequest, TaskRequestParams, TasksExtension
 from cadre.errors import CadreError
@@ -217,10 +217,10 @@ async def open_session(endpoint: Endpoint, tie: Sequence[str] = ()) -> AsyncIter
 @contextlib.asynccontextmanager
 async def _connected(
     endpoint: Endpoint, tie: Sequence[str], known: mcp_types.DiscoverResult | None
-) -> AsyncIterator[tuple[Client, asyncio.Event, asyncio.Event, Probe]]:
+) -> AsyncIterator[tuple[Client, asyncio.Event, asyncio.Event, VersionProbe]]:
     """A connection, its `lost` and `changed`, and the question for versions, which is not asked where its answer is
     `known`."""
-    lost, changed, probe = asyncio.Event(), asyncio.Event(), Probe()
+    lost, changed, probe = asyncio.Event(), asyncio.Event(), VersionProbe()
 
     async def on_message(message: object) -> None:
         if isinstance(message, mcp_types.ToolListChangedNotification):
@@ -264,7 +264,7 @@ def _place(endpoint: Endpoint) -> str:
 
 @contextlib.asynccontextmanager
 async def _watched(
-    transport: AbstractAsyncContextManager[Any], probe: Probe, ended: Callable[[], None]
+    transport: AbstractAsyncContextManager[Any], probe: VersionProbe, ended: Callable[[], None]
 ) -> AsyncIterator[Any]:
     async with transport as (read, write):
         yield WatchedStream(read, probe.received, ended), Outgoing(write, probe.sent)

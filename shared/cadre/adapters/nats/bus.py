@@ -13,7 +13,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.code_history import HistoryCutter
 from cadre.delivery.codec import HEADERS, encode, pack
 from cadre.errors import Fenced
-from cadre.ports import Blobs, Delivery, SentMessage
+from cadre.ports import Blobs, Delivery, FoundMessage
 from cadre.protocol.deltas import Delta
 from cadre.protocol.hints import cancel_hint
 from cadre.protocol.messages import (
@@ -83,10 +83,10 @@ class NatsBus:
         if isinstance(message, Cancel):
             await self.interrupt(message.tree, cancel_hint(message.run, seq))
 
-    async def find(self, tree: str, seq: int) -> SentMessage | None:
+    async def find(self, tree: str, seq: int) -> FoundMessage | None:
         """Returns what was sent about the tree and lies at this sequence of its stream, if it does."""
         stored = await jetstream.get(self._nc, self._topology.stream_of(tree), seq)
-        return SentMessage(Topology.address(stored.subject), stored.data) if stored is not None else None
+        return FoundMessage(Topology.address(stored.subject), stored.data) if stored is not None else None
 
     async def pass_on(self, delivery: Delivery, record: Record, slot: int) -> None:
         """Stores a record once more, in the queue of another revision of its agent."""
