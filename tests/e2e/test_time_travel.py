@@ -71,6 +71,32 @@ def test_a_tree_is_verified(cadre: Commands, gateway: Gateway, delegated: str, t
     assert (told.returncode, "its hash does not fit" in told.stdout) == (1, True)
 
 
+def test_the_last_runs_of_an_agent_become_a_folder_of_tests(
+    cadre: Commands, gateway: Gateway, delegated: str, tmp_path: Path
+) -> None:
+    agent = gateway.run(delegated)["agent"]
+    ended = [
+        run["id"]
+        for run in gateway.request("GET", f"/v1/runs?agent={agent}").json()["runs"]
+        if run["ended_at"]
+    ]
+    folder = tmp_path / "kept" / "of today"
+    assert cadre("runs", "export", "--agent", agent, "--last", 2, "-o", folder).returncode == 0
+    assert {file.stem for file in folder.iterdir()} == {*ended[:2]}
+    named = cadre("runs", "export", delegated, delegated[:20], "-o", tmp_path / "named")
+    assert [file.name for file in (tmp_path / "named").iterdir()] == [f"{delegated}.cadre"], named.stderr
+    assert cadre("runs", "export", delegated, "-o", folder).stdout.endswith(" bytes)\n")
+    (tmp_path / "team.yaml").write_text(
+        "apiVersion: cadre.dev/v1\nkind: Team\nmetadata: {name: kept}\n"
+        f"spec: {{agents: [{TEAM / agent}.yaml], tools: [{TEAM}/tools.py]}}\n"
+    )
+    told = cadre("test", folder, "--team", tmp_path / "team.yaml", "-o", "json")
+    assert {Path(one["file"]).stem for one in json.loads(told.stdout)} == {*ended[:2], delegated}
+    assert "name a RUN" in only_line(cadre("runs", "export"), 2)
+    assert "room for one run" in only_line(cadre("runs", "export", "--agent", agent, "-o", "-"), 2)
+    assert "no run of nobody" in only_line(cadre("runs", "export", "--agent", "nobody"), 4)
+
+
 def test_a_run_that_is_not_there(gateway: Gateway, cadre: Commands) -> None:
     assert gateway.request("GET", "/v1/runs/nothing/replay").status_code == 404
     assert gateway.request("POST", "/v1/runs/nothing/fork", json={"at": 1}).status_code == 404

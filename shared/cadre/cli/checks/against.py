@@ -34,26 +34,12 @@ def replay_against(
         found = [replayed(file, _files(Path(against)))]
     else:
         with Gateway() as gateway, tempfile.TemporaryDirectory() as folder:
-            runs = [gateway.run_id(run)] if run is not None else _last_runs(gateway, str(agent), last)
+            runs = [gateway.run_id(run)] if run is not None else gateway.ended_runs(str(agent), last)
             whose = agent or str(gateway.get(f"/v1/runs/{runs[0]}")["agent"])
             team = _files(Path(against)) if Path(against).exists() else _live(gateway, whose, against)
             found = [replayed(_exported(gateway, one, Path(folder)), team) for one in runs]
     _print(found, output)
     return ExitCode.OK if all(one.is_as_it_was for one in found) else ExitCode.FAILED
-
-
-def _last_runs(gateway: Gateway, agent: str, last: int) -> list[str]:
-    runs: list[str] = []
-    for one in gateway.items("/v1/runs", "runs", "before", agent=agent):
-        if one["ended_at"] is not None:
-            runs.append(str(one["id"]))
-        if len(runs) == last:
-            break
-    if not runs:
-        raise CommandFailed(
-            f"no run of {agent} that has ended is kept: `cadre runs` lists them", ExitCode.NOT_FOUND
-        )
-    return runs
 
 
 def _exported(gateway: Gateway, run: str, folder: Path) -> Path:

@@ -80,20 +80,45 @@ def erase(runs: tuple[str, ...], force: bool, output: str) -> None:
 
 
 @command.command("export")
-@click.argument("run")
-@click.option("-o", "--output", "target", metavar="FILE", help="Where to; `-` is stdout [RUN.cadre].")
-def export_run(run: str, target: str | None) -> None:
-    """Write RUN, which has ended, with all runs below it and their blobs to one file."""
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.option("--agent", metavar="NAME", help="The last runs of this agent that have ended, in place of RUN.")
+@click.option("--last", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many of them.")
+@click.option(
+    "-o",
+    "--output",
+    "target",
+    metavar="FILE|FOLDER",
+    help="Where to; `-` is stdout. Of several runs: the folder for their files [RUN.cadre].",
+)
+def export_run(runs: tuple[str, ...], agent: str | None, last: int, target: str | None) -> None:
+    """Write each RUN, which has ended, with all runs below it and their blobs to one file."""
+    if bool(runs) == (agent is not None):
+        raise click.UsageError("name a RUN, or several, or --agent NAME")
+    many = agent is not None or len(runs) > 1
+    if many and target == STDOUT:
+        raise click.UsageError("stdout has room for one run: name a folder")
     with Gateway() as gateway:
-        identity = gateway.run_id(run)
-        path = f"/v1/runs/{identity}/export"
+        named = (
+            gateway.ended_runs(agent, last) if agent is not None else [gateway.run_id(run) for run in runs]
+        )
         if target == STDOUT:
-            gateway.download(path, sys.stdout.buffer)
+            gateway.download(f"/v1/runs/{named[0]}/export", sys.stdout.buffer)
             return
-        file = Path(target or f"{identity}.cadre")
-        with output_file(file) as stream:
-            gateway.download(path, stream)
-    click.echo(f"{identity} exported to {file} ({file.stat().st_size} bytes)")
+        folder = Path(target or ".") if many or (target is not None and Path(target).is_dir()) else None
+        if folder is not None:
+            _make(folder)
+        for identity in dict.fromkeys(named):
+            file = folder / f"{identity}.cadre" if folder is not None else Path(target or f"{identity}.cadre")
+            with output_file(file) as stream:
+                gateway.download(f"/v1/runs/{identity}/export", stream)
+            click.echo(f"{identity} exported to {file} ({file.stat().st_size} bytes)")
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandFailed(f"{folder}: {error.strerror}: name a folder", ExitCode.USAGE) from error
 
 
 @command.command("import")

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Self
@@ -130,6 +131,19 @@ class Gateway(Blocking[Transport]):
             return reference
         found = [] if WHOLE_ID.fullmatch(root) else list(self._ids_beginning_with(root))
         return self._unique(root, found) + mark + rest
+
+    def ended_runs(self, agent: str, last: int) -> list[str]:
+        """The ids of the last root runs of the agent that have ended, the newest first. Raises CommandFailed."""
+        ended = (
+            str(one["id"])
+            for one in self.items("/v1/runs", "runs", "before", agent=agent)
+            if one["ended_at"] is not None
+        )
+        if not (runs := list(itertools.islice(ended, last))):
+            raise CommandFailed(
+                f"no run of {agent} that has ended is kept: `cadre runs` lists them", ExitCode.NOT_FOUND
+            )
+        return runs
 
     def _is_run(self, identity: str) -> bool:
         try:
