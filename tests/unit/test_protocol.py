@@ -53,10 +53,6 @@ def resolve(root: Any, ref: str) -> Any:
     return root
 
 
-def test_nothing_generated_is_out_of_date() -> None:
-    assert [str(path) for path in pages.stale()] == [], "run `make docs`"
-
-
 def test_a_changed_page_is_noticed(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = pages.pages()
     monkeypatch.setattr(pages, "SCHEMAS", tmp_path)

@@ -30,8 +30,7 @@ def owed(run: Run, since: int = 0) -> list[Command]:
         run.deadline is not None or run.current is not None or run.recalling is not None or run.waits
     ):
         commands += [_set(run, wait) for wait in waits(run) if wait.since >= since]
-    if run.spec is not None and run.spec.memory.remember != "nothing":
-        commands += [Send(call) for call in to_remember(run, since)]
+    commands += [Send(call) for call in to_remember(run, since)]
     if run.revoked:
         commands += [_revoke(run, call) for call in run.revoked if call.since >= since]
     return commands
