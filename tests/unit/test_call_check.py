@@ -11,7 +11,7 @@ NUMBER = {"type": "object", "properties": {"a": {"type": "integer"}}, "required"
 
 def test_all_that_does_not_fit_is_named() -> None:
     check_arguments("add", NUMBER, {"a": 1})
-    with pytest.raises(CallNotAllowed, match="^Wrong arguments for 'add': .*integer"):
+    with pytest.raises(CallNotAllowed, match=r"^Wrong arguments for 'add': .*integer"):
         check_arguments("add", NUMBER, {"a": "one"})
 
 
