@@ -214,6 +214,21 @@ def _decide_by_others(cadre: Commands, first: str, folder: Path) -> None:
     assert [one["is_as_it_was"] for one in told if one["divergences"]] == [False] * 3, told
     nobody = cadre("replay", "--agent", "clerk", "--against", "ffff")
     assert "'ffff' is no live revision of clerk" in nobody.stderr
+    # What the model says to the spec and the prompts of a live revision, beside what it said then.
+    kept = folder / "kept"
+    assert cadre("runs", "export", "--agent", "clerk", "--last", 6, "-o", kept).returncode == 0
+    (folder / "team.yaml").write_text(
+        "apiVersion: cadre.dev/v1\nkind: Team\nmetadata: {name: kept}\n"
+        f"spec: {{agents: [{HERE / 'second.yaml'}], tools: [{TOOLS}]}}\n"
+    )
+    tried = cadre(
+        "eval", kept, "--team", folder / "team.yaml", "--revision", f"clerk={first[:6]}", "-o", "json"
+    )
+    trials = [one["trial"] for one in json.loads(tried.stdout)]
+    assert [one["now"]["output"] for one in trials] == ["first"] * 6, tried.stderr
+    assert {one["same_answer"] for one in trials} == {True, False}, "some were the other revision's"
+    unknown = cadre("eval", kept, "--team", folder / "team.yaml", "--revision", "clerk=ffff")
+    assert (unknown.returncode, "'ffff' is no live revision" in unknown.stderr) == (4, True)
 
 
 def _end(stack: SecuredStack, gateway: Gateway, newer: Service, first: str) -> None:

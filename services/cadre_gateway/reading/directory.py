@@ -107,7 +107,7 @@ def _fields(card: AgentCard | ToolCard) -> dict[str, Any]:
 
 def _replicas(presences: list[Presence]) -> list[Replica]:
     return [
-        Replica(p.instance, p.host, p.pid, p.health, p.started_at, p.revision, p.skew, p.spec)
+        Replica(p.instance, p.host, p.pid, p.health, p.started_at, p.revision, p.skew, p.spec, p.prompts)
         for p in presences
     ]
 

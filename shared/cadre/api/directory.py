@@ -25,6 +25,8 @@ class Replica(msgspec.Struct, frozen=True):
     """Seconds that the clock of its machine is ahead of the NATS server's."""
     spec: str = ""
     """Of an agent: `blob:` reference of its specification."""
+    prompts: str = ""
+    """Of an agent: `blob:` reference of its prompts."""
 
 
 def skew_lines(replicas: Iterable[Replica]) -> list[str]:

@@ -17,6 +17,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.errors import BlobMissing
 from cadre.journal import events as ev
 from cadre.ports import Blobs, ModelReply, OnText
+from cadre.prompting.prompts import Prompts
 from cadre.settings import ModelSettings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.model import ModelSpec
@@ -129,6 +130,8 @@ class Candidate(NamedTuple):
     """What becomes of calls of tools, by their names; `*` stands for the others."""
     seconds: float = 600.0
     """What a run may take."""
+    prompts: Mapping[str, Prompts] = MappingProxyType({})
+    """In place of those that the agents' specs name, by the names of the agents."""
 
 
 async def tried(run: KeptRun, candidate: Candidate) -> Trial:
@@ -140,7 +143,7 @@ async def tried(run: KeptRun, candidate: Candidate) -> Trial:
     tools, contents = tools_from_history(run, candidate.tools, candidate.policies), Contents(run.blobs)
     async with (
         _models(candidate.models, contents) as models,
-        Team(candidate.agents, tools, models, blobs=contents.held) as team,
+        Team(candidate.agents, tools, models, blobs=contents.held, prompts=candidate.prompts) as team,
     ):
         now = await _outcome(team, run, candidate.seconds)
         return Trial(

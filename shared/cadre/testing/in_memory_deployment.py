@@ -14,7 +14,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.engine.offer import card_of, offer_of
 from cadre.errors import SetupError
 from cadre.ports import Blobs, Bus, Clock, Model, ModelReply, OnText, QuarantineStore
-from cadre.prompting.prompts import prompts_for
+from cadre.prompting.prompts import Prompts, prompts_for
 from cadre.protocol.cards import Presence
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.messages import ToolCall
@@ -90,6 +90,8 @@ class InMemoryDeployment:
         self.topology = Topology(1)
         self.stream = InMemoryStream(self.clock)
         self.blobs: dict[str, bytes] = {}
+        self.prompts: Mapping[str, Prompts] = {}
+        """Prompts of agents in place of those that their specs name, by their names."""
         self.files: dict[tuple[str, str], WorkspaceFile] = {}
         self.requests: list[ModelAsked] = []
         self.invocations: Counter[str] = Counter()
@@ -220,7 +222,8 @@ class InMemoryDeployment:
         ports = self.ports(process)
         model = _Heard(self, spec.name)
         world = World(ports.journal, ports.bus, model, self.clock)
-        runner = Runner(spec, PinnedPrompts(prompts_for(spec)), world, lambda: self._offers[spec.name])
+        prompts = self.prompts.get(spec.name) or prompts_for(spec)
+        runner = Runner(spec, PinnedPrompts(prompts), world, lambda: self._offers[spec.name])
         inbox = Inbox(spec.name, runner, world, ports.blobs, ports.quarantine)
         self._serve(process, "in", spec.name, inbox.handle, FairLimiter(MAX_AT_WORK))
         return _Live(process, runner.interrupt)

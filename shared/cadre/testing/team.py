@@ -14,6 +14,7 @@ from cadre.deploy.nats_users import GATEWAY_SENDER
 from cadre.errors import SetupError
 from cadre.journal import events as ev
 from cadre.ports import Model
+from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo, Task
 from cadre.protocol.topology import task_id
 from cadre.spec.agent import AgentSpec
@@ -53,7 +54,8 @@ class Team(TeamWorld):
 
     Decisions, deliveries and their guarantees are production's; no server, network or disk is needed. What is not
     here: the memory service, HTTP, traces. Whoever waits for a run need not wait for time: see `TeamRun.result`.
-    `blobs` are contents by their references that are there from the beginning, and where new ones go.
+    `blobs` are contents by their references that are there from the beginning, and where new ones go; `prompts`, by
+    agents' names, are in the place of those that their specs name.
     Raises SetupError, as services do, for what cannot work.
     """
 
@@ -64,6 +66,7 @@ class Team(TeamWorld):
         model: AnyModel | Mapping[str, AnyModel] | None = None,
         *,
         blobs: dict[str, bytes] | None = None,
+        prompts: Mapping[str, Prompts] | None = None,
     ) -> None:
         specs = [_native(one if isinstance(one, AgentSpec) else read_agent(Path(one))) for one in agents]
         given = [
@@ -79,6 +82,8 @@ class Team(TeamWorld):
         super().__init__(deployment, change)
         if blobs is not None:
             self._deployment.blobs = blobs
+        if prompts is not None:
+            self._deployment.prompts = prompts
         self._outside = InMemoryProcess("test")
         self._ports = self._deployment.ports(self._outside)
         self._numbers = itertools.count(1)

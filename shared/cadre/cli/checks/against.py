@@ -7,15 +7,14 @@ from pathlib import Path
 import click
 import msgspec
 
+from cadre.cli.checks.live_revision import live_revision
 from cadre.cli.checks.replayed_run import ReplayedRun, lines_of, replayed, team_files
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import print_json
 from cadre.cli.terminal.table import table
-from cadre.errors import SpecError
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.loop.rebase import TeamFiles
-from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 
 _HEADERS = ["RUN", "AGENT", "REVISION", "ENTRIES", "VERDICT"]
@@ -63,30 +62,7 @@ def _files(path: Path) -> TeamFiles:
 
 def _live(gateway: Gateway, agent: str, revision: str) -> TeamFiles:
     """What the live replicas of the revision were started from. Raises CommandFailed."""
-    replicas = [
-        replica
-        for one in gateway.get("/v1/agents")["agents"]
-        if one["name"] == agent
-        for replica in one["replicas"]
-    ]
-    specs = {str(one["revision"]): str(one["spec"]) for one in replicas if one["spec"]}
-    named = [one for one in specs if one == revision] or [one for one in specs if one.startswith(revision)]
-    if len(named) != 1:
-        known = ", ".join(specs) or "none"
-        raise CommandFailed(
-            f"{revision!r} is no live revision of {agent} (there is: {known}) and no file: start a replica of it, or"
-            " name its files",
-            ExitCode.NOT_FOUND,
-        )
-    with tempfile.TemporaryFile() as blob:
-        gateway.download(f"/v1/blobs/{specs[named[0]].removeprefix('blob:')}", blob)
-        blob.seek(0)
-        try:
-            spec = msgspec.json.decode(blob.read(), type=AgentSpec)
-        except (msgspec.DecodeError, SpecError) as error:
-            raise CommandFailed(
-                f"the specification of {named[0]} is another version's: {error}", ExitCode.FAILED
-            ) from error
+    spec = live_revision(gateway, agent, revision).spec
     return TeamFiles({spec.name: spec}, [])
 
 

@@ -12,6 +12,8 @@ import msgspec
 from cadre.cli.checks.eval_tasks import is_tasks_file, read_tasks
 from cadre.cli.checks.evaluated_run import EvaluatedRun, as_json, as_text, line_of
 from cadre.cli.checks.exported_run import exported_files, read_exported_run
+from cadre.cli.checks.live_revision import live_revision, prompts_of
+from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.status_line import print_status
 from cadre.deploy.nats_users import GATEWAY_SENDER
@@ -19,7 +21,9 @@ from cadre.errors import CadreError
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.team.team_file import TeamSpec, read_team
 from cadre.local.team.tool_entries import load_entry
+from cadre.prompting.prompts import Prompts
 from cadre.settings import read_model_settings, read_settings
+from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.kinds import declaration_of
 from cadre.spec.model import ModelSpec
@@ -55,6 +59,13 @@ class _Policies(click.ParamType[tuple[str, Policy]]):
     show_default=True,
     help="The folder or the team.yaml whose agents and tools are tried.",
 )
+@click.option(
+    "--revision",
+    "revisions",
+    multiple=True,
+    metavar="AGENT=REV",
+    help="An agent as a live revision of it has it, by the gateway, in place of the team's file.",
+)
 @click.option("--model", metavar="NAME", help="The model that all agents ask, in place of their own.")
 @click.option(
     "--judge",
@@ -85,7 +96,8 @@ def command(paths: tuple[Path, ...], team: Path, output: str, **options: Any) ->
     answer worse, or when something could not be tried.
     """
     policies: dict[str, Policy] = dict(options["policies"])
-    candidate = _candidate(read_team(team), options["model"], policies, options["timeout"])
+    live = [_live(text) for text in options["revisions"]]
+    candidate = _candidate(read_team(team), live, options["model"], policies, options["timeout"])
     cases = _cases(paths)
     # A tool that fails is an answer to the model here, no trouble of a service.
     logging.getLogger("cadre.tools").setLevel(logging.ERROR)
@@ -116,17 +128,32 @@ def _cases(paths: Iterable[Path]) -> list[_Case]:
     return found
 
 
+def _live(text: str) -> tuple[AgentSpec, Prompts]:
+    """The agent of AGENT=REV. Raises CommandFailed."""
+    agent, mark, revision = text.partition("=")
+    if not (agent and mark and revision):
+        raise click.UsageError(f"--revision {text!r}: write AGENT=REV")
+    with Gateway() as gateway:
+        found = live_revision(gateway, agent, revision)
+        return found.spec, prompts_of(gateway, found)
+
+
 def _candidate(
-    team: TeamSpec, model: str | None, policies: Mapping[str, Policy], seconds: float
+    team: TeamSpec,
+    live: Sequence[tuple[AgentSpec, Prompts]],
+    model: str | None,
+    policies: Mapping[str, Policy],
+    seconds: float,
 ) -> Candidate:
     """Raises SpecError, SetupError, CommandFailed."""
-    specs = [read_agent(file) for file in team.agents.values()]
+    known = {name: read_agent(file) for name, file in team.agents.items()}
+    specs = [*(known | {spec.name: spec for spec, _ in live}).values()]
     if model is not None:
         specs = [msgspec.structs.replace(one, model=_named(one.model, model)) for one in specs]
     tools = [tool for entry in team.tools for tool in load_entry(entry)]
     _check_live(policies, tools)
     models = {one.name: _endpoint(one.model) for one in specs if declaration_of(one.kind).needs(one).model}
-    return Candidate(specs, tools, models, policies, seconds)
+    return Candidate(specs, tools, models, policies, seconds, {spec.name: prompts for spec, prompts in live})
 
 
 def _check_live(policies: Mapping[str, Policy], tools: Sequence[AnyTool]) -> None:
