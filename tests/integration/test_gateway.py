@@ -78,6 +78,7 @@ async def test_the_directory_tells_who_is_there_and_what_is_missing(world: World
         "started_at": 1.0,
         "revision": "",
         "spec": "",
+        "prompts": "",
     } | {"skew": 0.0}
     assert (agent["replicas"], agent["differing"]) == ([about], [])
     assert (await world.http.get("/v1/tools")).json() == {"tools": []}
