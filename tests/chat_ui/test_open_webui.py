@@ -189,3 +189,40 @@ def test_a_call_is_decided_behind_the_link(page: Page, chats: str, gateway: Gate
     gateway.finished(run["id"])
     expect(say(page, "approved")).to_contain_text("refunded 600")
     assert [one["id"] for one in runs_of(gateway, "chief") if one["session"] == run["session"]] == [run["id"]]
+
+
+def test_a_connection_may_speak_the_responses_api(
+    page: Page, chats: str, gateway: Gateway, tmp_path: Path
+) -> None:
+    """The last test here: all chats from now on go by it."""
+    token = httpx2.post(f"{chats}/api/v1/auths/signin", json={"email": "", "password": ""}).json()["token"]
+    about = {
+        "ENABLE_OPENAI_API": True,
+        "OPENAI_API_BASE_URLS": [f"{gateway.service.url}/v1"],
+        "OPENAI_API_KEYS": ["none"],
+        "OPENAI_API_CONFIGS": {"0": {"enable": True, "api_type": "responses"}},
+    }
+    headers = {"Authorization": f"Bearer {token}"}
+    httpx2.post(f"{chats}/openai/config/update", json=about, headers=headers).raise_for_status()
+    begin(page, chats, "host")
+    answer = say(page, "tell a slow story")
+    expect(answer).to_contain_text("Once there")
+    (run,) = [run for run in runs_of(gateway, "host") if run["task"] == "tell a slow story"]
+    assert run["state"] == "running"
+    expect(answer).to_contain_text("each time: Ünique ☕ and long.")
+    expect(page).to_have_title(re.compile("^tell a slow story / "))
+    expect(say(page, "my name is Ravi")).to_contain_text("Noted.")
+    expect(say(page, "what is my name?")).to_contain_text("You are Ravi.")
+    assert not [run for run in runs_of(gateway, "host") if run["task"].startswith("###")]
+    picture(page, "responses")
+    books = tmp_path / "books"
+    begin(page, chats, "chief")
+    say(page, f"have clerk: refund {books} 500")
+
+    def held() -> list[Any]:
+        found: list[Any] = gateway.request("GET", "/v1/approvals").json()["approvals"]
+        return [one for one in found if str(books) in str(one)]
+
+    eventually(lambda: len(held()) == 1, what="the call waits", state=held)
+    expect(say(page, "approve")).to_contain_text("refunded 500")
+    assert done(books) == ["refund 500"]

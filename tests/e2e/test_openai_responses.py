@@ -151,6 +151,23 @@ def test_the_asynchronous_client(gateway: Gateway) -> None:
     assert asyncio.run(ask()) == "Hello!"
 
 
+def test_the_hidden_requests_of_chat_programs_cost_no_run(client: OpenAI, gateway: Gateway) -> None:
+    asked = (
+        '### Task:\nGenerate a title.\n### Output:\nJSON format: { "title": "…" }\n<chat_history>\n'
+        "USER: Hello there, how are you today?\n</chat_history>"
+    )
+    before = gateway.request("GET", "/v1/runs", params={"limit": "500"}).json()
+    title = '{"title": "Hello there, how are you"}'
+    whole = client.responses.create(model="host", input=asked, store=False)
+    assert (whole.output_text, whole.status) == (title, "completed")
+    assert not set(REQUIRED) - whole.to_dict().keys()
+    with client.responses.stream(model="host", input=asked) as stream:
+        assert stream.get_final_response().output_text == title
+    assert gateway.request("GET", "/v1/runs", params={"limit": "500"}).json() == before
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(whole.id)
+
+
 # --- conversations
 
 

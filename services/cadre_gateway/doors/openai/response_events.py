@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from cadre.journal.events import RunFinished
 from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import Task
 from cadre_gateway.doors.live_text import LiveText
@@ -177,6 +178,15 @@ class NumberedEvents:
     def _live_event(self, name: str, weight: int, /, **fields: Any) -> Json:
         self._told = self._told._replace(live=self._told.live + weight)
         return {"type": name, "sequence_number": self._told.number, **fields}
+
+
+def unrun_response(agent: str, text: str, at: float) -> NumberedEvents:
+    """The events of a response that no run has given: nobody will find it by its id."""
+    run = f"task-{int(at)}"
+    progress = Progress(run)
+    progress.task = Task(id=f"{run}:task", tree=run, run=run, at=at, agent=agent, task="")
+    progress.at, progress.end = at, RunFinished(state="success", output=text)
+    return NumberedEvents(progress, progress.task)
 
 
 def _where(index: int, item: Json) -> Json:

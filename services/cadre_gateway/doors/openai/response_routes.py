@@ -16,10 +16,11 @@ from cadre.adapters.nats.registry import NatsRegistry
 from cadre.protocol.messages import Task
 from cadre_gateway.doors.answer_json import json_answer, run_headers
 from cadre_gateway.doors.following import Answers
+from cadre_gateway.doors.openai import hidden_tasks
 from cadre_gateway.doors.openai.conversation import Conversations
 from cadre_gateway.doors.openai.errors import error_of
 from cadre_gateway.doors.openai.event_numbers import Told, told_at
-from cadre_gateway.doors.openai.response_events import NumberedEvents
+from cadre_gateway.doors.openai.response_events import NumberedEvents, unrun_response
 from cadre_gateway.doors.openai.response_id import place_of_response, response_id
 from cadre_gateway.doors.openai.response_object import Json, input_items, status_of
 from cadre_gateway.doors.openai.response_request import ResponseBody, response_turn
@@ -55,6 +56,9 @@ class Responses:
         user = wanted.user or wanted.safety_identifier
         envelope = envelope_of(request, data, user, wanted.metadata or {})
         turn = response_turn(wanted, envelope, card_of(self.registry.presences(), wanted.model))
+        if not turn.results and not turn.words and (text := hidden_tasks.answer_of(turn.text)) is not None:
+            events = unrun_response(wanted.model, text, self.conversations.clock.now())
+            return EventStream(_told(events)) if wanted.stream else json_answer(_whole(events))
         place = await self.conversations.place_of(turn)
         if wanted.stream:
             answer: Response = EventStream(await self.events(place, Told(), cancels=envelope.cancels))
@@ -120,8 +124,7 @@ class Responses:
                     if envelope.cancels:
                         await self.run_end.cancel(place.run, _HANG_UP)
                     raise Problem(499, "request-cancelled", _HANG_UP)
-        _all(events.settle())
-        return events.now()
+        return _whole(events)
 
     async def _frames(
         self, events: NumberedEvents, progress: Progress, *, cancels: bool
@@ -202,6 +205,18 @@ def _all(events: Iterable[Json]) -> None:
     """Makes the events, which nobody is told."""
     for _ in events:
         pass
+
+
+def _whole(events: NumberedEvents) -> Json:
+    """The response of a settled run."""
+    _all(events.settle())
+    return events.now()
+
+
+async def _told(events: NumberedEvents) -> AsyncGenerator[bytes]:
+    """The frames of a settled run's response."""
+    for event in (*events.begin(), *events.settle()):
+        yield _frame(event)
 
 
 def _frame(event: Json) -> bytes:
