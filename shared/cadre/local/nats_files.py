@@ -5,7 +5,7 @@ With `apart` each of them lies in a folder below it, so that every service can b
 """
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -145,10 +145,14 @@ def _keys(
     return keys, new
 
 
-def secrets(folder: Path, namespace: str, *, apart: bool = False) -> str:
-    """The keys as Kubernetes Secrets, one per service, and the server's file as one more: to be applied, not kept."""
+def secrets(
+    folder: Path, namespace: str, *, apart: bool = False, users: Collection[str] | None = None
+) -> str:
+    """The keys as Kubernetes Secrets, one per service (of `users`, if given), and the server's file as one more: to be
+    applied, not kept."""
     public = server_folder(folder, apart=apart) / SERVER_FILE
     keys = [(role, key_file(folder, role.user, apart=apart)) for role in known_roles(folder, apart=apart)]
+    keys = [(role, file) for role, file in keys if users is None or role.user in users]
     return "---\n".join(
         [
             *(

@@ -12,6 +12,10 @@ from click.testing import CliRunner, Result
 
 from cadre.cli.main import group
 from cadre.deploy.k8s.manifest import Manifest
+from cadre.local import nats_files
+from cadre.local.team.roles import roles_of
+from cadre.local.team.team_file import read_team
+from harness.pods import secret
 from unit.k8s.faults import faults
 from unit.k8s.reach import End, may_connect
 from unit.k8s.shipped import GIVEN, ROOT, TEAM, pick
@@ -135,6 +139,45 @@ def test_an_overlay_builds_and_has_no_fault(overlay: str, tmp_path: Path) -> Non
 def _pod_of(manifests: list[Manifest], deployment: str) -> End:
     labels = pick(manifests, f"Deployment/{deployment}")["spec"]["template"]["metadata"]["labels"]
     return End(labels, "cadre", "10.244.0.20")
+
+
+def test_keys_come_with_what_is_written(tmp_path: Path) -> None:
+    keys, platform = tmp_path / "auth", ROOT / "deploy/k8s/values.yaml"
+    whole = cadre("k8s", "render", TEAM, *MODEL, "-f", platform, "--set", "nats.shards=2", "--keys", keys)
+    manifests = list(yaml.safe_load_all(whole.stdout))
+    assert faults(manifests, ["Secret/cadre-gateway", "Secret/cadre-model"]) == []
+    made = {role.user: role for role in nats_files.known_roles(keys)}
+    known = {role.user: role for role in roles_of(read_team(TEAM), memory=True)}
+    assert made == {user: role for user, role in known.items() if user != "tracer"}
+    server = secret(manifests, nats_files.SERVER_SECRET)["auth.conf"]
+    assert "CADRE-1" in server
+    assert "CADRE-2" not in server, "the values say how many shards there are"
+
+    one = cadre(
+        "k8s", "render", TEAM, *MODEL, "--only", "agent/checker", "--keys", keys, "--set", "nats.shards=2"
+    )
+    alone = list(yaml.safe_load_all(one.stdout))
+    names = [m["metadata"]["name"] for m in alone if m["kind"] == "Secret"]
+    assert names == ["cadre-nats-agent-checker", "cadre-nats-server"]
+    assert "NetworkPolicy" in {m["kind"] for m in alone}
+    assert secret(alone, names[0]) == secret(manifests, names[0]), "the key that it has"
+    assert secret(alone, names[1])["auth.conf"] == server
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--only", "agent/checker", "--keys", "nowhere"], "nowhere has no users"),
+        (["--keys", "auth", "-o", "base"], "kept in no base"),
+        (["--keys", "auth", "--set", "nats.credentials=own-{workload}"], "nats.credentials"),
+        (["--beside", "next"], "--only agent/NAME"),
+    ],
+)
+def test_what_cannot_be_written(options: list[str], told: str, tmp_path: Path) -> None:
+    given = [str(tmp_path / one) if one in ("nowhere", "auth", "base") else one for one in options]
+    done = cadre("k8s", "render", TEAM, *MODEL, *given)
+    assert told in str(done.exception)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_help_imports_nothing_of_it() -> None:

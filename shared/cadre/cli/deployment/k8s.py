@@ -1,18 +1,23 @@
 """`cadre k8s`: a team as Kubernetes manifests."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 import yaml
 
+from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.operator import operator_manifests
 from cadre.deploy.k8s.render import render
-from cadre.deploy.k8s.values import merged_layers, read_values, setting
+from cadre.deploy.k8s.values import Nats, Values, merged_layers, read_values, setting
 from cadre.errors import SpecError
+from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.manifest_files import as_yaml, write_folder
+from cadre.local.team.roles import roles_of_components
 from cadre.local.team.team_components import VALUES_FILE, components_of
-from cadre.local.team.team_file import read_team
+from cadre.local.team.team_file import TeamSpec, read_team
+from cadre.protocol.topology import Topology
 from cadre.spec.yaml_file import read_yaml
 
 _values_option = click.option(
@@ -70,28 +75,54 @@ def operator_command(namespaces: tuple[str, ...], files: tuple[Path, ...], setti
     default="",
     help="With --only agent/…: as a second revision beside the first, with objects of its own named so.",
 )
+@click.option(
+    "--keys",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="That of `cadre auth init`: the NATS keys of what is written come first, as Secrets; missing ones are made.",
+)
 @_values_option
 @_set_option
-def render_command(
-    team: Path,
-    output: Path | None,
-    only: str | None,
-    beside: str,
-    files: tuple[Path, ...],
-    settings: tuple[str, ...],
-) -> None:
+def render_command(team: Path, output: Path | None, only: str | None, **options: Any) -> None:
     """Write the manifests of TEAM (a folder with a team.yaml, or such a file)."""
+    beside, keys = options["beside"], options["keys"]
     if beside and only is None:
         raise click.UsageError("--beside goes with --only agent/NAME")
+    if keys is not None and output is not None:
+        raise click.UsageError("--keys: secrets are printed and kept in no base: leave --output out")
     found = read_team(team)
     own = found.folder / VALUES_FILE
-    layers = [_layer(file) for file in ([own] if own.is_file() else []) + list(files)]
-    values = read_values(*layers, *map(setting, settings))
-    manifests = render(components_of(found, values), values, only, beside)
+    layers = [_layer(file) for file in ([own] if own.is_file() else []) + list(options["files"])]
+    values = read_values(*layers, *map(setting, options["settings"]))
+    components = components_of(found, values)
+    manifests = render(components, values, only, beside)
+    if keys is not None:
+        chosen = [one for one in components if only in (None, one.key)]
+        click.echo(_secrets(found, chosen, values, keys, is_whole=only is None), nl=False)
     if output is None:
         click.echo(as_yaml(one for file in manifests.values() for one in file), nl=False)
     else:
         write_folder(output, manifests, replace=only is None)
+
+
+def _secrets(
+    team: TeamSpec, components: Sequence[Component], values: Values, folder: Path, *, is_whole: bool
+) -> str:
+    """The keys of the components, and the server's list of all users. Raises SetupError, CommandFailed."""
+    from cadre.local import nats_files  # the bus's weight is that of whoever asks for keys
+
+    if values.nats.credentials != Nats().credentials:
+        raise SpecError("nats.credentials: --keys writes Secrets of the names that are those of the default")
+    if not is_whole and not nats_files.known_roles(folder):
+        raise CommandFailed(
+            f"{folder} has no users: the server's list would have this one alone. Name the folder of the others, or"
+            " write the whole team first",
+            ExitCode.USAGE,
+        )
+    roles = roles_of_components(team, components)
+    nats_files.update_users(folder, roles, Topology(values.nats.shards, values.nats.prefix))
+    users = {role.user for role in roles if is_whole or role.kind != "operator"}
+    return nats_files.secrets(folder, values.namespace, users=users)
 
 
 def _layer(file: Path) -> dict[str, Any]:

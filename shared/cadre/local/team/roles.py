@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from cadre.deploy.k8s.components import Component
 from cadre.deploy.nats_users import Role, team_roles
 from cadre.engine.offer import callable_tools
 from cadre.local.team.team_file import TeamSpec
@@ -22,6 +23,20 @@ def roles_of(team: TeamSpec, *, memory: bool | None = None) -> list[Role]:
     calls = {name: tuple(callable_tools(read_agent(file))) for name, file in team.agents.items()}
     memory = team.needs_memory if memory is None else memory
     return team_roles(team.agents, tools, team.pools, memory=memory, calls=calls)
+
+
+def roles_of_components(team: TeamSpec, components: Iterable[Component]) -> list[Role]:
+    """The roles of these services of a cluster, and the operator's. Raises SetupError."""
+    roles = [Role(kind="operator")]
+    for one in components:
+        if one.role == "agent":
+            calls = tuple(callable_tools(read_agent(team.agents[one.name])))
+            roles.append(Role(kind="agent", name=one.name, calls=calls))
+        elif one.role == "tools":
+            roles.append(Role(kind="tools", name=one.name, tools=tuple(one.provides[1::2])))
+        elif one.role != "provision":
+            roles.append(Role(kind=one.role, name=one.name))
+    return roles
 
 
 def tool_service_names(entries: Iterable[str]) -> list[str]:
