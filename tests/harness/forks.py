@@ -30,12 +30,17 @@ _IMPORTED = [
     "cadre_gateway.main",
     "cadre_gateway.wiring",
     "cadre_gateway.index.database.sqlite",
+    "cadre_gateway.doors.a2a.door",
+    "cadre_gateway.doors.agui.door",
+    "cadre_gateway.doors.mcp.door",
+    "cadre_gateway.doors.openai.door",
     "cadre_memory.main",
     "cadre_scripted_model.main",
     "cadre_tools.main",
     "cadre_tracer.main",
     "cadre.adapters.models.openai_model",
     "openai",
+    "pydantic.v1",  # by FastAPI, with the first route
     "uvloop",
 ]
 _AT_START = ("PYTHONPATH", "PYTHONHASHSEED", "LD_PRELOAD", "MALLOC_ARENA_MAX", "LC_ALL", "LANG")
