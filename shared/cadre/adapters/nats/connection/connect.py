@@ -8,6 +8,7 @@ import ssl
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -87,8 +88,9 @@ class _Connecting:
         self._url = settings.nats_url
         self._nc = NatsClient(self._on_given_up)
         self._options = keys.options(self._nc, settings)
-        if settings.nats_credentials:
+        if settings.nats_credentials and not Path(settings.nats_credentials).is_relative_to("/proc"):
             # A key that is renewed while the process runs: the server ends the connection, and it comes back with this.
+            # One that was handed over without a file stays what it is.
             self._nc.read_seed = partial(keys.seed_now, self._nc, settings)
         self._is_open = False
         self._trouble: Exception | None = None
