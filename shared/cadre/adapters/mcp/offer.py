@@ -95,7 +95,9 @@ def tools_of(spec: ServerSpec, listing: Iterable[ListedTool], caller: Caller) ->
 
 def _tool(spec: ServerSpec, listed: ListedTool, caller: Caller) -> McpTool:
     if listed.execution is not None and listed.execution.task_support == "required":
-        raise ToolDefinitionError("it can only be called as an MCP task, which Cadre does not do")
+        raise ToolDefinitionError(
+            "it can only be called as a task of the protocol of 2025, which Cadre does not do"
+        )
     section = spec.entry.cadre
     own = section.tools.get(listed.name, OneTool())
     name = own.name or name_for(listed.name, spec.prefix)
