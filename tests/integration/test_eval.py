@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from cadre.cli.checks.eval_tasks import read_tasks
@@ -14,8 +15,9 @@ from cadre.cli.main import group
 from cadre.errors import SpecError
 from cadre.journal.arrivals import Offer
 from cadre.protocol.cards import ToolCard
-from cadre.protocol.messages import Decision, ErrorInfo
+from cadre.protocol.messages import Decision, ErrorInfo, Signal
 from cadre.spec.agent import AgentSpec
+from cadre.spec.agent_file import read_agent
 from cadre.testing import Course, call, result, running_model
 from harness.kept_file import write_kept
 
@@ -215,6 +217,29 @@ def test_people_say_what_they_said_then(evaluate: Evaluate, shop: Path) -> None:
     )
     trial = found(evaluate(says, "-o", "json"))
     assert (trial["same_answer"], trial["now"]["calls"], trial["beyond_history"]) == (True, 0, [])
+
+
+def test_a_signal_that_came_comes_again(evaluate: Evaluate, shop: Path) -> None:
+    steps = {
+        "paid": {"wait": {"signal": "paid"}, "next": "done"},
+        "done": {"end": "paid {{ paid.payload.sum }}"},
+    }
+    clerk = yaml.safe_load(CLERK)
+    clerk["spec"] = {
+        "description": "Waits.",
+        "kind": "workflow",
+        "workflow": {"start": "paid", "steps": steps},
+    }
+    (shop / "clerk.yaml").write_text(yaml.safe_dump(clerk))
+    course = Course(read_agent(shop / "clerk.yaml"))
+    course.begin("Wait for the money.")
+    course.arrive(
+        Signal(id="s1", tree="r1", run="r1", at=2.0, name="paid", payload={"sum": 12}, sender="till")
+    )
+    assert course.run.result is not None
+    write_kept(course, shop / "kept" / "lamp.cadre")
+    trial = found(evaluate("rules: []", "-o", "json"))
+    assert (trial["now"]["output"], trial["same_answer"]) == ("paid 12", True), trial
 
 
 def test_the_model_reads_an_error_of_then_word_for_word(evaluate: Evaluate, shop: Path) -> None:

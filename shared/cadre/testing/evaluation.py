@@ -217,6 +217,7 @@ async def _to_its_end(team: Team, run: TeamRun, kept: KeptRun) -> None:
     said: dict[tuple[str, bytes], deque[ev.ApprovalDecided]] = defaultdict(deque)
     for asked, decided in kept.decisions:
         said[asked.name, call_key(asked.arguments)].append(decided)
+    signals = deque(kept.signals)
     while not run.is_over:
         if not team.is_idle():
             await team.changed()
@@ -224,6 +225,8 @@ async def _to_its_end(team: Team, run: TeamRun, kept: KeptRun) -> None:
             for call in run.held:
                 words = said[call.name, call_key(call.arguments)]
                 await _say(run, call.id, words.popleft() if words else None)
+        elif signals:
+            await run.signal((one := signals.popleft()).name, one.payload)
         elif (left := team.next_in()) is None:
             raise TeamRunWaits(f"the run is {run.state.phase.value}, and nobody is there to go on with it")
         elif left > LONGEST_WAIT_SECONDS:

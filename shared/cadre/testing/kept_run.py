@@ -9,6 +9,7 @@ import msgspec
 
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
+from cadre.journal.wait_events import SignalReceived
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import ErrorInfo, RunState, Task
 from cadre.tools.context import ToolContext
@@ -52,6 +53,8 @@ class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
     """The calls of tools with their answers, of the runs below it as well."""
     decisions: list[tuple[ev.ApprovalRequested, ev.ApprovalDecided]] = []
     """The calls that waited for a person, with the word of that person, of the runs below it as well."""
+    signals: list[SignalReceived] = []
+    """What came from outside for the run to wait for."""
     cards: dict[str, ToolCard] = {}
     """The tools that were offered, by name."""
     blobs: Mapping[str, bytes] = {}
@@ -85,6 +88,7 @@ def kept_run(
         outcome=outcome_of(end, len(called)),
         calls=[(called[one.call], one) for one in answered],
         decisions=[(asked[one.call], one) for one in decided],
+        signals=[event for event in _events(entries) if isinstance(event, SignalReceived)],
         cards={card.name: card for card in offered},
         blobs=blobs,
         files=files,
