@@ -248,3 +248,9 @@ def test_warnings_say_what_to_do() -> None:
     assert f"`cadre rollout clerk --adopt {B} --by REV`" in waiting
     assert warnings_of(rollout(0, 100, adopted_by=B), {B}, {A: 3}) == []
     assert "all new runs wait" in warnings_of(rollout(100), {B}, {})[0]
+    for open_runs, may_stop in (({}, True), ({C: 1}, False)):
+        [aside] = warnings_of(rollout(90, 10), {A, B, C}, open_runs)
+        assert (f"revision {C} of clerk is live and gets no runs" in aside, "or stop it" in aside) == (
+            True,
+            may_stop,
+        )

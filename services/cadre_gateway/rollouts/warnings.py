@@ -25,6 +25,8 @@ def _lines(rollout: Rollout, live: Collection[str], open_runs: Mapping[str, int]
             )
     for revision in sorted(set(live) - {share.revision for share in rollout.shares}):
         remedy = f"`cadre rollout {agent} --to {revision} --weight N`"
+        if not open_runs.get(revision):
+            remedy += ", or stop it: none of its runs goes on"
         yield f"revision {revision} of {agent} is live and gets no runs: {remedy}"
 
 
