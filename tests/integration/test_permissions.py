@@ -329,3 +329,33 @@ async def test_what_is_missing_is_said_with_what_to_do(world: Secured) -> None:
 
 
 # --- wrong and missing keys
+
+
+async def test_prompts_to_agents_on_nats_are_erased_by_those_who_may(
+    world: Secured, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who may not, as a gateway whose rights were given out before there was this one, goes on without."""
+    config = {"name": "CADRE-REMOTE", "subjects": ["cadre.remote.>"], "storage": "file"}
+    prompt = "cadre.remote.far.t-1.1.prompt"
+    operator = await connect(world.settings("operator"), "operator")
+    gateway = await connect(world.settings("gateway"), "gateway")
+    boss = await connect(world.settings("agent-boss"), "boss")
+    try:
+        await jetstream.ask(operator, "making it", "STREAM.CREATE.CADRE-REMOTE", config)
+        await jetstream.append(operator, prompt, b"a secret")
+        await jetstream.append(operator, "cadre.remote.far.t-2.1.prompt", b"another run's")
+
+        async def left() -> int:
+            found = await jetstream.stream_info(operator, "CADRE-REMOTE")
+            assert found is not None
+            kept: int = found["state"]["messages"]
+            return kept
+
+        await NatsErasure(boss, T, NatsBlobs(boss, T)).drop_exchanges(["t-1"])
+        assert await left() == 2
+        assert "stay for a week at most" in caplog.text
+        await NatsErasure(gateway, T, NatsBlobs(gateway, T)).drop_exchanges(["t-1", "t-9"])
+        assert await left() == 1
+    finally:
+        for nc in (operator, gateway, boss):
+            await nc.close()
