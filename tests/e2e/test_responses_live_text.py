@@ -109,6 +109,8 @@ def test_an_answer_is_told_while_the_model_writes_it(client: OpenAI) -> None:
         rest = dicts(client.responses.retrieve(final.id, stream=True, starting_after=number_of(events[cut])))
         check_whole(events[: cut + 1] + rest)
     check_whole(dicts(client.responses.retrieve(final.id, stream=True)))
+    with client.responses.stream(response_id=final.id, starting_after=number_of(events[begun])) as again:
+        assert again.get_final_response().output_text == STORY
 
 
 def test_a_reader_that_is_cut_off_finds_the_rest_at_another_gateway(
