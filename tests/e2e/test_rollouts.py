@@ -241,7 +241,9 @@ def _end(stack: SecuredStack, gateway: Gateway, newer: Service, first: str) -> N
         state=lambda: shown(gateway),
     )
     eventually(lambda: consumers(stack) == {"agent-clerk", "agent-clerk~1"}, what="its queue is removed")
+    assert "would get new runs again: stop its replicas" in change(gateway, 422, end=True)["detail"]
     newer.terminate()
+    revisions(gateway, 1)
     change(gateway, end=True)
     eventually(lambda: consumers(stack) == {"agent-clerk"}, what="no queue of a revision is left")
     assert not shown(gateway)["active"]

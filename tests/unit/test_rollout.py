@@ -190,6 +190,7 @@ def test_runs_are_adopted_and_given_back() -> None:
         (rollout(100, 0), RolloutChange(adopt=A, by=B), {A, B}, "gets new runs"),
         (rollout(0, 100), RolloutChange(adopt=A), {A, B}, "by which revision"),
         (rollout(0, 100), RolloutChange(end=True), {A, B}, "the rollout ends when one is left"),
+        (rollout(100), RolloutChange(end=True), {A, B}, f"revision {B} of clerk is live as well"),
     ],
 )
 def test_what_cannot_be_is_refused(before: Rollout, change: RolloutChange, live: set[str], why: str) -> None:

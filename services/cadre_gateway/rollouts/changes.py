@@ -32,7 +32,7 @@ def changed(rollout: Rollout, change: RolloutChange, live: Collection[str]) -> R
         return _rolled_back(rollout, live)
     if change.adopt is not None:
         return _adopted(rollout, change.adopt, change.by, live)
-    return _ended(rollout)
+    return _ended(rollout, live)
 
 
 def _begun(rollout: Rollout, live: Collection[str]) -> Rollout:
@@ -155,10 +155,15 @@ def _adopted(rollout: Rollout, adopt: str, by: str | None, live: Collection[str]
     )
 
 
-def _ended(rollout: Rollout) -> Rollout:
+def _ended(rollout: Rollout, live: Collection[str]) -> Rollout:
     if len(rollout.shares) > 1:
         names = ", ".join(share.revision for share in rollout.shares)
         raise RefusedChange(
             f"{rollout.agent} has runs of several revisions ({names}): the rollout ends when one is left"
+        )
+    if others := sorted({*live} - {share.revision for share in rollout.shares}):
+        raise RefusedChange(
+            f"revision {', '.join(others)} of {rollout.agent} is live as well, and would get new runs again: stop its"
+            " replicas first"
         )
     return replace(rollout, shares=[replace(share, state="closing") for share in rollout.shares])
