@@ -34,6 +34,8 @@ from synadia_ai.agents import (
 )
 
 from cadre.adapters.nats.connection.keys import new_key
+from cadre.adapters.nats.streams import jetstream
+from harness.next_version import NEXT
 from harness.patience import eventually, patience, until
 from harness.stack import Gateway, Stack
 
@@ -218,6 +220,29 @@ async def test_a_gateway_that_stops_says_so(stack: Stack, gateway: Gateway) -> N
         with pytest.raises(ProtocolError, match="500: draining: this gateway is stopping; run"):
             await stopped_on_the_way()
         await asyncio.to_thread(gateway.service.start)
+
+
+async def test_entries_of_a_newer_version_end_the_answer_and_are_named(
+    stack: Stack, gateway: Gateway
+) -> None:
+    """As while an upgrade is under way, when a newer agent goes on with a run before the gateway is upgraded."""
+    async with connected(stack) as agents:
+        clerk, book = await found(agents, "clerk"), stack.folder / "newer"
+
+        async def upgraded_on_the_way() -> None:
+            run = ""
+            async for one in clerk.prompt(f"refund {book} 900"):
+                if isinstance(one, StatusChunk) and one.status.startswith("run "):
+                    run = run_of([one.status])
+                if isinstance(one, Query):
+                    about = {"tree": run, "run": run, "n": 99, "events": [{"type": "dreamt"}]}
+                    entry = json.dumps({"type": "entry", "v": NEXT, **about}).encode()
+                    async with stack.platform() as platform:
+                        await jetstream.append(platform.nc, platform.topology.journal(run, run), entry)
+
+        with pytest.raises(ProtocolError, match="of a newer version"):
+            await upgraded_on_the_way()
+        assert not book.exists()
 
 
 async def raw(nc: Client, subject: str, payload: bytes) -> list[str]:
