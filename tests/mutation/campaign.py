@@ -117,13 +117,11 @@ class Campaign:
     def _tests(self, mutation: Mutation) -> list[str]:
         """The files that run the mutated function; of what no test runs as a function, those near its module. The
         nearest first, of equally near ones the quickest."""
-        near = self._near[mutation.module]
+        near, seconds = self._near[mutation.module], self._baseline.seconds
         function = f"{mutation.file}:{mutation.qualname}"
         running = [file for file in near if function in self._baseline.functions.get(file, ())]
-        seconds = self._baseline.seconds
-        return sorted(running or near, key=lambda file: (near[file], seconds.get(file, 0.0), file))[
-            :MOST_FILES
-        ]
+        order = sorted(running or near, key=lambda file: (near[file], seconds.get(file, 0.0), file))
+        return order[:MOST_FILES]
 
     def _control(self, scratch: Scratch, mutation: Mutation) -> None:
         """Sees that what fails later fails by its mutation."""

@@ -3,7 +3,7 @@
 import random
 import sys
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from itertools import zip_longest
@@ -20,10 +20,10 @@ ALWAYS = (
 """Mutations that no test noticed once, whatever their modules are called today; they are always planted."""
 
 ENOUGH_FILES, MOST_FILES = 20, 40
-"""So many test files are asked about one mutation, at most."""
+"""Where fewer import a module all tests may notice a bug in it; so many are asked about one mutation, at most."""
 
 FURTHER = 100
-"""Added to the distance of tests of the packages around a module: more than any chain of imports has."""
+"""The distance of tests that do not import a module: more than any chain of imports has."""
 
 Planted = tuple[Module, Site]
 
@@ -85,25 +85,22 @@ class Imports:
         return distance
 
     def tests_of(self, module: str) -> dict[str, int]:
-        """Unit test files that may notice a bug in the module: the nearest, with their distance from it.
+        """Unit test files that may notice a bug in the module, with their distance from it.
 
-        Where these are few, those of the packages around it come behind: what is loaded by its name at run time is
-        imported by no statement. The files are relative to the project's root.
+        Where few import it, all others come behind them: what is loaded by its name at run time is imported by no
+        statement. The files are relative to the project's root.
         """
-        package, near, further = module, self._tests_below(module), 0
-        while len(near) < ENOUGH_FILES and "." in package:
-            package, further = package.rpartition(".")[0], further + FURTHER
-            near = {**{file: far + further for file, far in self._tests_below(package).items()}, **near}
-        return near
+        near = self._test_files(self.importers(module))
+        if len(near) >= ENOUGH_FILES:
+            return near
+        return self._test_files(dict.fromkeys(self._graph.modules, FURTHER)) | near
 
-    def _tests_below(self, package: str) -> dict[str, int]:
-        near: dict[str, int] = {}
-        for module in self.modules_below([package]):
-            for name, distance in self.importers(module).items():
-                if name.startswith(self._rooms) and name.rpartition(".")[2].startswith("test_"):
-                    file = self.file_of(name).relative_to(self._layout.root).as_posix()
-                    near[file] = min(distance, near.get(file, distance))
-        return near
+    def _test_files(self, modules: Mapping[str, int]) -> dict[str, int]:
+        return {
+            self.file_of(name).relative_to(self._layout.root).as_posix(): distance
+            for name, distance in modules.items()
+            if name.startswith(self._rooms) and name.rpartition(".")[2].startswith("test_")
+        }
 
 
 def draw(modules: Iterable[Module], count: int, seed: int) -> list[Planted]:

@@ -7,7 +7,7 @@ import pytest
 from mutation.campaign import Campaign, Verdict
 from mutation.explained import Explained
 from mutation.main import report
-from mutation.selection import Imports, Layout, draw
+from mutation.selection import FURTHER, Imports, Layout, draw
 from mutation.sites import Module
 
 TOLL = '''"""What a bridge costs."""
@@ -151,10 +151,8 @@ def test_tests_are_found_by_their_imports_with_their_distance(toys: Layout) -> N
     imports = Imports(toys)
     near, far = "checks/toy_unit/test_toll.py", "checks/toy_unit/test_gate.py"
     assert imports.tests_of("toys.toll") == {near: 1, far: 2}
-    assert imports.tests_of("toys.gate") == {far: 1, near: 101}, (
-        "where they are few, those of the package too"
-    )
-    assert imports.tests_of("toys.late") == {near: 101, far: 101}, "it may be loaded by its name"
+    assert imports.tests_of("toys.gate") == {far: 1, near: FURTHER}, "where they are few, all others too"
+    assert imports.tests_of("toys.late") == {near: FURTHER, far: FURTHER}, "it may be loaded by its name"
 
 
 def test_a_draw_is_the_same_for_a_seed_and_takes_from_each_module(toys: Layout) -> None:

@@ -9,6 +9,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.errors import SpecError
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
+from cadre.journal.run import SUMMARY
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.usage import Usage
 from cadre.spec.model import ModelSpec
@@ -56,6 +57,14 @@ def test_what_native_tools_have_read_is_not_taken_for_the_size_of_the_request() 
     assert counted["plain"][0] is not None
     assert counted["native"][0] is None
     assert counted["native"][1] > counted["plain"][1] + 50
+
+
+def test_the_endpoints_own_tools_are_on_offer_for_the_work_and_for_no_summary() -> None:
+    course = Course().begin()
+    answer(course)
+    course.arrive(result(course.id(), 3))
+    assert request(course).native_tools
+    assert not Transcript(PROMPTS).request(course.run, SUMMARY).native_tools
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,15 @@ def test_a_cost_budget_needs_prices() -> None:
     assert "m-1 costs" in end.error.message
 
 
+def test_a_record_that_is_ignored_has_no_price_to_lack() -> None:
+    course = Course().begin(budget=Budget(cost=1.0))
+    assert kinds(course.arrive(result("r1_9_9", 2))) == ["RecordIgnored"]
+    assert course.run.unpriced is None
+    course.say(ANSWER)
+    assert course.run.result is not None
+    assert course.run.result.state == "success"
+
+
 def test_the_narrower_budget_counts_field_by_field() -> None:
     course = limited(budget=Budget(tokens=100, steps=5)).begin(budget=Budget(tokens=200, cost=2.0))
     assert course.run.budget == Budget(tokens=100, cost=2.0, steps=5)

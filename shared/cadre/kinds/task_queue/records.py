@@ -10,6 +10,7 @@ from cadre.kinds.iteration.records import (
     SYSTEM_TERMS,
     IterationSection,
     JsonFormRefused,
+    capabilities,
     check_section,
     max_steps,
     prompt_terms,
@@ -170,6 +171,7 @@ DECLARATION = KindDeclaration(
     writes_calls=False,
     check=_check,
     max_steps=lambda spec: max_steps(queue_of(spec)),
+    capabilities=capabilities,
     prompt_terms=lambda spec: prompt_terms(queue_of(spec)),
     doing=dict.fromkeys(
         [
