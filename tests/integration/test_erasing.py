@@ -14,10 +14,12 @@ from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.sessions import NatsSessions
 from cadre.adapters.nats.streams import jetstream
 from cadre.automation.push import PUSHES, PushTarget, TaskPushes
+from cadre.delivery.codec import encode
 from cadre.errors import BlobMissing, Fenced
 from cadre.journal.events import RecordIgnored, RunAccepted
 from cadre.protocol.fates import Erased
 from cadre.protocol.messages import (
+    Spilled,
     Task,
     ToolResult,
 )
@@ -70,6 +72,18 @@ async def test_an_erased_run_leaves_nothing_anywhere(world: World) -> None:
     await gone(world, run, *blobs)
     turn, _ = await NatsSessions(world.nc, world.topology).read("boss", "talk")
     assert turn is None
+
+
+async def test_tasks_given_to_agents_elsewhere_are_found_in_what_was_too_large_as_well(world: World) -> None:
+    run = new_run()
+    called = f'{{"arguments":{{"message_id":"{run}_1_0-1"}}}}'.encode()
+    ref = await world.blobs.put(called)
+    spilled = Spilled(id=f"{run}:1", tree=run, run=run, at=0.0, ref=ref, size=len(called))
+    journal, looked = world.topology.journal(run, run), f'{{"task":"{run}-2"}} {{"task":"0_1-7"}}'
+    await jetstream.append(world.nc, journal, encode(spilled))
+    await jetstream.append(world.nc, journal, looked.encode())
+    found = await NatsErasure(world.nc, world.topology, world.blobs).belongings(run, 10**9)
+    assert (found.exchanges, found.spilled) == ({f"{run}_1_0-1", f"{run}-2"}, {ref})
 
 
 async def test_addresses_that_are_told_of_it_are_erased_with_it(world: World) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 from nats.aio.client import Client
 
-from cadre.adapters.nats.objects.blob_refs import Noting, refs_in
+from cadre.adapters.nats.objects.blob_refs import refs_in
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
 from cadre.adapters.nats.streams import jetstream, listing
@@ -112,13 +112,12 @@ class NatsErasure:
                 if held.seq >= before:
                     break
                 found.messages.add(held.seq)
-                found.exchanges.update(task.decode() for task in exchange.findall(held.data))
-                ref = _spilled(held.data)
-                if ref is None:
-                    found.named.update(refs_in(held.data))
-                else:
+                data, ref = held.data, _spilled(held.data)
+                if ref is not None:
                     found.spilled.add(ref)
-                    found.named.update(await self._named_in(ref))
+                    data = await self._held_in(ref)
+                found.named.update(refs_in(data))
+                found.exchanges.update(task.decode() for task in exchange.findall(data))
         found.named.difference_update(found.spilled)
         return found
 
@@ -207,16 +206,16 @@ class NatsErasure:
                     refs |= refs_in(held.data)
                     ref = _spilled(held.data)
                     if ref is not None:
-                        refs |= await self._named_in(ref)
+                        refs |= refs_in(await self._held_in(ref))
         return refs
 
-    async def _named_in(self, ref: str) -> set[str]:
-        noting = Noting(self._blobs)
+    async def _held_in(self, ref: str) -> bytes:
+        """What was too large for its stream."""
         try:
-            await noting.get(ref)
+            return await self._blobs.get(ref)
         except BlobMissing:
             log.debug("%s is removed already", ref)
-        return noting.refs
+            return b""
 
     async def _outstanding(self, stream: str) -> list[Outstanding]:
         found: list[Outstanding] = []
