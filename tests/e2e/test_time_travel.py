@@ -86,6 +86,8 @@ def test_the_last_runs_of_an_agent_become_a_folder_of_tests(
     named = cadre("runs", "export", delegated, delegated[:20], "-o", tmp_path / "named")
     assert [file.name for file in (tmp_path / "named").iterdir()] == [f"{delegated}.cadre"], named.stderr
     assert cadre("runs", "export", delegated, "-o", folder).stdout.endswith(" bytes)\n")
+    assert cadre("runs", "export", delegated, "-o", f"{tmp_path}/one/").returncode == 0
+    assert [file.name for file in (tmp_path / "one").iterdir()] == [f"{delegated}.cadre"]
     (tmp_path / "team.yaml").write_text(
         "apiVersion: cadre.dev/v1\nkind: Team\nmetadata: {name: kept}\n"
         f"spec: {{agents: [{TEAM / agent}.yaml], tools: [{TEAM}/tools.py]}}\n"

@@ -15,7 +15,7 @@ from cadre.cli.main import group
 from cadre.errors import SpecError
 from cadre.journal.arrivals import Offer
 from cadre.protocol.cards import ToolCard
-from cadre.protocol.messages import Decision, ErrorInfo, Signal
+from cadre.protocol.messages import Decision, ErrorInfo, Origin, Signal
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 from cadre.testing import Course, call, result, running_model
@@ -240,6 +240,27 @@ def test_a_signal_that_came_comes_again(evaluate: Evaluate, shop: Path) -> None:
     write_kept(course, shop / "kept" / "lamp.cadre")
     trial = found(evaluate("rules: []", "-o", "json"))
     assert (trial["now"]["output"], trial["same_answer"]) == ("paid 12", True), trial
+
+
+def test_a_run_recalls_what_it_recalled_then(evaluate: Evaluate, shop: Path) -> None:
+    clerk = yaml.safe_load(CLERK)
+    clerk["spec"] |= {"memory": {"recall": 3, "scope": "user", "reads": ["user"]}}
+    (shop / "clerk.yaml").write_text(yaml.safe_dump(clerk))
+    course = Course(read_agent(shop / "clerk.yaml"), Offer(tools=CARDS))
+    course.begin("Order what Anna likes.", origin=Origin(user="anna"))
+    assert course.run.recalling is not None
+    memory = {"text": "Anna likes green lamps.", "at": 1.0}
+    course.arrive(result(course.run.recalling.call, {"hits": [memory]}, tool="recall"))
+    course.say(call("final_answer", answer="A green lamp."))
+    write_kept(course, shop / "kept" / "lamp.cadre")
+    says = """
+rules:
+  - match: {user: "<note.*Anna likes green lamps"}
+    reply: {tool_calls: [{name: final_answer, arguments: {answer: A green lamp.}}]}
+  - reply: {tool_calls: [{name: final_answer, arguments: {answer: Any lamp.}}]}
+"""
+    trial = found(evaluate(says, "-o", "json"))
+    assert (trial["now"]["output"], trial["same_answer"]) == ("A green lamp.", True), trial
 
 
 def test_the_model_reads_an_error_of_then_word_for_word(evaluate: Evaluate, shop: Path) -> None:

@@ -199,6 +199,7 @@ async def _outcome(team: Team, kept: KeptRun, seconds: float) -> RunOutcome:
         images=task.images,
         budget=task.budget,
         terms=task.terms,
+        origin=task.origin,
     )
     try:
         async with asyncio.timeout(seconds):

@@ -11,6 +11,7 @@ from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.journal.wait_events import SignalReceived
 from cadre.protocol.cards import ToolCard
+from cadre.protocol.memory import RECALL
 from cadre.protocol.messages import ErrorInfo, RunState, Task
 from cadre.tools.context import ToolContext
 from cadre.tools.decorator import FailedAs
@@ -26,6 +27,11 @@ what was not called then is called if it is read-only."""
 NOT_CALLED = "NotCalled"
 """The type of the error of a call that is not answered: the kept run did not make it and it may have an effect, or its
 policy says so."""
+
+
+_RECALL = ToolCard(
+    name=RECALL, description="Tells of earlier work.", input_schema={"type": "object"}, read_only=True
+)
 
 
 class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,13 +92,30 @@ def kept_run(
     return KeptRun(
         task=accepted.task,
         outcome=outcome_of(end, len(called)),
-        calls=[(called[one.call], one) for one in answered],
+        calls=[*((called[one.call], one) for one in answered), *_recalled(everything)],
         decisions=[(asked[one.call], one) for one in decided],
         signals=[event for event in _events(entries) if isinstance(event, SignalReceived)],
         cards={card.name: card for card in offered},
         blobs=blobs,
         files=files,
     )
+
+
+def _recalled(events: Sequence[Any]) -> Iterable[tuple[ev.ToolCalled, ev.ToolAnswered]]:
+    """What runs were told of earlier work as they began, as the calls that they make of the memory service for it."""
+    asked = {event.call: event for event in events if isinstance(event, ev.MemoryAsked)}
+    for one in events:
+        if isinstance(one, ev.MemoryRecalled) and (question := asked.get(one.call)) is not None:
+            arguments = {"query": question.query, "k": question.count}
+            found = {
+                "hits": msgspec.to_builtins(one.memories),
+                "degraded": bool(one.degraded),
+                "why": one.degraded,
+            }
+            yield (
+                ev.ToolCalled(call=one.call, tool=RECALL, arguments=arguments),
+                ev.ToolAnswered(call=one.call, tool=RECALL, output=found, error=one.error),
+            )
 
 
 def outcome_of(end: ev.RunFinished, calls: int) -> RunOutcome:
@@ -121,6 +144,8 @@ def tools_from_history(
         answers[call.tool][call_key(call.arguments)].append(answer)
     own = {tool.name: tool for tool in tools}
     cards = {**run.cards, **{name: tool.card for name, tool in own.items()}}
+    if RECALL in answers:
+        cards.setdefault(RECALL, _RECALL)
     found: list[AnyTool] = []
     for name, card in cards.items():
         live, policy = own.get(name) if card.read_only else None, policies.get(name, policies.get("*"))

@@ -104,7 +104,8 @@ def export_run(runs: tuple[str, ...], agent: str | None, last: int, target: str 
         if target == STDOUT:
             gateway.download(f"/v1/runs/{named[0]}/export", sys.stdout.buffer)
             return
-        folder = Path(target or ".") if many or (target is not None and Path(target).is_dir()) else None
+        is_folder = target is not None and (target.endswith("/") or Path(target).is_dir())
+        folder = Path(target or ".") if many or is_folder else None
         if folder is not None:
             _make(folder)
         for identity in dict.fromkeys(named):
