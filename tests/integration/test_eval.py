@@ -15,7 +15,7 @@ from cadre.cli.main import group
 from cadre.errors import SpecError
 from cadre.journal.arrivals import Offer
 from cadre.protocol.cards import ToolCard
-from cadre.protocol.messages import Decision, ErrorInfo, Origin, Signal
+from cadre.protocol.messages import Decision, ErrorInfo, Origin, Signal, UserMessage
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 from cadre.testing import Course, call, result, running_model
@@ -217,6 +217,30 @@ def test_people_say_what_they_said_then(evaluate: Evaluate, shop: Path) -> None:
     )
     trial = found(evaluate(says, "-o", "json"))
     assert (trial["same_answer"], trial["now"]["calls"], trial["beyond_history"]) == (True, 0, [])
+
+
+def test_what_people_told_the_run_is_told_again(evaluate: Evaluate, shop: Path) -> None:
+    spec = AgentSpec(name="clerk", description="Orders things.", tools=["price", "order"])
+    course = Course(spec, Offer(tools=CARDS))
+    course.begin("Order a lamp.")
+    course.say(call("price", article="lamp"))
+    course.arrive(result("r1_1_0", 20.0, tool="price"))
+    course.arrive(UserMessage(id="m1", tree="r1", run="r1", at=2.0, text="In green, please.", sender="anna"))
+    course.say(call("order", article="lamp"))
+    course.arrive(result("r1_2_0", "ordered", tool="order"))
+    course.say(call("final_answer", answer="A green lamp."))
+    write_kept(course, shop / "kept" / "lamp.cadre")
+    says = (
+        script(*AS_BEFORE[:2])
+        + """
+  - match: {turn: 2, user: "In green, please"}
+    reply: {tool_calls: [{name: final_answer, arguments: {answer: A green lamp.}}]}
+  - match: {turn: 2}
+    reply: {tool_calls: [{name: final_answer, arguments: {answer: Any lamp.}}]}
+"""
+    )
+    trial = found(evaluate(says, "-o", "json"))
+    assert (trial["now"]["output"], trial["same_answer"]) == ("A green lamp.", True), trial
 
 
 def test_a_signal_that_came_comes_again(evaluate: Evaluate, shop: Path) -> None:

@@ -218,9 +218,12 @@ async def _to_its_end(team: Team, run: TeamRun, kept: KeptRun) -> None:
     said: dict[tuple[str, bytes], deque[ev.ApprovalDecided]] = defaultdict(deque)
     for asked, decided in kept.decisions:
         said[asked.name, call_key(asked.arguments)].append(decided)
-    signals = deque(kept.signals)
+    signals, messages = deque(kept.signals), deque(kept.messages)
     while not run.is_over:
-        if not team.is_idle():
+        if messages and sum(isinstance(event, ev.StepFinished) for event in run.events) >= messages[0][0]:
+            _, message = messages.popleft()
+            await run.tell(message.text, mode=message.mode)
+        elif not team.is_idle():
             await team.changed()
         elif run.held:
             for call in run.held:

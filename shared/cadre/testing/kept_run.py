@@ -61,6 +61,8 @@ class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
     """The calls that waited for a person, with the word of that person, of the runs below it as well."""
     signals: list[SignalReceived] = []
     """What came from outside for the run to wait for."""
+    messages: list[tuple[int, ev.MessageReceived]] = []
+    """What people said to the run, each with the number of steps that it had finished by then."""
     cards: dict[str, ToolCard] = {}
     """The tools that were offered, by name."""
     blobs: Mapping[str, bytes] = {}
@@ -94,11 +96,21 @@ def kept_run(
         outcome=outcome_of(end, len(called)),
         calls=[*((called[one.call], one) for one in answered), *_recalled(everything)],
         decisions=[(asked[one.call], one) for one in decided],
+        messages=_messages(entries),
         signals=[event for event in _events(entries) if isinstance(event, SignalReceived)],
         cards={card.name: card for card in offered},
         blobs=blobs,
         files=files,
     )
+
+
+def _messages(entries: Iterable[Entry]) -> list[tuple[int, ev.MessageReceived]]:
+    finished, found = 0, list[tuple[int, ev.MessageReceived]]()
+    for event in _events(entries):
+        finished += isinstance(event, ev.StepFinished)
+        if isinstance(event, ev.MessageReceived):
+            found.append((finished, event))
+    return found
 
 
 def _recalled(events: Sequence[Any]) -> Iterable[tuple[ev.ToolCalled, ev.ToolAnswered]]:
