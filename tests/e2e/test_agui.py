@@ -153,6 +153,16 @@ def test_an_interrupt_is_turned_down(gateway: Gateway, books: Path, answer: Json
     assert not books.exists()
 
 
+def test_an_interrupt_is_answered_at_its_agent_alone(gateway: Gateway, books: Path) -> None:
+    (interrupt,) = turn(gateway, "clerk", asking(f"refund {books} 500"))[-1]["outcome"]["interrupts"]
+    resume = asking(resume=[{"interruptId": interrupt["id"], "status": "resolved"}])
+    refused = gateway.request("POST", "/agui/host", json=resume)
+    assert (refused.status_code, refused.json()["code"]) == (404, "unknown-run")
+    assert not books.exists()
+    turn(gateway, "clerk", resume)
+    assert books.read_text() == "refund 500\n"
+
+
 def test_tools_of_the_page(gateway: Gateway) -> None:
     schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     tools = [{"name": "weather", "description": "Tell the weather.", "parameters": schema}]

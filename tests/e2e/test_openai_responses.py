@@ -269,6 +269,38 @@ def test_a_response_is_cancelled_and_deleted(client: OpenAI, gateway: Gateway, s
         client.responses.retrieve(begun.id)
 
 
+def test_a_part_that_was_never_told_is_no_response(client: OpenAI, gateway: Gateway, books: Path) -> None:
+    asked = client.responses.create(model="clerk", input=f"refund {books} 960")
+    (request,) = [item for item in asked.output if item.type == "mcp_approval_request"]
+    said: ResponseInputParam = [
+        {"type": "mcp_approval_response", "approval_request_id": request.id, "approve": True}
+    ]
+    answer = client.responses.create(model="clerk", previous_response_id=asked.id, input=said)
+    assert client.responses.retrieve(answer.id) == answer
+    made_up = [f"{asked.id}_99", f"{answer.id}0"]
+    for one in made_up:
+        for use in (client.responses.retrieve, client.responses.cancel, client.responses.delete):
+            with pytest.raises(openai.NotFoundError):
+                use(one)
+        with pytest.raises(openai.NotFoundError):
+            client.responses.input_items.list(one)
+        with pytest.raises(openai.NotFoundError):
+            client.responses.create(model="clerk", input="And now?", previous_response_id=one)
+    assert client.responses.retrieve(asked.id) == asked, "its run was not erased"
+
+
+def test_the_result_of_a_function_allows_no_call(client: OpenAI, gateway: Gateway, books: Path) -> None:
+    asked = client.responses.create(model="clerk", input=f"refund {books} 970")
+    (request,) = [item for item in asked.output if item.type == "mcp_approval_request"]
+    with pytest.raises(openai.BadRequestError, match="waits for a person"):
+        client.responses.create(
+            model="clerk",
+            previous_response_id=asked.id,
+            input=[{"type": "function_call_output", "call_id": request.id, "output": "denied"}],
+        )
+    assert gateway.run(asked.id.removeprefix("resp_"))["state"] == "waiting"
+
+
 def test_a_killed_gateway_loses_no_event_and_begins_nothing_twice(
     client: OpenAI, gateway: Gateway, stack: Stack, books: Path
 ) -> None:

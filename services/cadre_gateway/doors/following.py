@@ -62,6 +62,18 @@ class Answers:
                     progress.take(stored)
         return progress
 
+    async def check(self, place: Place) -> None:
+        """Raises a 404 problem if nothing can have been told from there: an answer begins with its run, or behind an
+        entry of its tree. Raises as `so_far` does."""
+        if not place.after:
+            await self.lookup.find(place.run)
+            return
+        async with self.pages(place) as pages:
+            async for page in pages:
+                if any(stored.seq == place.after for stored in page):
+                    return
+        raise Problem(404, "unknown-run", f"run {place.run} has no part {place.after}")
+
     @contextlib.asynccontextmanager
     async def pages(self, place: Place) -> AsyncIterator[AsyncIterator[list[Stored]]]:
         """Opens all entries of the tree, page by page. Raises as `so_far` does."""

@@ -32,17 +32,17 @@ class Turns:
     async def place_of(self, agent: str, wanted: RunInput, sender: DoorSender) -> Place:
         """Where the answer to the request is told; the same request, sent again, finds the place that it had before."""
         if wanted.resume:
-            return await self._resume({one.interrupt_id: one for one in wanted.resume}, sender)
+            return await self._resume(agent, {one.interrupt_id: one for one in wanted.resume}, sender)
         results: dict[str, str] = {}
         for index, message in reversed(list(enumerate(wanted.messages))):
             if message.role != "tool":
                 break
             results[message.tool_call_id] = content_of(message, f"messages[{index}]").text
         if results:
-            return await self._answer(results, sender)
+            return await self._answer(agent, results, sender)
         return await self._begin(agent, wanted, sender)
 
-    async def _resume(self, answers: dict[str, Resume], sender: DoorSender) -> Place:
+    async def _resume(self, agent: str, answers: dict[str, Resume], sender: DoorSender) -> Place:
         if not sender.caller.may("decide"):
             raise Problem(403, "forbidden", "this key may not decide on calls: the role `approver` does")
         rulings = {}
@@ -52,16 +52,20 @@ class Turns:
             else:
                 payload = answer.payload if isinstance(answer.payload, dict) else {}
                 rulings[call] = ruling_of({"decision": "approve", **payload}, sender.name)
-        return await self._decide(rulings, sender, are_callers=False)
+        return await self._decide(agent, rulings, sender, are_callers=False)
 
-    async def _answer(self, results: dict[str, str], sender: DoorSender) -> Place:
+    async def _answer(self, agent: str, results: dict[str, str], sender: DoorSender) -> Place:
         """Brings the results of the client's own tools."""
         rulings = {call: said("approved", sender.name, text) for call, text in results.items()}
-        return await self._decide(rulings, sender, are_callers=True)
+        return await self._decide(agent, rulings, sender, are_callers=True)
 
-    async def _decide(self, rulings: dict[str, Ruling], sender: DoorSender, *, are_callers: bool) -> Place:
+    async def _decide(
+        self, agent: str, rulings: dict[str, Ruling], sender: DoorSender, *, are_callers: bool
+    ) -> Place:
         run = tree_of(next(iter(rulings)))
         progress = await self.answers.so_far(Place(run))
+        if progress.task is not None and progress.task.agent != agent:
+            raise Problem(404, "unknown-run", f"agent {agent!r} has no run {run!r}")
         told: dict[str, HeldBack] = {}
         for pause in progress.pauses:
             told |= pause.held

@@ -12,7 +12,7 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp_types import INTERNAL_ERROR, INVALID_REQUEST
+from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
 from starlette.types import Message, Receive, Scope, Send
 
 from cadre_gateway.access.audit import leave_out, note
@@ -103,7 +103,8 @@ class _McpRoute(APIRoute):
 
 
 def _refusal(problem: Problem) -> Response:
-    code = INTERNAL_ERROR if problem.status >= _SERVER_ERROR else INVALID_REQUEST
+    refused = PARSE_ERROR if problem.code == "parse-error" else INVALID_REQUEST
+    code = INTERNAL_ERROR if problem.status >= _SERVER_ERROR else refused
     error = {"code": code, "message": problem.detail, "data": {"code": problem.code}}
     content = json.dumps({"jsonrpc": "2.0", "id": None, "error": error})
     headers = dict(problem.headers) | ({"Allow": "POST"} if problem.code == "method-not-allowed" else {})

@@ -59,7 +59,8 @@ class Conversations:
                 turn.key.check(task.request)
                 return Place(run)
         if turn.continues is not None:
-            return await self._go_on_from(turn, await self.lookup.find(turn.continues))
+            await self.answers.check(turn.continues)
+            return await self._go_on_from(turn, await self.lookup.find(turn.continues.run))
         if turn.session is not None:
             return await self._next_in(turn, turn.session)
         if not turn.history:
@@ -86,6 +87,11 @@ class Conversations:
         for call, word in given.items():
             if (held := progress.held.get(call)) is not None:
                 if not held.is_callers:
+                    if call in turn.results:
+                        raise invalid(
+                            f"call {call} waits for a person, and a function's result is no word on it: answer it with"
+                            " an mcp_approval_response"
+                        )
                     _check_may_decide(turn)
                 asks = held.request.name == ASK_USER and word.verdict == "approved"
                 await self._decide(call, word, turn, answer=word.feedback if asks else None)

@@ -85,7 +85,7 @@ def response_turn(body: ResponseBody, envelope: Envelope, card: AgentCard | None
         metadata[BACKGROUND] = "true"
     continues = None
     if body.previous_response_id is not None:
-        continues = place_of_response(body.previous_response_id).run
+        continues = place_of_response(body.previous_response_id)
         metadata[PREVIOUS] = body.previous_response_id
     rules = [body.instructions or "", *(said.text for said in read.said if said.role in _RULES)]
     turn = Turn(

@@ -106,6 +106,12 @@ class Responses:
         """The input items of the response, the last one first."""
         return input_items(await self.answers.so_far(place), await self._task(place))
 
+    async def named(self, given: str) -> Place:
+        """Where the response with this id begins. Raises a 404 problem for an id that was never given out."""
+        place = place_of_response(given)
+        await self.answers.check(place)
+        return place
+
     async def _task(self, place: Place) -> Task:
         async with answer_deadline():
             await self.answers.lookup.find(place.run)
@@ -169,18 +175,18 @@ def add_routes(routes: APIRouter, responses: Responses) -> None:
         include: Annotated[list[str] | None, Query()] = None,
         includes: Annotated[list[str] | None, Query(alias="include[]")] = None,
     ) -> Response:
-        place = place_of_response(response)
+        place = await responses.named(response)
         if stream:
             return EventStream(await responses.events(place, told_at(starting_after)))
         return json_answer(await responses.now(place))
 
     @routes.post("/responses/{response}/cancel", summary="End the run of a response")
     async def post_cancel(response: str) -> Response:
-        return json_answer(await responses.cancel(place_of_response(response)))
+        return json_answer(await responses.cancel(await responses.named(response)))
 
     @routes.delete("/responses/{response}", summary="Erase the run of a response")
     async def delete_response(response: str) -> Response:
-        return json_answer(await responses.delete(place_of_response(response)))
+        return json_answer(await responses.delete(await responses.named(response)))
 
     @routes.get("/responses/{response}/input_items", summary="What was said with a response")
     async def get_items(
@@ -191,7 +197,7 @@ def add_routes(routes: APIRouter, responses: Responses) -> None:
         include: Annotated[list[str] | None, Query()] = None,
         includes: Annotated[list[str] | None, Query(alias="include[]")] = None,
     ) -> Response:
-        items = await responses.items(place_of_response(response))
+        items = await responses.items(await responses.named(response))
         items = items if order == "desc" else items[::-1]
         ids = [item["id"] for item in items]
         begin = ids.index(after) + 1 if after in ids else 0

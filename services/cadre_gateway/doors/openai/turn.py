@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cadre.protocol.cards import ToolCard
+from cadre_gateway.doors.progress import Place
 from cadre_gateway.doors.verdict_words import PersonsWord
 from cadre_gateway.requests.idempotency import IdempotencyKey
 
@@ -32,7 +33,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """Results of the caller's functions, by call; with them the turn goes on with the run of the calls."""
     words: dict[str, PersonsWord] = {}
     """A person's words, by call; likewise."""
-    continues: str | None = None
+    continues: Place | None = None
     """The run that the turn goes on from, where the caller names it."""
     session: str | None = None
     user: str | None = None
