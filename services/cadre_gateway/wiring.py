@@ -119,7 +119,8 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     ledger_snapshots = LedgerSnapshots(NatsSnapshots(nc, topology), topology, streams)
     ledger = await retry(ledger_snapshots.load, pauses=EVERY_SECOND, log=log)
     database = open_database(options.index)
-    index = await retry(lambda: open_index(database, streams), pauses=EVERY_SECOND, log=log)
+    waits = platform.opening.waits
+    index = await retry(lambda: open_index(database, streams), pauses=EVERY_SECOND, log=log, told=waits)
     erasure = NatsErasure(nc, topology, blobs)
     janitor = Janitor(
         index,

@@ -71,7 +71,9 @@ class MemoryHost:
         platform, settings = self._platform, self._settings
         self._embedder = embedder = await open_embedder(settings)
         # A server may be slow to come, and an engine that was killed slow to let go of its files.
-        self._index = index = await retry(lambda: _open_index(settings, embedder), self._clock.sleep)
+        self._index = index = await retry(
+            lambda: _open_index(settings, embedder), self._clock.sleep, told=platform.opening.waits
+        )
         self._backend = (await index.status()).backend
         for outcome in ("parts", "words_only"):
             platform.meters.record(names.MEMORY_REFUSED_CHUNKS, 0, {names.OUTCOME: outcome})

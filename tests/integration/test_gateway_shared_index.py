@@ -198,3 +198,23 @@ async def test_without_the_database_runs_go_on_and_lists_come_back(
             one.wait_for(200)
         await assert_whole(gateways, runs)
         assert len(gateways.writers()) == 1
+
+
+async def test_a_gateway_that_starts_without_the_database_says_what_it_waits_for(
+    nats_server: NatsServer, tmp_path: Path, own_postgres: PostgresServer
+) -> None:
+    async with deployed(nats_server, tmp_path, own_postgres) as (gateways, world):
+        [gateway] = gateways.all
+        runs: list[str] = []
+        await write_runs(world, 3, runs)
+        await assert_whole(gateways, runs)
+        gateway.kill()
+        own_postgres.crash()
+        gateway.launch()
+        gateway.wait_for(503, "PostgreSQL")
+        answer = httpx2.post(f"{gateway.url}/v1/runs", json={"agent": "boss", "task": "Begin."}, timeout=60)
+        assert answer.status_code == 503, answer.text
+        assert "PostgreSQL" in answer.json()["detail"]
+        own_postgres.start()
+        gateway.wait_for(200)
+        await assert_whole(gateways, runs)

@@ -24,20 +24,25 @@ async def retry(
     pauses: Sequence[float] = GROWING,
     doing: str = "",
     log: logging.Logger = _log,
+    told: Callable[[str], None] = lambda _: None,
 ) -> T:
     """Returns the result of `operation`, which is repeated as long as it raises RetryableError; any other error is
     raised.
 
     Between the tries it sleeps for `pauses` seconds, the last of them again and again, and warns each time in `log`:
-    `doing` says there what is tried. A handler that waits here, instead of handing its message back, keeps the count
-    of the message's deliveries for crashes alone.
+    `doing` says there what is tried. `told` hears what it waits for, and "" once it works. A handler that waits here,
+    instead of handing its message back, keeps the count of the message's deliveries for crashes alone.
     """
     tries = 0
     while True:
         try:
-            return await operation()
+            result = await operation()
         except RetryableError as error:
             pause = pauses[min(tries, len(pauses) - 1)]
             tries += 1
             log.warning("%s%s; trying again in %g s", f"{doing}: " if doing else "", error, pause)
+            told(str(error))
             await sleep(pause)
+        else:
+            told("")
+            return result

@@ -62,6 +62,17 @@ class Measured(Protocol):
         ...
 
 
+class Opening:
+    """What a part waits for before it works: /readyz tells it until then."""
+
+    def __init__(self) -> None:
+        self.lacks = "starting"
+
+    def waits(self, reason: str) -> None:
+        """Notes what it waits for now; "" when that is there."""
+        self.lacks = reason or "starting"
+
+
 class Platform(NamedTuple):
     """What the frame gives to a part."""
 
@@ -76,6 +87,7 @@ class Platform(NamedTuple):
     started_at: float
     clock: ServerClock
     meters: Meters
+    opening: Opening
 
     def presence(
         self,
@@ -137,6 +149,7 @@ async def open_platform(
         started_at=clock.now(),
         clock=clock,
         meters=meters if meters is not None else Meters(on=False),
+        opening=Opening(),
     )
     await platform.registry.start()
     return platform

@@ -98,7 +98,7 @@ class ServedAccount:
             return problem
         if self._store is not None and (trouble := self._store.trouble()) is not None:
             return trouble
-        return self._part.unready() if self._part is not None else "starting"
+        return self._part.unready() if self._part is not None else self.platform.opening.lacks
 
     def about(self) -> dict[str, str]:
         """What the part tells of itself, and that the store is full."""
