@@ -83,7 +83,8 @@ class GatewayService:
             return "stopping"
         if not self.platform.nc.is_connected:
             return "not connected to NATS"
-        if self.index.failure is not None:
+        # What all gateways lack is told by `about`: were each out of service for it, nobody could begin a run.
+        if self.index.failure is not None and not self.index.is_shared:
             return str(self.index.failure)
         if failure := self.tail.failure():
             return f"reading the journals failed: {failure!r}"
@@ -95,6 +96,8 @@ class GatewayService:
 
     def about(self) -> dict[str, str]:
         """What it lacks, and works without."""
+        if self.index.failure is not None:
+            return {"index": str(self.index.failure)}
         progress = self.index.progress
         return {"index": f"lists come when the journals are read: {progress}"} if progress is not None else {}
 

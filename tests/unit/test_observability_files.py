@@ -79,6 +79,11 @@ def test_panels_know_their_datasource_and_their_place() -> None:
     assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
 
 
+def test_a_panel_without_data_says_why() -> None:
+    silent = [panel["title"] for panel in PANELS if not panel["fieldConfig"]["defaults"].get("noValue")]
+    assert silent == []
+
+
 def test_an_alert_says_what_to_do() -> None:
     for rule in RULES:
         assert rule["annotations"]["summary"]

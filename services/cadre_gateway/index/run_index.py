@@ -72,6 +72,11 @@ class RunIndex:
         self.is_closed = False
 
     @property
+    def is_shared(self) -> bool:
+        """Whether other gateways have the same database, and so its troubles."""
+        return self._database.is_shared
+
+    @property
     def positions(self) -> list[int]:
         """Up to which sequences the saved index has the journals: see `Tail.positions`."""
         return list(self._place.positions)
