@@ -118,8 +118,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     streams, ends = [one.created for one in states], [one.end for one in states]
     ledger_snapshots = LedgerSnapshots(NatsSnapshots(nc, topology), topology, streams)
     ledger = await retry(ledger_snapshots.load, pauses=EVERY_SECOND, log=log)
-    database = open_database(options.index)
-    waits = platform.opening.waits
+    database, waits = open_database(options.index), platform.opening.waits
     index = await retry(lambda: open_index(database, streams), pauses=EVERY_SECOND, log=log, told=waits)
     erasure = NatsErasure(nc, topology, blobs)
     janitor = Janitor(
