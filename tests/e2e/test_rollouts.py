@@ -226,7 +226,8 @@ def _decide_by_others(cadre: Commands, first: str, folder: Path) -> None:
     )
     trials = [one["trial"] for one in json.loads(tried.stdout)]
     assert [one["now"]["output"] for one in trials] == ["first"] * 6, tried.stderr
-    assert {one["same_answer"] for one in trials} == {True, False}, "some were the other revision's"
+    assert [one["same_answer"] for one in trials] == [one["before"]["output"] == "first" for one in trials]
+    assert not all(one["same_answer"] for one in trials), "those that were adopted are the other revision's"
     unknown = cadre("eval", kept, "--team", folder / "team.yaml", "--revision", "clerk=ffff")
     assert (unknown.returncode, "'ffff' is no live revision" in unknown.stderr) == (4, True)
 

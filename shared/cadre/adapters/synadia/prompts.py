@@ -48,7 +48,7 @@ class PromptedTasks:
         has_files = bool(envelope.attachments)
         try:
             await self._exchanges.prompt(task, encode(envelope), ctx.traceparent, has_files=has_files)
-            return self._told(task, await self._exchanges.read(task))
+            return self._with_activity(task, await self._exchanges.read(task), 0)
         except AgentAbsent as error:
             return {"lost": str(error)}
 
@@ -61,8 +61,7 @@ class PromptedTasks:
                 known = await self._exchanges.read(task)
         except AgentAbsent as error:
             return {"lost": str(error)}
-        activity = known.activity(int(after) if after.isdecimal() else 0)
-        return {**self._told(task, known), "activity": activity, "cursor": str(known.seq)}
+        return self._with_activity(task, known, int(after) if after.isdecimal() else 0)
 
     async def _answer(self, message: RemoteMessage) -> dict[str, Any]:
         task = message.task_id
@@ -83,6 +82,10 @@ class PromptedTasks:
         except AgentAbsent as error:
             return {"lost": str(error)}
         return {"task": task, "state": "canceled"}
+
+    def _with_activity(self, task: str, known: PromptTranscript, after: int) -> dict[str, Any]:
+        """Also of a task that was over when it was first looked at: an agent may be quicker than who asks it."""
+        return {**self._told(task, known), "activity": known.activity(after), "cursor": str(known.seq)}
 
     def _told(self, task: str, known: PromptTranscript) -> dict[str, Any]:
         if not known.is_begun:
