@@ -46,7 +46,7 @@ _MAX_EVENT_BYTES = 64 * 1024 * 1024
 """Of one answer over HTTP, with the pictures in it: they are held to the bounds of files afterwards."""
 _SESSION_HEADER = "mcp-session-id"
 _LAST_EVENT_HEADER = "last-event-id"
-_of_broken_off: ContextVar[Mapping[str, str]] = ContextVar("mcp_headers_of_request")
+_request_headers: ContextVar[Mapping[str, str]] = ContextVar("mcp_headers_of_request")
 """Headers of the request whose answer this task reads."""
 _AWAY = (502, 503, 504)
 """Statuses of a proxy behind which nobody is."""
@@ -298,9 +298,11 @@ class _HttpClient(httpx2.AsyncClient):
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         if request.method != "POST":
             # A stream that broke off is taken up again in the task that has begun it.
-            request.headers.update(_of_broken_off.get({}) if _LAST_EVENT_HEADER in request.headers else {})
+            request.headers.update(_request_headers.get({}) if _LAST_EVENT_HEADER in request.headers else {})
             return await super().send(request, **options)
-        _of_broken_off.set({name: text for name, text in request.headers.items() if not _is_protocols(name)})
+        _request_headers.set(
+            {name: text for name, text in request.headers.items() if not _is_protocols(name)}
+        )
         is_probe = request.headers.get(MCP_METHOD_HEADER) == PROBE
         try:
             response = await super().send(request, **options)
