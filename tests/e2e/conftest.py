@@ -4,8 +4,10 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from openai import OpenAI
 
 from harness.command import Commands, commands_of
+from harness.patience import patience
 from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "team"
@@ -32,19 +34,28 @@ def more(stack: Stack) -> None:
 
 
 @pytest.fixture(scope="module")
-def gateway(team: Path, stack: Stack, more: None) -> Gateway:
-    """The whole team at work, its agents offered all that they name; or the stack as its module began it."""
+def gateway(request: pytest.FixtureRequest, team: Path, stack: Stack, more: None) -> Gateway:
+    """The whole team at work, its agents offered all that they name; or the stack as its module began it. A module that
+    needs no more than some agents names them by `AGENTS`."""
     if "gateway" in stack.services:
         return Gateway(stack.services["gateway"])
+    only: list[str] | None = getattr(request.module, "AGENTS", None)
     agents = [file for file in sorted(team.glob("*.yaml")) if file.name != SCRIPT]
+    agents = [file for file in agents if only is None or file.stem in only]
     for file in agents:
         stack.agent(file, start=False)
-    for file in sorted(team.glob("*.py")):
+    for file in sorted(team.glob("*.py")) if only is None else []:
         stack.tools(file, start=False)
     gateway = stack.gateway(start=False)
     stack.start_all()
     gateway.wait_offered(len(agents))
     return gateway
+
+
+@pytest.fixture
+def openai_client(gateway: Gateway) -> OpenAI:
+    """The stock client, asking the gateway."""
+    return OpenAI(base_url=f"{gateway.service.url}/v1", api_key="any", timeout=patience())
 
 
 @pytest.fixture(scope="module")

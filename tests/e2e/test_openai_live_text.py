@@ -8,24 +8,10 @@ import pytest
 from openai import OpenAI
 from openai.types.chat import ChatCompletionChunk
 
-from harness.patience import patience
 from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "doors"
-
-
-@pytest.fixture(scope="module")
-def gateway(stack: Stack) -> Gateway:
-    stack.agent(TEAM / "host.yaml", start=False)
-    gateway = stack.gateway(start=False)
-    stack.start_all()
-    gateway.wait_offered(1)
-    return gateway
-
-
-@pytest.fixture
-def openai_client(gateway: Gateway) -> OpenAI:
-    return OpenAI(base_url=f"{gateway.service.url}/v1", api_key="any", timeout=patience())
+AGENTS = ["host"]
 
 
 STORY = 'Once there was a host, and he told the same "story" each time: Ünique ☕ and long.'

@@ -11,10 +11,10 @@ import pytest
 from openai import OpenAI
 from openai.types.responses import FunctionToolParam
 
-from harness.patience import patience
 from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "doors"
+AGENTS = ["host"]
 STORY = 'Once there was a host, and he told the same "story" each time: Ünique ☕ and long.'
 Json = dict[str, Any]
 
@@ -25,20 +25,6 @@ WEATHER: FunctionToolParam = {
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
     "strict": False,
 }
-
-
-@pytest.fixture(scope="module")
-def gateway(stack: Stack) -> Gateway:
-    stack.agent(TEAM / "host.yaml", start=False)
-    gateway = stack.gateway(start=False)
-    stack.start_all()
-    gateway.wait_offered(1)
-    return gateway
-
-
-@pytest.fixture
-def client(gateway: Gateway) -> OpenAI:
-    return OpenAI(base_url=f"{gateway.service.url}/v1", api_key="any", timeout=patience())
 
 
 def dicts(events: Iterable[Any]) -> list[Json]:
@@ -91,8 +77,8 @@ def check_whole(events: list[Json]) -> None:
     assert events[place_of("response.output_text.done", events)]["text"] == STORY
 
 
-def test_an_answer_is_told_while_the_model_writes_it(client: OpenAI) -> None:
-    with client.responses.stream(model="host", input="tell a story") as stream:
+def test_an_answer_is_told_while_the_model_writes_it(openai_client: OpenAI) -> None:
+    with openai_client.responses.stream(model="host", input="tell a story") as stream:
         events = dicts(stream)
         final = stream.get_final_response()
     assert final.output_text == STORY
@@ -101,80 +87,86 @@ def test_an_answer_is_told_while_the_model_writes_it(client: OpenAI) -> None:
     ended = place_of("response.reasoning_summary_text.done", events)
     live = [event for event in events[begun:ended] if event["type"] == "response.output_text.delta"]
     assert len(live) > 3
-    kept = client.responses.retrieve(final.id)
+    kept = openai_client.responses.retrieve(final.id)
     assert [item["id"] for item in kept.to_dict()["output"]] == [  # type: ignore[attr-defined]
         event["item"]["id"] for event in events if event["type"] == "response.output_item.added"
     ]
     for cut in range(len(events)):
-        rest = dicts(client.responses.retrieve(final.id, stream=True, starting_after=number_of(events[cut])))
+        rest = dicts(
+            openai_client.responses.retrieve(final.id, stream=True, starting_after=number_of(events[cut]))
+        )
         check_whole(events[: cut + 1] + rest)
-    check_whole(dicts(client.responses.retrieve(final.id, stream=True)))
-    with client.responses.stream(response_id=final.id, starting_after=number_of(events[begun])) as again:
+    check_whole(dicts(openai_client.responses.retrieve(final.id, stream=True)))
+    with openai_client.responses.stream(
+        response_id=final.id, starting_after=number_of(events[begun])
+    ) as again:
         assert again.get_final_response().output_text == STORY
 
 
 def test_a_reader_that_is_cut_off_finds_the_rest_at_another_gateway(
-    client: OpenAI, gateway: Gateway, stack: Stack
+    openai_client: OpenAI, gateway: Gateway, stack: Stack
 ) -> None:
     seen: list[Json] = []
-    stream = client.responses.create(model="host", input="tell a slow story", stream=True)
+    stream = openai_client.responses.create(model="host", input="tell a slow story", stream=True)
     with pytest.raises(openai.APIConnectionError):
         follow(stream, seen, gateway.service.kill)
     gateway.service.start()
     assert text_of(seen)
     rest = dicts(
-        client.responses.retrieve(seen[0]["response"]["id"], stream=True, starting_after=number_of(seen[-1]))
+        openai_client.responses.retrieve(
+            seen[0]["response"]["id"], stream=True, starting_after=number_of(seen[-1])
+        )
     )
     check_whole(seen + rest)
 
 
-def test_an_answer_that_broke_off_goes_on_where_it_was(client: OpenAI) -> None:
+def test_an_answer_that_broke_off_goes_on_where_it_was(openai_client: OpenAI) -> None:
     """The first attempt is cut off in the middle, the second tells the same."""
-    with client.responses.stream(model="host", input="tell a broken story") as stream:
+    with openai_client.responses.stream(model="host", input="tell a broken story") as stream:
         check_whole(dicts(stream))
         assert stream.get_final_response().output_text == STORY
 
 
-def test_an_answer_survives_the_agent_that_told_it(client: OpenAI, stack: Stack) -> None:
+def test_an_answer_survives_the_agent_that_told_it(openai_client: OpenAI, stack: Stack) -> None:
     def restart() -> None:
         stack.services["host"].kill()
         stack.services["host"].start()
 
     seen: list[Json] = []
-    with client.responses.stream(model="host", input="tell a long story") as stream:
+    with openai_client.responses.stream(model="host", input="tell a long story") as stream:
         follow(stream, seen, restart)
     check_whole(seen)
 
 
-def test_what_was_told_in_vain_is_an_error_and_no_part_of_an_answer(client: OpenAI) -> None:
+def test_what_was_told_in_vain_is_an_error_and_no_part_of_an_answer(openai_client: OpenAI) -> None:
     """The second attempt tells something else, and a piece of text cannot be taken back."""
     seen: list[Json] = []
-    stream = client.responses.create(model="host", input="tell another story", stream=True)
+    stream = openai_client.responses.create(model="host", input="tell another story", stream=True)
     with pytest.raises(openai.APIError, match="no part of the answer") as failed:
         follow(stream, seen)
     assert failed.value.code == "answer_changed"
     assert text_of(seen)
     assert STORY.startswith(text_of(seen))
     response = seen[0]["response"]["id"]
-    assert client.responses.retrieve(response).output_text == "It was all otherwise."
-    assert text_of(dicts(client.responses.retrieve(response, stream=True))) == "It was all otherwise."
+    assert openai_client.responses.retrieve(response).output_text == "It was all otherwise."
+    assert text_of(dicts(openai_client.responses.retrieve(response, stream=True))) == "It was all otherwise."
     with pytest.raises(openai.APIError, match="no part of the answer"):
-        list(client.responses.retrieve(response, stream=True, starting_after=number_of(seen[-1])))
+        list(openai_client.responses.retrieve(response, stream=True, starting_after=number_of(seen[-1])))
     before = seen[place_of("response.output_text.delta", seen) - 3]
-    rest = client.responses.retrieve(response, stream=True, starting_after=number_of(before))
+    rest = openai_client.responses.retrieve(response, stream=True, starting_after=number_of(before))
     assert text_of(dicts(rest)) == "It was all otherwise."
 
 
-def test_text_beside_a_call_is_a_message_before_it(client: OpenAI) -> None:
+def test_text_beside_a_call_is_a_message_before_it(openai_client: OpenAI) -> None:
     """The model writes an answer and calls a function of the caller at once."""
-    with client.responses.stream(model="host", input="tell it and ask", tools=[WEATHER]) as stream:
+    with openai_client.responses.stream(model="host", input="tell it and ask", tools=[WEATHER]) as stream:
         events = dicts(stream)
         final = stream.get_final_response()
     assert text_of(events) == STORY
     assert [item.type for item in final.output] == ["reasoning", "message", "function_call"]
     (call,) = [item for item in final.output if item.type == "function_call"]
     assert json.loads(call.arguments) == {"city": "Oslo"}
-    answer = client.responses.create(
+    answer = openai_client.responses.create(
         model="host",
         previous_response_id=final.id,
         input=[{"type": "function_call_output", "call_id": call.call_id, "output": "3 degrees"}],
