@@ -254,7 +254,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
         platform, RunStarter(submitter, lookup, run_end), history, budgets_left, options.secret
     )
     routers = [
-        runs.router(submitter, lookup, run_end, streams, registry, read_console_settings().trace_url),
+        runs.router(submitter, lookup, run_end, streams, registry, clock, read_console_settings().trace_url),
         directory.router(registry, live, index, partial(lag_samples, nc, topology)),
         statistics.router(ledger, clock),
         approvals.router(Approvals(index, registry, held_calls), decisions),

@@ -5,12 +5,10 @@ import base64
 from collections.abc import AsyncIterator
 from typing import Any
 
-import click
 import msgspec
 import pytest
 
 from cadre.adapters.nats.registry import NatsRegistry
-from cadre.cli.runs.runs import command as runs_command
 from cadre.engine.offer import card_of
 from cadre.journal import events as ev
 from cadre.protocol.cards import Presence, SandboxCard, ToolCard
@@ -361,12 +359,6 @@ async def test_an_unknown_parameter_is_named_beside_the_known_ones(world: World)
         == "query.status: unknown parameter; known parameters: agent, state, waiting_for, session, user,"
         " parent, since, until, min_cost, error, label, text, sort, count, limit, before"
     )
-
-
-async def test_a_page_may_hold_as_many_runs_as_the_command_line_asks_for(world: World) -> None:
-    most = next(one for one in runs_command.params if one.name == "limit").type
-    assert isinstance(most, click.IntRange)
-    assert (await world.http.get("/v1/runs", params={"limit": most.max})).status_code == 200
 
 
 async def test_the_api_describes_itself(world: World) -> None:

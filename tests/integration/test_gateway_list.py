@@ -1,10 +1,33 @@
-"""The list of runs over HTTP: pages and filters."""
+"""The list of runs over HTTP and as `cadre runs` prints it: pages and filters."""
 
+import asyncio
+import json
+import time
+from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from integration.gateway_world import World, new_run
+from cadre.cli.main import group
+from cadre.cli.runs.runs import command as runs_command
+from cadre.journal.events import ModelDeferred, RunFinished, WaitBegun
+from cadre.protocol.usage import Usage
+from integration.gateway_world import CALLED, World, new_run
+
+DAY_SECONDS = 86_400.0
+
+
+@pytest.fixture
+def listing(world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`cadre runs` with these words, at the world's gateway."""
+    monkeypatch.setenv("CADRE_GATEWAY_URL", str(world.http.base_url))
+
+    async def run(*words: str) -> Result:
+        return await asyncio.to_thread(CliRunner().invoke, group, ["runs", *words], prog_name="cadre")
+
+    return run
 
 
 async def test_the_list_has_pages_and_filters(world: World) -> None:
@@ -36,3 +59,83 @@ async def test_the_list_is_filtered_by_labels(world: World) -> None:
     answer = await world.http.get("/v1/runs", params={"label": ["ticket=a=b", "team=blue"]})
     assert answer.json()["runs"] == []
     assert "NAME=VALUE" in (await world.http.get("/v1/runs", params={"label": "=x"})).json()["detail"]
+
+
+async def test_the_command_line_has_each_filter_of_the_list(world: World) -> None:
+    document = (await world.http.get("/openapi.json")).json()
+    parameters = {one["name"] for one in document["paths"]["/v1/runs"]["get"]["parameters"]}
+    options = {str(one.name) for one in runs_command.params if one.name != "output"}
+    # All pages are asked for, up to --limit.
+    assert {"parent" if name == "below" else name for name in options} == parameters - {"before"}
+
+
+async def test_the_command_line_filters_by_what_is_waited_for_by_time_and_by_cost(
+    world: World, listing: Any
+) -> None:
+    now = time.time()
+    runs = {name: world.scribe(new_run(), "sorter") for name in ("old", "slow", "waits")}
+    await runs["old"].write(runs["old"].accepted(), CALLED, at=now - 9 * DAY_SECONDS)
+    cheap, dear = Usage(5, 3, 1, cost=0.25), Usage(5, 3, 1, cost=12.5)
+    await runs["old"].write(RunFinished(state="success", output=1, steps=1, usage=dear))
+    await runs["slow"].write(runs["slow"].accepted(), CALLED, at=now - 2 * DAY_SECONDS)
+    await runs["slow"].write(ModelDeferred(step=1, attempt=1, until=9e9, reason="429", status=429))
+    await runs["waits"].write(runs["waits"].accepted())
+    await runs["waits"].write(WaitBegun(name="w", until=9e9, signal="paid"))
+    extra = world.scribe(new_run(), "sorter")
+    await extra.write(extra.accepted(), CALLED)
+    await extra.write(RunFinished(state="success", output=1, steps=1, usage=cheap))
+    await world.listed(extra.run, state="success")
+
+    async def found(*words: str) -> set[str]:
+        done = await listing("--agent", "sorter", "-o", "json", *words)
+        assert done.exit_code == 0, done.stderr
+        return {one["id"] for one in json.loads(done.stdout)}
+
+    assert await found("--waiting-for", "model") == {runs["slow"].run}
+    assert await found("--waiting-for", "signal paid") == {runs["waits"].run}
+    assert await found("--since", "3d") == {runs["slow"].run, runs["waits"].run, extra.run}
+    yesterday = datetime.fromtimestamp(now - DAY_SECONDS, UTC).isoformat()
+    assert await found("--since", "3d", "--until", yesterday) == {runs["slow"].run}
+    assert await found("--until", str(now - 8 * DAY_SECONDS)) == {runs["old"].run}
+    assert await found("--min-cost", "0.25") == {runs["old"].run, extra.run}
+    assert await found("--min-cost", "1") == {runs["old"].run}
+    assert (await listing("--agent", "sorter", "--min-cost", "0.2", "--count")).stdout == "2\n"
+    header, first, *_ = (await listing("--agent", "sorter", "--sort", "cost")).stdout.splitlines()
+    assert (header.split()[5], first.split()[0], first.split()[5]) == ("COST", runs["old"].run, "12.5")
+
+
+async def test_the_command_line_lists_as_many_as_are_asked_for_and_says_when_there_are_more(
+    world: World, listing: Any
+) -> None:
+    for _ in range(3):
+        await world.ended_run(agent="counted")
+    cut = await listing("--agent", "counted", "--limit", "2")
+    assert (len(cut.stdout.splitlines()), cut.stderr) == (3, "cadre: there are more: --limit shows them\n")
+    # More than a page of the gateway may hold.
+    whole = await listing("--agent", "counted", "--limit", "5000")
+    assert (len(whole.stdout.splitlines()), whole.stderr) == (4, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--waiting-for", "godot"], "write approval, model, time or signal NAME"),
+        (["--since", "yesterday"], "since: 'yesterday': write Unix seconds, a date or time"),
+        (["--until", "12x"], "until: '12x': write Unix seconds, a date or time"),
+        (["--min-cost", "-1"], "-1.0 is not in the range x>=0"),
+        (["--state", "gone"], "'gone' is not one of 'running', 'waiting'"),
+        (["--min-cost", "1", "rm", "@last"], "--min-cost is about the list, not about `rm`"),
+        (["--waiting-for", "time", "rm", "@last"], "--waiting-for is about the list, not about `rm`"),
+    ],
+)
+async def test_the_command_line_says_what_is_wrong_with_a_filter(
+    listing: Any, words: list[str], said: str
+) -> None:
+    done = await listing(*words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
+async def test_no_run_that_fits_is_another_thing_than_no_run(world: World, listing: Any) -> None:
+    await world.ended_run()
+    assert (await listing("--min-cost", "1000000")).stderr == "no runs are like that\n"

@@ -52,7 +52,7 @@ def test_an_empty_name_in_a_search(gateway: Gateway) -> None:
 
 def test_runs_of_an_agent_without_a_name_are_nobodys(gateway: Gateway) -> None:
     cadre("runs", "--agent", "")
-    assert gateway.asked == ["GET /v1/runs?limit=20&agent="]
+    assert gateway.asked == ["GET /v1/runs?limit=21&agent="]
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from cadre_gateway.access.gate import COOKIE, Access, cookie_of
 from cadre_gateway.access.principal import ANYBODY, Principal, caller_of
 from cadre_gateway.requests import body
 from cadre_gateway.requests.headers import MAX_SEQ
+from cadre_gateway.requests.moments import Moment, moment
 from cadre_gateway.requests.paging import page_of
 from cadre_gateway.requests.problems import answer_deadline, unauthorized
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
-from cadre_gateway.routes.statistics import TIME, moment
 
 
 class KeyList(msgspec.Struct):
@@ -58,8 +58,8 @@ def router(keys: ApiKeys, access: Access) -> APIRouter:
 
     @routes.get("/audit", summary="What was done, and by whom", responses=openapi.answers(AuditPage))
     async def get_audit(  # noqa: PLR0913 - query parameters
-        since: Annotated[str | None, Query(description=TIME)] = None,
-        until: Annotated[str | None, Query(description=TIME)] = None,
+        since: Moment = None,
+        until: Moment = None,
         who: str | None = None,
         action: Annotated[str | None, Query(description="Such as run.cancel, or run for all of runs")] = None,
         target: Annotated[str | None, Query(description="A run, call, key, memory or name")] = None,

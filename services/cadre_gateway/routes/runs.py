@@ -8,6 +8,7 @@ from msgspec import UNSET
 
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.api.runs import Accepted, RunDetail, RunResult, State
+from cadre.ports import Clock
 from cadre.telemetry.tracing.ids import trace_id
 from cadre_gateway.access.principal import caller_of
 from cadre_gateway.access.reach import check_session, reaches
@@ -18,6 +19,7 @@ from cadre_gateway.reading.waiting import LiveNames
 from cadre_gateway.requests import body, problems
 from cadre_gateway.requests.headers import MAX_SEQ, resume_position, wait_seconds
 from cadre_gateway.requests.idempotency import IdempotencyHeader, idempotency_key
+from cadre_gateway.requests.moments import Moment, moment
 from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.requests.trace_link import trace_headers
 from cadre_gateway.routes import openapi
@@ -51,12 +53,13 @@ _MAX_TEXT_CHARS, _MAX_LABELS = 1000, 16
 LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
 
 
-def router(
+def router(  # noqa: PLR0913 - what the routes of runs share
     submitter: Submitter,
     lookup: RunLookup,
     run_end: RunEnd,
     streams: EventStreams,
     registry: NatsRegistry,
+    clock: Clock,
     trace_url: str = "",
 ) -> APIRouter:
     """The routes of runs; `trace_url` is where people look at traces, with `{trace_id}` in it."""
@@ -100,9 +103,9 @@ def router(
         session: str | None = None,
         user: str | None = None,
         parent: str | None = None,
-        since: float | None = None,
-        until: float | None = None,
-        min_cost: float | None = None,
+        since: Moment = None,
+        until: Moment = None,
+        min_cost: Annotated[float | None, Query(ge=0, allow_inf_nan=False)] = None,
         error: str | None = None,
         label: Annotated[list[str] | None, Query(max_length=_MAX_LABELS)] = None,
         text: Annotated[str | None, Query(max_length=_MAX_TEXT_CHARS)] = None,
@@ -111,20 +114,20 @@ def router(
         limit: Annotated[int, Query(ge=1, le=1000)] = 50,
         before: str | None = None,
     ) -> Response:
-        """`parent` lists the runs directly below one; `since` and `until` are the begin in Unix seconds; `error` is the
-        type that a run failed with; `label` is `NAME=VALUE`, or `NAME` with any value, and may be given again; `text`
-        are words of the task or the answer, the last of which may be the beginning of one. `count` adds how many there
-        are in all."""
-        caller = caller_of(request)
+        """`parent` lists the runs directly below one; `waiting_for` is `approval`, `model`, `time` or `signal NAME`;
+        `since` and `until` are about when a run began; `error` is the type that it failed with; `label` is
+        `NAME=VALUE`, or `NAME` with any value, and may be given again; `text` are words of the task or the answer, the
+        last of which may be the beginning of one. `count` adds how many there are in all."""
+        caller, now = caller_of(request), clock.now()
         wanted = RunFilter(
             agent=agent,
             states=frozenset([state]) if state is not None else None,
-            waiting_for=waiting_for,
+            waiting_for=_awaited(waiting_for) if waiting_for is not None else None,
             session=session,
             user=user,
             parent=parent,
-            since=since,
-            until=until,
+            since=moment("since", since, now) if since is not None else None,
+            until=moment("until", until, now) if until is not None else None,
             min_cost=min_cost,
             error=error,
             labels=tuple(_label(one) for one in label or ()),
@@ -190,6 +193,15 @@ def router(
         return answer
 
     return routes
+
+
+def _awaited(text: str) -> str:
+    if text not in ("approval", "model", "time") and not text.startswith("signal "):
+        raise problems.invalid(
+            f"query.waiting_for: {text!r}: write approval, model, time or signal NAME;"
+            " whoever else a run waits for stands in its own account alone"
+        )
+    return text
 
 
 def _label(text: str) -> tuple[str, str | None]:

@@ -1,7 +1,5 @@
 """The HTTP route of statistics: what agents have used."""
 
-import re
-from datetime import UTC, datetime
 from typing import Annotated, get_args
 
 import msgspec
@@ -9,10 +7,9 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from cadre.api.statistics import Dimension, Figures, Statistics
-from cadre.automation.durations import seconds_of
-from cadre.errors import SpecError
 from cadre.ports import Clock
 from cadre_gateway.index.usage_ledger import UsageLedger
+from cadre_gateway.requests.moments import TIME, moment
 from cadre_gateway.requests.problems import invalid
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
@@ -21,12 +18,6 @@ MAX_ROWS = 10_000
 """One answer has at most so many."""
 
 _MONTH_SECONDS = 30 * 86_400.0
-_UNIX = re.compile(r"\d+(\.\d+)?")
-_AGO = re.compile(r"\d+(\.\d+)?[smhd]")
-
-TIME = "Unix seconds, a date or time (of UTC unless it says otherwise), or so long ago: `90m`, `12h`, `7d`"
-
-Moment = Annotated[str | None, Query(description=TIME)]
 Only = Annotated[str | None, Query(description="Only what is of this one")]
 
 
@@ -79,20 +70,3 @@ def _dimensions(written: str) -> list[Dimension]:
     except msgspec.ValidationError as error:
         known = ", ".join(get_args(Dimension))
         raise invalid(f"by: {written!r}: write some of {known}, with commas between them") from error
-
-
-def moment(key: str, written: str, now: float) -> float:
-    """Unix seconds of a time as people write it in the parameter `key`. Raises a 422 problem."""
-    if _UNIX.fullmatch(written):
-        return float(written)
-    if _AGO.fullmatch(written):
-        try:
-            return now - seconds_of(key, written)
-        except SpecError as error:
-            raise invalid(str(error)) from error
-    try:
-        # A `+` that was not encoded has become a space.
-        found = datetime.fromisoformat(written.strip().replace(" ", "+") if "T" in written else written)
-    except ValueError as error:
-        raise invalid(f"{key}: {written!r}: write {TIME}") from error
-    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()

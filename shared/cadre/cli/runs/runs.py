@@ -2,12 +2,14 @@
 
 import json
 import sys
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from click.core import ParameterSource
 
+from cadre.api.runs import State
 from cadre.cli.run_view.run_text import state, tokens, took
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
@@ -20,12 +22,20 @@ _GIVEN = ParameterSource.COMMANDLINE
 
 STDOUT = "-"
 
-STATES = ["running", "waiting", "success", "max_steps_error", "error", "cancelled"]
+_MAX_PAGE = 1000
 
 
 @click.group("runs", invoke_without_command=True)
 @click.option("--agent", metavar="NAME", help="Only runs of this agent.")
-@click.option("--state", type=click.Choice(STATES), help="Only runs in this state.")
+@click.option("--state", type=click.Choice(get_args(State)), help="Only runs in this state.")
+@click.option(
+    "--waiting-for", metavar="WHAT", help="Only runs that wait for: approval, model, time, or 'signal NAME'."
+)
+@click.option(
+    "--since", metavar="WHEN", help="Only runs begun since: a date or time (UTC), or so long ago: 12h, 7d."
+)
+@click.option("--until", metavar="WHEN", help="Only runs begun before that.")
+@click.option("--min-cost", type=click.FloatRange(min=0), help="Only runs that cost at least so much.")
 @click.option("--session", metavar="NAME", help="Only runs of this conversation.")
 @click.option("--user", metavar="NAME", help="Only runs of this person.")
 @click.option(
@@ -42,15 +52,25 @@ STATES = ["running", "waiting", "success", "max_steps_error", "error", "cancelle
 @click.option(
     "--sort", type=click.Choice(["started", "ended", "cost"]), help="What the list begins with the most of."
 )
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True)
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option("--count", is_flag=True, help="Print only how many there are in all.")
 @output_option("table")
 @click.pass_context
-def command(ctx: click.Context, /, limit: int, output: str, below: str | None, **which: Any) -> None:
+def command(ctx: click.Context, /, limit: int, count: bool, output: str, **which: Any) -> None:
     """List root runs, newest first; or erase, export or import whole runs."""
-    if ctx.invoked_subcommand is None:
-        _list(limit, output, below, which)
-    elif given := [name for name in ctx.params if ctx.get_parameter_source(name) is _GIVEN]:
-        raise click.UsageError(f"--{given[0]} is about the list, not about `{ctx.invoked_subcommand}`", ctx)
+    given = [name for name in ctx.params if ctx.get_parameter_source(name) is _GIVEN]
+    if ctx.invoked_subcommand is not None and given:
+        option = given[0].replace("_", "-")
+        raise click.UsageError(f"--{option} is about the list, not about `{ctx.invoked_subcommand}`", ctx)
+    if ctx.invoked_subcommand is not None:
+        return
+    with Gateway() as gateway:
+        below = which.pop("below")
+        which["parent"] = gateway.run_id(below) if below is not None else None
+        if count:
+            click.echo(gateway.get("/v1/runs", limit=1, count="true", **which)["total"])
+        else:
+            _list(gateway, limit, output, which)
 
 
 @command.command("rm")
@@ -142,27 +162,36 @@ def import_run(file: Path, output: str) -> None:
         click.echo(f"{imported['id']} imported ({_count(imported)}, {imported['entries']} entries)")
 
 
-def _list(limit: int, output: str, below: str | None, which: dict[str, Any]) -> None:
-    with Gateway() as gateway:
-        parent = gateway.run_id(below) if below is not None else None
-        runs = gateway.get("/v1/runs", limit=limit, parent=parent, **which)["runs"]
+def _list(gateway: Gateway, limit: int, output: str, which: dict[str, Any]) -> None:
+    found = gateway.items("/v1/runs", "runs", "before", limit=min(limit + 1, _MAX_PAGE), **which)
+    runs = list(islice(found, limit + 1))
+    is_more, runs = len(runs) > limit, runs[:limit]
     if output == "json":
         print_json(runs)
     elif not runs:
-        click.echo('no runs: start one with `cadre run AGENT "TASK"`', err=True)
-    else:
+        is_filtered = any(value not in (None, ()) for value in which.values())
         click.echo(
-            table(["RUN", "AGENT", "STATE", "STEP", "TOKENS", "TOOK", "TASK"], [_row(run) for run in runs])
+            "no runs are like that" if is_filtered else 'no runs: start one with `cadre run AGENT "TASK"`',
+            err=True,
         )
+    else:
+        costs = [(run.get("usage") or {}).get("cost") or 0 for run in runs]
+        priced = ["COST"] if any(costs) else []
+        headers = ["RUN", "AGENT", "STATE", "STEP", "TOKENS", *priced, "TOOK", "TASK"]
+        rows = [_row(run, [f"{cost:.4g}"] * len(priced)) for run, cost in zip(runs, costs, strict=True)]
+        click.echo(table(headers, rows))
+    if is_more:
+        click.echo("cadre: there are more: --limit shows them", err=True)
 
 
-def _row(run: dict[str, Any]) -> list[str]:
+def _row(run: dict[str, Any], cost: list[str]) -> list[str]:
     return [
         run["id"],
         run["agent"],
         state(run),
         str(run.get("step") or 0),
         tokens(run),
+        *cost,
         took(run),
         brief(run.get("task") or "", 200),
     ]

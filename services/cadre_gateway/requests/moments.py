@@ -1,0 +1,35 @@
+"""Points in time as people write them in a query."""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import Query
+
+from cadre.automation.durations import seconds_of
+from cadre.errors import SpecError
+from cadre_gateway.requests.problems import invalid
+
+TIME = "Unix seconds, a date or time (of UTC unless it says otherwise), or so long ago: `90m`, `12h`, `7d`"
+
+Moment = Annotated[str | None, Query(description=TIME)]
+
+_UNIX = re.compile(r"\d+(\.\d+)?")
+_AGO = re.compile(r"\d+(\.\d+)?[smhd]")
+
+
+def moment(key: str, written: str, now: float) -> float:
+    """Unix seconds of a time as people write it in the parameter `key`. Raises a 422 problem."""
+    if _UNIX.fullmatch(written):
+        return float(written)
+    if _AGO.fullmatch(written):
+        try:
+            return now - seconds_of(key, written)
+        except SpecError as error:
+            raise invalid(str(error)) from error
+    try:
+        # A `+` that was not encoded has become a space.
+        found = datetime.fromisoformat(written.strip().replace(" ", "+") if "T" in written else written)
+    except ValueError as error:
+        raise invalid(f"{key}: {written!r}: write {TIME}") from error
+    return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
