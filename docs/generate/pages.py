@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from generate import chart, diagram, rooms, tables
+from generate import chart, diagram, rooms, shapes, tables
 from generate.asyncapi import document
 from generate.machine import explore
 from generate.schemas import MESSAGES, schema_of
@@ -25,6 +25,7 @@ def pages() -> dict[Path, str]:
             "events": tables.events,
         },
         DOCS / "access.md": {"routes and rights": tables.rights},
+        DOCS / "http-api.md": shapes.blocks(),
         DOCS / "architecture.md": {
             "rooms of the library": rooms.library,
             "rooms of the services": rooms.services,

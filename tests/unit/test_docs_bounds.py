@@ -2,14 +2,27 @@
 
 import re
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pytest
+from msgspec import UNSET, UnsetType
 
+from cadre.api.runs import RunDetail, RunSummary
 from cadre.journal.entry import EVENTS
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.prices import Prices
+from cadre_gateway.requests.body import (
+    BudgetBody,
+    CancelBody,
+    EditBody,
+    MessageBody,
+    RulingBody,
+    Submission,
+)
+from cadre_gateway.starting.fork import ContinueBody, ForkBody
+from generate.shapes import shape
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -63,6 +76,33 @@ def test_the_page_on_http_names_every_event() -> None:
     tags = [one.__struct_config__.tag for one in EVENTS]
     assert tags
     assert [tag for tag in tags if f"`{tag}`" not in page] == []
+
+
+@pytest.mark.parametrize(
+    "kind", [Submission, BudgetBody, MessageBody, EditBody, CancelBody, ForkBody, ContinueBody, RulingBody]
+)
+def test_the_page_on_http_names_every_key_of_a_body(kind: type[msgspec.Struct]) -> None:
+    page = (DOCS / "http-api.md").read_text()
+    names = set(re.findall(r"[`\"{,] ?([a-z_]+)(?=[`\"?,:}])", page))
+    assert set(kind.__struct_fields__) - names == set()
+
+
+def test_the_page_on_http_shows_what_structs_are_made_of() -> None:
+    """Fields of structs in them, of unions and of what may be missing."""
+
+    class Wheel(msgspec.Struct, omit_defaults=True):
+        spokes: int
+        rim: Literal["steel", "wood"] = "steel"
+
+    class Cart(msgspec.Struct):
+        name: str
+        wheels: list[Wheel]
+        spare: Wheel | None = None
+        doors: dict[str, Wheel] | UnsetType = UNSET
+
+    wheel = '{spokes, rim?: "steel" | "wood"}'
+    assert shape(Cart) == f"{{name, wheels: [{wheel}], spare: {wheel} | null, doors?: {{NAME: {wheel}}}}}"
+    assert shape(RunDetail, RunSummary).startswith("{trace, output, deadline, budget: {tokens?, cost?, ")
 
 
 def test_the_table_of_prices_can_be_read(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from fastapi.responses import Response
 
-from cadre.api.runs import RunSummary
+from cadre.api.runs import Accepted, RunSummary
 from cadre_gateway.requests.trace_link import trace_headers
 
 _RUNS = "/v1/runs"
@@ -21,9 +21,7 @@ def accepted(run: RunSummary, later_files: Sequence[str] = ()) -> Response:
     """The 202 answer to a request that started a run."""
     here = f"{_RUNS}/{run.id}"
     links = {"self": here, "events": f"{here}/events", "cancel": f"{here}/cancel"}
-    body: dict[str, Any] = {"id": run.id, "agent": run.agent, "state": run.state, "links": links}
-    if later_files:
-        body["later_files"] = list(later_files)
+    body = Accepted(run.id, run.agent, run.state, links, list(later_files))
     answer = json_answer(body, 202)
     answer.headers.update(run_headers(run.id))
     return answer

@@ -188,7 +188,7 @@ def router(  # noqa: PLR0913 - what the routes of runs share
         reason = body.parse(data, body.CancelBody).reason if data.strip() else ""
         async with answer_deadline():
             found = await run_end.cancel(run, reason)
-        answer = json_answer({"id": found.id, "state": found.state}, 200 if found.finished else 202)
+        answer = json_answer(openapi.CancelAnswer(found.id, found.state), 200 if found.finished else 202)
         answer.headers.update(trace_headers(run))
         return answer
 

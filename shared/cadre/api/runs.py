@@ -84,7 +84,7 @@ class RunResult(msgspec.Struct, kw_only=True):
     memory: list[Step] | UnsetType = UNSET
 
 
-class Accepted(msgspec.Struct):
+class Accepted(msgspec.Struct, omit_defaults=True):
     """The answer to a request that started a run."""
 
     id: str
