@@ -98,7 +98,7 @@ def test_a_rollout_from_its_beginning_to_its_end(tmp_path: Path) -> None:
     with SecuredStack(tmp_path, ROLES) as stack:
         stack.model(HERE / "script.yaml")
         gateway = Gateway(stack.add_as("gateway", "cadre_gateway"))
-        stack.add_as("tools-tools", "cadre_tools", TOOLS)
+        tools = stack.add_as("tools-tools", "cadre_tools", TOOLS)
         older = stack.add_as("agent-clerk", "cadre_agent", HERE / "first.yaml")
         stack.start_all()
         gateway.wait_offered(1)
@@ -125,6 +125,7 @@ def test_a_rollout_from_its_beginning_to_its_end(tmp_path: Path) -> None:
         _keep_to_a_revision(gateway, newer, first, second, tmp_path)
         # The revision that has no runs any more is drained meanwhile.
         _decide_by_others(commands_of(stack, tmp_path), first, tmp_path)
+        _find_other_schemas(stack, gateway, tools, first, tmp_path)
         _end(stack, gateway, newer, first)
         assert not stack.refusals()
 
@@ -230,6 +231,35 @@ def _decide_by_others(cadre: Commands, first: str, folder: Path) -> None:
     assert not all(one["same_answer"] for one in trials), "those that were adopted are the other revision's"
     unknown = cadre("eval", kept, "--team", folder / "team.yaml", "--revision", "clerk=ffff")
     assert (unknown.returncode, "'ffff' is no live revision" in unknown.stderr) == (4, True)
+
+
+def _find_other_schemas(
+    stack: SecuredStack, gateway: Gateway, tools: Service, first: str, folder: Path
+) -> None:
+    """A tool that takes other arguments is no other revision: that it does is seen, and whose calls it would refuse."""
+
+    def schemas() -> str:
+        found = {one["revision"]: str(one["schemas"]) for one in shown(gateway)["revisions"]}
+        return found[first]
+
+    run = str(gateway.submit("clerk", f"note {folder / 'book'} "))
+    gateway.succeeded(run)
+    then = schemas()
+    assert gateway.run(run)["schemas"] == then != ""
+    stricter = folder / "stricter.py"
+    stricter.write_text(TOOLS.read_text().replace("text: str) -> str", "text: int) -> str"))
+    assert tools.terminate() == 0
+    stack.add_as("tools-tools", "cadre_tools", stricter, name="stricter").start()
+    gateway.wait_offered(1)
+    eventually(lambda: schemas() not in ("", then), what="the tools tell other schemas", state=schemas)
+    cadre = commands_of(stack, folder)
+    assert f"tools' schemas {then}" in cadre("show", run).stdout
+    assert schemas() in cadre("rollout", "clerk").stdout
+    told = cadre("replay", run, "--against", first[:6])
+    assert told.returncode == 1, told.stdout + told.stderr
+    assert "note changed" in told.stdout
+    assert "tool note changed: calls 1, would be refused now 1" in told.stdout
+    assert 'argument text: "once" is not of type "integer"' in told.stdout
 
 
 def _end(stack: SecuredStack, gateway: Gateway, newer: Service, first: str) -> None:

@@ -5,12 +5,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cadre.engine.offer import offer_of
 from cadre.prompting.prompt_file import locate
 from cadre.prompting.prompts import prompts_for
-from cadre.protocol.cards import AgentCard, Presence
-from cadre.service.revision import differing_replicas, revision_of
+from cadre.protocol.cards import AgentCard, Presence, ToolCard
+from cadre.service.revision import differing_replicas, revision_of, schemas_of
 from cadre.spec.agent import AgentSpec
-from cadre_gateway.reading.directory import agents
+from cadre_gateway.reading.directory import agents, tools
 from unit.played_gateway import cadre, playing
 
 SPEC = AgentSpec(name="a", description="Works.")
@@ -35,6 +36,32 @@ def test_a_revision_is_that_of_spec_and_prompts_wherever_they_lie(tmp_path: Path
     assert found[0] == found[1] == of(SPEC) != found[2]
     assert of(msgspec.structs.replace(SPEC, instructions="Be brief.")) != of(SPEC)
     assert len(of(SPEC)) == 12
+
+
+def test_the_schemas_of_tools_have_a_digest_of_their_own() -> None:
+    add = ToolCard(name="add", description="Adds.", input_schema={"type": "object"})
+    look = ToolCard(name="look", description="Looks.", input_schema={"type": "object"})
+    cards = {"add": add, "look": look}
+    found = schemas_of(cards, ["add", "look", "absent"])
+    assert len(found) == 12
+    assert found == schemas_of(cards, ["look", "add"])
+    later = msgspec.structs.replace(add, version="2", labels={"a": "b"})
+    assert found == schemas_of(cards | {"add": later}, ["add", "look"])
+    for changed in ({"description": "Sums."}, {"input_schema": {"type": "null"}}, {"approval": "always"}):
+        other = msgspec.structs.replace(add, **changed)
+        assert found != schemas_of(cards | {"add": other}, ["add", "look"])
+    assert schemas_of(cards, ["absent"]) == ""
+
+
+def test_the_card_that_agents_are_offered_is_the_one_that_is_shown() -> None:
+    def executor(description: str, version: str, started_at: float) -> Presence:
+        card = ToolCard(name="add", description=description, input_schema={"type": "object"}, version=version)
+        return Presence(instance=description, host="h", pid=1, started_at=started_at, tool=card)
+
+    replicas = [executor("of version 2", "2", 1.0), executor("of version 1, begun later", "1", 2.0)]
+    [shown] = tools(replicas)
+    offered = offer_of(AgentSpec(name="a", description="Adds.", tools=["add"]), replicas).tools["add"]
+    assert (shown.description, offered.description) == ("of version 2", "of version 2")
 
 
 def test_only_replicas_of_one_version_must_agree() -> None:

@@ -92,6 +92,7 @@ def _detail_of(summary: RunSummary, view: _View, page: DetailPage | None) -> Run
             fields["waiting_for"] = lack
     return RunDetail(
         **fields,
+        schemas=tree.schemas(summary.id),
         trace=trace_id(summary.tree),
         output=state.result.output if state and state.result else None,
         deadline=state.deadline if state else None,

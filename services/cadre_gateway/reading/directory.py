@@ -5,6 +5,7 @@ from typing import Any
 
 from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool, Replica
 from cadre.engine.contract import contract_problems
+from cadre.engine.offer import offered_cards
 from cadre.protocol.cards import TIERS, AgentCard, Presence, SandboxCard, ToolCard
 from cadre.spec.agent import AgentSpec
 from cadre.spec.contract import TeamReach
@@ -25,10 +26,8 @@ def card_of(presences: Iterable[Presence], agent: str) -> AgentCard | None:
 def agents(presences: list[Presence], specs: Mapping[str, AgentSpec]) -> list[LiveAgent]:
     """The live agents, sorted by name, with what does not hold of their contracts and what they lean on, as far as
     their `specs` are known."""
-    live = live_agents(presences)
-    cards = {name: replicas[-1].tool for name, replicas in _grouped((p.tool, p) for p in presences).items()}
-    offered = live.keys() | cards.keys()
-    tools = {name: card for name, card in cards.items() if card is not None}
+    live, tools = live_agents(presences), offered_cards(presences)
+    offered = live.keys() | tools.keys()
     reach = TeamReach(tools=tools, agents=specs, is_whole=False)
     found = []
     for _, replicas in sorted(live.items()):
@@ -50,13 +49,11 @@ def agents(presences: list[Presence], specs: Mapping[str, AgentSpec]) -> list[Li
 
 
 def tools(presences: list[Presence]) -> list[LiveTool]:
-    """The live tools, sorted by name."""
-    found = []
-    for _, replicas in sorted(_grouped((p.tool, p) for p in presences).items()):
-        card = replicas[-1].tool
-        if card is not None:
-            found.append(LiveTool(**_fields(card), replicas=_replicas(replicas)))
-    return found
+    """The live tools as agents are offered them, sorted by name."""
+    replicas, cards = _grouped((p.tool, p) for p in presences), offered_cards(presences)
+    return [
+        LiveTool(**_fields(card), replicas=_replicas(replicas[name])) for name, card in sorted(cards.items())
+    ]
 
 
 def sandboxes(presences: list[Presence]) -> list[LiveSandbox]:

@@ -9,6 +9,7 @@ from cadre.journal.run import Run
 from cadre.loop.fold import apply_entry
 from cadre.ports import Stored
 from cadre.protocol.usage import Usage
+from cadre.service.revision import schemas_of
 from cadre_gateway.index.run_summary import end_state
 from cadre_gateway.index.tree_runs import TreeRuns
 
@@ -23,6 +24,8 @@ class TreeState:
         self._states: dict[str, Run] = {}
         self._own_usage: dict[str, Usage] = {}
         self._ended: set[str] = set()
+        self._schemas: dict[str, str] = {}
+        """Of those that have ended."""
 
     def take(self, page: Iterable[Stored]) -> None:
         """Takes in entries; one that was taken in before must not come again."""
@@ -42,11 +45,20 @@ class TreeState:
         """What the run has used without the runs below it."""
         return self._own_usage.get(run, Usage())
 
+    def schemas(self, run: str) -> str:
+        """The digest of what the tools that its agent names said of themselves in its last offer; empty without one."""
+        state = self._states.get(run)
+        if state is None or run in self._schemas:
+            return self._schemas.get(run, "")
+        return schemas_of(state.tools, state.spec.tools) if state.spec is not None else ""
+
     def _fold(self, entry: Entry) -> None:
         state = entry.snapshot or self._states.get(entry.run) or Run(id=entry.run, tree=self._tree)
         apply_entry(state, entry)
         if end_state(entry, entry.run) is not None:
             self._ended.add(entry.run)
+            self._states[entry.run] = state
+            self._schemas[entry.run] = self.schemas(entry.run)
             state = self._shown(state)
         self._states[entry.run] = state
 

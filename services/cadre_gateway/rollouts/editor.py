@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.rollouts import NatsRollouts, NatsSlots
 from cadre.api.rollouts import RevisionView, RolloutChange, RolloutView
+from cadre.engine.offer import offered_cards
 from cadre.errors import Fenced
 from cadre.ports import Clock
 from cadre.protocol.rollout import Rollout
-from cadre.service.revision import live_revisions
+from cadre.service.revision import live_revisions, schemas_of
 from cadre_gateway.index.figures import open_runs_of
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.requests.problems import Problem, invalid
@@ -45,7 +46,7 @@ class RolloutEditor:
             raise Problem(404, "unknown-agent", f"no live agent is named {agent!r}, and no run of it goes on")
         waiting = await self._slots.waiting(agent) if rollout.shares else {}
         counts = {slot: sum(many) for slot, many in waiting.items()}
-        return _view(rollout, live, open_runs, counts)
+        return _view(rollout, live, open_runs, counts, self._schemas(agent))
 
     async def change(self, agent: str, change: RolloutChange) -> RolloutView:
         """Changes the rollout. Raises RetryableError, RunIndexUnavailable, and 404, 409 and 422 Problems."""
@@ -82,6 +83,16 @@ class RolloutEditor:
             for revision in live_revisions(presences, agent)
         }
 
+    def _schemas(self, agent: str) -> dict[str, str]:
+        """Of each live revision the digest of what its tools say of themselves at the moment."""
+        presences = self._registry.presences()
+        cards = offered_cards(presences)
+        return {
+            one.revision: schemas_of(cards, one.agent.tools)
+            for one in presences
+            if one.agent is not None and one.agent.name == agent
+        }
+
 
 def _stale(rollout: Rollout) -> Problem:
     shares = ", ".join(f"{share.revision} {share.weight}" for share in rollout.shares) or "none"
@@ -95,7 +106,11 @@ def _stale(rollout: Rollout) -> Problem:
 
 
 def _view(
-    rollout: Rollout, live: Mapping[str, int], open_runs: Mapping[str, int], waiting: Mapping[int, int]
+    rollout: Rollout,
+    live: Mapping[str, int],
+    open_runs: Mapping[str, int],
+    waiting: Mapping[int, int],
+    schemas: Mapping[str, str],
 ) -> RolloutView:
     shared = [
         RevisionView(
@@ -106,6 +121,7 @@ def _view(
             open_runs=open_runs.get(share.revision, 0),
             waiting=waiting.get(share.slot, 0),
             adopted_by=share.adopted_by,
+            schemas=schemas.get(share.revision, ""),
         )
         for share in rollout.shares
     ]
@@ -118,6 +134,7 @@ def _view(
             replicas=live.get(revision, 0),
             open_runs=open_runs.get(revision, 0),
             waiting=0,
+            schemas=schemas.get(revision, ""),
         )
         for revision in sorted({*live, *open_runs} - known)
     ]

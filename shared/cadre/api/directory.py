@@ -76,7 +76,7 @@ class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiveTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool with at least one live executor."""
+    """A tool with at least one live executor; the card that agents are offered, where those of its executors differ."""
 
     name: str
     description: str

@@ -40,6 +40,9 @@ class RevisionView(msgspec.Struct, kw_only=True):
     """Messages in its own queue."""
     adopted_by: str = ""
     """The revision that goes on with its runs."""
+    schemas: str = ""
+    """Digest of what its tools say of themselves at the moment, to hold against that of a run; empty where it has no
+    live replica, or no tool of it is there."""
 
 
 class RolloutView(msgspec.Struct, kw_only=True):

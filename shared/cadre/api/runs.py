@@ -53,6 +53,8 @@ class RunSummary(msgspec.Struct, kw_only=True):
 class RunDetail(RunSummary, kw_only=True):
     """A run and all runs below it."""
 
+    schemas: str = ""
+    """Digest of what its tools said of themselves when it was last offered them; empty where it was offered none."""
     trace: str
     """The id of the trace that the whole tree of runs makes: 32 hexadecimal digits."""
     output: Any = None

@@ -68,6 +68,15 @@ def offer_of(spec: AgentSpec, presences: Iterable[Presence]) -> Offer:
     return msgspec.structs.replace(offer, with_files=with_files)
 
 
+def offered_cards(presences: Iterable[Presence]) -> dict[str, ToolCard]:
+    """Every live tool's card by its name: of several replicas' cards the one that agents are offered."""
+    found: dict[str, tuple[tuple[str, float], ToolCard]] = {}
+    for one in presences:
+        if one.tool is not None:
+            _keep(found, one.tool.name, (one.tool.version, one.started_at), one.tool)
+    return {name: card for name, (_, card) in found.items()}
+
+
 def callable_tools(spec: AgentSpec) -> list[str]:
     """Names of all tools that the agent may ever call, also of those that its model is not shown."""
     checks = [check for check in spec.checks if not is_expression(check)]

@@ -34,6 +34,8 @@ class TeamFiles(NamedTuple):
     agents: dict[str, AgentSpec]
     tools: list[ToolCard]
     """Those that can be known without starting anything; others are as the run was offered them."""
+    has_all_tools: bool = False
+    """Whether there are no others: what is not among them nobody offers."""
 
 
 class CannotRebase(Exception):
@@ -46,22 +48,15 @@ def rebase(journal: Sequence[Journaled], team: TeamFiles) -> list[Journaled]:
     The run keeps the kind's version that it began with. Snapshots are left out: they hold the earlier spec.
     """
     first = journal[0].entry
-    accepted = next((event for event in first.events if isinstance(event, ev.RunAccepted)), None)
-    if accepted is None or first.arrived is None or isinstance(first, EarlierEntry):
-        raise CannotRebase("its journal does not begin with its task, or was written by an early version")
-    spec = team.agents.get(first.agent)
-    if spec is None:
-        raise CannotRebase(f"the team has no agent {first.agent}")
-    if spec.kind != accepted.spec.kind:
-        raise CannotRebase(
-            f"it began as an agent of kind {accepted.spec.kind}, and {first.agent} is {spec.kind} now"
-        )
-    changes = [event for _, entry in journal for event in entry.events if isinstance(event, ev.OfferChanged)]
+    accepted, spec = _begun(journal, team)
+    changes = offers_of(journal)
     offer = _offer(spec, team, changes, [])
     run, rebased = Run(id=first.run, tree=first.tree), list[Journaled]()
     for seq, entry in journal:
         if change := next((event for event in entry.events if isinstance(event, ev.OfferChanged)), None):
             offer = _offer(spec, team, changes, change.missing)
+            if accepted.task.has_files:
+                offer = offer.with_files or offer
         now = msgspec.structs.replace(entry, snapshot=None)
         try:
             now = msgspec.structs.replace(now, events=_with_the_services_own(run, now, spec, offer))
@@ -73,6 +68,34 @@ def rebase(journal: Sequence[Journaled], team: TeamFiles) -> list[Journaled]:
         if now.events:
             rebased.append(Journaled(seq, now))
     return rebased
+
+
+def offers_of(journal: Sequence[Journaled]) -> list[ev.OfferChanged]:
+    """What the run was offered, from the first time to the last."""
+    return [event for _, entry in journal for event in entry.events if isinstance(event, ev.OfferChanged)]
+
+
+def tools_of_now(journal: Sequence[Journaled], team: TeamFiles) -> dict[str, ToolCard]:
+    """The tools that the run would be offered now, by name. Raises CannotRebase."""
+    accepted, spec = _begun(journal, team)
+    offer = _offer(spec, team, offers_of(journal), [])
+    return (offer.with_files or offer).tools if accepted.task.has_files else offer.tools
+
+
+def _begun(journal: Sequence[Journaled], team: TeamFiles) -> tuple[ev.RunAccepted, AgentSpec]:
+    """How the run began, and what its agent's file says now. Raises CannotRebase."""
+    first = journal[0].entry
+    accepted = next((event for event in first.events if isinstance(event, ev.RunAccepted)), None)
+    if accepted is None or first.arrived is None or isinstance(first, EarlierEntry):
+        raise CannotRebase("its journal does not begin with its task, or was written by an early version")
+    spec = team.agents.get(first.agent)
+    if spec is None:
+        raise CannotRebase(f"the team has no agent {first.agent}")
+    if spec.kind != accepted.spec.kind:
+        raise CannotRebase(
+            f"it began as an agent of kind {accepted.spec.kind}, and {first.agent} is {spec.kind} now"
+        )
+    return accepted, spec
 
 
 def _with_the_services_own(run: Run, entry: Entry, spec: AgentSpec, offer: Offer) -> list[AnyEvent]:
@@ -92,7 +115,8 @@ def _offer(
 ) -> Offer:
     """What the files offer to the agent, and what other services offered to the run besides; nothing that was
     `missing` then."""
-    tools = {card.name: card for change in changes for card in change.tools}
+    then = [] if team.has_all_tools else [card for change in changes for card in change.tools]
+    tools = {card.name: card for card in then}
     members = {card.name: card for change in changes for card in change.members}
     offered = [
         *_presences(tools.values(), members.values(), 0.0),

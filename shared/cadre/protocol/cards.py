@@ -25,6 +25,11 @@ class ToolCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     labels: dict[str, str] = {}
     version: str = ""
 
+    @property
+    def decisive(self) -> "ToolCard":
+        """The card without what neither a model reads nor an agent decides by."""
+        return msgspec.structs.replace(self, labels={}, version="")
+
 
 class AgentCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An agent as its service registers it and as a manager's model is offered it."""

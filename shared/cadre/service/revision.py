@@ -1,12 +1,12 @@
 """Whether two replicas of an agent are the same: a digest of what they were started from."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from cadre.prompting.prompts import Prompts
-from cadre.protocol.cards import AgentCard, Presence
+from cadre.protocol.cards import AgentCard, Presence, ToolCard
 from cadre.spec.agent import AgentSpec
 
 _HEX_DIGITS = 12
@@ -15,11 +15,23 @@ _HEX_DIGITS = 12
 def revision_of(spec: AgentSpec, prompts: Prompts) -> str:
     """Digest of the spec and of the texts of its prompts, wherever their file lies.
 
-    Tools count by their names: their schemas are those of whoever serves them, and journaled with each run's offer.
+    Tools count by their names: their schemas are those of whoever serves them, journaled with each run's offer, and
+    have a digest of their own (`schemas_of`).
     """
     fields = msgspec.json.encode(msgspec.structs.replace(spec, prompts=None), order="deterministic")
     digest = hashlib.sha256(hashlib.sha256(fields).digest() + hashlib.sha256(prompts.encoded).digest())
     return digest.hexdigest()[:_HEX_DIGITS]
+
+
+def schemas_of(cards: Mapping[str, ToolCard], names: Iterable[str]) -> str:
+    """Digest of what the tools of these names say of themselves to a model and to its agent; empty where none is there.
+
+    Their order does not count.
+    """
+    there = [cards[name].decisive for name in sorted({*names}) if name in cards]
+    if not there:
+        return ""
+    return hashlib.sha256(msgspec.json.encode(there, order="deterministic")).hexdigest()[:_HEX_DIGITS]
 
 
 def blob_ref(data: bytes) -> str:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,10 +10,12 @@ from hypothesis import strategies as st
 from cadre.journal import events as ev
 from cadre.loop.rebase import CannotRebase, TeamFiles, rebase
 from cadre.loop.redecide import Journaled, Replay, redecide
+from cadre.loop.tool_changes import tool_changes
+from cadre.protocol.cards import ToolCard
 from cadre.protocol.usage import Budget
 from cadre.spec.agent import AgentSpec, Limits
 from journals import kept
-from unit.loop.build import ADD, ANSWER, KID, LOOK, Course, Offer, call, report, result, spec
+from unit.loop.build import ADD, ANSWER, KID, LOOK, Course, Offer, call, report, result, spec, task
 from unit.loop.test_loop_properties import Chance
 from unit.loop.test_redecide import busy_course
 
@@ -136,6 +139,58 @@ def test_what_was_not_running_then_is_not_running_now() -> None:
     course.say(call("add", a=1, b=2))
     course.say(ANSWER)
     assert decided(course, spec(), ADD, LOOK).divergences == []
+
+
+SEARCH = ToolCard(name="query_resources", description="Searches.", input_schema={"type": "object"})
+
+
+def test_a_run_with_files_may_search_them_as_it_did() -> None:
+    course = Course(
+        offer=Offer(tools={"add": ADD, "look": LOOK, "query_resources": SEARCH}, members={"kid": KID})
+    )
+    course.arrive(task(has_files=True))
+    course.say(call("query_resources", query="x"))
+    course.arrive(result(course.id(0), "found", tool="query_resources"))
+    course.say(ANSWER)
+    assert decided(course, spec(), ADD, LOOK).divergences == []
+    assert changes(course, spec(), [ADD, LOOK, SEARCH], has_all_tools=True) == []
+
+
+def changes(
+    course: Course, now: AgentSpec, tools: list[ToolCard], *, has_all_tools: bool = False
+) -> list[tuple[str, str, int, list[str]]]:
+    team = TeamFiles({now.name: now}, tools, has_all_tools)
+    return [
+        (one.tool, one.change, one.calls, [*one.refused]) for one in tool_changes(journal_of(course), team)
+    ]
+
+
+def test_tools_are_told_that_are_not_offered_as_they_were() -> None:
+    course = Course(offer=Offer(tools={"add": ADD, "look": LOOK}, members={"kid": KID})).begin()
+    course.say(call("add", a=1, b=2), call("add", a=1, b=20))
+    first, second = course.id(0), course.id(1)
+    course.arrive(result(first, 3))
+    course.arrive(result(second, 21))
+    course.say(ANSWER)
+    small = {**ADD.input_schema, "properties": {"a": {"type": "integer"}, "b": {"maximum": 9}}}
+    strict = msgspec.structs.replace(ADD, input_schema=small)
+    deleted = ToolCard(name="delete", description="Deletes.", input_schema={"type": "object"})
+    later = spec(tools=["add", "delete"])
+    assert changes(course, later, [strict, LOOK, deleted]) == [
+        ("add", "changed", 2, [second]),
+        ("delete", "new", 0, []),
+        ("look", "gone", 0, []),
+    ]
+    # What other services offered is as it was, unless all that there is is known.
+    assert changes(course, spec(), []) == []
+    assert changes(course, spec(), [LOOK], has_all_tools=True) == [("add", "gone", 2, [first, second])]
+    gone = redecide(
+        [rebase(journal_of(course), TeamFiles({"boss": spec()}, [LOOK], True))], decisions_only=True
+    )
+    assert "Unknown tool 'add'" in lines(gone)
+    # What neither a model reads nor an agent decides by is no change.
+    relabelled = msgspec.structs.replace(ADD, labels={"team": "b"}, version="2")
+    assert changes(course, spec(), [relabelled, LOOK], has_all_tools=True) == []
 
 
 @pytest.mark.parametrize(

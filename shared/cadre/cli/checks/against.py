@@ -1,7 +1,7 @@
 """`cadre replay --against`: which kept runs another revision of their agent would have decided otherwise."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -15,9 +15,14 @@ from cadre.cli.terminal.options import print_json
 from cadre.cli.terminal.table import table
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.loop.rebase import TeamFiles
+from cadre.loop.tool_changes import ToolChange
+from cadre.protocol.cards import ToolCard
 from cadre.spec.agent_file import read_agent
 
-_HEADERS = ["RUN", "AGENT", "REVISION", "ENTRIES", "VERDICT"]
+_HEADERS = ["RUN", "AGENT", "REVISION", "ENTRIES", "TOOLS", "VERDICT"]
+
+_TOLD_CALLS = 3
+"""Refused calls of one tool that are told; `-o json` has all."""
 
 
 def replay_against(
@@ -35,8 +40,10 @@ def replay_against(
         with Gateway() as gateway, tempfile.TemporaryDirectory() as folder:
             runs = [gateway.run_id(run)] if run is not None else gateway.ended_runs(str(agent), last)
             whose = agent or str(gateway.get(f"/v1/runs/{runs[0]}")["agent"])
-            team = _files(Path(against)) if Path(against).exists() else _live(gateway, whose, against)
-            found = [replayed(_exported(gateway, one, Path(folder)), team) for one in runs]
+            file, tools = Path(against), _live_tools(gateway)
+            team = _files(file, tools) if file.exists() else _live(gateway, whose, against, tools)
+            kept = [replayed(_exported(gateway, one, Path(folder)), team) for one in runs]
+            found = [msgspec.structs.replace(one, file="") for one in kept]
     _print(found, output)
     return ExitCode.OK if all(one.is_as_it_was for one in found) else ExitCode.FAILED
 
@@ -48,8 +55,15 @@ def _exported(gateway: Gateway, run: str, folder: Path) -> Path:
     return target
 
 
-def _files(path: Path) -> TeamFiles:
-    """What the files say now: those of a team, or of one agent alone. Raises SpecError, CommandFailed."""
+def _live_tools(gateway: Gateway) -> list[ToolCard]:
+    return [msgspec.convert(one, ToolCard) for one in gateway.get("/v1/tools")["tools"]]
+
+
+def _files(path: Path, live: Sequence[ToolCard] = ()) -> TeamFiles:
+    """What the files say now: those of a team, or of one agent alone, which gets its tools from whoever is live.
+
+    Raises SpecError, CommandFailed.
+    """
     if not path.exists():
         raise CommandFailed(
             f"{path} is no file or folder: a --file is held against files only", ExitCode.USAGE
@@ -57,13 +71,13 @@ def _files(path: Path) -> TeamFiles:
     if path.is_dir() or path.name == "team.yaml":
         return team_files(path)
     spec = read_agent(path)
-    return TeamFiles({spec.name: spec}, [])
+    return TeamFiles({spec.name: spec}, list(live))
 
 
-def _live(gateway: Gateway, agent: str, revision: str) -> TeamFiles:
-    """What the live replicas of the revision were started from. Raises CommandFailed."""
+def _live(gateway: Gateway, agent: str, revision: str, tools: list[ToolCard]) -> TeamFiles:
+    """What the live replicas of the revision were started from, with the live tools. Raises CommandFailed."""
     spec = live_revision(gateway, agent, revision).spec
-    return TeamFiles({spec.name: spec}, [])
+    return TeamFiles({spec.name: spec}, tools, has_all_tools=True)
 
 
 def _print(found: Sequence[ReplayedRun], output: str) -> None:
@@ -74,6 +88,8 @@ def _print(found: Sequence[ReplayedRun], output: str) -> None:
     for one in found:
         if one.divergences or one.undecided:
             print_text("\n".join(lines_of(one)))
+    for line in _tool_lines([change for one in found for change in one.tools]):
+        print_text(line)
     failed = sum(not one.is_as_it_was for one in found)
     print_text(
         f"{len(found)} kept, {len(found) - failed} decided as before, {failed} not; models answered what they answered"
@@ -81,8 +97,22 @@ def _print(found: Sequence[ReplayedRun], output: str) -> None:
     )
 
 
+def _tool_lines(changes: Sequence[ToolChange]) -> Iterator[str]:
+    """Each change once, with the runs that it is of and the calls that could not be made."""
+    same: dict[tuple[str, ...], list[ToolChange]] = {}
+    for one in changes:
+        same.setdefault((one.tool, one.change, *one.lines), []).append(one)
+    for (tool, change, *lines), of_it in same.items():
+        refused = {call: why for one in of_it for call, why in one.refused.items()}
+        calls = sum(one.calls for one in of_it)
+        yield f"tool {tool} {change}: calls {calls}, would be refused now {len(refused)}"
+        yield from (f"    {line}" for line in lines)
+        yield from (f"    {call}: {why}" for call, why in [*refused.items()][:_TOLD_CALLS])
+
+
 def _row(one: ReplayedRun) -> list[str]:
     verdict = "as before" if one.is_as_it_was else "not decided"
     if one.divergences:
         verdict = f"otherwise at entry {one.divergences[0].n}"
-    return [one.id, one.agent, one.revision or "-", str(one.entries), verdict]
+    tools = ", ".join(dict.fromkeys(f"{change.tool} {change.change}" for change in one.tools))
+    return [one.id, one.agent, one.revision or "-", str(one.entries), tools or "as then", verdict]

@@ -12,6 +12,7 @@ from cadre.local.team.team_file import read_team
 from cadre.local.team.tool_cards import read_tool_cards
 from cadre.loop.rebase import CannotRebase, TeamFiles, rebase
 from cadre.loop.redecide import Divergence, Journaled, Undecided, redecide
+from cadre.loop.tool_changes import ToolChange, tool_changes
 from cadre.spec.agent_file import read_agent
 
 
@@ -19,6 +20,7 @@ class ReplayedRun(msgspec.Struct, kw_only=True):
     """What the files of a team make of an exported run and of those below it."""
 
     file: str
+    """Where it was kept; empty for one that was read from its deployment."""
     id: str
     agent: str
     revision: str = ""
@@ -29,6 +31,8 @@ class ReplayedRun(msgspec.Struct, kw_only=True):
     """The first other decision of each run that has one."""
     undecided: list[Undecided] = []
     """What the files say nothing about; such a run fails only if nothing else of its tree was decided."""
+    tools: list[ToolChange] = []
+    """Of each run the tools that are not offered as they were then."""
 
     @property
     def is_as_it_was(self) -> bool:
@@ -52,9 +56,11 @@ def replayed(file: Path, team: TeamFiles) -> ReplayedRun:
     tree, journals = read_exported_run(file)[:2]
     rebased: list[list[Journaled]] = []
     undecided: list[Undecided] = []
+    tools: list[ToolChange] = []
     for run, journal in journals.items():
         try:
             rebased.append(rebase(journal, team))
+            tools += tool_changes(journal, team)
         except CannotRebase as why:
             undecided.append(Undecided(run, 1, str(why)))
     replay = redecide(rebased, decisions_only=True)
@@ -68,13 +74,14 @@ def replayed(file: Path, team: TeamFiles) -> ReplayedRun:
         entries=replay.decided,
         divergences=replay.divergences,
         undecided=undecided + replay.undecided,
+        tools=tools,
     )
 
 
 def lines_of(found: ReplayedRun) -> Iterator[str]:
     """The account in full."""
     verdict = "as before" if found.is_as_it_was else "OTHERWISE" if found.divergences else "NOT DECIDED"
-    yield f"{found.file}: {found.agent}, {found.entries} entries: {verdict}"
+    yield f"{found.file or found.id}: {found.agent}, {found.entries} entries: {verdict}"
     for one in found.divergences:
         yield f"    {one.run} entry {one.n}"
         yield from (f"        {line}" for line in one.lines)

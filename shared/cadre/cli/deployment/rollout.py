@@ -11,7 +11,7 @@ from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.table import table
 
-_HEADERS = ["REVISION", "WEIGHT", "STATE", "REPLICAS", "OPEN RUNS", "QUEUED"]
+_HEADERS = ["REVISION", "WEIGHT", "STATE", "REPLICAS", "OPEN RUNS", "QUEUED", "SCHEMAS"]
 
 
 @click.command("rollout")
@@ -81,4 +81,5 @@ def _change(options: dict[str, Any]) -> RolloutChange | None:
 def _row(one: RevisionView) -> list[str]:
     state = f"adopted by {one.adopted_by}" if one.adopted_by else one.state
     weight = "-" if one.weight is None else str(one.weight)
-    return [one.revision, weight, state, str(one.replicas), str(one.open_runs), str(one.waiting)]
+    figures = (one.replicas, one.open_runs, one.waiting)
+    return [one.revision, weight, state, *map(str, figures), one.schemas or "-"]

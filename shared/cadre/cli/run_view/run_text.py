@@ -52,7 +52,9 @@ def summary(
     """Lines and blocks of what is known of a run, `full` with its steps; `waiting` are its calls that are held,
     `edited` the lines of its plan or queue."""
     yield f"run      {run['id']}"
-    yield f"agent    {run['agent']}" + (f", revision {run['revision']}" if run.get("revision") else "")
+    told = {"revision": "revision", "tools' schemas": "schemas"}
+    digests = [f", {what} {run[key]}" for what, key in told.items() if run.get(key)]
+    yield f"agent    {run['agent']}{''.join(digests)}"
     yield f"state    {_facts(run)}"
     if run.get("started_at"):
         yield f"started  {_local_time(run['started_at'])}"

@@ -1,0 +1,74 @@
+"""What became of the tools of a kept run: as it was offered them, and as they are offered now."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from cadre.engine.calls.call_check import CallNotAllowed, check_arguments
+from cadre.journal import events as ev
+from cadre.loop.difference import differences, plain
+from cadre.loop.rebase import TeamFiles, offers_of, tools_of_now
+from cadre.loop.redecide import Journaled
+from cadre.protocol.cards import ToolCard
+
+
+class ToolChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool that is not offered as it was."""
+
+    run: str
+    tool: str
+    change: Literal["gone", "new", "changed"]
+    lines: list[str] = []
+    """What it says of itself otherwise."""
+    calls: int = 0
+    """How often the run has called it."""
+    refused: dict[str, str] = {}
+    """By their ids, those of its calls that could not be made now, and why."""
+
+
+def tool_changes(journal: Sequence[Journaled], team: TeamFiles) -> list[ToolChange]:
+    """The tools of a run that the team does not offer as they were when it was last offered them.
+
+    The functions of whoever started the run are his own. Raises CannotRebase.
+    """
+    now, was = tools_of_now(journal, team), _tools_of_then(journal)
+    calls = [event for _, entry in journal for event in entry.events if isinstance(event, ev.ToolCalled)]
+    found = []
+    for name in sorted({*was, *now}):
+        of_it = [call for call in calls if call.tool == name]
+        stays = name in was and name in now
+        lines = differences(plain(was[name].decisive), plain(now[name].decisive)) if stays else []
+        if stays and not lines:
+            continue
+        found.append(
+            ToolChange(
+                run=journal[0].entry.run,
+                tool=name,
+                change="changed" if stays else "new" if name in now else "gone",
+                lines=lines,
+                calls=len(of_it),
+                refused=dict(_refused(of_it, now)),
+            )
+        )
+    return found
+
+
+def _tools_of_then(journal: Sequence[Journaled]) -> dict[str, ToolCard]:
+    accepted = [event for event in journal[0].entry.events if isinstance(event, ev.RunAccepted)]
+    own = {tool.name for event in accepted for tool in event.task.terms.tools}
+    cards = [card for offer in offers_of(journal) for card in offer.tools]
+    return {card.name: card for card in cards if card.name not in own}
+
+
+def _refused(calls: Sequence[ev.ToolCalled], now: Mapping[str, ToolCard]) -> list[tuple[str, str]]:
+    found = []
+    for call in calls:
+        if call.tool not in now:
+            found.append((call.call, f"nobody offers {call.tool!r}"))
+            continue
+        try:
+            check_arguments(call.tool, now[call.tool].input_schema, call.arguments)
+        except CallNotAllowed as why:
+            found.append((call.call, str(why)))
+    return found
