@@ -39,7 +39,7 @@ class _UniqueKeys(_Loader):  # type: ignore[misc]
 
 def read_yaml(file: Path | Traversable, wrong: type[SetupError]) -> Any:
     """Reads the file. Raises `wrong` with one line."""
-    return _read(file, wrong, lambda text: yaml.load(text, Loader=_UniqueKeys))
+    return _read(file, wrong, _document)
 
 
 def read_yaml_documents(file: Path, wrong: type[SetupError]) -> list[Any]:
@@ -48,15 +48,30 @@ def read_yaml_documents(file: Path, wrong: type[SetupError]) -> list[Any]:
     return [document for document in found if document is not None]
 
 
+def parse_yaml(text: str, source: str, wrong: type[SetupError]) -> Any:
+    """Reads what `source` has given. Raises `wrong` with one line that names it."""
+    return _parsed(text, source, wrong, _document)
+
+
+def _document(text: str) -> Any:
+    return yaml.load(text, Loader=_UniqueKeys)
+
+
 def _read(file: Path | Traversable, wrong: type[SetupError], load: Callable[[str], Any]) -> Any:
     try:
-        return load(file.read_text("utf-8"))
+        text = file.read_text("utf-8")
     except OSError as error:
         raise wrong(f"{file}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise wrong(f"{file}: is not UTF-8 text") from error
+    return _parsed(text, str(file), wrong, load)
+
+
+def _parsed(text: str, source: str, wrong: type[SetupError], load: Callable[[str], Any]) -> Any:
+    try:
+        return load(text)
     except _NOT_YAML as error:
-        raise wrong(f"{file}: not YAML: {_problem(error)}") from error
+        raise wrong(f"{source}: not YAML: {_problem(error)}") from error
 
 
 def known_keys(kind: type[msgspec.Struct], place: str = "") -> dict[str, tuple[str, ...]]:

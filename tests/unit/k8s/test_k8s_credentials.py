@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from cadre.deploy.k8s.assignment import setting
 from cadre.deploy.k8s.manifest import Manifest
-from cadre.deploy.k8s.values import setting
 from cadre.local import nats_files
 from cadre.local.team.roles import roles_of
 from cadre.local.team.team_file import read_team

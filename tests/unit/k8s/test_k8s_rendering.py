@@ -6,10 +6,11 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from cadre.deploy.k8s.assignment import setting
 from cadre.deploy.k8s.components import object_name
 from cadre.deploy.k8s.overlay import merged
 from cadre.deploy.k8s.render import render
-from cadre.deploy.k8s.values import read_values, setting
+from cadre.deploy.k8s.values import read_values
 from cadre.errors import SpecError
 from cadre.local.manifest_files import as_yaml
 from cadre.local.team.team_components import components_of

@@ -7,10 +7,11 @@ from typing import Any
 import click
 import yaml
 
+from cadre.deploy.k8s.assignment import setting
 from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.operator import operator_manifests
 from cadre.deploy.k8s.render import render
-from cadre.deploy.k8s.values import Nats, Values, merged_layers, read_values, setting
+from cadre.deploy.k8s.values import Nats, Values, merged_layers, read_values
 from cadre.errors import SpecError
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.manifest_files import as_yaml, write_folder
@@ -29,7 +30,11 @@ _values_option = click.option(
     help=f"Values, over those of the team's {VALUES_FILE}; the last one wins.",
 )
 _set_option = click.option(
-    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="One value, over all files."
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help=r"One value, over all files: as it stands, or YAML in {…} or […]; a dot within a key is \.",
 )
 
 

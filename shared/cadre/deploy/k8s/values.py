@@ -249,18 +249,6 @@ def check_names(values: Values, names: list[str]) -> None:
             raise SpecError(f"workloads: there is no {key!r}; there are: {', '.join(names)}")
 
 
-def setting(assignment: str) -> dict[str, Any]:
-    """The layer that `a.b=value` stands for. Raises SpecError."""
-    path, mark, text = assignment.partition("=")
-    if not mark or not all(path.split(".")):
-        raise SpecError(f"--set {assignment!r}: write KEY=VALUE, as in nats.shards=8")
-    value: Any = _scalar(text)
-    for key in reversed(path.split(".")):
-        value = {key: value}
-    layer: dict[str, Any] = value
-    return layer
-
-
 def port_of(url: str) -> int:
     """Port of a URL; that of its scheme when it names none."""
     parts = urlsplit(url)
@@ -281,14 +269,3 @@ def _matching(workloads: Mapping[str, Mapping[str, Any]], key: str, found: Any) 
     for pattern in sorted(patterns, key=lambda p: ("*" not in p, len(p))):
         found = merged(found, workloads[pattern])
     return found
-
-
-def _scalar(text: str) -> Any:
-    if text in ("true", "false"):
-        return text == "true"
-    if text == "null":
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        return text
