@@ -2,10 +2,12 @@
 
 import asyncio
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from cadre.adapters.nats import registry as nats_registry
 from cadre.adapters.nats.connection.connect import NatsClient, connect
@@ -13,6 +15,7 @@ from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.codec import encode
+from cadre.errors import TooLarge
 from cadre.protocol.cards import AgentCard, Presence
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
@@ -36,6 +39,16 @@ def names(registry: NatsRegistry) -> set[str]:
     return {one.agent.name for one in registry.presences() if one.agent is not None}
 
 
+async def seen(registry: NatsRegistry, condition: Callable[[], bool], what: str) -> None:
+    """Returns once the condition holds, which whoever comes or goes may bring about."""
+    try:
+        async with asyncio.timeout(patience()):
+            while not condition():
+                await registry.changed()
+    except TimeoutError:
+        raise AssertionError(f"not seen: {what}; {names(registry)}") from None
+
+
 async def forwarded(nc: NatsClient, subject: str, count: int) -> None:
     """Returns once so many messages were heard on the subject."""
     heard = asyncio.Semaphore(0)
@@ -49,11 +62,14 @@ async def forwarded(nc: NatsClient, subject: str, count: int) -> None:
     await subscription.unsubscribe()
 
 
-async def test_a_replica_outlives_an_outage_longer_than_its_time(
-    server: NatsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nats_registry, "HEARTBEAT_SECONDS", 0.2)
     monkeypatch.setattr(nats_registry, "GONE_AFTER_SECONDS", GONE_AFTER)
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_a_replica_outlives_an_outage_longer_than_its_time(server: NatsServer) -> None:
     settings = Settings(nats_url=server.url, shards=1)
     nc = await connect(settings, "test")
     topology = await provision(nc, settings)
@@ -72,6 +88,63 @@ async def test_a_replica_outlives_an_outage_longer_than_its_time(
     changed = looker.changed()
     await asyncio.wait_for(changed, 10 * GONE_AFTER)
     assert names(looker) == {"looker"}, "who stays silent is gone in the end"
+    await looker.stop()
+    await nc.close()
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_who_offers_nothing_sees_that_nobody_can_be_heard(
+    server: NatsServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A gateway keeps no key alive, so no put of its own tells it that the bucket takes none, as without a leader."""
+    monkeypatch.setattr(jetstream, "ANSWER_SECONDS", 0.5)
+    settings = Settings(nats_url=server.url, shards=1)
+    nc = await connect(settings, "test")
+    topology = await provision(nc, settings)
+    looker, silent = NatsRegistry(nc, topology), NatsRegistry(nc, topology)
+    await looker.start()
+    await silent.announce([presence("silent")])
+    await seen(looker, lambda: names(looker) == {"silent"}, "it is heard")
+    deleted = await jetstream.api(nc, f"STREAM.DELETE.KV_{topology.registry_bucket}")
+    assert deleted["success"]
+    await asyncio.sleep(3 * GONE_AFTER)  # the outage itself
+    assert "takes no signs of life" in caplog.text
+    assert names(looker) == {"silent"}
+    await provision(nc, settings)
+    await seen(looker, lambda: not names(looker), "who stays silent is gone in the end")
+    await looker.stop()
+    await nc.close()
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_who_stood_still_has_heard_nobody(server: NatsServer) -> None:
+    settings = Settings(nats_url=server.url, shards=1)
+    nc = await connect(settings, "test")
+    topology = await provision(nc, settings)
+    looker, silent = NatsRegistry(nc, topology), NatsRegistry(nc, topology)
+    await looker.start()
+    await looker.announce([presence("looker")])
+    await silent.announce([presence("silent")])
+    own = f"$KV.{topology.registry_bucket}.{topology.presence_key('agent', 'looker', 'looker')}"
+    await forwarded(nc, own, 1)
+    time.sleep(GONE_AFTER + 0.5)  # noqa: ASYNC251 - the process stands still, as under SIGSTOP
+    await forwarded(nc, own, 2)
+    assert names(looker) == {"looker", "silent"}
+    await looker.stop()
+    await nc.close()
+
+
+async def test_one_that_cannot_be_stored_does_not_silence_the_others(server: NatsServer) -> None:
+    settings = Settings(nats_url=server.url, shards=1)
+    nc = await connect(settings, "test")
+    topology = await provision(nc, settings)
+    looker, huge = NatsRegistry(nc, topology), presence("huge")
+    assert huge.agent is not None
+    card = replace(huge.agent, description="x" * (nc.max_payload + 1))
+    await looker.start()
+    with pytest.raises(TooLarge):
+        await NatsRegistry(nc, topology).announce([replace(huge, agent=card), presence("small")])
+    await seen(looker, lambda: names(looker) == {"small"}, "the small one is heard")
     await looker.stop()
     await nc.close()
 

@@ -55,6 +55,7 @@ class NatsRegistry:
         self._rollout_keys = rollout_key(self._bucket, "")
         self._rollouts_doubtful = False
         """Some may have changed while the connection was lost."""
+        self._clock_doubtful = False
         self._subscription: Subscription | None = None
         self._beat: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
@@ -127,47 +128,70 @@ class NatsRegistry:
             await self._subscription.unsubscribe()
 
     async def _put_all(self) -> None:
-        for key, presence in self._own.items():
-            skew = self._clock.skew if self._clock is not None else 0.0
-            await jetstream.append(
-                self._nc,
-                f"$KV.{self._bucket}.{key}",
-                encode(replace(presence, skew=skew)),
-                headers={jetstream.TTL: f"{GONE_AFTER_SECONDS:.0f}s"},
-            )
+        """Puts all at once: others hear of each, also when the first of them cannot be stored."""
+        ended = await asyncio.gather(*(self._put(*own) for own in self._own.items()), return_exceptions=True)
+        for error in ended:
+            if error is not None:
+                raise error
+
+    async def _put(self, key: str, presence: Presence) -> None:
+        skew = self._clock.skew if self._clock is not None else 0.0
+        await jetstream.append(
+            self._nc,
+            f"$KV.{self._bucket}.{key}",
+            encode(replace(presence, skew=skew)),
+            headers={jetstream.TTL: f"{GONE_AFTER_SECONDS:.0f}s"},
+        )
 
     async def _heartbeat(self) -> None:
+        began = heard = time.monotonic()
         while True:
-            await asyncio.sleep(HEARTBEAT_SECONDS)
-            stored = False
-            try:
-                await self._put_all()
-                stored = True
-            except (nats.errors.Error, CadreError) as error:
-                log.warning("heartbeat not stored: %s", error)
-            was_cut_off = self._was_cut_off()
-            await self._look_after_clock(was_cut_off)
-            await self._look_after_rollouts(was_cut_off)
-            if was_cut_off or not stored:
-                # Nobody could be heard, so silence says nothing: everybody is given their time anew.
-                now = time.monotonic()
-                self._known = {key: (presence, now) for key, (presence, _) in self._known.items()}
-            else:
+            await asyncio.sleep(HEARTBEAT_SECONDS - min(time.monotonic() - began, HEARTBEAT_SECONDS))
+            began = time.monotonic()
+            could_hear = await self._takes_signs_of_life()
+            if self._was_cut_off():
+                self._clock_doubtful = self._rollouts_doubtful = True
+                could_hear = False
+            stood_still, heard = time.monotonic() - heard > 2 * HEARTBEAT_SECONDS, time.monotonic()
+            if could_hear and not stood_still:
                 self._forget_the_silent()
+            else:
+                # Silence says nothing then: everybody is given their time anew.
+                self._known = {key: (presence, heard) for key, (presence, _) in self._known.items()}
+            if self._nc.is_connected:
+                await self._look_after_clock()
+                await self._look_after_rollouts()
 
-    async def _look_after_clock(self, was_cut_off: bool) -> None:
+    async def _takes_signs_of_life(self) -> bool:
+        """Gives its own and returns whether the bucket takes any: one that others miss says nothing otherwise."""
+        try:
+            await self._put_all()
+            if not self._own and self._heard_late():
+                # Its leader alone answers.
+                await jetstream.ask(self._nc, "asking for the registry", f"STREAM.INFO.KV_{self._bucket}")
+        except (nats.errors.Error, CadreError) as error:
+            log.warning("the registry takes no signs of life: %s", error)
+            return False
+        return True
+
+    def _heard_late(self) -> bool:
+        """Whether a sign of life of somebody has not come when it was due."""
+        due = time.monotonic() - 1.5 * HEARTBEAT_SECONDS
+        return any(heard < due for _, heard in self._known.values())
+
+    async def _look_after_clock(self) -> None:
         self._beats += 1
-        if self._clock is None or (self._beats % _BEATS_PER_MEASUREMENT and not was_cut_off):
+        if self._clock is None or (self._beats % _BEATS_PER_MEASUREMENT and not self._clock_doubtful):
             return
         try:
             await self._clock.measure(self._nc, self._topology.stream(0))
+            self._clock_doubtful = False
         except (nats.errors.Error, CadreError) as error:
             log.warning("the server's time is not known anew: %s", error)
 
-    async def _look_after_rollouts(self, was_cut_off: bool) -> None:
+    async def _look_after_rollouts(self) -> None:
         """Heartbeats repeat what was missed of replicas; of rollouts nobody does."""
-        self._rollouts_doubtful = self._rollouts_doubtful or was_cut_off
-        if not self._rollouts_doubtful or not self._nc.is_connected:
+        if not self._rollouts_doubtful:
             return
         try:
             for message in await self._page(rollout_key(self._bucket), 0):
