@@ -13,7 +13,7 @@ from cadre_gateway.index.totals import Totals
 
 async def samples(platform: Platform, index: RunIndex, totals: Totals) -> list[Sample]:
     """All samples of a gateway as they are now. Raises RetryableError."""
-    agents = {one.agent.name for one in platform.registry.presences() if one.agent is not None}
+    agents = {one.agent.name for one in platform.registry.reachable() if one.agent is not None}
     nc, topology = platform.nc, platform.topology
     lags, dead, store = await asyncio.gather(
         lag_samples(nc, topology), dead_letter_samples(nc, topology), store_samples(nc, topology)

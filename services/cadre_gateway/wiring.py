@@ -11,6 +11,7 @@ from fastapi import APIRouter
 
 from cadre.adapters.nats.audit import NatsAudit
 from cadre.adapters.nats.automations import NatsDefinitions
+from cadre.adapters.nats.cards_at_rest import take_card_away
 from cadre.adapters.nats.dead_letters import NatsDeadLetters
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.memory import NatsMemory
@@ -127,7 +128,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
         platform.clock,
         keep=platform.settings.keep_days * _DAY_SECONDS,
         read_on=lambda: tail.read_on(),
-        in_use=lambda: {ref for one in platform.registry.presences() for ref in (one.prompts, one.spec)},
+        in_use=lambda: {ref for one in platform.registry.reachable() for ref in (one.prompts, one.spec)},
     )
     projector = Projector(index, ledger, janitor)
     tail = Tail(nc, topology, blobs, projector.on_entry, projector.on_fate)
@@ -238,7 +239,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     capacity = Capacity(NatsStorage(nc, topology, platform.settings.max_bytes))
     lookup = RunLookup(index, history)
     run_end = RunEnd(lookup, feeds, bus, clock)
-    file_bytes = platform.settings.file_bytes
+    file_bytes, lags = platform.settings.file_bytes, partial(lag_samples, nc, topology)
     workspaces = Workspaces(file_index, blobs, file_bytes)
     carrier = FileCarrier(file_index, history, erasure)
     budgets_left = StandingBudgets(NatsDefinitions(nc, topology, "budget", BudgetState), ledger, clock)
@@ -255,7 +256,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     )
     routers = [
         runs.router(submitter, lookup, run_end, streams, registry, clock, read_console_settings().trace_url),
-        directory.router(registry, live, index, partial(lag_samples, nc, topology)),
+        directory.router(registry, live, index, lags, partial(take_card_away, nc, topology)),
         statistics.router(ledger, clock),
         approvals.router(Approvals(index, registry, held_calls), decisions),
         steering.router(steer),

@@ -42,7 +42,9 @@ def command(files: tuple[Path, ...], namespaces: tuple[str, ...], gateway: str, 
     The cluster is that of the pod's service account, else of the kubeconfig.
     """
     try:
-        from cadre_operator.cluster import Cluster  # kopf's weight is not the command line's
+        from cadre_operator.at_rest import AgentsAtRest  # kopf's weight is not the command line's
+        from cadre_operator.cluster import Cluster
+        from cadre_operator.gateways import Gateways
         from cadre_operator.operator import Operator
         from cadre_operator.reconcile import Reconciler
         from cadre_operator.schedules import Schedules
@@ -62,7 +64,8 @@ def command(files: tuple[Path, ...], namespaces: tuple[str, ...], gateway: str, 
     async def run() -> None:
         cluster = Cluster()
         try:
-            reconciler = Reconciler(cluster, Schedules(cluster, gateway), layers)
+            gateways = Gateways(cluster, gateway)
+            reconciler = Reconciler(cluster, Schedules(gateways), AgentsAtRest(gateways), layers)
             liveness = f"http://{settings.host}:{settings.port}/healthz" if settings.port else None
             await Operator(reconciler, namespaces).run(liveness)
         finally:

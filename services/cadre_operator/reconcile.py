@@ -15,6 +15,7 @@ from cadre.deploy.k8s.manifest import COMPONENT, MANAGED_BY, PART_OF, Manifest
 from cadre.deploy.k8s.values import Values, read_values
 from cadre.errors import SpecError
 from cadre.local.cluster.object_kinds import OBJECT_KINDS
+from cadre_operator.at_rest import AgentsAtRest
 from cadre_operator.cluster import MANAGER, ApiError, Cluster
 from cadre_operator.desired import Desired, Key, desired, superfluous
 from cadre_operator.namespace import Objects, read_namespace
@@ -49,9 +50,16 @@ _NOT_INSTALLED = {
 class Reconciler:
     """Brings namespaces up to date, one at a time. `layers` are the operator's own values."""
 
-    def __init__(self, cluster: Cluster, schedules: Schedules, layers: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        schedules: Schedules,
+        at_rest: AgentsAtRest,
+        layers: Sequence[Mapping[str, Any]],
+    ) -> None:
         self._cluster = cluster
         self._schedules = schedules
+        self._at_rest = at_rest
         self._layers = layers
         self._applied: dict[tuple[str, Key], tuple[str, Any]] = {}
         """What was applied, and the version that the object had then."""
@@ -81,6 +89,8 @@ class Reconciler:
         for one in superfluous(existing, wanted, _uids(live)):
             await self._cluster.delete(one)
         await self._tell_all(live, wanted, jobs, existing, notes)
+        for agent in objects["Agent"]:
+            await self._at_rest.settle(agent, values)
         failed = ""
         for schedule in objects["Schedule"]:
             conditions = await self._schedules.settle(schedule, values)

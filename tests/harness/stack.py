@@ -181,7 +181,8 @@ class Stack:
         httpx2.post(f"{self.services['model'].url}/script/reset", timeout=patience()).raise_for_status()
 
     def logs(self) -> str:
-        return "\n".join(f"--- {name}\n{s.log.read_text()[-4000:]}" for name, s in self.services.items())
+        began = {name: one.log for name, one in self.services.items() if one.log.exists()}
+        return "\n".join(f"--- {name}\n{log.read_text()[-4000:]}" for name, log in began.items())
 
 
 class Gateway:

@@ -10,12 +10,13 @@ import httpx2
 import pytest
 
 from cadre.adapters.nats.connection.connect import NatsClient, connect
-from cadre.adapters.nats.queues.consumers import provision_team
+from cadre.adapters.nats.queues.consumers import provision_roles
 from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.scaled_object import scaled_object
 from cadre.deploy.k8s.values import Scale, read_values
+from cadre.deploy.nats_users import Role
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from harness.nats_server import NatsServer, free_port
@@ -72,7 +73,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     server = NatsServer(tmp_path, more=f"\nhttp: 127.0.0.1:{monitor}\n")
     server.start()
     settings = Settings(nats_url=server.url, shards=2)
-    await provision_team(settings, agents=["digger"], tools=[], pools=[])
+    await provision_roles(settings, [Role(kind="agent", name="digger")])
     nc = await connect(settings, "test")
     try:
         yield World(monitor, nc)

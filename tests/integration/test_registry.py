@@ -1,6 +1,7 @@
 """The registry across an outage of the server: nobody is taken for gone because nobody could be heard."""
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from cadre.adapters.nats import registry as nats_registry
+from cadre.adapters.nats.cards_at_rest import keep_card, take_card_away
 from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams import jetstream
@@ -39,6 +41,10 @@ def names(registry: NatsRegistry) -> set[str]:
     return {one.agent.name for one in registry.presences() if one.agent is not None}
 
 
+def reachable(registry: NatsRegistry) -> set[str]:
+    return {one.agent.name for one in registry.reachable() if one.agent is not None}
+
+
 async def seen(registry: NatsRegistry, condition: Callable[[], bool], what: str) -> None:
     """Returns once the condition holds, which whoever comes or goes may bring about."""
     try:
@@ -47,6 +53,39 @@ async def seen(registry: NatsRegistry, condition: Callable[[], bool], what: str)
                 await registry.changed()
     except TimeoutError:
         raise AssertionError(f"not seen: {what}; {names(registry)}") from None
+
+
+class Line:
+    """A way to the server that can be cut."""
+
+    def __init__(self, to: int) -> None:
+        self._to = to
+        self._port = 0
+        self._ends: list[asyncio.StreamWriter] = []
+
+    async def mend(self) -> int:
+        """Returns the port that leads to the server."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+        return self._port
+
+    async def cut(self) -> None:
+        self._server.close()
+        for end in self._ends:
+            end.close()
+        self._ends.clear()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", self._to)
+        self._ends += [writer, back]
+        await asyncio.gather(_pass(reader, back), _pass(there, writer), return_exceptions=True)
+
+
+async def _pass(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while data := await source.read(4096):
+            target.write(data)
+            await target.drain()
 
 
 async def forwarded(nc: NatsClient, subject: str, count: int) -> None:
@@ -147,6 +186,38 @@ async def test_one_that_cannot_be_stored_does_not_silence_the_others(server: Nat
     await seen(looker, lambda: names(looker) == {"small"}, "the small one is heard")
     await looker.stop()
     await nc.close()
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_a_card_at_rest_stays_until_it_is_taken_away_which_nobody_misses(server: NatsServer) -> None:
+    settings = Settings(nats_url=server.url, shards=1)
+    nc = await connect(settings, "test")
+    topology = await provision(nc, settings)
+    line = Line(server.port)
+    other = await connect(replace(settings, nats_url=f"nats://127.0.0.1:{await line.mend()}"), "other")
+    for name in ("resting", "passing"):
+        await keep_card(nc, topology, AgentCard(name=name, description="Rests."))
+    looker = NatsRegistry(other, topology)
+    await looker.start()
+    assert not looker.presences()
+    assert reachable(looker) == {"resting", "passing"}
+    awake = NatsRegistry(nc, topology)
+    live = presence("resting")
+    await awake.announce([live])
+    await seen(looker, lambda: names(looker) == {"resting"}, "its replica")
+    assert live in looker.reachable(), "a replica counts in place of the card"
+    await awake.withdraw()
+    await seen(looker, lambda: reachable(looker) == {"resting", "passing"}, "its card")
+
+    await line.cut()
+    assert await take_card_away(nc, topology, "passing")
+    assert not await take_card_away(nc, topology, "passing")
+    await line.mend()
+    await seen(looker, lambda: reachable(looker) == {"resting"}, "it was missed")
+    await looker.stop()
+    await line.cut()
+    for each in (nc, other):
+        await each.close()
 
 
 async def test_many_are_known_at_once(server: NatsServer) -> None:

@@ -1,6 +1,7 @@
 """An agent that was applied answers a task: what the operator makes is started here as processes, as nodes would."""
 
 import asyncio
+import json
 from base64 import b64encode
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,53 @@ async def test_an_applied_agent_answers_and_an_applied_schedule_is_kept(
         await api.notify()
         await api.until(lambda: api.find("Schedule", "daily") is None, "it is gone")
         assert schedule(gateway).status_code == 404
+
+
+async def test_an_agent_scaled_to_zero_takes_runs_until_its_object_goes(
+    api: ApiServer, stopped: OperatorProcess, tmp_path: Path
+) -> None:
+    """Nobody starts its Deployment before its queue holds something: that is KEDA's part, played here."""
+    values = {"keda": True, "workloads": {"agent/oracle": {"scale": {"min": 0}}}}
+    map_of_values = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "cadre-values", "namespace": "cadre"},
+        "data": {"kubernetes.yaml": json.dumps(values)},
+    }
+    folder = tmp_path / "pods"
+    folder.mkdir()
+    (folder / "script.yaml").write_text(SCRIPT)
+    await stopped.start()
+    await put(api, map_of_values, GATEWAY_KEY, model("http://127.0.0.1:9/v1"))
+    await put(api, made("Team", "small", agents=["oracle"]))
+    await put(api, agent("oracle", model="scripted", instructions="Be brief."))
+    await becomes(api, "Agent", "oracle", type="Accepted", status="True")
+    await becomes(api, "Team", "small", type="Accepted", status="True")
+    (folder / "auth.conf").write_text(secret(api.all("Secret"), "cadre-nats-server")["auth.conf"])
+    with Stack(folder, nats='include "auth.conf"\n') as stack:
+        service = await asyncio.to_thread(stack.model, folder / "script.yaml")
+        await put(api, model(f"{service.url}/v1"))
+        await api.until(lambda: service.url in str(api.find("ConfigMap", "agent-oracle")), "it has the model")
+        await asyncio.to_thread(start, api, stack, asleep="agent-oracle")
+        gateway = stack.services["gateway"].url
+        assert await stopped.stop() == 0
+        await stopped.start("--gateway", gateway)
+        with httpx2.Client(base_url=gateway, headers=AS_ADMIN, timeout=patience()) as client:
+            begun = client.post("/v1/runs", json={"agent": "oracle", "task": "Well?"})
+            assert begun.status_code == 202, begun.text
+            queues = client.get("/v1/load").json()["queues"]
+            assert {"kind": "agent", "name": "oracle", "messages": 1} in queues
+            await asyncio.to_thread(start, api, stack)
+            await asyncio.to_thread(ask, gateway)
+            assert stack.services["agent-oracle"].terminate() == 0
+
+            found = api.store.delete(api.resource("Agent"), "cadre", "oracle")
+            assert found["metadata"]["deletionTimestamp"], "it waits for the gateway to take its card away"
+            await api.notify()
+            await api.until(lambda: api.find("Agent", "oracle") is None, "it is gone")
+            refused = client.post("/v1/runs", json={"agent": "oracle", "task": "Well?"})
+            assert (refused.status_code, refused.json()["code"]) == (404, "unknown-agent")
+        assert not [line for line in (folder / "nats.log").read_text().splitlines() if "Violation" in line]
 
 
 async def test_two_revisions_of_an_agent_share_its_runs_and_the_older_one_goes(
@@ -183,9 +231,9 @@ def model(url: str) -> dict[str, Any]:
     return made("Model", "scripted", url=url)
 
 
-def start(api: ApiServer, stack: Stack, again: str = "") -> None:
+def start(api: ApiServer, stack: Stack, again: str = "", asleep: str = "") -> None:
     """The Jobs first, then the services, each with the files and variables of its pod: those that were not started
-    before, and the one that is to start `again`."""
+    before but for the one that is `asleep`, and the one that is to start `again`."""
     manifests = [one for kind in ("Secret", "ConfigMap") for one in api.all(kind)]
     place = Place(stack.folder / "files", manifests, stack)
     for job in api.all("Job"):
@@ -194,7 +242,7 @@ def start(api: ApiServer, stack: Stack, again: str = "") -> None:
         done = Commands(stack.folder, {**stack.environment, **place.environment(name, pod)})(*arguments)
         assert done.returncode == 0, done.stderr
     for deployment in api.all("Deployment"):
-        if deployment["metadata"]["name"] in {*stack.services} - {again}:
+        if deployment["metadata"]["name"] in ({*stack.services} | {asleep}) - {again}:
             continue
         name, pod = deployment["metadata"]["name"], deployment["spec"]["template"]["spec"]
         arguments = ["cadre.cli.main", *place.arguments(name, pod)]

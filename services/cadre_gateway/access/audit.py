@@ -51,6 +51,7 @@ ACTIONS = {
     "DELETE /v1/notices/{name}": "notice.remove",
     "PUT /v1/budgets/{name}": "budget.make",
     "DELETE /v1/budgets/{name}": "budget.remove",
+    "DELETE /v1/agents/{agent}": "agent.retire",
     "POST /v1/agents/{agent}/rollout": "rollout.change",
     # A turn of a chat may be a person's word on a call.
     "POST /v1/chat/completions": "chat.turn",

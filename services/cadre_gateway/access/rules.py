@@ -59,6 +59,7 @@ RULES: list[RouteRule] = [
     *_rules("/v1/approvals", "handler", get="read"),
     *_rules("/v1/approvals/{call}", "call", get="read", post="decide"),
     *_rules("/v1/agents", "none", get="read"),
+    *_rules("/v1/agents/{agent}", "all", delete="administer"),
     *_rules("/v1/agents/{agent}/rollout", "all", get="read", post="administer"),
     *_rules("/v1/tools", "none", get="read"),
     *_rules("/v1/sandboxes", "none", get="read"),

@@ -1,4 +1,4 @@
-"""Live agents, tools and sandboxes: the registry's replicas in groups."""
+"""Live agents, tools and sandboxes: the registry's replicas in groups. Of an agent at rest there are none."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -106,6 +106,7 @@ def _replicas(presences: list[Presence]) -> list[Replica]:
     return [
         Replica(p.instance, p.host, p.pid, p.health, p.started_at, p.revision, p.skew, p.spec, p.prompts)
         for p in presences
+        if not p.is_at_rest
     ]
 
 

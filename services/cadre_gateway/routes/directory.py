@@ -14,7 +14,7 @@ from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.reading import directory
 from cadre_gateway.reading.contracts import LiveContracts
 from cadre_gateway.reading.load import load_of
-from cadre_gateway.requests.problems import answer_deadline
+from cadre_gateway.requests.problems import Problem, answer_deadline
 from cadre_gateway.rollouts.warnings import warnings_of
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
@@ -25,23 +25,35 @@ def router(
     contracts: LiveContracts,
     index: RunIndex,
     lags: Callable[[], Awaitable[list[Sample]]],
+    take_card_away: Callable[[str], Awaitable[bool]],
 ) -> APIRouter:
-    """The routes of agents, tools and sandboxes; `lags` counts what waits in each queue."""
+    """The routes of agents, tools and sandboxes. `lags` counts what waits in each queue; `take_card_away` says whether
+    an agent had a card at rest."""
     routes = APIRouter(prefix="/v1", tags=["directory"])
 
     @routes.get("/agents", summary="Live agents", responses=openapi.answers(openapi.AgentList))
     async def get_agents() -> Response:
-        presences = registry.presences()
+        presences = registry.reachable()
         agents = directory.agents(presences, await contracts.specs(presences))
         return json_answer(openapi.AgentList([await _with_rollout(one) for one in agents]))
 
+    @routes.delete("/agents/{agent}", status_code=204, summary="Take an agent's card at rest away")
+    async def delete_agent(agent: str) -> Response:
+        """Nobody sends anything more to the agent while it has no replica. 404 when it has no card at rest."""
+        async with answer_deadline():
+            if not await take_card_away(agent):
+                raise Problem(
+                    404, "unknown-agent", f"no agent at rest is named {agent!r}: `cadre ps` lists them"
+                )
+        return Response(status_code=204)
+
     @routes.get("/tools", summary="Live tools", responses=openapi.answers(openapi.ToolList))
     async def get_tools() -> Response:
-        return json_answer(openapi.ToolList(directory.tools(registry.presences())))
+        return json_answer(openapi.ToolList(directory.tools(registry.reachable())))
 
     @routes.get("/sandboxes", summary="Live sandboxes", responses=openapi.answers(openapi.SandboxList))
     async def get_sandboxes() -> Response:
-        return json_answer(openapi.SandboxList(directory.sandboxes(registry.presences())))
+        return json_answer(openapi.SandboxList(directory.sandboxes(registry.reachable())))
 
     @routes.get("/load", summary="How much there is to do", responses=openapi.answers(Load))
     async def get_load() -> Response:

@@ -65,7 +65,7 @@ class Admission:
         Raises a 404, 410, 422 or 429 problem, RetryableError.
         """
         run = new_run_id() if key is None else run_id_of(agent, key.key)
-        if needs_agent and agent not in (live := live_agents(self.registry.presences())):
+        if needs_agent and agent not in (live := live_agents(self.registry.reachable())):
             # In a full store nobody can say that they are alive.
             await self.capacity.admit(run)
             raise _unknown_agent(agent, live)

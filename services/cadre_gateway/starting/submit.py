@@ -89,7 +89,7 @@ class Submitter:
 
     async def _check_input(self, wanted: Submission) -> None:
         """Raises a 422 problem when the agent wants other `additional_args`."""
-        spec = await self.contracts.of_agent(self.admission.registry.presences(), wanted.agent)
+        spec = await self.contracts.of_agent(self.admission.registry.reachable(), wanted.agent)
         schema = spec.input_schema if spec is not None else None
         if schema is not None and (wrong := misfits(schema, wanted.additional_args, "additional_args")):
             raise invalid(f"agent {wanted.agent} does not take this: {'; '.join(wrong)}")

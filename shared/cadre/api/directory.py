@@ -40,7 +40,7 @@ def skew_lines(replicas: Iterable[Replica]) -> list[str]:
 
 
 class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent with at least one live replica; the card is that of the youngest."""
+    """An agent with live replicas, and the card of the youngest; or one at rest, without any: a run starts one."""
 
     name: str
     description: str

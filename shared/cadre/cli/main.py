@@ -62,6 +62,7 @@ _VERBS_OF_ROOMS = {
         "keys": "Make, list and revoke the API keys of people and programs.",
         "audit": "Show what was done at the gateway, and by whom.",
         "k8s": "A team as Kubernetes manifests.",
+        "retire": "Send nothing more to an agent that is at rest.",
         "rollout": "Share an agent's new runs between revisions, by weight.",
         "index": "Show the index of runs, or make it anew.",
         "stats": "Show runs, calls, tokens and cost by agent, model, user, day.",

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from cadre.protocol.cards import AT_REST
 from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.exchange_subjects import exchange_stream
 from cadre.protocol.memory import ANSWERS, MEMORY_TOOLS
@@ -338,6 +339,7 @@ class _Bus:
             f"$KV.{sessions}.>",
             *self._automations(),
             rollout_key(topology.registry_bucket),
+            f"$KV.{topology.registry_bucket}.{topology.presence_key('agent', '*', AT_REST)}",
             f"$JS.API.STREAM.MSG.GET.KV_{topology.registry_bucket}",
             topology.subject(Subject.AUDIT),
             f"$JS.API.DIRECT.GET.{topology.audit_stream}",

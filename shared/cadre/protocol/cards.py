@@ -68,8 +68,13 @@ SUBJECTS = 1
 """The form of the subjects that services of this version use: those of different forms do not work side by side."""
 
 
+AT_REST = "at-rest"
+"""Stands for the instance of an agent that may have no replica, as it is started by what waits for it."""
+
+
 class Presence(msgspec.Struct, frozen=True, kw_only=True):
-    """One live replica, the value of a registry key; it expires unless the replica renews it."""
+    """One live replica, the value of a registry key; it expires unless the replica renews it. With the instance
+    `AT_REST` it is an agent's card that stays, so that it is sent tasks while nothing serves it."""
 
     v: Literal[1] = 1
     revision: str = ""
@@ -91,3 +96,7 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     agent: AgentCard | None = None
     tool: ToolCard | None = None
     sandbox: SandboxCard | None = None
+
+    @property
+    def is_at_rest(self) -> bool:
+        return self.instance == AT_REST

@@ -235,7 +235,7 @@ class AgentHost:
     def _current_offer(self) -> Offer:
         if self._offer_version != self._registry.version:
             self._offer_version = self._registry.version
-            self._offer = offer_of(self._spec, self._registry.presences())
+            self._offer = offer_of(self._spec, self._registry.reachable())
         return self._offer
 
 

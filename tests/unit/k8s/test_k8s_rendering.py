@@ -153,43 +153,6 @@ def test_the_gateway_has_the_secrets_of_how_it_lets_people_in(env: dict[str, str
     assert held == {name: {"secretKeyRef": {"name": "cadre-gateway", "key": name}} for name in secrets}
 
 
-def test_replicas_follow_the_lag_of_each_durable_on_each_shard() -> None:
-    manifests = rendered(
-        {"nats": {"shards": 3}, "workloads": {"agent/manager": {"scale": {"min": 0, "max": 5, "lag": 30}}}}
-    )
-    spec = pick(manifests, "ScaledObject/agent-manager")["spec"]
-    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (0, 5)
-    assert spec["fallback"] == {
-        "failureThreshold": 3,
-        "replicas": 1,
-        "behavior": "currentReplicasIfHigher",
-    }
-    down = spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"]
-    assert down["policies"] == [{"type": "Pods", "value": 1, "periodSeconds": 60}]
-    asked = [
-        (t["metadata"]["stream"], t["metadata"]["consumer"], t["metadata"]["lagThreshold"])
-        for t in spec["triggers"]
-    ]
-    assert asked == [(f"CADRE-{shard}", "agent-manager", "10") for shard in range(3)]
-    assert all(isinstance(v, str) for t in spec["triggers"] for v in t["metadata"].values())
-    tables = pick(manifests, "ScaledObject/tools-tables")["spec"]["triggers"]
-    assert {t["metadata"]["consumer"] for t in tables} > {"tool-list_tables", "tool-aggregate"}
-    assert {
-        t["metadata"]["consumer"] for t in pick(manifests, "ScaledObject/sandbox-default")["spec"]["triggers"]
-    } == {"code-default"}
-    assert "replicas" not in pick(manifests, "Deployment/agent-manager")["spec"]
-
-
-def test_without_keda_there_are_as_many_as_are_asked_for() -> None:
-    manifests = rendered(
-        {"keda": False, "workloads": {"agent/*": {"replicas": 2}, "agent/checker": {"replicas": 3}}}
-    )
-    assert not [m for m in manifests if m["kind"] == "ScaledObject"]
-    assert pick(manifests, "Deployment/agent-manager")["spec"]["replicas"] == 2
-    assert pick(manifests, "Deployment/agent-checker")["spec"]["replicas"] == 3
-    assert pick(manifests, "Deployment/tools-tables")["spec"]["replicas"] == 1
-
-
 def test_a_job_makes_every_queue_that_is_scaled_by() -> None:
     manifests = rendered()
     job = pick(manifests, "Job/cadre-provision-*")
@@ -362,6 +325,7 @@ def test_a_folder_too_large_for_a_config_map_says_what_to_do(tmp_path: Path) -> 
         ("nats.shards=0", "nats.shards: must be at least 1"),
         ("nats.url=nats", "no URL with a host"),
         ("workloads.agent/manger.replicas=2", "there is no 'agent/manger'"),
+        ("workloads.tools/tables.scale.min=0", "agents know a tool by those who serve it"),
         ("workloads.agent/manager.scale.max=0", "scale: 0 <= min <= max"),
         ("workloads.agent/manager.drain=-1", "must be at least 0"),
         ("workloads.agent/manager.secrets.KEY=alone", "write SECRET/KEY"),

@@ -33,7 +33,7 @@ def router(runs: RunService) -> APIRouter:
 
     @routes.get(CARD, summary="The card of an agent")
     async def get_card(agent: str, request: Request) -> Response:
-        card = card_of(runs.registry.presences(), agent)
+        card = card_of(runs.registry.reachable(), agent)
         if card is None:
             raise Problem(
                 404, "unknown-agent", f"no live agent is named {agent!r}: GET /v1/agents lists them"

@@ -104,7 +104,7 @@ class Turns:
             session=session,
             reset=False,
         )
-        card = card_of(self.runs.registry.presences(), agent)
+        card = card_of(self.runs.registry.reachable(), agent)
         described = [{"type": "function", **tool} for tool in wanted.tools or []]
         terms = CallerTerms(tools=tools_of(described, None, card))
         return await begin_run(self.runs, sender, request, key, terms)

@@ -69,7 +69,7 @@ class AgentTools:
 
     async def list(self, caller: Principal) -> list[Tool]:
         """The live agents that the caller may start."""
-        live = live_agents(self._runs.registry.presences())
+        live = live_agents(self._runs.registry.reachable())
         reached = caller.agents | caller.teams
         return [
             await self._tool(name, live[name][-1])
@@ -83,7 +83,7 @@ class AgentTools:
         """Begins a run, or finds the one of the same key, and follows it to its answer. When the call is given up, a
         run without a key of the caller's is cancelled: nobody could ask for it again. As a task the run goes on, and
         is returned. Raises a problem, MCPError for a client that does not know tasks where they are required."""
-        live = live_agents(self._runs.registry.presences()).get(agent)
+        live = live_agents(self._runs.registry.reachable()).get(agent)
         if live is None:
             raise Problem(404, "unknown-agent", f"no live agent is named {agent!r}")
         as_task = _is_task(context, live[-1])
@@ -111,7 +111,7 @@ class AgentTools:
 
     async def schema_of(self, agent: str) -> dict[str, Any] | None:
         """The schema of the answers of a live agent, if it has one."""
-        live = live_agents(self._runs.registry.presences()).get(agent)
+        live = live_agents(self._runs.registry.reachable()).get(agent)
         return _answer_schema(await self._spec(live[-1])) if live else None
 
     async def _give_up(self, run: str) -> None:

@@ -43,7 +43,7 @@ class ChatCompletions:
         wanted = body.parse(data, ChatBody)
         created = int(self.conversations.clock.now())
         envelope = envelope_of(request, data, wanted.user, wanted.metadata or {})
-        turn = chat_turn(wanted, envelope, card_of(self.registry.presences(), wanted.model))
+        turn = chat_turn(wanted, envelope, card_of(self.registry.reachable(), wanted.model))
         if not turn.results and (text := hidden_tasks.answer_of(turn.text)) is not None:
             return _unrun(plain_answer(wanted.model, text, created, stream=bool(wanted.stream)))
         place = await self.conversations.place_of(turn)

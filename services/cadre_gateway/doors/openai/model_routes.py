@@ -19,12 +19,12 @@ def add_routes(routes: APIRouter, registry: NatsRegistry) -> None:
 
     @routes.get("/models", summary="The agents")
     async def get_models() -> Response:
-        live = live_agents(registry.presences())
+        live = live_agents(registry.reachable())
         return json_answer({"object": "list", "data": [_model(name, live[name]) for name in sorted(live)]})
 
     @routes.get("/models/{model}", summary="One agent")
     async def get_model(model: str) -> Response:
-        live = live_agents(registry.presences())
+        live = live_agents(registry.reachable())
         if model not in live:
             raise Problem(
                 404, "unknown-agent", f"no live agent is named {model!r}: GET /v1/models lists them"

@@ -55,7 +55,7 @@ class Responses:
         wanted = body.parse(data, ResponseBody)
         user = wanted.user or wanted.safety_identifier
         envelope = envelope_of(request, data, user, wanted.metadata or {})
-        turn = response_turn(wanted, envelope, card_of(self.registry.presences(), wanted.model))
+        turn = response_turn(wanted, envelope, card_of(self.registry.reachable(), wanted.model))
         if not turn.results and not turn.words and (text := hidden_tasks.answer_of(turn.text)) is not None:
             events = unrun_response(wanted.model, text, self.conversations.clock.now())
             return EventStream(_told(events)) if wanted.stream else json_answer(_whole(events))

@@ -106,7 +106,7 @@ class SynadiaDoor:
     async def _host(self, nc: NatsClient) -> None:
         """Has a service for each live agent, until the connection is lost."""
         while not self._is_lost.is_set():
-            presences, now = self._platform.registry.presences(), time.monotonic()
+            presences, now = self._platform.registry.reachable(), time.monotonic()
             for name in live_agents(presences):
                 card = card_of(presences, name)
                 self._seen[name] = now

@@ -20,7 +20,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import decode, encode
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import CadreError, UnreadableMessage
-from cadre.protocol.cards import Presence
+from cadre.protocol.cards import AT_REST, Presence
 from cadre.protocol.rollout import Rollout, rollout_key
 from cadre.protocol.topology import Topology
 
@@ -38,6 +38,12 @@ _BEATS_PER_MEASUREMENT = 4
 _PAGE = 256
 
 
+async def remove_key(nc: Client, bucket: str, key: str) -> None:
+    """Removes a key of the registry; others see it at once. Raises as `jetstream.append`."""
+    headers = {"KV-Operation": "DEL", jetstream.TTL: "60s"}
+    await jetstream.append(nc, f"$KV.{bucket}.{key}", b"", headers=headers)
+
+
 class NatsRegistry:
     """Announces this process's presences and keeps a live view of everybody's."""
 
@@ -49,12 +55,13 @@ class NatsRegistry:
         self._bucket = topology.registry_bucket
         self._topology = topology
         self._known: dict[str, tuple[Presence, float]] = {}
+        self._at_rest: dict[str, Presence] = {}
         self._own: dict[str, Presence] = {}
         self._parts: dict[str, dict[str, Presence]] = {}
         self._rollouts: dict[str, Rollout] = {}
         self._rollout_keys = rollout_key(self._bucket, "")
-        self._rollouts_doubtful = False
-        """Some may have changed while the connection was lost."""
+        self._kept_doubtful = False
+        """Rollouts, or cards at rest, may have changed while the connection was lost."""
         self._clock_doubtful = False
         self._subscription: Subscription | None = None
         self._beat: asyncio.Task[None] | None = None
@@ -66,24 +73,31 @@ class NatsRegistry:
     async def start(self) -> None:
         """Begins to listen; returns once everybody stored in the bucket is known, however long that takes."""
         self._subscription = await self._nc.subscribe(f"$KV.{self._bucket}.>", cb=self._on_put)
-        await self._read(f"$KV.{self._bucket}.>")
+        await retry(partial(self._read, f"$KV.{self._bucket}.>"), pauses=EVERY_SECOND, log=log)
         self._beat = asyncio.create_task(self._heartbeat(), name="registry")
 
-    async def _read(self, subjects: str) -> None:
+    async def _read(self, subjects: str) -> set[str]:
+        """Learns what is stored; returns the keys."""
+        found: set[str] = set()
         after = 0
-        while page := await retry(partial(self._page, subjects, after), pauses=EVERY_SECOND, log=log):
+        query = {"batch": _PAGE, "next_by_subj": subjects}
+        while page := await jetstream.batch(self._nc, f"KV_{self._bucket}", {"seq": after + 1, **query}):
             for message in page:
                 if message.data:
                     self._learn(message.subject, message.data)
+                    found.add(message.subject)
             after = page[-1].seq
-
-    async def _page(self, subjects: str, after: int) -> list[jetstream.StoredMessage]:
-        query = {"seq": after + 1, "batch": _PAGE, "next_by_subj": subjects}
-        return await jetstream.batch(self._nc, f"KV_{self._bucket}", query)
+        return found
 
     def presences(self) -> list[Presence]:
         """Returns every live replica, its own first announced included."""
         return [presence for presence, _ in self._known.values()]
+
+    def reachable(self) -> list[Presence]:
+        """Returns every live replica, and the card at rest of each agent that has none: what it is sent starts one."""
+        live = {one.agent.name for one, _ in self._known.values() if one.agent is not None}
+        resting = [one for one in self._at_rest.values() if one.agent and one.agent.name not in live]
+        return [*self.presences(), *resting]
 
     def rollout(self, agent: str) -> Rollout | None:
         """By which weights the agent's revisions share its new runs; None when there is no rollout."""
@@ -113,12 +127,7 @@ class NatsRegistry:
         """Removes its presences: others see it at once."""
         own, self._own, self._parts = self._own, {}, {}
         for key in own:
-            await jetstream.append(
-                self._nc,
-                f"$KV.{self._bucket}.{key}",
-                b"",
-                headers={"KV-Operation": "DEL", jetstream.TTL: "60s"},
-            )
+            await remove_key(self._nc, self._bucket, key)
 
     async def stop(self) -> None:
         """Ends the heartbeats and the listening."""
@@ -150,7 +159,7 @@ class NatsRegistry:
             began = time.monotonic()
             could_hear = await self._takes_signs_of_life()
             if self._was_cut_off():
-                self._clock_doubtful = self._rollouts_doubtful = True
+                self._clock_doubtful = self._kept_doubtful = True
                 could_hear = False
             stood_still, heard = time.monotonic() - heard > 2 * HEARTBEAT_SECONDS, time.monotonic()
             if could_hear and not stood_still:
@@ -160,7 +169,7 @@ class NatsRegistry:
                 self._known = {key: (presence, heard) for key, (presence, _) in self._known.items()}
             if self._nc.is_connected:
                 await self._look_after_clock()
-                await self._look_after_rollouts()
+                await self._look_after_kept()
 
     async def _takes_signs_of_life(self) -> bool:
         """Gives its own and returns whether the bucket takes any: one that others miss says nothing otherwise."""
@@ -189,16 +198,18 @@ class NatsRegistry:
         except (nats.errors.Error, CadreError) as error:
             log.warning("the server's time is not known anew: %s", error)
 
-    async def _look_after_rollouts(self) -> None:
-        """Heartbeats repeat what was missed of replicas; of rollouts nobody does."""
-        if not self._rollouts_doubtful:
+    async def _look_after_kept(self) -> None:
+        """Heartbeats repeat what was missed of replicas; of rollouts and cards at rest nobody does."""
+        if not self._kept_doubtful:
             return
         try:
-            for message in await self._page(rollout_key(self._bucket), 0):
-                self._learn_rollout(message.subject, message.data)
-            self._rollouts_doubtful = False
+            await self._read(rollout_key(self._bucket))
+            kept = await self._read(f"$KV.{self._bucket}.{self._topology.presence_key('*', '*', AT_REST)}")
+            for key in self._at_rest.keys() - kept:
+                self._drop(key)
+            self._kept_doubtful = False
         except (nats.errors.Error, CadreError) as error:
-            log.warning("rollouts are not known anew: %s", error)
+            log.warning("rollouts and cards at rest are not known anew: %s", error)
 
     def _was_cut_off(self) -> bool:
         """Whether the connection is lost, or was lost and found since the last call."""
@@ -215,10 +226,13 @@ class NatsRegistry:
 
     async def _on_put(self, message: Msg) -> None:
         if (message.headers or {}).get("KV-Operation"):
-            if self._known.pop(message.subject, None):
-                self._note()
+            self._drop(message.subject)
         elif message.data:
             self._learn(message.subject, message.data)
+
+    def _drop(self, key: str) -> None:
+        if self._known.pop(key, None) or self._at_rest.pop(key, None):
+            self._note()
 
     def _learn_rollout(self, key: str, data: bytes) -> None:
         try:
@@ -239,6 +253,11 @@ class NatsRegistry:
             presence: Presence = decode(data, Presence)
         except UnreadableMessage as error:
             log.warning("registry key %s ignored: %s", key, error)
+            return
+        if presence.is_at_rest:
+            if self._at_rest.get(key) != presence:
+                self._at_rest[key] = presence
+                self._note()
             return
         before = self._known.get(key)
         self._known[key] = (presence, time.monotonic())

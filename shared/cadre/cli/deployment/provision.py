@@ -5,12 +5,18 @@ import sys
 from pathlib import Path
 
 import click
+import msgspec
 
+from cadre.deploy.nats_users import Role
+from cadre.engine.offer import card_of
+from cadre.errors import SpecError
 from cadre.local.local_stack import find_nats
 from cadre.local.team.team_file import read_team
 from cadre.local.team.tool_entries import load_entry
+from cadre.protocol.cards import AgentCard
 from cadre.protocol.nats_addresses import redacted
 from cadre.settings import read_settings
+from cadre.spec.agent_file import read_agent
 
 
 @click.command("provision")
@@ -25,6 +31,13 @@ from cadre.settings import read_settings
     type=click.Choice(["memory", "tracer"]),
     help="A service that will run.",
 )
+@click.option(
+    "--at-rest",
+    "at_rest",
+    multiple=True,
+    metavar="FILE|CARD",
+    help="An agent that may have no replica: its file, or its card as JSON.",
+)
 def command(
     *,
     team: Path | None,
@@ -32,37 +45,49 @@ def command(
     tools: tuple[str, ...],
     pools: tuple[str, ...],
     services: tuple[str, ...],
+    at_rest: tuple[str, ...],
 ) -> None:
     """Create the streams and buckets, and the queues of TEAM's services and of those named.
 
     Services do the same when they start. It matters where they start because something waits: an autoscaler that
     begins at none; and where services have NATS users of their own, which may not make them: then this is run with
     the operator's key. What is there already stays as it is.
-    """
-    from cadre.adapters.nats.queues.consumers import provision_team  # the bus's weight is not the help's
 
-    memory, tracer = "memory" in services, "tracer" in services
+    An agent --at-rest keeps a card in the registry, by which it is sent tasks, and offered to its managers, while no
+    replica serves it: what waits in its queues tells an autoscaler to start one. `cadre retire` takes the card away,
+    and so does this command when it names the agent without --at-rest.
+    """
+    from cadre.adapters.nats.queues.consumers import provision_roles  # the bus's weight is not the help's
+
+    used = {*services}
     if team is not None:
         found = read_team(team)
         agents += tuple(found.agents)
         tools += tuple(tool.name for entry in found.tools for tool in load_entry(entry))
         pools += tuple(found.pools)
-        memory, tracer = memory or found.needs_memory, True
+        used |= {"tracer", *(["memory"] if found.needs_memory else [])}
+    cards = [_card(one) for one in at_rest]
+    agents += tuple(card.name for card in cards)
+    roles = [Role(kind="gateway"), Role(kind="tools", tools=tuple(sorted({*tools})))]
+    roles += [Role(kind="agent", name=name) for name in sorted({*agents})]
+    roles += [Role(kind="sandbox", name=pool) for pool in sorted({*pools})]
+    roles += [Role(kind=kind) for kind in ("memory", "tracer") if kind in used]
     find_nats()
     settings = read_settings()
-    topology = asyncio.run(
-        provision_team(
-            settings,
-            agents={*agents},
-            tools=sorted({*tools}),
-            pools={*pools},
-            memory=memory,
-            tracer=tracer,
-        )
-    )
+    topology = asyncio.run(provision_roles(settings, roles, cards))
     consumers = len({*agents}) + len({*tools}) + len({*pools})
     click.echo(
         f"{topology.shards} shards with {consumers} queues each for agents, tools and pools"
         f" at {redacted(settings.nats_url)}",
         file=sys.stderr,
     )
+
+
+def _card(given: str) -> AgentCard:
+    """Raises SpecError, SetupError."""
+    if not given.startswith("{"):
+        return card_of(read_agent(Path(given)))
+    try:
+        return msgspec.json.decode(given, type=AgentCard)
+    except msgspec.DecodeError as error:
+        raise SpecError(f"--at-rest: not an agent's card: {error}") from error

@@ -54,7 +54,8 @@ def _as_service(sandbox: dict[str, Any]) -> dict[str, Any]:
 def _row(service: dict[str, Any], missing: str, revisions: str = "") -> list[str]:
     replicas: list[dict[str, Any]] = service.get("replicas") or []
     hosts = Counter(str(replica.get("host", "?")) for replica in replicas)
-    where = ", ".join(host if count == 1 else f"{host} x{count}" for host, count in sorted(hosts.items()))
+    each = [host if count == 1 else f"{host} x{count}" for host, count in sorted(hosts.items())]
+    where = ", ".join(each) or "(at rest)"
     about = brief(service.get("description") or "", 200)
     return [service["name"], str(len(replicas)), where, missing, revisions, about]
 

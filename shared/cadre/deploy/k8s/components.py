@@ -33,6 +33,8 @@ class Component(NamedTuple):
     """Durable consumers that it works from, each on every shard's stream."""
     provides: Sequence[str] = ()
     """Options of `cadre provision` that make what it needs on the bus."""
+    card: str = ""
+    """Of an agent: its card as JSON, by which it is known while it is scaled to zero."""
     key_variables: Sequence[str] = ()
     """Names of variables that hold keys of model endpoints."""
     model_urls: Sequence[str] = ()

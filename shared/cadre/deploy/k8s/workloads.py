@@ -22,7 +22,7 @@ _LABEL_VALUE = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9._-]{0,61}[a-zA-Z0-9])?")
 def workload_manifests(component: Component, values: Values) -> list[Manifest]:
     """The manifests of a service: its Deployment first, then what that needs. Raises SpecError."""
     workload = values.workload(component.key)
-    scale = workload.scale if values.keda and component.consumers else None
+    scale = _scale(component, values)
     _check(component, values, workload, scale)
     _check_model(component, values, workload)
     about = metadata(values.namespace, component.id, component.role)
@@ -52,6 +52,9 @@ def provision(components: Sequence[Component], values: Values) -> list[Manifest]
     A Job cannot be changed, so its name is derived from its arguments and image.
     """
     options = [option for component in components for option in component.provides]
+    for one in components:
+        if one.card and (scale := _scale(one, values)) is not None and scale.min == 0:
+            options += ["--at-rest", one.card]
     bus = values.nats
     whole = "\0".join([values.image, bus.url, str(bus.shards), bus.credentials, *options])
     component = Component("provision", "", ["provision", *options], instance=values.instance or "cadre")
@@ -82,11 +85,19 @@ def _guards(component: Component, values: Values) -> list[Manifest]:
     return [account, *policies]
 
 
+def _scale(component: Component, values: Values) -> Scale | None:
+    return values.workload(component.key).scale if values.keda and component.consumers else None
+
+
 def _check(component: Component, values: Values, workload: Workload, scale: Scale | None) -> None:
     if workload.drain < 0 or workload.linger < 0 or workload.replicas < 0:
         raise SpecError(f"workloads: {component.key}: drain, linger and replicas must be at least 0")
     if scale is not None and not (0 <= scale.min <= scale.max and scale.max >= 1 and scale.lag >= 1):
         raise SpecError(f"workloads: {component.key}: scale: 0 <= min <= max, with max and lag at least 1")
+    if scale is not None and scale.min == 0 and component.role == "tools":
+        raise SpecError(
+            f"workloads: {component.key}: scale: min must be at least 1: agents know a tool by those who serve it"
+        )
     if workload.hosts and not (values.cilium and workload.internet):
         raise SpecError(
             f"workloads: {component.key}: hosts: a NetworkPolicy knows addresses alone; set cilium: true in a cluster"

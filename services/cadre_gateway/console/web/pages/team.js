@@ -79,7 +79,7 @@ function agentCard(agent, load) {
       h("a", { href: `#/runs?agent=${encodeURIComponent(agent.name)}` }, "its runs")));
 }
 
-const replicaCount = (count) => `${count} ${count === 1 ? "replica" : "replicas"}`;
+const replicaCount = (count) => count === 0 ? "at rest" : `${count} ${count === 1 ? "replica" : "replicas"}`;
 
 function replicas(list) {
   return h("details", null, h("summary", null, badge("ok", replicaCount(list.length))),

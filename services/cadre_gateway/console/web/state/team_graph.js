@@ -5,7 +5,7 @@ const MEMORY = "memory";
 /**
  * The nodes `{key, name, kind, rank, edges: [{target}], live, load}` of what `GET /v1/agents`, `/v1/tools`,
  * `/v1/sandboxes` and `/v1/load` tell; `live` is how many replicas serve it, `load` the messages that wait and the runs
- * that go on, null where that is not known.
+ * that go on; null where that is not known, as of an agent at rest.
  */
 export function teamGraph({ agents, tools, sandboxes, load }) {
   const byName = new Map(agents.map((agent) => [agent.name, agent]));
@@ -25,7 +25,7 @@ export function teamGraph({ agents, tools, sandboxes, load }) {
       ...agent.pools.map((one) => ({ target: key("pool", one) })),
       ...(agent.memory ? [{ target: key("memory", MEMORY) }] : []),
     ];
-    return { key: key("agent", name), name, kind: "agent", rank, edges, live: agent.replicas.length, load: loadOf(load, "agent", name) };
+    return { key: key("agent", name), name, kind: "agent", rank, edges, live: agent.replicas.length || null, load: loadOf(load, "agent", name) };
   });
   const live = (list, field) => new Map(list.map((one) => [one[field], one.replicas.length]));
   const [toolsLive, poolsLive] = [live(tools, "name"), live(sandboxes, "pool")];

@@ -1,11 +1,12 @@
 """Durable consumers: created by the first that needs them, a service or the deployment of one."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
 from nats.aio.client import Client
 
+from cadre.adapters.nats.cards_at_rest import keep_card, take_card_away
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.connection.keys import may_provision, user_of
 from cadre.adapters.nats.streams import jetstream
@@ -13,6 +14,7 @@ from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.deploy.nats_users import Role, consumers
 from cadre.errors import BusUnavailable, SetupError
+from cadre.protocol.cards import AgentCard
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 
@@ -95,26 +97,11 @@ async def _find(nc: Client, stream: str, consumer: str, subjects: str) -> None:
     )
 
 
-async def provision_team(
-    settings: Settings,
-    *,
-    agents: Iterable[str] = (),
-    tools: Iterable[str] = (),
-    pools: Iterable[str] = (),
-    memory: bool = False,
-    tracer: bool = False,
+async def provision_roles(
+    settings: Settings, roles: Sequence[Role], at_rest: Iterable[AgentCard] = ()
 ) -> Topology:
-    """Does as `provision_roles`, for services by their names."""
-    roles = [Role(kind="gateway"), Role(kind="tools", tools=tuple(tools))]
-    roles += [Role(kind="agent", name=name) for name in agents]
-    roles += [Role(kind="sandbox", name=pool) for pool in pools]
-    roles += [Role(kind="memory")] if memory else []
-    roles += [Role(kind="tracer")] if tracer else []
-    return await provision_roles(settings, roles)
-
-
-async def provision_roles(settings: Settings, roles: Iterable[Role]) -> Topology:
-    """Creates the streams and buckets, and the queues of these roles on every shard. Waits for the server.
+    """Creates the streams and buckets, and the queues of these roles on every shard; keeps the cards of agents
+    `at_rest` in the registry, and of no other agent among the roles. Waits for the server.
 
     Raises SetupError, StreamDrift, BusUnavailable.
     """
@@ -132,6 +119,15 @@ async def provision_roles(settings: Settings, roles: Iterable[Role]) -> Topology
                     partial(ensure_consumer, nc, stream, consumer.name, subjects, most_deliveries=most),
                     pauses=EVERY_SECOND,
                 )
+        cards = {card.name: card for card in at_rest}
+        for agent in (role.name for role in roles if role.kind == "agent"):
+            card = cards.get(agent)
+            settle = (
+                partial(keep_card, nc, topology, card)
+                if card
+                else partial(take_card_away, nc, topology, agent)
+            )
+            await retry(settle, pauses=EVERY_SECOND)
         return topology
     finally:
         await nc.close()

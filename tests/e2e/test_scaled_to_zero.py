@@ -1,0 +1,90 @@
+"""Agents without a replica are sent tasks by the cards that they have at rest, until these are taken away."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from harness.command import Commands, only_line
+from harness.patience import eventually
+from harness.stack import Gateway, Stack
+
+TEAM = Path(__file__).parent / "team"
+
+
+@pytest.fixture(scope="module")
+def gateway(stack: Stack) -> Gateway:
+    """Of the team only the boss is served; its members are at rest, and have never been anything else."""
+    files = [part for name in ("worker", "helper") for part in ("--at-rest", TEAM / f"{name}.yaml")]
+    provisioned = Commands(stack.folder, stack.environment)("provision", *files)
+    assert provisioned.returncode == 0, provisioned.stderr
+    stack.agent(TEAM / "boss.yaml", start=False)
+    stack.agent(TEAM / "worker.yaml", start=False)
+    stack.agent(TEAM / "helper.yaml", start=False)
+    stack.tools(TEAM / "tools.py", start=False)
+    gateway = stack.gateway(start=False)
+    for name in ("boss", "tools", "gateway"):
+        stack.services[name].start()
+    gateway.wait_offered(3)
+    return gateway
+
+
+def has_work(gateway: Gateway, agent: str) -> bool:
+    """What an autoscaler goes by."""
+    queues = gateway.request("GET", "/v1/load").json()["queues"]
+    return {"kind": "agent", "name": agent, "messages": 1} in queues
+
+
+def replicas(gateway: Gateway) -> dict[str, int]:
+    agents = gateway.request("GET", "/v1/agents").json()["agents"]
+    return {agent["name"]: len(agent["replicas"]) for agent in agents}
+
+
+def test_members_at_rest_are_delegated_to_and_started_for_it(
+    stack: Stack, gateway: Gateway, cadre: Commands, tmp_path: Path
+) -> None:
+    assert replicas(gateway) == {"boss": 1, "helper": 0, "worker": 0}
+    listed = cadre("ps").stdout.splitlines()
+    assert ["agent", "worker", "0", "(at", "rest)"] in [line.split()[:5] for line in listed]
+    run = gateway.submit("boss", f"delegate: use look {tmp_path / 'marks'} 0")
+    for name in ("worker", "helper"):
+        eventually(partial(has_work, gateway, name), what=f"{name} has something to do")
+        stack.services[name].start()
+    assert gateway.succeeded(run).endswith("hello")
+
+
+def test_an_agent_that_has_gone_to_rest_is_given_tasks_until_it_is_retired(
+    stack: Stack, gateway: Gateway, cadre: Commands
+) -> None:
+    helper = stack.services["helper"]
+    if not helper.is_running:
+        helper.start()
+    assert helper.terminate() == 0
+    eventually(lambda: replicas(gateway)["helper"] == 0, what="helper is at rest")
+    run = gateway.submit("helper", "hello?")
+    assert gateway.run(run)["state"] == "running"
+    helper.start()
+    assert gateway.succeeded(run) == "hello"
+
+    assert cadre("retire", "helper").returncode == 0
+    assert replicas(gateway)["helper"] == 1, "who is live is sent tasks as before"
+    assert helper.terminate() == 0
+    eventually(lambda: "helper" not in replicas(gateway), what="helper is gone")
+    refused = gateway.request("POST", "/v1/runs", json={"agent": "helper", "task": "hello?"})
+    assert (refused.status_code, refused.json()["code"]) == (404, "unknown-agent")
+    assert "no agent at rest is named 'helper'" in only_line(cadre("retire", "helper"), 4)
+
+
+def test_who_provisions_an_agent_that_always_has_replicas_takes_its_card_away(
+    gateway: Gateway, cadre: Commands
+) -> None:
+    card = '{"name":"passing","description":"Comes and goes."}'
+    assert cadre("provision", "--at-rest", card).returncode == 0
+    eventually(lambda: replicas(gateway).get("passing") == 0, what="it is at rest")
+    assert cadre("provision", "--agent", "passing").returncode == 0
+    eventually(lambda: "passing" not in replicas(gateway), what="it is unknown")
+
+
+def test_a_card_that_cannot_be_kept_is_refused(cadre: Commands) -> None:
+    assert "not an agent's card" in only_line(cadre("provision", "--at-rest", '{"name":1}'), 2)
+    assert "nobody.yaml: cannot be read" in only_line(cadre("provision", "--at-rest", "nobody.yaml"), 2)
