@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
 from cadre.adapters.nats.reading.tail import Tail
+from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import BusUnavailable, RunIndexUnavailable
 from cadre.service.platform import Platform
 from cadre.telemetry.metrics.meters import Sample
@@ -61,10 +63,17 @@ class GatewayService:
     started_at: float = field(default_factory=time.monotonic)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
-    def start(self) -> None:
-        """Begins the work that goes on beside all requests."""
+    def place_to_read_from(self) -> list[int]:
+        """The positions behind which the index or the ledger lacks something: they were not saved in one, and each
+        leaves out what it knows."""
+        positions, shards = self.index.positions, len(self.ledger.positions)
+        return [*map(min, zip(positions, self.ledger.positions, strict=False)), *positions[shards:]]
+
+    def start(self, opened: Callable[[], Awaitable[None]] | None) -> None:
+        """Begins the work that goes on beside all requests; `opened` opens the index where that is still to be done,
+        and raises RunIndexUnavailable as long as it cannot."""
         self._tasks = [
-            asyncio.create_task(self.index.flush_now_and_then(), name="index"),
+            asyncio.create_task(self._keep_index(opened), name="index"),
             asyncio.create_task(self._save_ledger_now_and_then(), name="ledger"),
             asyncio.create_task(self._remove_what_is_due(), name="janitor"),
             asyncio.create_task(self.automation.run(), name="automation"),
@@ -88,6 +97,8 @@ class GatewayService:
             return str(self.index.failure)
         if failure := self.tail.failure():
             return f"reading the journals failed: {failure!r}"
+        if self.index.failure is not None:
+            return None
         is_new = time.monotonic() - self.started_at < _LITTLE_SECONDS
         progress = self.index.progress
         if is_new and progress is not None and progress.of - progress.read <= _LITTLE_MESSAGES:
@@ -128,6 +139,12 @@ class GatewayService:
             from cadre.adapters.otel.otlp_live import shut_down
 
             await shut_down(self.tracer_provider, _SPANS_SECONDS)
+
+    async def _keep_index(self, opened: Callable[[], Awaitable[None]] | None) -> None:
+        if opened is not None:
+            await retry(opened, pauses=EVERY_SECOND, log=log)
+            self.tail.go_on(self.place_to_read_from())
+        await self.index.flush_now_and_then()
 
     async def _save_ledger_now_and_then(self) -> None:
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ from cadre.adapters.oidc.provider import OidcProvider
 from cadre.api.access import SignInWays
 from cadre.automation.standing_budget import BudgetState
 from cadre.delivery.retry import EVERY_SECOND, retry
-from cadre.errors import SetupError
+from cadre.errors import RunIndexUnavailable, SetupError
 from cadre.protocol.access import ApiKey
 from cadre.service.platform import Platform
 from cadre.settings import (
@@ -51,7 +52,7 @@ from cadre_gateway.doors.open_doors import listening_doors, routers_of
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.gateway import GatewayService
 from cadre_gateway.index.database.settings import open_database
-from cadre_gateway.index.opening import open_index
+from cadre_gateway.index.opening import open_index, unopened_index
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.usage_ledger import UsageLedger
 from cadre_gateway.ledger_snapshots import LedgerSnapshots
@@ -119,8 +120,10 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     streams, ends = [one.created for one in states], [one.end for one in states]
     ledger_snapshots = LedgerSnapshots(NatsSnapshots(nc, topology), topology, streams)
     ledger = await retry(ledger_snapshots.load, pauses=EVERY_SECOND, log=log)
-    database, waits = open_database(options.index), platform.opening.waits
-    index = await retry(lambda: open_index(database, streams), pauses=EVERY_SECOND, log=log, told=waits)
+    database = open_database(options.index)
+    index = unopened_index(database, streams)
+    opened = partial(open_index, index, database, streams)
+    is_open = await _tried(opened, platform, waits_for_it=not database.is_shared)
     erasure = NatsErasure(nc, topology, blobs)
     janitor = Janitor(
         index,
@@ -162,15 +165,25 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
         keeper=keeper,
         tracer_provider=provider,
     )
-    # The index and the ledger were not saved in one: each leaves out what it knows.
-    after = index.positions
-    after[: len(streams)] = map(min, zip(index.positions, ledger.positions, strict=False))
     ledger.is_current = False
-    tail.start(after, ends)
+    tail.start(gateway.place_to_read_from(), ends, held=not is_open)
     index.begin_reading(lambda: tail.positions, ends, TreeFromJournals(history, erasure).read)
-    gateway.start()
+    gateway.start(None if is_open else opened)
     _warn_of_strangers(options.access, platform.settings.host)
     return gateway
+
+
+async def _tried(opened: Callable[[], Awaitable[None]], platform: Platform, *, waits_for_it: bool) -> bool:
+    """Whether the index is open now. A database of this gateway alone is waited for: others serve lists meanwhile."""
+    if waits_for_it:
+        await retry(opened, pauses=EVERY_SECOND, log=log, told=platform.opening.waits)
+        return True
+    try:
+        await opened()
+    except RunIndexUnavailable as error:
+        log.warning("%s", error)
+        return False
+    return True
 
 
 def _rollouts(platform: Platform, index: RunIndex) -> tuple[RolloutKeeper, APIRouter]:

@@ -74,12 +74,16 @@ class GatewayProcess:
         """Returns when it is ready and lists all runs, within `seconds` or what is patient."""
         self.launch()
         try:
-            while "index" in self.wait_for(200, seconds=seconds):
-                time.sleep(0.05)
+            self.wait_until_whole(seconds)
         except BaseException:
             self._process.kill()
             self._process.wait()
             raise
+
+    def wait_until_whole(self, seconds: float | None = None) -> None:
+        """Until it lists all runs."""
+        while "index" in self.wait_for(200, seconds=seconds):
+            time.sleep(0.05)
 
     def wait_for(self, status: int, saying: str = "", *, seconds: float | None = None) -> dict[str, Any]:
         """Until /readyz answers with `status` and with this text in what is missing; its body."""

@@ -14,7 +14,7 @@ import pytest
 from harness.nats_server import NatsServer
 from harness.patience import until
 from harness.postgres_server import MISSING, PostgresServer, postgres_programs
-from integration.gateway_world import FINISHED, GatewayProcess, World, entered, new_run
+from integration.gateway_world import CALLED, FINISHED, GatewayProcess, World, entered, new_run, sse_events
 
 RUNS = 120
 
@@ -92,14 +92,14 @@ async def write_runs(world: World, count: int, runs: list[str]) -> None:
         await world.finished_run(runs[-1])
 
 
-async def assert_whole(gateways: Gateways, runs: list[str]) -> None:
+async def assert_whole(gateways: Gateways, runs: list[str], erased: int = 0) -> None:
     """Each gateway lists all of them, and the database has each row once."""
     for one in gateways.all:
         if one.is_alive:
             await until(lambda one=one: _lists(one, set(runs)))  # type: ignore[misc]
     assert await gateways.rows("SELECT count(*), count(DISTINCT id) FROM runs") == [(len(runs), len(runs))]
     assert await gateways.rows("SELECT count(*) FROM run_texts") == [(len(runs),)]
-    assert await gateways.rows("SELECT count(*) FROM trees") == [(len(runs),)]
+    assert await gateways.rows("SELECT count(*) FROM trees") == [(len(runs) + erased,)]
 
 
 async def _lists(gateway: GatewayProcess, runs: set[str]) -> bool:
@@ -150,7 +150,11 @@ async def test_a_gateway_that_stands_still_loses_its_place_and_joins_again(
         await until(lambda: _lists(second, set(runs)))
         first.go_on()
         await assert_whole(gateways, runs)
-        assert gateways.writers() == [second]
+
+        async def second_writes() -> bool:  # the first one learns of it when it looks, twice a second
+            return gateways.writers() == [second]
+
+        await until(second_writes)
 
 
 async def test_a_rebuild_takes_the_place_of_what_is_wrong(
@@ -206,21 +210,83 @@ async def _lacks(gateway: GatewayProcess, what: str) -> bool:
     return what in answer.json().get("index", "")
 
 
-async def test_a_gateway_that_starts_without_the_database_says_what_it_waits_for(
+async def test_a_gateway_that_starts_without_the_database_works_and_is_whole_when_it_comes(
     nats_server: NatsServer, tmp_path: Path, own_postgres: PostgresServer
 ) -> None:
     async with deployed(nats_server, tmp_path, own_postgres) as (gateways, world):
         [gateway] = gateways.all
+        await world.announce("boss")
+        runs: list[str] = []
+        await write_runs(world, 3, runs)
+        erased = await world.ended_run()
+        assert (await world.http.delete(f"/v1/runs/{erased}")).status_code == 200
+        await assert_whole(gateways, runs, erased=1)
+        gateway.kill()
+        own_postgres.crash()
+        await write_runs(world, 3, runs)  # nobody reads them
+        gateway.launch()
+        told = await asyncio.to_thread(gateway.wait_for, 200)
+        assert "the index in PostgreSQL" in told["index"]
+        await _works_without_its_index(world, runs[0], erased)
+        scribe = world.scribe(new_run())
+        first = await scribe.write(scribe.accepted())
+        async with world.http.stream("GET", f"/v1/runs/{scribe.run}/events") as answer:
+            stream = sse_events(answer)
+            assert (await anext(stream)).mark == first
+            second = await scribe.write(CALLED)
+            assert (await anext(stream)).mark == second, "told as it happens"
+            own_postgres.start()
+            await asyncio.to_thread(gateway.wait_until_whole)
+            assert await listed_by(gateway) == set(runs)
+            third = await scribe.write(FINISHED)
+            assert [one.mark async for one in stream] == [third, None], "each once"
+        runs.append(scribe.run)
+        await assert_whole(gateways, runs, erased=1)
+        assert gateways.writers() == [gateway]
+        assert not await _lacks(gateway, "PostgreSQL")
+        second_gateway = gateways.add()
+        await assert_whole(gateways, runs, erased=1)
+        assert gateways.writers() == [gateway]
+        assert second_gateway.is_alive
+
+
+async def _works_without_its_index(world: World, kept: str, erased: str) -> None:
+    for method, path in [
+        *(("GET", path) for path in ("/v1/runs", "/v1/approvals", "/v1/load", "/v1/index")),
+        ("DELETE", f"/v1/runs/{kept}"),
+        ("POST", "/v1/index/rebuild"),
+    ]:
+        answer = await world.http.request(method, path)
+        assert (answer.status_code, answer.json()["code"]) == (503, "index-unavailable"), path
+        assert "CADRE_INDEX_URL" in answer.json()["detail"]
+    assert (await world.http.get(f"/v1/runs/{kept}")).json()["state"] == "success"
+    assert (await world.http.get(f"/v1/runs/{erased}")).status_code == 404
+    begun = [
+        (await world.http.post("/v1/runs", json={"agent": "boss", "task": "Go."}, headers=key)).json()["id"]
+        for key in [{"Idempotency-Key": "once"}] * 2
+    ]
+    assert begun[0] == begun[1], "the same request is the same run"
+    assert (await world.http.post(f"/v1/runs/{begun[0]}/cancel")).status_code == 202
+
+
+async def test_a_second_gateway_that_starts_without_the_database_joins_the_first(
+    nats_server: NatsServer, tmp_path: Path, own_postgres: PostgresServer
+) -> None:
+    async with deployed(nats_server, tmp_path, own_postgres) as (gateways, world):
+        first, second = gateways.all[0], gateways.add()
         runs: list[str] = []
         await write_runs(world, 3, runs)
         await assert_whole(gateways, runs)
-        gateway.kill()
+        second.kill()
         own_postgres.crash()
-        gateway.launch()
-        gateway.wait_for(503, "PostgreSQL")
-        answer = httpx2.post(f"{gateway.url}/v1/runs", json={"agent": "boss", "task": "Begin."}, timeout=60)
-        assert answer.status_code == 503, answer.text
-        assert "PostgreSQL" in answer.json()["detail"]
+        second.launch()
+        await asyncio.to_thread(second.wait_for, 200)
+        await write_runs(world, 3, runs)
         own_postgres.start()
-        gateway.wait_for(200)
+        for one in (first, second):
+            await asyncio.to_thread(one.wait_until_whole)
+        await assert_whole(gateways, runs)
+        assert len(gateways.writers()) == 1
+        gateways.writers()[0].kill()
+        await write_runs(world, 3, runs)
         await assert_whole(gateways, runs)

@@ -13,7 +13,7 @@ from cadre.protocol.fates import Erased
 from cadre_gateway.index.database import schema
 from cadre_gateway.index.database.port import SqlQuery
 from cadre_gateway.index.database.settings import IndexSettings, open_database
-from cadre_gateway.index.opening import open_index
+from cadre_gateway.index.opening import open_index, unopened_index
 from cadre_gateway.index.removals import PendingErasure
 from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.index.run_index import RunIndex
@@ -25,7 +25,9 @@ STREAMS = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"]
 
 @asynccontextmanager
 async def opened(file: Path, streams: list[str] = STREAMS) -> AsyncIterator[RunIndex]:
-    index = await open_index(open_database(IndexSettings(url=f"sqlite://{file}")), streams)
+    database = open_database(IndexSettings(url=f"sqlite://{file}"))
+    index = unopened_index(database, streams)
+    await open_index(index, database, streams)
     try:
         yield index
     finally:

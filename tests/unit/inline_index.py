@@ -8,7 +8,7 @@ from cadre.journal.entry import Entry
 from cadre_gateway.index.database import sqlite
 from cadre_gateway.index.database.dialect import SQLITE
 from cadre_gateway.index.database.port import Database, Row, SqlQuery, Statement
-from cadre_gateway.index.opening import open_index
+from cadre_gateway.index.opening import open_index, unopened_index
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.tree_record import EntryStatus
 
@@ -54,7 +54,10 @@ class InlineDatabase:
 
 
 async def new_index(database: Database | None = None) -> RunIndex:
-    return await open_index(database or InlineDatabase(), ["s0"])
+    database, streams = database or InlineDatabase(), ["s0"]
+    index = unopened_index(database, streams)
+    await open_index(index, database, streams)
+    return index
 
 
 async def take(

@@ -19,9 +19,23 @@ _MAX_AGE_SECONDS = FATE_SECONDS - 24 * 3600
 """What was erased since an older index was saved may not be on record any more."""
 
 
-async def open_index(database: Database, streams: list[str]) -> RunIndex:
-    """The index as it was saved, or one of nothing, if that is of other streams or too old. Raises
-    RunIndexUnavailable."""
+def unopened_index(database: Database, streams: list[str]) -> RunIndex:
+    """An index of which nothing is known yet: not what was saved, nor whether there is its database."""
+    return RunIndex(database, SavedPlace(streams=streams, positions=[], saved_at=0.0).at_the_start())
+
+
+async def open_index(index: RunIndex, database: Database, streams: list[str]) -> None:
+    """Has it go on from what was saved, or from nothing, if that is of other streams or too old. Raises
+    RunIndexUnavailable, which is its `failure` then."""
+    try:
+        index.go_on(*await _saved(database, streams))
+    except RunIndexUnavailable as error:
+        index.failure = error
+        raise
+
+
+async def _saved(database: Database, streams: list[str]) -> tuple[SavedPlace, Removals, bool]:
+    """What was saved, and whether this process is the one that writes. Raises RunIndexUnavailable."""
     leads = await database.lead()
     place, removals = await load_place(database)
     if place is not None and (place.streams != streams or time.time() - place.saved_at > _MAX_AGE_SECONDS):
@@ -38,6 +52,4 @@ async def open_index(database: Database, streams: list[str]) -> RunIndex:
         log.info("the index has the journals up to %s", place.positions)
     else:
         place = SavedPlace(streams=streams, positions=[], saved_at=time.time()).at_the_start()
-    index = RunIndex(database, place, removals)
-    index.writes = leads
-    return index
+    return place, removals, leads

@@ -48,12 +48,12 @@ _CACHED_TREES, _CACHED_RUNS = 500, 2_000
 class RunIndex:
     """Trees of runs, by id in memory as long as they change, and all of them in the database."""
 
-    def __init__(self, database: Database, place: SavedPlace, removals: Removals) -> None:
+    def __init__(self, database: Database, place: SavedPlace) -> None:
         self._database = database
         self._place = place
         self.positions_read: Callable[[], Sequence[int]] = lambda: self._place.positions
         """Up to where the journals were read; what was read is in here."""
-        self.removals = removals
+        self.removals = Removals()
         self._completeness = Completeness()
         self._trees: OrderedDict[str, IndexedTree] = OrderedDict()
         self._changed: dict[str, IndexedTree] = {}
@@ -64,7 +64,7 @@ class RunIndex:
         self.writes = not database.is_shared
         """Whether what changes is saved by this process, not by another one that has the same database."""
         self._changes = 0
-        self._saved_removals = msgspec.json.encode(removals)
+        self._saved_removals = msgspec.json.encode(self.removals)
         self._lock = asyncio.Lock()
         self._due = asyncio.Event()
         self.failure: RunIndexUnavailable | None = None
@@ -80,6 +80,15 @@ class RunIndex:
     def positions(self) -> list[int]:
         """Up to which sequences the saved index has the journals: see `Tail.positions`."""
         return list(self._place.positions)
+
+    def go_on(self, place: SavedPlace, removals: Removals, writes: bool) -> None:
+        """Goes on from what was saved, as the one that `writes` or not."""
+        self._place, self.writes, self.failure = place, writes, None
+        for name in Removals.__struct_fields__:  # others hold on to this one
+            mine = getattr(self.removals, name)
+            mine.clear()
+            mine.update(getattr(removals, name))
+        self._saved_removals = msgspec.json.encode(self.removals)
 
     # --- whether it is whole
 
@@ -111,7 +120,9 @@ class RunIndex:
         self._completeness.update(self._read_by_now())
 
     def check_whole(self) -> None:
-        """Raises RunIndexBuilding as long as it lacks trees."""
+        """Raises RunIndexUnavailable as long as it lacks trees: where nothing fails, RunIndexBuilding."""
+        if self.failure is not None and not self.whole.is_set():
+            raise RunIndexUnavailable(str(self.failure))
         self._completeness.check(self._read_by_now())
 
     def _read_by_now(self) -> Sequence[int]:
@@ -169,7 +180,7 @@ class RunIndex:
 
     async def beside(self) -> RunIndex:
         """An empty one of the same streams, to be filled from the journals and adopted. Raises RunIndexUnavailable."""
-        found = RunIndex(self._database.beside(), self._place.at_the_start(), Removals())
+        found = RunIndex(self._database.beside(), self._place.at_the_start())
         await found._keep_up()
         return found
 
@@ -184,12 +195,7 @@ class RunIndex:
             for known in (self._trees, self._changed, self._awaited):
                 known.clear()
             self._changes = 0
-            self._place, found = other._place, other.removals
-            for name in Removals.__struct_fields__:  # others hold on to this one
-                mine = getattr(self.removals, name)
-                mine.clear()
-                mine.update(getattr(found, name))
-            self._saved_removals = msgspec.json.encode(self.removals)
+            self.go_on(other._place, other.removals, self.writes)
 
     async def writer(self) -> str:
         """Names the other process that writes; "" when there is none. Raises RunIndexUnavailable."""
@@ -315,10 +321,7 @@ class RunIndex:
     async def _look(self, leads: bool) -> None:
         """Sees what other processes have saved, and goes on from there if this one `leads` and has read as far."""
         place, removals = await load_place(self._database)
-        before, self._place = (
-            self._place,
-            place or self._place.at_the_start(),
-        )
+        before, self._place = self._place, place or self._place.at_the_start()
         if self._place.streams != before.streams or not reaches(self._place.positions, before.positions):
             self._place, self.writes = before, False
             raise RunIndexUnavailable(

@@ -126,7 +126,8 @@ class ServedAccount:
         """Has the part answer, if it can."""
         if self._part is None:
             detail = f"{self._process.name} cannot work yet: {self.unready()}"
-            await send_problem(send, 503, "bus-unavailable", detail)
+            has_bus = self.platform is not None and self.platform.nc.is_connected
+            await send_problem(send, 503, "starting" if has_bus else "bus-unavailable", detail)
         elif self._store is not None and (lost := self._store.lost()) is not None:
             # What is remembered here is of a store that is not there any more.
             await send_problem(send, 503, "bus-unavailable", lost)

@@ -77,13 +77,15 @@ class Tail:
         """Called with a tree for each entry of it that only a newer version can read."""
         self._readers: list[OrderedReader] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._may_read = asyncio.Event()
         self._told: dict[int, int] = {}
         """By shard with a third reader: the sequence up to which listeners have heard of everything."""
         self._listeners: dict[str, set[Listener]] = {}
 
-    def start(self, after: Sequence[int] = (), ends: Sequence[int] = ()) -> None:
+    def start(self, after: Sequence[int] = (), ends: Sequence[int] = (), *, held: bool = False) -> None:
         """Reads on behind these `positions`, by default from the beginning. `ends` are the last sequences of the
-        shards' streams, where they are known."""
+        shards' streams, where they are known. If it is `held`, listeners hear of what is written from there on, and
+        nothing else is read before `go_on`."""
         shards, topology = range(self._topology.shards), self._topology
         journals = [
             self._reader(shard, topology.journals_of_shard(shard), self._handler(shard)) for shard in shards
@@ -93,13 +95,21 @@ class Tail:
             for shard in shards
         ]
         self._readers = [*journals, *files]
-        for reader, position in zip(self._readers, after, strict=False):
-            reader.position = position
-        self._tasks = [_begun(reader) for reader in self._readers]
+        self._tasks = [
+            asyncio.create_task(self._read(one), name=f"reader of {one.stream}") for one in self._readers
+        ]
+        if not held:
+            self.go_on(after)
         for shard, (reader, end) in enumerate(zip(journals, ends, strict=False)):
-            if reader.position < end:
+            if held or reader.position < end:
                 self._told[shard] = end
                 self._tasks.append(asyncio.create_task(self._bridge(shard, reader), name=f"bridge {shard}"))
+
+    def go_on(self, after: Sequence[int] = ()) -> None:
+        """Begins to read behind these `positions`."""
+        for reader, position in zip(self._readers, after, strict=False):
+            reader.position = position
+        self._may_read.set()
 
     @property
     def positions(self) -> list[int]:
@@ -154,11 +164,16 @@ class Tail:
     def _reader(self, shard: int, subject: str, handle: Handle) -> OrderedReader:
         return OrderedReader(self._nc, self._topology.stream(shard), subject, 0, handle)
 
+    async def _read(self, reader: OrderedReader) -> None:
+        await self._may_read.wait()
+        await reader.run()
+
     async def _bridge(self, shard: int, reader: OrderedReader) -> None:
         """Tells listeners what is written, until the shard's reader has come as far."""
         ahead = self._reader(shard, self._topology.journals_of_shard(shard), self._teller(shard))
         ahead.position = self._told[shard]
-        telling, catching_up = _begun(ahead), asyncio.ensure_future(reader.caught_up.wait())
+        telling = asyncio.create_task(ahead.run(), name=f"reader of {ahead.stream}")
+        catching_up = asyncio.ensure_future(reader.caught_up.wait())
         try:
             await asyncio.wait({telling, catching_up}, return_when=asyncio.FIRST_COMPLETED)
             if telling.done():
@@ -249,10 +264,6 @@ def _fate(held: StoredMessage) -> Fate | None:
         log.error("message %d on %s left out: %s", held.seq, held.subject, error)
         return None
     return fate
-
-
-def _begun(reader: OrderedReader) -> asyncio.Task[None]:
-    return asyncio.create_task(reader.run(), name=f"reader of {reader.stream}")
 
 
 class StreamState(NamedTuple):
