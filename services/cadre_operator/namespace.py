@@ -153,6 +153,13 @@ class _NamespaceReader:
             self._needs_memory |= needs.memory
             role = Role(kind="agent", name=name, calls=tuple(callable_tools(spec)))
             self.services.append(Service(component, [found], role))
+        shared = {one.component.key for one in self.services if one.component.beside}
+        self.services = [
+            one._replace(component=one.component._replace(is_shared=True))
+            if one.component.key in shared
+            else one
+            for one in self.services
+        ]
 
     def read_tool_servers(self) -> None:
         """Reads each service of tools."""

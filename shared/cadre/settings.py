@@ -80,15 +80,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """`text`, or `json` with one object per line."""
     instance: str = ""
     """Name of this replica in the registry; `<host>-<pid>` unless set."""
+    beside: str = ""
+    """Of an agent that is a second revision with objects of its own beside the first: their name."""
 
     def __post_init__(self) -> None:
         addresses(self.nats_url)
         if not 0 <= self.port <= 65535:
             raise SettingError(f"CADRE_PORT={self.port}: must be from 0 (any free port) to 65535")
         if not NAME.fullmatch(self.prefix):
-            raise SettingError(
-                f"CADRE_PREFIX={self.prefix!r}: use 1 to 64 letters, digits, '_' and '-' (it begins NATS subjects)"
-            )
+            raise SettingError(f"CADRE_PREFIX={self.prefix!r}: use 1 to 64 letters, digits, '_' and '-'")
 
     def instance_name(self) -> str:
         """The name of this replica, fit for a NATS subject."""

@@ -14,6 +14,7 @@ from cadre.local.team.team_components import components_of
 from cadre.local.team.team_file import read_team
 from kube.api_server import ApiServer
 from kube.conftest import Kubectl, OperatorProcess
+from kube.object_store import Resource
 from kube.objects import AVAILABLE, agent, becomes, made, put
 
 TEAM = Path(__file__).parents[2] / "teams" / "apollo"
@@ -242,3 +243,39 @@ async def test_a_services_queues_are_made_once(api: ApiServer, operator: Operato
     await put(api, agent("one", instructions="Briefly."))
     await becomes(api, "Agent", "one", type="Accepted", status="True")
     assert api.all("Job") == []
+
+
+async def test_two_revisions_are_scaled_each_by_its_own(
+    api: ApiServer, stopped: OperatorProcess, tmp_path: Path
+) -> None:
+    """In a cluster that has KEDA."""
+    (tmp_path / "keda.yaml").write_text("keda: true\n")
+    api.store.resources.append(Resource("keda.sh", "v1alpha1", "scaledobjects", "ScaledObject"))
+    await stopped.start("-f", str(tmp_path / "keda.yaml"))
+    next_one = agent("oracle-next", instructions="Be long.")
+    next_one["metadata"]["annotations"] = {"cadre.dev/revision-of": "oracle"}
+
+    def asked(name: str) -> list[str]:
+        """What the triggers of a ScaledObject ask for."""
+        found = api.find("ScaledObject", name) or {"spec": {"triggers": []}}
+        about = [trigger["metadata"] for trigger in found["spec"]["triggers"]]
+        return sorted({one.get("consumer") or one["url"] for one in about})
+
+    await put(api, agent("oracle", instructions="Be brief."))
+    await api.until(lambda: asked("agent-oracle") == ["agent-oracle"], "it is scaled by its queue")
+    await put(api, next_one)
+    lag = "http://gateway.cadre.svc.cluster.local/v1/agents/oracle/lag"
+    await api.until(
+        lambda: asked("agent-oracle-next") == [f"{lag}?beside=oracle-next"], "the second is scaled"
+    )
+    await api.until(lambda: asked("agent-oracle") == [lag], "the first is scaled by what is its own")
+    pod = (api.find("Deployment", "agent-oracle-next") or {})["spec"]["template"]["spec"]
+    assert {"name": "CADRE_BESIDE", "value": "oracle-next"} in pod["containers"][0]["env"]
+    assert "replicas" not in (api.find("Deployment", "agent-oracle-next") or {})["spec"]
+
+    api.store.delete(api.resource("Agent"), "cadre", "oracle-next")
+    await api.notify()
+    await api.until(lambda: api.find("ScaledObject", "agent-oracle-next") is None, "it goes with its agent")
+    await api.until(
+        lambda: asked("agent-oracle") == ["agent-oracle"], "the first is scaled by its queue again"
+    )

@@ -8,11 +8,14 @@ from msgspec.structs import replace
 
 from cadre.api.rollouts import RolloutChange
 from cadre.journal.run import Phase, Run
+from cadre.protocol.cards import AgentCard, Presence
 from cadre.protocol.messages import Record, Task, UserMessage
 from cadre.protocol.rollout import SLOTS, Rollout, Share, slot_of, slot_receiver
 from cadre.protocol.topology import Topology
 from cadre.runtime.revision_queue import Elsewhere, RevisionQueue
+from cadre.service.revision import objects_of
 from cadre_gateway.rollouts.changes import RefusedChange, changed
+from cadre_gateway.rollouts.lag import lag_beside
 from cadre_gateway.rollouts.settling import QUIET_SECONDS, settled
 from cadre_gateway.rollouts.warnings import warnings_of
 
@@ -238,6 +241,52 @@ def test_what_is_needed_stays(
 def test_a_queue_is_open_once_it_is_there() -> None:
     found = settled(rollout(100, state="opening"), {}, {}, 0.0)
     assert [share.state for share in found.shares] == ["open"]
+
+
+# --- what each revision's Deployment is scaled by
+
+
+def beside(lags: dict[int, int], shared: Rollout | None, live: set[str]) -> tuple[int, int]:
+    """For the first's Deployment, and for the one that is called `next`."""
+    return lag_beside(shared, lags, live, ""), lag_beside(shared, lags, live, "next")
+
+
+def test_a_deployment_is_scaled_by_its_revisions_queue_and_its_share_of_the_agents() -> None:
+    shared = rollout(75, 25)
+    shared = replace(shared, shares=[shared.shares[0], replace(shared.shares[1], beside="next")])
+    assert beside({0: 40}, shared, {A, B}) == (30, 10)
+    assert beside({0: 40, 1: 3, 2: 5}, shared, {A, B}) == (33, 15)
+    assert beside({0: 1}, shared, {A, B}) == (1, 1), "a record is somebody's"
+    # Those that do not live get no new runs, but have their own queue.
+    assert beside({0: 40, 2: 5}, shared, {A}) == (40, 5)
+    assert beside({0: 40}, shared, set()) == (30, 10)
+    drained = replace(shared, shares=[replace(one, weight=0) for one in shared.shares])
+    assert beside({0: 4, 1: 3, 2: 5}, drained, {A, B}) == (7, 5)
+    assert beside({0: 4}, None, {A}) == beside({0: 4}, Rollout(agent="clerk"), {A}) == (4, 4)
+    assert beside({}, None, set()) == (0, 0)
+
+
+def test_adopted_runs_are_work_of_the_deployment_that_goes_on_with_them() -> None:
+    shared = rollout(0, 100, adopted_by=B)
+    shared = replace(shared, shares=[shared.shares[0], replace(shared.shares[1], beside="next")])
+    assert beside({1: 3, 2: 5}, shared, {B}) == (0, 8)
+
+
+def test_a_revision_is_where_it_was_last_seen() -> None:
+    def told(*objects: tuple[str, str]) -> dict[str, str]:
+        card = AgentCard(name="clerk", description="")
+        there = [
+            Presence(instance=b, host="h", pid=1, started_at=1.0, agent=card, revision=r, beside=b)
+            for r, b in objects
+        ]
+        return objects_of(there, "clerk")
+
+    begun = settled(rollout(90, 10), {}, {}, 0.0, told((A, ""), (B, "next")))
+    assert [share.beside for share in begun.shares] == ["", "next"]
+    # Away for a moment, it is not the first's; in the first's Deployment as well, it is.
+    assert settled(begun, {}, {}, 0.0, told((A, ""))) is begun
+    moved = settled(begun, {}, {}, 0.0, told((B, "next"), (B, "")))
+    assert [share.beside for share in moved.shares] == ["", ""]
 
 
 def test_warnings_say_what_to_do() -> None:

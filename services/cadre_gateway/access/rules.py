@@ -61,6 +61,8 @@ RULES: list[RouteRule] = [
     *_rules("/v1/agents", "none", get="read"),
     *_rules("/v1/agents/{agent}", "all", delete="administer"),
     *_rules("/v1/agents/{agent}/rollout", "all", get="read", post="administer"),
+    # As /metrics is: what scales the deployment has no key.
+    *_rules("/v1/agents/{agent}/lag", "none", get="public"),
     *_rules("/v1/tools", "none", get="read"),
     *_rules("/v1/sandboxes", "none", get="read"),
     *_rules("/v1/load", "all", get="read"),

@@ -15,6 +15,7 @@ from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.requests.problems import Problem, invalid
 from cadre_gateway.rollouts.changes import RefusedChange, changed
 from cadre_gateway.rollouts.keeper import RolloutKeeper, renewed
+from cadre_gateway.rollouts.lag import lag_beside
 from cadre_gateway.rollouts.warnings import warnings_of
 
 
@@ -47,6 +48,11 @@ class RolloutEditor:
         waiting = await self._slots.waiting(agent) if rollout.shares else {}
         counts = {slot: sum(many) for slot, many in waiting.items()}
         return _view(rollout, live, open_runs, counts, self._schemas(agent))
+
+    async def lag(self, agent: str, beside: str) -> int:
+        """The messages that are for the revisions whose objects are called so. Raises BusUnavailable."""
+        lags = {slot: sum(many) for slot, many in (await self._slots.lags(agent)).items()}
+        return lag_beside(self._registry.rollout(agent), lags, self._live(agent), beside)
 
     async def change(self, agent: str, change: RolloutChange) -> RolloutView:
         """Changes the rollout. Raises RetryableError, RunIndexUnavailable, and 404, 409 and 422 Problems."""

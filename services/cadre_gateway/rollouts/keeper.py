@@ -12,6 +12,7 @@ from cadre.adapters.nats.rollouts import NatsRollouts, NatsSlots
 from cadre.errors import CadreError, Fenced
 from cadre.ports import Clock
 from cadre.protocol.rollout import Rollout
+from cadre.service.revision import objects_of
 from cadre_gateway.index.figures import open_runs_of
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.rollouts.settling import QUIET_SECONDS, settled
@@ -74,7 +75,8 @@ class RolloutKeeper:
                 await self._slots.make(agent, share.slot, anew=share.state == "opening")
         now = self._clock.now()
         counts = {slot: sum(many) for slot, many in waiting.items()}
-        following = settled(rollout, await open_runs_of(self._index, agent), counts, now)
+        beside = objects_of(self._registry.presences(), agent)
+        following = settled(rollout, await open_runs_of(self._index, agent), counts, now, beside)
         if following is not rollout:
             try:
                 await self._rollouts.write(renewed(following, rollout, now), stored.fence)

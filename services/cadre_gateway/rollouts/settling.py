@@ -11,15 +11,22 @@ QUIET_SECONDS = 10.0
 
 
 def settled(
-    rollout: Rollout, open_runs: Mapping[str, int], waiting: Mapping[int, int], now: float
+    rollout: Rollout,
+    open_runs: Mapping[str, int],
+    waiting: Mapping[int, int],
+    now: float,
+    beside: Mapping[str, str] | None = None,
 ) -> Rollout:
     """The rollout as it is to be by now, once the queues of all its shares are there; the same one when it is so.
 
-    `open_runs` are those of each revision, `waiting` the messages of each slot that wait or are in hand.
+    `open_runs` are those of each revision, `waiting` the messages of each slot that wait or are in hand, `beside` what
+    the objects are called that the live revisions are in.
     """
+    homes = beside or {}
     is_quiet = now - rollout.changed_at >= QUIET_SECONDS
     shares: list[Share] = []
     for share in rollout.shares:
+        share = replace(share, beside=homes.get(share.revision, share.beside))
         if share.state == "opening":
             shares.append(replace(share, state="open"))
             continue

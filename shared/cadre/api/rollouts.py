@@ -45,6 +45,13 @@ class RevisionView(msgspec.Struct, kw_only=True):
     live replica, or no tool of it is there."""
 
 
+class AgentLag(msgspec.Struct, frozen=True):
+    """What waits for the replicas of an agent."""
+
+    lag: int
+    """Messages that wait for them or are in their hands."""
+
+
 class RolloutView(msgspec.Struct, kw_only=True):
     """How the runs of an agent are shared by its revisions."""
 

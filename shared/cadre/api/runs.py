@@ -53,8 +53,6 @@ class RunSummary(msgspec.Struct, kw_only=True):
 class RunDetail(RunSummary, kw_only=True):
     """A run and all runs below it."""
 
-    schemas: str = ""
-    """Digest of what its tools said of themselves when it was last offered them; empty where it was offered none."""
     trace: str
     """The id of the trace that the whole tree of runs makes: 32 hexadecimal digits."""
     output: Any = None
@@ -64,6 +62,8 @@ class RunDetail(RunSummary, kw_only=True):
     """What the run and all runs below it may use."""
     forked_from: Fork | None = None
     """The run, and the step of it, that this one began with."""
+    schemas: str = ""
+    """Digest of what its tools said of themselves when it was last offered them; empty where it was offered none."""
     own_usage: Usage
     """What the run itself has used, without those below it."""
     children: list[RunDetail]

@@ -1,6 +1,6 @@
 """Manifests as YAML that a person can read, and as the files of a kustomize base."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,12 @@ def as_yaml(manifests: Iterable[Manifest]) -> str:
     return f"{_MARK}\n{documents}"
 
 
-def write_folder(folder: Path, files: Mapping[str, Sequence[Manifest]], *, replace: bool) -> None:
+def write_folder(
+    folder: Path, files: Mapping[str, Sequence[Manifest]], *, replace: bool, parts: Collection[str] = ()
+) -> None:
     """Writes a file for each key, and a kustomization of all of them. `replace` removes files of earlier calls.
+
+    In files that `parts` names the objects that are not given stay.
 
     Files that a person put there are neither read nor touched. Raises CommandFailed.
     """
@@ -50,11 +54,22 @@ def write_folder(folder: Path, files: Mapping[str, Sequence[Manifest]], *, repla
             if replace and _is_ours(path):
                 path.unlink()
         for name, manifests in files.items():
-            (folder / f"{name}.yaml").write_text(as_yaml(manifests), "utf-8")
+            path = folder / f"{name}.yaml"
+            kept = _others(path, manifests) if name in parts else []
+            path.write_text(as_yaml([*kept, *manifests]), "utf-8")
         ours = [p.stem for p in folder.glob("*.yaml") if p.name != _KUSTOMIZATION_FILE and _is_ours(p)]
         (folder / _KUSTOMIZATION_FILE).write_text(_kustomization(ours), "utf-8")
     except OSError as error:
         raise CommandFailed(f"{folder}: cannot be written: {error.strerror}") from error
+
+
+def _others(file: Path, manifests: Sequence[Manifest]) -> list[Manifest]:
+    """The objects of a file, if it is there, without those that are given anew."""
+    if not file.exists():
+        return []
+    given = {(one["kind"], one["metadata"]["name"]) for one in manifests}
+    there = yaml.safe_load_all(file.read_text("utf-8"))
+    return [one for one in there if (one["kind"], one["metadata"]["name"]) not in given]
 
 
 def _is_ours(file: Path) -> bool:

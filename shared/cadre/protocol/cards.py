@@ -83,6 +83,8 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     """Of an agent: `blob:` reference of its prompts, which stay for as long as the replica lives."""
     spec: str = ""
     """Of an agent: `blob:` reference of its specification, likewise; empty for services of earlier versions."""
+    beside: str = ""
+    """Of an agent: what the objects of its revision are called where they stand beside those of the first."""
     instance: str
     host: str
     pid: int

@@ -29,6 +29,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`opening` until its queue is there; `closing` once nobody is to send anything there any more."""
     adopted_by: str = ""
     """The revision whose replicas go on with its runs; empty for its own."""
+    beside: str = ""
+    """What the objects are called that its replicas were last in, where they stand beside those of the first."""
 
 
 class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -53,7 +55,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Runs of a revision that has no share are those of the one with the most weight.
         """
         share = self.share_of(revision)
-        taker = self._taker(share) if share is not None else None
+        taker = self.taker(share) if share is not None else None
         if taker is None or taker.state != "open":
             return max(self._open(), key=lambda one: one.weight, default=None)
         return taker
@@ -61,18 +63,20 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def slots_of(self, revision: str) -> set[int]:
         """The queues that replicas of this revision take from: their own, and those of the revisions adopted."""
         return {
-            one.slot
-            for one in self.shares
-            if one.state != "opening" and self._taker(one).revision == revision
+            one.slot for one in self.shares if one.state != "opening" and self.taker(one).revision == revision
         }
+
+    def candidates(self, live: Container[str]) -> list[Share]:
+        """Those that share new runs: those with a weight that are live; all that have one where none of them is."""
+        weighted = [one for one in self._open() if one.weight > 0]
+        return [one for one in weighted if one.revision in live] or weighted
 
     def choose(self, run: str, live: Container[str]) -> Share | None:
         """The revision that a run is to begin with: always the same one for these weights and live revisions.
 
-        One without live replicas is left out, unless that holds for all that have a weight. None: any may.
+        None: any may.
         """
-        weighted = [one for one in self._open() if one.weight > 0]
-        candidates = [one for one in weighted if one.revision in live] or weighted
+        candidates = self.candidates(live)
         if not candidates:
             return None
         digest = blake2b(run.encode(), digest_size=_HASH_BYTES).digest()
@@ -86,7 +90,8 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def _open(self) -> list[Share]:
         return [one for one in self.shares if one.state == "open"]
 
-    def _taker(self, share: Share) -> Share:
+    def taker(self, share: Share) -> Share:
+        """The share whose replicas go on with the runs of this one."""
         followed = {share.revision}
         while (taker := self.share_of(share.adopted_by)) is not None and taker.revision not in followed:
             followed.add(taker.revision)

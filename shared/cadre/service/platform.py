@@ -113,6 +113,7 @@ class Platform(NamedTuple):
             revision=revision,
             prompts=prompts,
             spec=spec,
+            beside=self.settings.beside if agent is not None else "",
         )
 
 

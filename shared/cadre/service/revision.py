@@ -50,6 +50,15 @@ def differing_replicas(card: AgentCard, revision: str, presences: Iterable[Prese
     ]
 
 
+def objects_of(presences: Iterable[Presence], agent: str) -> dict[str, str]:
+    """What the objects of each live revision of the agent are called; empty for the first's, which go before others."""
+    found: dict[str, str] = {}
+    for one in presences:
+        if one.agent is not None and one.agent.name == agent and one.revision:
+            found[one.revision] = min(one.beside, found.get(one.revision, one.beside))
+    return found
+
+
 def live_revisions(presences: Iterable[Presence], agent: str) -> set[str]:
     """The revisions of the agent that have a live replica."""
     return {

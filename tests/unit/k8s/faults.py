@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import ip_network
 from typing import Any
+from urllib.parse import urlsplit
 
 from cadre.deploy.k8s.manifest import COMPONENT, PART_OF, Manifest
 from unit.k8s.objects import Objects, Pod, key_of, matches, namespace_of
@@ -17,7 +18,11 @@ _PORT_NAME = re.compile(r"(?=.*[a-z])[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?")
 _QUANTITY = re.compile(r"([0-9.]+)(m|Ki|Mi|Gi|)")
 _FACTORS = {"m": 0.001, "": 1, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _RESTRICTED_VOLUMES = {"configMap", "emptyDir", "persistentVolumeClaim", "projected", "secret"}
-_TRIGGER_KEYS = {"natsServerMonitoringEndpoint", "stream", "consumer", "lagThreshold", "account"}
+_TRIGGER_KEYS = {
+    "nats-jetstream": {"natsServerMonitoringEndpoint", "stream", "consumer", "lagThreshold", "account"},
+    "metrics-api": {"url", "valueLocation", "targetValue"},
+}
+_TRIGGER_OPTIONS = {"activationLagThreshold", "activationTargetValue"}
 _PROVISION_OPTIONS = {"--agent": "agent-", "--tool": "tool-", "--pool": "code-"}
 
 Checks = Iterable[tuple[object, str]]
@@ -226,10 +231,17 @@ def _scaled_object(objects: Objects, scaled: Manifest) -> Checks:
     yield not 0 <= spec["minReplicaCount"] <= spec["maxReplicaCount"], "its replica counts do not fit"
     yield "fallback" not in spec, "has no fallback"
     yield not spec["triggers"], "has no trigger"
-    for metadata in (trigger["metadata"] for trigger in spec["triggers"]):
-        for key in set(metadata) ^ (_TRIGGER_KEYS | {"activationLagThreshold"} & set(metadata)):
+    for trigger in spec["triggers"]:
+        metadata, keys = trigger["metadata"], _TRIGGER_KEYS[trigger["type"]]
+        for key in set(metadata) ^ (keys | _TRIGGER_OPTIONS & set(metadata)):
             yield True, f"a trigger has not, or should not have, {key!r}"
         yield any(not isinstance(value, str) for value in metadata.values()), "must be text, in quotes"
+        if trigger["type"] == "metrics-api":
+            yield not metadata["targetValue"].isdigit(), f"{metadata['targetValue']!r} must be a number"
+            name, *place = str(urlsplit(metadata["url"]).hostname).split(".")
+            service = objects.find(f"Service/{name}", place[0] if place else "")
+            yield service is None, f"there is no Service {name} to ask"
+            continue
         lag, endpoint = str(metadata["lagThreshold"]), metadata["natsServerMonitoringEndpoint"]
         yield not lag.isdigit(), f"{lag!r} must be a whole number"
         yield not re.fullmatch(r"[^/:]+:\d+", endpoint), f"{endpoint!r} must be HOST:PORT without a scheme"

@@ -35,6 +35,15 @@ def in_trigger(**fields: Any) -> Fault:
     return lambda all_: pick(all_, SCALED)["spec"]["triggers"][0]["metadata"].update(fields)
 
 
+def asking_the_gateway(**fields: str) -> Fault:
+    known = {
+        "url": "http://gateway.cadre.svc/v1/agents/manager/lag",
+        "valueLocation": "lag",
+        "targetValue": "64",
+    }
+    return in_spec(SCALED, triggers=[{"type": "metrics-api", "metadata": {**known, **fields}}])
+
+
 def without_trigger(key: str) -> Fault:
     return lambda all_: pick(all_, SCALED)["spec"]["triggers"][0]["metadata"].pop(key)
 
@@ -210,6 +219,9 @@ FAULTS: list[tuple[Fault, str]] = [
     (without_trigger("stream"), "should not have, 'stream'"),
     (in_trigger(natsServerMonitoringEndpoint="http://nats:8222"), "must be HOST:PORT without a scheme"),
     (in_trigger(consumer="agent-maneger"), "no Job makes the consumer 'agent-maneger'"),
+    (asking_the_gateway(url="http://gatewey.cadre.svc/v1/agents/manager/lag"), "no Service gatewey to ask"),
+    (asking_the_gateway(targetValue="many"), "'many' must be a number"),
+    (asking_the_gateway(value="lag"), "should not have, 'value'"),
     (in_spec(SCALED, minReplicaCount=20), "do not fit"),
     (drop(SCALED, "fallback"), "has no fallback"),
     (in_spec(SCALED, triggers=[]), "has no trigger"),

@@ -75,8 +75,14 @@ class NatsSlots:
 
     async def waiting(self, agent: str) -> dict[int, list[int]]:
         """Of each slot that has a queue, the messages that wait in it or are in hand, of each shard that has one."""
+        found = await self.lags(agent)
+        found.pop(0, None)
+        return found
+
+    async def lags(self, agent: str) -> dict[int, list[int]]:
+        """The same, with the agent's own queue as slot 0."""
         found: dict[int, list[int]] = {}
-        names = {self._topology.agent_consumer(agent, slot): slot for slot in range(1, SLOTS + 1)}
+        names = {self._topology.agent_consumer(agent, slot): slot for slot in range(SLOTS + 1)}
         streams = [self._topology.stream(shard) for shard in self._shards]
         for consumers in await asyncio.gather(*(listing.consumers(self._nc, one) for one in streams)):
             for one in consumers:

@@ -107,7 +107,8 @@ def render_command(team: Path, output: Path | None, only: str | None, **options:
     if output is None:
         click.echo(as_yaml(one for file in manifests.values() for one in file), nl=False)
     else:
-        write_folder(output, manifests, replace=only is None)
+        first = [one.id for one in components if beside and one.key == only]
+        write_folder(output, manifests, replace=only is None, parts=first)
 
 
 def _secrets(

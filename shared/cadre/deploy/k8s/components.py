@@ -45,6 +45,8 @@ class Component(NamedTuple):
     """What the names of its Kubernetes objects begin with, so that several teams have room in one namespace."""
     beside: str = ""
     """What stands in its name's place in the names of its objects, where it is a second revision of an agent."""
+    is_shared: bool = False
+    """Whether two revisions of the agent stand beside each other: which queue is whose the gateway alone knows."""
 
     @property
     def key(self) -> str:
@@ -64,9 +66,9 @@ class Component(NamedTuple):
     def second(self, name: str) -> "Component":
         """The same agent once more, with objects of this name: another revision, beside the first.
 
-        It works from the same queues, by which the first is scaled, with the same NATS user.
+        It works from the same queues with the same NATS user.
         """
-        found = self._replace(beside=name, consumers=())
+        found = self._replace(beside=name, is_shared=True, card="")
         files = self.files._replace(name=found.id) if self.files is not None else None
         return found._replace(files=files)
 

@@ -125,6 +125,8 @@ def _environment(component: Component, values: Values, workload: Workload) -> li
         plain |= {"CADRE_HOST": "0.0.0.0", "CADRE_PORT": str(PORT), "CADRE_DRAIN_SECONDS": drain}
         plain["CADRE_LOG_FORMAT"] = "json"
     secrets: dict[str, str] = {}
+    if component.beside:
+        plain["CADRE_BESIDE"] = component.beside
     if component.role == "agent":
         if values.prices:
             plain["CADRE_PRICES"] = f"{AGENT_FOLDER}/{PRICES_FILE}"

@@ -6,7 +6,7 @@ from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.config_maps import config_map
 from cadre.deploy.k8s.manifest import Manifest, labels, manifest, metadata
 from cadre.deploy.k8s.values import Values, check_names
-from cadre.deploy.k8s.workloads import provision, workload_manifests
+from cadre.deploy.k8s.workloads import provision, scaling, workload_manifests
 from cadre.errors import SpecError
 
 SHARED = "cadre"
@@ -17,7 +17,8 @@ def render(
     components: Sequence[Component], values: Values, only: str | None = None, beside: str = ""
 ) -> dict[str, list[Manifest]]:
     """Manifests by file, without its suffix. `only` is the key of one component: what belongs to no single one is
-    left out then. With `beside` that is a second revision of an agent, whose objects have this in their names.
+    left out then. With `beside` that is a second revision of an agent, whose objects have this in their names; and of
+    the first, what scales it beside the second.
 
     Raises SpecError for values that fit no manifest, and names no component has.
     """
@@ -31,9 +32,13 @@ def render(
     chosen = [component for component in components if component.key == only]
     if not chosen:
         raise SpecError(f"there is no {only!r} in this team; there are: {', '.join(keys)}")
+    first: dict[str, list[Manifest]] = {}
     if beside:
+        # What scales the first changes with it: it counted what is the second's, and not what is passed on to it.
+        scaled = scaling(chosen[0]._replace(is_shared=True), values)
+        first = {chosen[0].id: scaled} if scaled else {}
         chosen = [_second(chosen[0], beside, components)]
-    return {
+    return first | {
         component.id: [
             *_shared_files(chosen, values),
             *_provision(chosen, values),

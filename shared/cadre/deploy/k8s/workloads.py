@@ -36,14 +36,19 @@ def workload_manifests(component: Component, values: Values) -> list[Manifest]:
         "selector": {"matchLabels": selector(component.id)},
     }
     found.append(manifest("policy/v1", "PodDisruptionBudget", about, spec=budget))
-    if scale is not None:
-        found.append(scaled_object(component, values, scale))
+    found += scaling(component, values)
     if component.role == "gateway":
         port = {"name": "http", "port": 80, "targetPort": "http"}
         found.append(
             manifest("v1", "Service", about, spec={"selector": selector(component.id), "ports": [port]})
         )
     return found
+
+
+def scaling(component: Component, values: Values) -> list[Manifest]:
+    """What scales a service; nothing where its replicas are counted by hand."""
+    scale = _scale(component, values)
+    return [scaled_object(component, values, scale)] if scale is not None else []
 
 
 def provision(components: Sequence[Component], values: Values) -> list[Manifest]:
