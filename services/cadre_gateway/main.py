@@ -8,7 +8,7 @@ import click
 
 from cadre.adapters.oidc.settings import check_packages, read_oidc_settings
 from cadre.errors import SettingError
-from cadre.service.frame import run, run_serving
+from cadre.service.frame import Called, run, run_serving
 from cadre.service.served import ServiceProcess
 from cadre.settings import (
     is_loopback,
@@ -60,7 +60,7 @@ def command(
                 " gets a gateway of its own"
             )
         if folder is not None:
-            sys.exit(run_serving("gateway", settings, partial(_tenants, folder, bodies)))
+            sys.exit(run_serving(Called("gateway"), settings, partial(_tenants, folder, bodies)))
         access = read_access_settings(auth="off" if insecure else auth)
         oidc = None
         if "oidc" in access.ways():

@@ -11,7 +11,7 @@ from cadre.journal import events as ev
 from cadre.protocol.topology import Topology
 from cadre.runtime.run_log import log_course
 from cadre.settings import read_settings
-from cadre.telemetry.logs import HANDLED_SUBJECT, JsonLines, TextLines
+from cadre.telemetry.logs import AGENT_AT_WORK, HANDLED_SUBJECT, JsonLines, TextLines
 from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, trace_id
 from unit.journal_entries import accepted, entry
 
@@ -62,6 +62,15 @@ def test_what_a_line_says() -> None:
 def test_where_a_line_belongs(subject: str, place: dict[str, str]) -> None:
     found = line("hm", about=subject)
     assert {"tree": "r1", "trace_id": trace_id("r1"), **place}.items() <= found.items()
+
+
+def test_a_line_is_of_the_agent_whose_work_the_task_does() -> None:
+    token = AGENT_AT_WORK.set("kid")
+    try:
+        assert line("hm")["service"] == "kid"
+    finally:
+        AGENT_AT_WORK.reset(token)
+    assert line("hm")["service"] == "boss"
 
 
 def test_a_line_for_people_ends_in_the_trace_unless_it_names_it() -> None:

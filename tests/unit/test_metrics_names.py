@@ -9,8 +9,12 @@ from cadre.adapters.otel.otel_metrics import OtelForm
 from cadre.telemetry.metrics.meters import MAX_PENDING, MAX_SERIES, Meters, Sample, SeriesKey
 from cadre.telemetry.metrics.names import (
     AGENT,
+    CLOCK_SKEW,
     COST,
+    IN_FLIGHT,
     METRICS,
+    QUEUE_KIND,
+    QUEUE_NAME,
     STEPS,
     TOKEN_USAGE,
     Metric,
@@ -60,6 +64,31 @@ def test_both_forms_tell_the_same() -> None:
         assert resource.resource.attributes["service.instance.id"] == "one"
         (point,) = resource.scope_metrics[0].metrics[0].data.data_points
         assert getattr(point, "value", None) == 2.5
+
+
+def test_agents_of_one_process_are_services_of_their_own_to_a_receiver() -> None:
+    meters = Meters()
+    form = OtelForm(meters, "agents", "one", {}, ["a", "b"])
+    for agent in ("a", "b", "elsewhere"):
+        meters.record(STEPS, 1, {AGENT: agent})
+    in_hand = Sample(IN_FLIGHT, 3, {QUEUE_KIND: "agent", QUEUE_NAME: "b~1"})
+    data = form.data([in_hand, Sample(CLOCK_SKEW, 0.5)])
+    told = {
+        (str(one.resource.attributes["service.name"]), metric.name, (point.attributes or {}).get(AGENT))
+        for one in data.resource_metrics
+        for metric in one.scope_metrics[0].metrics
+        for point in metric.data.data_points
+    }
+    assert told == {
+        ("a", STEPS.name, "a"),
+        ("b", STEPS.name, "b"),
+        ("b", IN_FLIGHT.name, None),
+        ("agents", STEPS.name, "elsewhere"),
+        ("agents", CLOCK_SKEW.name, None),
+    }
+    text = form.text([in_hand]).decode()
+    assert text.count("\ntarget_info{") == 1
+    assert text.count("\ncadre_steps_total{") == 3
 
 
 def test_a_histogram_adds_up_as_prometheus_wants_it() -> None:

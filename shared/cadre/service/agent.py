@@ -45,6 +45,7 @@ from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.kinds import declaration_of
 from cadre.spec.prices import Prices
+from cadre.telemetry.logs import AGENT_AT_WORK
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Meters, Sample
 
@@ -84,7 +85,8 @@ def serve(
         return hosts
 
     noun = "agent" if len(agents) == 1 else "agents"
-    status = run(f"{noun} {', '.join(agent.name for agent in agents)}", settings, start)
+    own_names = [agent.name for agent in agents]
+    status = run(f"{noun} {', '.join(own_names)}", settings, start, own_names)
     if status:
         raise SystemExit(status)
 
@@ -173,6 +175,7 @@ class AgentHost:
 
     async def prepare(self) -> Presence:
         """Makes all ready but for what others must see first; returns what they are to see."""
+        AGENT_AT_WORK.set(self._spec.name)
         nc, topology = self._platform.nc, self._platform.topology
         await NatsEffects(nc, topology).check_right(self._spec.name, "_")
         await hear_interrupts(nc, topology, self._early_cancels.hear)
@@ -192,6 +195,7 @@ class AgentHost:
 
     async def begin(self) -> None:
         """Waits a moment for the team, and begins to take messages."""
+        AGENT_AT_WORK.set(self._spec.name)
         # Behind the announcement: what a live service names is not removed.
         await retry(self._prompts.store, pauses=EVERY_SECOND, log=log)
         spec = msgspec.json.encode(self._spec)
@@ -250,7 +254,8 @@ class AgentHosts:
 
     async def start(self) -> None:
         """Announces the agents, waits a moment for their teams, and begins to take messages."""
-        await self._registry.announce([await host.prepare() for host in self._hosts])
+        # A task each: what it begins, and what that logs, is of this agent.
+        await self._registry.announce([await asyncio.create_task(host.prepare()) for host in self._hosts])
         await asyncio.gather(*(host.begin() for host in self._hosts))
 
     def unready(self) -> str | None:

@@ -14,7 +14,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
+from typing import NamedTuple
 
 import uvicorn
 
@@ -46,24 +47,44 @@ _STATUS: dict[type[CadreError], int] = {BusUnavailable: 5, ConnectionGivenUp: 5,
 """Exit status by error, where it is not that of a wrong setup."""
 
 
-def run(name: str, settings: Settings, start: Start) -> int:
-    """Runs a service on the account of its settings until it is told to stop; returns the exit status."""
-    return run_serving(name, settings, lambda process: ServedAccount(process, start))
+class Called(NamedTuple):
+    """What a process is called, and the agents that it hosts."""
+
+    name: str
+    agents: Sequence[str] = ()
+
+    @property
+    def service(self) -> str:
+        """Its name in logs and metrics: an agent's own, as in spans. A process of several is `agents` in what is about
+        none of them, as one of tools is `tools`."""
+        if len(self.agents) == 1:
+            return self.agents[0]
+        return "agents" if self.agents else self.name
 
 
-def run_serving(name: str, settings: Settings, serve: Callable[[ServiceProcess], Serving]) -> int:
+def run(name: str, settings: Settings, start: Start, agents: Sequence[str] = ()) -> int:
+    """Runs a service on the account of its settings until it is told to stop; returns the exit status. `agents` are
+    those that it hosts."""
+    return run_serving(Called(name, agents), settings, lambda process: ServedAccount(process, start))
+
+
+def run_serving(called: Called, settings: Settings, serve: Callable[[ServiceProcess], Serving]) -> int:
     """Runs what `serve` makes until it is told to stop; returns the exit status."""
-    configure_logging(_service_of(name), settings.instance_name(), settings.log_level, settings.log_format)
+    configure_logging(called.service, settings.instance_name(), settings.log_level, settings.log_format)
     try:
         metrics, bounds = read_metrics_settings(), read_http_bounds()
         cut_off_children()
         listener = _listen(settings)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_serve(name, settings, metrics, serve, listener, bounds))
+            return runner.run(_serve(called, settings, metrics, serve, listener, bounds))
     except CadreError as error:
         # One line in the form of all errors of the command line, for whoever started it from there.
         cannot = "go on" if isinstance(error, ConnectionGivenUp) else "start"
-        print(f"cadre: {name} cannot {cannot}: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+        print(
+            f"cadre: {called.name} cannot {cannot}: {' '.join(str(error).split())}",
+            file=sys.stderr,
+            flush=True,
+        )
         return _STATUS.get(type(error), 2 if isinstance(error, SetupError) else 1)
 
 
@@ -92,13 +113,14 @@ def _listen(settings: Settings) -> socket.socket:
 
 
 async def _serve(
-    name: str,
+    called: Called,
     settings: Settings,
     metrics: MetricsSettings,
     serve: Callable[[ServiceProcess], Serving],
     listener: socket.socket,
     bounds: HttpBounds,
 ) -> int:
+    name, agents = called
     stop, given_up = _stop_on_signals(), list[str]()
     host, port = listener.getsockname()[:2]
     health_url = f"http://{host}:{port}"
@@ -109,7 +131,8 @@ async def _serve(
 
     meters = Meters(on=metrics.on)
     serving = serve(ServiceProcess(name, settings, meters, health_url, give_up))
-    measuring = Measuring(metrics, meters, _service_of(name), settings.instance_name(), serving.samples)
+    instance = settings.instance_name()
+    measuring = Measuring(metrics, meters, called.service, instance, serving.samples, agents)
     is_draining = False
 
     def unready() -> str | None:
@@ -153,11 +176,6 @@ async def _serve(
         watching.cancel()
     log.info("%s: stopped", name)
     return 0 if drained else 1
-
-
-def _service_of(name: str) -> str:
-    """The one name in logs, metrics and spans: a trace says `manager` of what `agent manager` did."""
-    return name.removeprefix("agent ")
 
 
 async def _work(name: str, serving: Serving, measuring: Measuring) -> None:

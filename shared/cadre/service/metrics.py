@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from cadre.errors import CadreError
@@ -27,7 +27,8 @@ READ_WITHIN = 5.0
 class Measuring:
     """Reads the metrics of a process when they are asked for, and sends them at intervals.
 
-    `read` returns the figures of the moment; those that cannot be read now are left out.
+    `read` returns the figures of the moment; those that cannot be read now are left out. To a receiver each of the
+    `agents` that the process hosts is a service of its own name.
     """
 
     def __init__(
@@ -37,10 +38,11 @@ class Measuring:
         service: str,
         instance: str,
         read: Callable[[], Awaitable[list[Sample]]],
+        agents: Sequence[str] = (),
     ) -> None:
         self._settings = settings
         self._meters = meters
-        self._service, self._instance = service, instance
+        self._service, self._instance, self._agents = service, instance, agents
         self._read = read
         self._form: OtelForm | None = None
         self._opening = asyncio.Lock()
@@ -93,7 +95,8 @@ class Measuring:
     def _new_form(self) -> OtelForm:
         from cadre.adapters.otel.otel_metrics import OtelForm
 
-        return OtelForm(self._meters, self._service, self._instance, self._settings.attributes)
+        attributes = self._settings.attributes
+        return OtelForm(self._meters, self._service, self._instance, attributes, self._agents)
 
     def _new_sender(self) -> MetricSender:
         from cadre.adapters.otel.otlp_metrics import MetricSender

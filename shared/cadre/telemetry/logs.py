@@ -17,6 +17,9 @@ TEXT_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 HANDLED_SUBJECT: ContextVar[str | None] = ContextVar("handled", default=None)
 """The subject of the record that the current task handles."""
 
+AGENT_AT_WORK: ContextVar[str | None] = ContextVar("agent at work", default=None)
+"""The agent for which the current task works, where it handles no record: a process may host several."""
+
 _CALLS = ("call", "effect")
 _INBOX = "in"
 
@@ -45,7 +48,7 @@ class JsonLines(logging.Formatter):
 
     def __init__(self, service: str, instance: str) -> None:
         super().__init__()
-        self._service = {"service": service, "instance": instance}
+        self._service, self._instance = service, instance
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -53,7 +56,8 @@ class JsonLines(logging.Formatter):
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
-            **self._service,
+            "service": AGENT_AT_WORK.get() or self._service,
+            "instance": self._instance,
             **_trace_fields(HANDLED_SUBJECT.get()),
             **getattr(record, "fields", {}),
         }
@@ -81,7 +85,7 @@ def _trace_fields(subject: str | None) -> dict[str, str]:
     if kind in _CALLS:
         about = {"run": leaf.rsplit("_", 2)[0], "call": leaf, "span_id": call_span(leaf)}
         return {"tree": tree, "trace_id": trace_id(tree)} | about
-    # A process may host several agents: the line is about the one in whose queue the record lay.
+    # The line is about the agent in whose queue the record lay.
     host = {"service": slot_of(parts[3])[0]} if kind == _INBOX else {}
     return host | fields_of_run(tree, leaf)
 

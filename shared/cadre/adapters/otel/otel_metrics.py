@@ -1,7 +1,7 @@
 """Metrics in OpenTelemetry's form, and as Prometheus' text; loaded when somebody reads them."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from opentelemetry.exporter.prometheus import PrometheusMetricReader
@@ -11,6 +11,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
+from cadre.protocol.rollout import slot_of
+from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Meters, Sample, Series
 from cadre.telemetry.metrics.names import METRICS, Metric
 from cadre.telemetry.tracing.names import SCHEMA_URL, SCOPE
@@ -25,28 +27,62 @@ _CUMULATIVE = otel.AggregationTemporality.CUMULATIVE
 class OtelForm:
     """Makes OpenTelemetry's metrics of the sums of one process, and of samples taken beside them."""
 
-    def __init__(self, meters: Meters, service: str, instance: str, attributes: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        meters: Meters,
+        service: str,
+        instance: str,
+        attributes: Mapping[str, str],
+        agents: Sequence[str] = (),
+    ) -> None:
+        """`agents` are those that the process hosts."""
         self._meters = meters
-        self._resource = Resource({**attributes, **resource_of(service, instance)})
+        self._service = service
+        self._resources = {
+            name: Resource({**attributes, **resource_of(name, instance)}) for name in (service, *agents)
+        }
         self._registry = CollectorRegistry()
         self._reader = _MetricReader(self._registry)
 
     def text(self, samples: list[Sample]) -> bytes:
-        """Returns the metrics in Prometheus' text format."""
-        self._reader.source = lambda: self.data(samples)
+        """Returns the metrics in Prometheus' text format: a process is one target, whatever it hosts."""
+        self._reader.source = lambda: self._data(samples, lambda _: self._service)
         return generate_latest(self._registry)
 
     def data(self, samples: list[Sample]) -> otel.MetricsData:
-        """Returns all series and the samples as the SDK has metrics."""
+        """Returns all series and the samples as the SDK has metrics, those of an agent that the process hosts below
+        the agent's own name, which its spans have too."""
+        return self._data(samples, self._owner)
+
+    def _data(self, samples: list[Sample], owner: Callable[[Mapping[str, str]], str]) -> otel.MetricsData:
         now = time.time_ns()
-        points: dict[str, list[Any]] = {}
+        points: dict[tuple[str, str], list[Any]] = {}
         for series in self._meters:
-            points.setdefault(series.metric.name, []).append(self._counted(series, now))
+            place = owner(series.attributes), series.metric.name
+            points.setdefault(place, []).append(self._counted(series, now))
         for sample in samples:
-            points.setdefault(sample.metric.name, []).append(self._seen(sample, now))
-        metrics = [_metric(metric, points[metric.name]) for metric in METRICS if metric.name in points]
-        scope = otel.ScopeMetrics(_SCOPE, metrics, SCHEMA_URL)
-        return otel.MetricsData([otel.ResourceMetrics(self._resource, [scope], SCHEMA_URL)])
+            place = owner(sample.attributes), sample.metric.name
+            points.setdefault(place, []).append(self._seen(sample, now))
+        return otel.MetricsData(
+            [
+                otel.ResourceMetrics(resource, [otel.ScopeMetrics(_SCOPE, metrics, SCHEMA_URL)], SCHEMA_URL)
+                for service, resource in self._resources.items()
+                if (
+                    metrics := [
+                        _metric(metric, points[service, metric.name])
+                        for metric in METRICS
+                        if (service, metric.name) in points
+                    ]
+                )
+            ]
+        )
+
+    def _owner(self, attributes: Mapping[str, str]) -> str:
+        """The name of the service that such a series is of."""
+        agent = attributes.get(names.AGENT)
+        if attributes.get(names.QUEUE_KIND) == "agent":
+            agent = slot_of(attributes[names.QUEUE_NAME])[0]
+        return agent if agent in self._resources else self._service
 
     def _counted(self, series: Series, now: int) -> otel.HistogramDataPoint | otel.NumberDataPoint:
         if series.metric.kind != "histogram":
