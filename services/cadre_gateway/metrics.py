@@ -13,7 +13,11 @@ from cadre_gateway.index.totals import Totals
 
 async def samples(platform: Platform, index: RunIndex, totals: Totals) -> list[Sample]:
     """All samples of a gateway as they are now. Raises RetryableError."""
-    agents = {one.agent.name for one in platform.registry.reachable() if one.agent is not None}
+    agents = set[str]()
+    for one in platform.registry.reachable():
+        if one.agent is not None:
+            agents.add(one.agent.name)
+            totals.begin_cost(one.agent.name, one.priced_models)
     nc, topology = platform.nc, platform.topology
     lags, dead, store = await asyncio.gather(
         lag_samples(nc, topology), dead_letter_samples(nc, topology), store_samples(nc, topology)

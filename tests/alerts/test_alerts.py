@@ -102,6 +102,17 @@ def test_nothing_fires_while_all_is_well(prometheus: Prometheus, gateway: Gatewa
     assert prometheus.firing() == set()
 
 
+def test_the_first_cost_is_an_increase(prometheus: Prometheus, gateway: Gateway) -> None:
+    assert [one["value"][1] for one in prometheus.query('cadre_cost_total{gen_ai_agent_name="keeper"}')] == [
+        "0"
+    ]
+    gateway.finished(gateway.submit("keeper", "keep", user="bert"))
+    eventually(
+        lambda: bool(prometheus.query('increase(cadre_cost_total{gen_ai_agent_name="keeper"}[1m]) > 0')),
+        what="Prometheus sees it grow",
+    )
+
+
 def test_every_panel_shows_something(prometheus: Prometheus, gateway: Gateway, tmp_path: Path) -> None:
     held = gateway.submit("boss", f"delegate: use refund {tmp_path / 'mark'} 0.1")
     (call,) = waiting(gateway, held)

@@ -8,6 +8,8 @@ from cadre.protocol.usage import Usage
 from cadre.telemetry.metrics import names
 from cadre_gateway.index.totals import Totals
 
+ANSWERED = ModelAnswered(purpose="act", step=1, attempt=2, content="", usage=Usage(1, 1, cost=0.5), model="m")
+
 
 def entry(*events: Any, **fields: Any) -> Entry:
     return Entry(tree="t", run="t", agent="boss", n=1, cause="c", at=1.0, events=list(events), **fields)
@@ -25,16 +27,22 @@ def test_a_live_agent_begins_with_nothing() -> None:
     assert values(totals, names.RUNS_FINISHED, "boss")["boss", "error"] == 0
 
 
+def test_the_cost_of_a_priced_model_begins_with_nothing_and_stays() -> None:
+    totals = Totals([])
+    totals.begin_cost("boss", ["m", "n"])
+    totals.add(entry(ANSWERED))
+    totals.begin_cost("boss", ["m", "n"])
+    assert values(totals, names.COST) == {("boss", "m"): 0.5, ("boss", "n"): 0.0}
+    assert values(Totals(totals.to_saved()), names.COST) == {("boss", "m"): 0.5, ("boss", "n"): 0.0}
+
+
 def test_what_was_saved_goes_on() -> None:
     totals = Totals([])
     lost = entry(arrived=ArrivalRecord("ModelLost"))
-    answered = ModelAnswered(
-        purpose="act", step=1, attempt=2, content="", usage=Usage(1, 1, cost=0.5), model="m"
-    )
-    for one in (lost, lost, entry(answered), entry(RunFinished(state="error", usage=Usage(), steps=1))):
+    for one in (lost, lost, entry(ANSWERED), entry(RunFinished(state="error", usage=Usage(), steps=1))):
         totals.add(one)
     totals = Totals(totals.to_saved())
-    totals.add(entry(answered))
+    totals.add(entry(ANSWERED))
     totals.add(lost)
     assert values(totals, names.ATTEMPTS_LOST, "boss") == {("boss",): 3}
     assert values(totals, names.COST) == {("boss", "m"): 1.0}

@@ -48,6 +48,12 @@ class Totals:
                 case ev.ModelAnswered(usage=usage) | ev.RecordIgnored(usage=usage) if usage.cost:
                     self._count(TotalKey(names.COST.name, entry.agent, event.model), usage.cost)
 
+    def begin_cost(self, agent: str, models: Iterable[str]) -> None:
+        """Has the cost of models whose price is known begin with 0; it stands there when nothing serves the agent any
+        more, too: what is sent to it next starts a replica, and the first cost comes at once."""
+        for model in models:
+            self._counts.setdefault(TotalKey(names.COST.name, agent, model), 0.0)
+
     def samples(self, agents: Iterable[str]) -> list[Sample]:
         """The counts as they are; those of live agents begin with 0, so that their first increase is one."""
         counts = {key: 0.0 for agent in agents for key in _first_keys(agent)} | self._counts

@@ -85,6 +85,8 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     """Of an agent: `blob:` reference of its specification, likewise; empty for services of earlier versions."""
     beside: str = ""
     """Of an agent: what the objects of its revision are called where they stand beside those of the first."""
+    priced_models: list[str] = []
+    """Of an agent: names of the models that it may ask, as far as it knows their price."""
     instance: str
     host: str
     pid: int

@@ -139,13 +139,14 @@ class AgentHost:
         self._registry = platform.registry
         self._offer = Offer()
         self._offer_version = -1
-        self._asks_endpoint = model is None and declaration_of(spec.kind).needs(spec).model
+        asks_model = declaration_of(spec.kind).needs(spec).model
+        self._asks_endpoint = model is None and asks_model
         self._own_model = ModelChain(spec.model, endpoint, platform.blobs)
         world = World(platform.journal, platform.bus, model or self._own_model, platform.clock)
         prices = Prices.read(platform.settings.prices)
-        self._runner = Runner(
-            _with_model_name(spec, endpoint()), self._prompts, world, self._current_offer, prices
-        )
+        named = _with_model_name(spec, endpoint())
+        self._runner = Runner(named, self._prompts, world, self._current_offer, prices)
+        self._priced_models = prices.known_among(named.model) if asks_model else []
         self._runner.meters = platform.meters
         _begin_counters(platform.meters, spec.name)
         self._runner.revision = revision_of(spec, prompts)
@@ -186,12 +187,13 @@ class AgentHost:
         if self._asks_endpoint:
             # Its import takes the better part of a second of the processor: not the first run's.
             await self._own_model.load()
-        return self._platform.presence(
+        presence = self._platform.presence(
             agent=self._card,
             revision=self._runner.revision,
             prompts=self._prompts.own.ref,
             spec=blob_ref(msgspec.json.encode(self._spec)),
         )
+        return msgspec.structs.replace(presence, priced_models=self._priced_models)
 
     async def begin(self) -> None:
         """Waits a moment for the team, and begins to take messages."""

@@ -9,7 +9,7 @@ import msgspec
 
 from cadre.errors import SettingError
 from cadre.protocol.usage import Usage
-from cadre.spec.model import Price
+from cadre.spec.model import ModelSpec, Price
 from cadre.spec.names import MOST
 from cadre.spec.yaml_file import read_yaml
 
@@ -44,6 +44,11 @@ class Prices:
     def of(self, model: str) -> Price | None:
         """The price of a model, None when it has none."""
         return next((price for name, price in self._table.items() if fnmatchcase(model, name)), None)
+
+    def known_among(self, model: ModelSpec) -> list[str]:
+        """The names of the model and its fallbacks that are written down and have a price."""
+        named = [one for one in (model, *model.fallbacks) if one.name]
+        return [one.name for one in named if one.price is not None or self.of(one.name) is not None]
 
 
 def priced(usage: Usage, price: Price) -> Usage:
