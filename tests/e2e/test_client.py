@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -273,6 +274,10 @@ async def test_files_forks_and_traces(cadre: Client, tmp_path: Path) -> None:
     started = detail.started_at
     assert run.id in [one.id async for one in cadre.runs(agent="buyer", since=started)]
     assert run.id not in [one.id async for one in cadre.runs(agent="buyer", since=started + 0.001)]
+    soon = datetime.fromtimestamp(started + 1, UTC)
+    assert run.id in [one.id async for one in cadre.runs(until=soon, text="compare", sort="ended")]
+    assert run.id not in [one.id async for one in cadre.runs(until=started)]
+    assert run.id not in [one.id async for one in cadre.runs(labels={"offer": None})]
     await fork.erase()
     with pytest.raises(NotFound):
         await fork.detail()

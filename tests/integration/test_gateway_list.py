@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from cadre.cli.main import group
 from cadre.cli.runs.runs import command as runs_command
+from cadre.client.run_options import WantedRuns
 from cadre.journal.events import ModelDeferred, RunFinished, WaitBegun
 from cadre.protocol.usage import Usage
 from integration.gateway_world import CALLED, World, new_run
@@ -61,12 +62,14 @@ async def test_the_list_is_filtered_by_labels(world: World) -> None:
     assert "NAME=VALUE" in (await world.http.get("/v1/runs", params={"label": "=x"})).json()["detail"]
 
 
-async def test_the_command_line_has_each_filter_of_the_list(world: World) -> None:
+async def test_the_command_line_and_the_client_have_each_filter_of_the_list(world: World) -> None:
     document = (await world.http.get("/openapi.json")).json()
     parameters = {one["name"] for one in document["paths"]["/v1/runs"]["get"]["parameters"]}
     options = {str(one.name) for one in runs_command.params if one.name != "output"}
     # All pages are asked for, up to --limit.
     assert {"parent" if name == "below" else name for name in options} == parameters - {"before"}
+    wanted = {"label" if name == "labels" else name for name in WantedRuns.__annotations__}
+    assert wanted == parameters - {"before", "limit", "count"}
 
 
 async def test_the_command_line_filters_by_what_is_waited_for_by_time_and_by_cost(

@@ -259,6 +259,9 @@ async def _works_without_its_index(world: World, kept: str, erased: str) -> None
         answer = await world.http.request(method, path)
         assert (answer.status_code, answer.json()["code"]) == (503, "index-unavailable"), path
         assert "CADRE_INDEX_URL" in answer.json()["detail"]
+    answer = await world.http.get("/v1/stats")
+    assert (answer.status_code, answer.json()["code"]) == (503, "index-building")
+    assert "what it waits for" in answer.json()["detail"]
     assert (await world.http.get(f"/v1/runs/{kept}")).json()["state"] == "success"
     assert (await world.http.get(f"/v1/runs/{erased}")).status_code == 404
     begun = [

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadre.api.runs import RunSummary
+from cadre.api.runs import RunOrder, RunSummary
 from cadre.errors import RunIndexUnavailable
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
@@ -18,7 +18,7 @@ from cadre.protocol.messages import ErrorInfo, Origin
 from cadre.protocol.usage import Usage
 from cadre_gateway.index.database.port import Database, SqlQuery
 from cadre_gateway.index.database.postgres import PostgresDatabase
-from cadre_gateway.index.run_filter import Order, RunFilter, TreeReach
+from cadre_gateway.index.run_filter import RunFilter, TreeReach
 from cadre_gateway.index.run_index import RunIndex
 from harness.postgres_server import PostgresServer
 from unit.inline_index import InlineDatabase, index_of, new_index, take
@@ -37,7 +37,7 @@ async def database(request: pytest.FixtureRequest) -> AsyncIterator[Database]:
     await one.close()
 
 
-async def listed(index: RunIndex, order: Order = "started", **wanted: object) -> list[str]:
+async def listed(index: RunIndex, order: RunOrder = "started", **wanted: object) -> list[str]:
     found, _ = await index.list(msgspec.convert(wanted, RunFilter), order=order)
     return [one.id for one in found]
 

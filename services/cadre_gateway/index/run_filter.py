@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
+from cadre.api.runs import RunOrder
 from cadre_gateway.index.database.dialect import Dialect
 from cadre_gateway.index.database.port import SqlQuery, Value
 
-Order = Literal["started", "ended", "cost"]
-"""By when they began or ended, or by what they cost; the newest or dearest first."""
-
-_COLUMNS: dict[Order, str] = {"started": "started_at", "ended": "ended_at", "cost": "cost"}
+_COLUMNS: dict[RunOrder, str] = {"started": "started_at", "ended": "ended_at", "cost": "cost"}
 
 
 class TreeReach(NamedTuple):
@@ -74,7 +72,7 @@ def cursor_of(text: str) -> Cursor:
 
 
 def page_query(
-    dialect: Dialect, wanted: RunFilter, order: Order, limit: int, before: Cursor | None
+    dialect: Dialect, wanted: RunFilter, order: RunOrder, limit: int, before: Cursor | None
 ) -> SqlQuery:
     """Asks for the summaries of a page, each with the value that it is ordered by."""
     column = _COLUMNS[order]

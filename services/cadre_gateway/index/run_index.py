@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from cadre.api.runs import RunSummary
+from cadre.api.runs import RunOrder, RunSummary
 from cadre.errors import RunIndexUnavailable
 from cadre_gateway.index.completeness import Completeness, IndexProgress, ReadTree
 from cadre_gateway.index.database.port import Database, Row, SqlQuery, Statement
 from cadre_gateway.index.removals import Removals
-from cadre_gateway.index.run_filter import Cursor, Order, RunFilter, count_query, cursor_of, page_query
+from cadre_gateway.index.run_filter import Cursor, RunFilter, count_query, cursor_of, page_query
 from cadre_gateway.index.saved_place import SAVE_META, SavedPlace, load_place, reaches, rows_of
 from cadre_gateway.index.tree_record import Tombstone
 from cadre_gateway.index.tree_rows import IndexedTree, queries_of, statements_for, tree_of_rows
@@ -269,7 +269,7 @@ class RunIndex:
         )
 
     async def list(
-        self, wanted: RunFilter, *, order: Order = "started", limit: int = 50, before: str | None = None
+        self, wanted: RunFilter, *, order: RunOrder = "started", limit: int = 50, before: str | None = None
     ) -> tuple[list[RunSummary], str | None]:
         """A page of runs, and the `before` of the next page (None: this is the last one). Raises KeyError when
         `before` is none."""

@@ -112,8 +112,8 @@ class UsageLedger:
         """Raises RunIndexBuilding as long as it lacks what was used of late."""
         if not self.is_current:
             raise RunIndexBuilding(
-                "this gateway reads the journals still, and does not know yet what was used of late: try again"
-                " (GET /v1/index tells how far it is)"
+                "this gateway has not read all journals yet, and does not know what was used of late: try again"
+                " (GET /v1/index tells how far it is, or what it waits for)"
             )
 
     def to_saved(self) -> SavedLedger:

@@ -7,12 +7,12 @@ from fastapi.responses import Response
 from msgspec import UNSET
 
 from cadre.adapters.nats.registry import NatsRegistry
-from cadre.api.runs import Accepted, RunDetail, RunResult, State
+from cadre.api.runs import Accepted, RunDetail, RunOrder, RunResult, State
 from cadre.ports import Clock
 from cadre.telemetry.tracing.ids import trace_id
 from cadre_gateway.access.principal import caller_of
 from cadre_gateway.access.reach import check_session, reaches
-from cadre_gateway.index.run_filter import Order, RunFilter, TreeReach
+from cadre_gateway.index.run_filter import RunFilter, TreeReach
 from cadre_gateway.reading.detail import DetailPage, run_detail, run_result
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.reading.waiting import LiveNames
@@ -109,7 +109,7 @@ def router(  # noqa: PLR0913 - what the routes of runs share
         error: str | None = None,
         label: Annotated[list[str] | None, Query(max_length=_MAX_LABELS)] = None,
         text: Annotated[str | None, Query(max_length=_MAX_TEXT_CHARS)] = None,
-        sort: Order = "started",
+        sort: RunOrder = "started",
         count: bool = False,
         limit: Annotated[int, Query(ge=1, le=1000)] = 50,
         before: str | None = None,

@@ -14,6 +14,9 @@ from cadre.protocol.usage import Budget, Usage
 State = Literal["running", "waiting", "success", "max_steps_error", "error", "cancelled"]
 """`waiting`: for a person, a time, a signal, or as long as the model endpoint asked for."""
 
+RunOrder = Literal["started", "ended", "cost"]
+"""By when runs began or ended, or by what they cost; the newest or dearest first."""
+
 
 class RunSummary(msgspec.Struct, kw_only=True):
     """One run as the list shows it. Times are Unix seconds."""

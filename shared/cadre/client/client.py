@@ -1,7 +1,7 @@
 """The gateway's Python client: starts runs, finds them, decides on calls, asks who is there."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from datetime import datetime
 from io import BytesIO
 from typing import Any, TypeVar, Unpack, overload
@@ -9,12 +9,11 @@ from typing import Any, TypeVar, Unpack, overload
 import msgspec
 
 from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
-from cadre.api.runs import RunSummary, State
+from cadre.api.runs import RunSummary
 from cadre.api.statistics import Dimension, Statistics
 from cadre.client.definitions import Definitions
-from cadre.client.follow_runs import LATE_SECONDS
 from cadre.client.run_handle import RunHandle
-from cadre.client.run_options import StartOptions, start_body
+from cadre.client.run_options import StartOptions, WantedRuns, list_query, start_body
 from cadre.client.run_requests import PAGE_SIZE, RunRequests
 from cadre.client.transport import RUNS, typed
 from cadre.protocol.memory import Found, Receipt, Remembered, SearchRequest, Selection
@@ -71,25 +70,11 @@ class Client(Definitions, RunRequests):
         """A handle of a run that was started elsewhere; whether there is one is not asked."""
         return RunHandle(self, run_id)
 
-    async def runs(
-        self,
-        *,
-        state: State | None = None,
-        agent: str | None = None,
-        session: str | None = None,
-        labels: Mapping[str, str] | None = None,
-        since: float | datetime | None = None,
-    ) -> AsyncGenerator[RunSummary, None]:
-        """Yields root runs, newest first, page by page; `since` is the start, in Unix seconds or as a datetime."""
-        start = since.timestamp() if isinstance(since, datetime) else since
-        label = [f"{name}={value}" for name, value in (labels or {}).items()] or None
-        which = {"state": state, "agent": agent, "session": session, "label": label, "limit": PAGE_SIZE}
-        async for item in self.pages(RUNS, "runs", "before", which):
-            run = typed(item, RunSummary)
-            if start is not None and run.started_at < start - LATE_SECONDS:
-                return
-            if start is None or run.started_at >= start:
-                yield run
+    async def runs(self, **wanted: Unpack[WantedRuns]) -> AsyncGenerator[RunSummary, None]:
+        """Yields root runs, newest first unless sorted otherwise, page by page."""
+        query = {**list_query(wanted), "limit": PAGE_SIZE}
+        async for item in self.pages(RUNS, "runs", "before", query):
+            yield typed(item, RunSummary)
 
     async def agents(self) -> list[LiveAgent]:
         """The live agents, by name."""

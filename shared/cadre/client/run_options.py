@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any, TypedDict
 
 import msgspec
 
+from cadre.api.runs import RunOrder, State
 from cadre.client.data_urls import Source, file_urls, image_urls
 from cadre.protocol.usage import Budget
 
@@ -47,6 +49,42 @@ class ForkOptions(RunBounds, total=False):
     task: str
     observations: Mapping[str, str]
     """Other outcomes for calls of the steps before, by `<step>_<index>` or call id."""
+
+
+class WantedRuns(TypedDict, total=False):
+    """Which runs are listed, and in which order."""
+
+    agent: str
+    state: State
+    waiting_for: str
+    """`approval`, `model`, `time` or `signal NAME`."""
+    session: str
+    user: str
+    parent: str
+    """The runs directly below this one, instead of root runs."""
+    since: float | datetime
+    """Those that began at this time, in Unix seconds or as a datetime, or later."""
+    until: float | datetime
+    """Those that began before."""
+    min_cost: float
+    error: str
+    """The type of the error that they ended with."""
+    labels: Mapping[str, str | None]
+    """What they were labelled with; None: with any value."""
+    text: str
+    """Words that all stand in the task or the answer; the last one may be the beginning of one."""
+    sort: RunOrder
+
+
+def list_query(wanted: WantedRuns) -> dict[str, Any]:
+    """The parameters of GET /v1/runs."""
+    query: dict[str, Any] = {**wanted}
+    for name in ("since", "until"):
+        if isinstance(at := query.get(name), datetime):
+            query[name] = at.timestamp()
+    labels = query.pop("labels", None) or {}
+    query["label"] = [name if value is None else f"{name}={value}" for name, value in labels.items()] or None
+    return query
 
 
 def start_body(agent: str, task: str, options: StartOptions) -> dict[str, Any]:

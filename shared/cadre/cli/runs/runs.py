@@ -9,7 +9,7 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
-from cadre.api.runs import State
+from cadre.api.runs import RunOrder, State
 from cadre.cli.run_view.run_text import state, tokens, took
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
@@ -49,9 +49,7 @@ _MAX_PAGE = 1000
 )
 @click.option("--error", metavar="TYPE", help="Only runs that ended with this type of error.")
 @click.option("--below", metavar="RUN", help="The runs directly below this one, instead of root runs.")
-@click.option(
-    "--sort", type=click.Choice(["started", "ended", "cost"]), help="What the list begins with the most of."
-)
+@click.option("--sort", type=click.Choice(get_args(RunOrder)), help="What the list begins with the most of.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @click.option("--count", is_flag=True, help="Print only how many there are in all.")
 @output_option("table")
