@@ -164,6 +164,8 @@ def test_files_that_are_no_runs(cadre: Commands, folder: Path, run: str, tmp_pat
     assert "copy it again" in only_line(cadre("runs", "import", half), 2)
     assert "no exported run" in only_line(cadre("runs", "import", foreign), 2)
     assert "No such file" in only_line(cadre("runs", "import", tmp_path / "nowhere"), 2)
-    assert "nowhere" in only_line(cadre("runs", "export", run, "-o", tmp_path / "nowhere" / "x"), 1)
+    assert cadre("runs", "export", run, "-o", tmp_path / "made" / "x").returncode == 0
+    assert (tmp_path / "made" / "x").is_file(), "with its folder"
+    assert "whole" in only_line(cadre("runs", "export", run, "-o", whole / "x"), 2)
     piped = cadre("runs", "export", "f" * 32, "-o", "-")
     assert (piped.stdout, piped.returncode) == ("", 4)

@@ -31,6 +31,7 @@ from cadre.testing.kept_run import (
     outcome_of,
     tools_from_history,
 )
+from cadre.testing.repeated_acts import ModelInTurn, RepeatedActs
 from cadre.testing.team import Team
 from cadre.testing.team_run import TeamRun, TeamRunWaits
 from cadre.tools.loading import AnyTool
@@ -138,20 +139,22 @@ async def tried(run: KeptRun, candidate: Candidate) -> Trial:
     """Runs the task of a kept run in a team of the candidate's agents.
 
     What a person said of a call is said again of the same call; whatever else would wait for a person is agreed to: it
-    has no effect.
+    has no effect. What people told the run, or edited of it, is told and edited again. Raises NotDoneAgain.
     """
-    tools, contents = tools_from_history(run, candidate.tools, candidate.policies), Contents(run.blobs)
-    async with (
-        _models(candidate.models, contents) as models,
-        Team(candidate.agents, tools, models, blobs=contents.held, prompts=candidate.prompts) as team,
-    ):
-        now = await _outcome(team, run, candidate.seconds)
-        return Trial(
-            before=run.outcome,
-            now=now,
-            same_answer=_text(now.output) == _text(run.outcome.output) if run.outcome is not None else None,
-            beyond_history=_beyond_history(team),
-        )
+    acts, contents = RepeatedActs(run.acts), Contents(run.blobs)
+    tools = tools_from_history(run, candidate.tools, candidate.policies, acts.turn)
+    async with _models(candidate.models, contents) as made:
+        models = {name: ModelInTurn(model, acts) for name, model in made.items()}
+        async with Team(
+            candidate.agents, tools, models, blobs=contents.held, prompts=candidate.prompts
+        ) as team:
+            now = await _outcome(team, run, acts, candidate.seconds)
+    return Trial(
+        before=run.outcome,
+        now=now,
+        same_answer=_text(now.output) == _text(run.outcome.output) if run.outcome is not None else None,
+        beyond_history=_beyond_history(team),
+    )
 
 
 @asynccontextmanager
@@ -188,7 +191,7 @@ async def judged(task: str, trial: Trial, judge: Judge) -> Verdict | None:
             return None
 
 
-async def _outcome(team: Team, kept: KeptRun, seconds: float) -> RunOutcome:
+async def _outcome(team: Team, kept: KeptRun, acts: RepeatedActs, seconds: float) -> RunOutcome:
     task = kept.task
     run = await team.start(
         task.agent,
@@ -201,9 +204,10 @@ async def _outcome(team: Team, kept: KeptRun, seconds: float) -> RunOutcome:
         terms=task.terms,
         origin=task.origin,
     )
+    acts.begin(run)
     try:
         async with asyncio.timeout(seconds):
-            await _to_its_end(team, run, kept)
+            await _to_its_end(team, run, kept, acts)
     except TimeoutError:
         put_off = [event.reason for event in run.events if isinstance(event, ev.ModelDeferred)][-1:]
         why = "; ".join([f"TimeoutError: no end within {seconds:g} s", *put_off])
@@ -214,15 +218,14 @@ async def _outcome(team: Team, kept: KeptRun, seconds: float) -> RunOutcome:
     return outcome_of(end, len(team.calls))
 
 
-async def _to_its_end(team: Team, run: TeamRun, kept: KeptRun) -> None:
+async def _to_its_end(team: Team, run: TeamRun, kept: KeptRun, acts: RepeatedActs) -> None:
     said: dict[tuple[str, bytes], deque[ev.ApprovalDecided]] = defaultdict(deque)
     for asked, decided in kept.decisions:
         said[asked.name, call_key(asked.arguments)].append(decided)
-    signals, messages = deque(kept.signals), deque(kept.messages)
+    signals = deque(kept.signals)
     while not run.is_over:
-        if messages and sum(isinstance(event, ev.StepFinished) for event in run.events) >= messages[0][0]:
-            _, message = messages.popleft()
-            await run.tell(message.text, mode=message.mode)
+        if acts.is_due:
+            await acts.do_next(team, run)
         elif not team.is_idle():
             await team.changed()
         elif run.held:
@@ -237,6 +240,7 @@ async def _to_its_end(team: Team, run: TeamRun, kept: KeptRun) -> None:
             team.skip_to_next()
         else:
             await team.changed()
+    acts.check_all_done(run)
 
 
 async def _say(run: TeamRun, call: str, word: ev.ApprovalDecided | None) -> None:

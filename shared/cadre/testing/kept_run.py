@@ -1,7 +1,7 @@
 """A kept run as a case to be tried again: its task, what its tools answered, and what came of it."""
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -49,6 +49,21 @@ class RunOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Calls of tools, of the runs below it as well."""
 
 
+class Reached(msgspec.Struct, frozen=True, order=True):
+    """How far a run was: what is less was earlier."""
+
+    steps: int
+    """Finished ones."""
+    answers: int = 0
+    """Of its model, since then."""
+    results: int = 0
+    """Of its calls, since then."""
+
+
+Act = ev.MessageReceived | ev.EditApplied
+"""What people did to a run while it went on."""
+
+
 class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that has ended, with all below it; or a task that somebody has written down."""
 
@@ -61,8 +76,8 @@ class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
     """The calls that waited for a person, with the word of that person, of the runs below it as well."""
     signals: list[SignalReceived] = []
     """What came from outside for the run to wait for."""
-    messages: list[tuple[int, ev.MessageReceived]] = []
-    """What people said to the run, each with the number of steps that it had finished by then."""
+    acts: list[tuple[Reached, Act]] = []
+    """What people said to the run and edited of it, each with how far it was by then."""
     cards: dict[str, ToolCard] = {}
     """The tools that were offered, by name."""
     blobs: Mapping[str, bytes] = {}
@@ -85,6 +100,9 @@ def kept_run(
         raise ValueError(f"run {tree} has not ended")
     if accepted.history or accepted.prefix:
         raise ValueError(f"run {tree} goes on from another one, which the file does not hold")
+    for run, journal in journals.items():
+        if run != tree and any(isinstance(event, Act) for event in _events(journal)):
+            raise ValueError(f"people spoke to run {run} below it, or edited it, which is not done again")
     everything = [event for journal in journals.values() for event in _events(journal)]
     called = {event.call: event for event in everything if isinstance(event, ev.ToolCalled)}
     answered = [one for one in everything if isinstance(one, ev.ToolAnswered) and one.call in called]
@@ -96,7 +114,7 @@ def kept_run(
         outcome=outcome_of(end, len(called)),
         calls=[*((called[one.call], one) for one in answered), *_recalled(everything)],
         decisions=[(asked[one.call], one) for one in decided],
-        messages=_messages(entries),
+        acts=_acts(entries),
         signals=[event for event in _events(entries) if isinstance(event, SignalReceived)],
         cards={card.name: card for card in offered},
         blobs=blobs,
@@ -104,12 +122,29 @@ def kept_run(
     )
 
 
-def _messages(entries: Iterable[Entry]) -> list[tuple[int, ev.MessageReceived]]:
-    finished, found = 0, list[tuple[int, ev.MessageReceived]]()
-    for event in _events(entries):
-        finished += isinstance(event, ev.StepFinished)
-        if isinstance(event, ev.MessageReceived):
-            found.append((finished, event))
+def reached(events: Iterable[ev.AnyEvent]) -> Reached:
+    """How far these events brought a run."""
+    steps = answers = results = 0
+    for event in events:
+        match event:
+            case ev.StepFinished():
+                steps, answers, results = steps + 1, 0, 0
+            case ev.ModelAnswered():
+                answers += 1
+            case ev.ToolAnswered() | ev.DelegateFinished():
+                results += 1
+            case _:
+                pass
+    return Reached(steps, answers, results)
+
+
+def _acts(entries: Iterable[Entry]) -> list[tuple[Reached, Act]]:
+    """Of a message only the steps count: it is read with the next call of the model, whenever it came."""
+    events, found = list(_events(entries)), list[tuple[Reached, Act]]()
+    for place, event in enumerate(events):
+        if isinstance(event, Act):
+            before = reached(events[:place])
+            found.append((Reached(before.steps) if isinstance(event, ev.MessageReceived) else before, event))
     return found
 
 
@@ -143,13 +178,20 @@ def outcome_of(end: ev.RunFinished, calls: int) -> RunOutcome:
     )
 
 
+async def _at_once() -> None:
+    """Holds nothing back."""
+
+
 def tools_from_history(
-    run: KeptRun, tools: Iterable[AnyTool], policies: Mapping[str, Policy] = MappingProxyType({})
+    run: KeptRun,
+    tools: Iterable[AnyTool],
+    policies: Mapping[str, Policy] = MappingProxyType({}),
+    turn: Callable[[], Awaitable[None]] = _at_once,
 ) -> list[AnyTool]:
     """The tools of a team, and those that others offered to the run, answering as they did in it.
 
     `policies` are by name, `*` for all that are not named. A call that is not answered fails, and the model reads why:
-    no effect happens twice, or anew.
+    no effect happens twice, or anew. `turn` is awaited before each answer.
     """
     answers: dict[str, dict[bytes, deque[ev.ToolAnswered]]] = defaultdict(lambda: defaultdict(deque))
     for call, answer in run.calls:
@@ -165,7 +207,7 @@ def tools_from_history(
             answers[name].clear()
         if policy in ("refuse", "history"):
             live = None
-        found.append(_ToolFromHistory(card, answers[name], live, run.blobs))
+        found.append(_ToolFromHistory(card, answers[name], live, run.blobs, turn))
     return found
 
 
@@ -178,12 +220,14 @@ class _ToolFromHistory(ForeignTool):
         answers: dict[bytes, deque[ev.ToolAnswered]],
         live: AnyTool | None,
         blobs: Mapping[str, bytes],
+        turn: Callable[[], Awaitable[None]],
     ) -> None:
         # Nothing is done that a second try could do twice.
         super().__init__(lambda: None, msgspec.structs.replace(card, read_only=True), None)
-        self._answers, self._live, self._blobs = answers, live, blobs
+        self._answers, self._live, self._blobs, self._turn = answers, live, blobs, turn
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> Any:
+        await self._turn()
         if kept := self._answers.get(call_key(arguments)):
             answer = kept.popleft() if len(kept) > 1 else kept[0]
             if answer.error is not None:

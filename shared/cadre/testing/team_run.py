@@ -126,6 +126,12 @@ class TeamRun:
         """Sends the run a signal that it waits for, or will wait for; `payload` is any JSON value."""
         await self._team.send(Signal(**self._head("signal"), name=name, payload=payload), self.agent)
 
+    @property
+    def has_editable(self) -> bool:
+        """Whether there is something that `editable` returns, by now."""
+        state = self.state
+        return state.spec is not None and kind_of(state).editable(state) is not None
+
     def editable(self) -> Edited:
         """What a person may edit of the run, its queue or its plan, and its version. Raises TeamRunWaits for none."""
         state = self.state

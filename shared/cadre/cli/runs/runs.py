@@ -124,8 +124,7 @@ def export_run(runs: tuple[str, ...], agent: str | None, last: int, target: str 
             return
         is_folder = target is not None and (target.endswith("/") or Path(target).is_dir())
         folder = Path(target or ".") if many or is_folder else None
-        if folder is not None:
-            _make(folder)
+        _make(folder if folder is not None else Path(target or ".").parent)
         for identity in dict.fromkeys(named):
             file = folder / f"{identity}.cadre" if folder is not None else Path(target or f"{identity}.cadre")
             with output_file(file) as stream:

@@ -1,0 +1,232 @@
+"""`cadre eval` and `cadre test` of runs whose queue or plan people edited: the edits are made again, or it is told."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from cadre.cli.main import group
+from cadre.engine.kind import kind_of
+from cadre.journal import events as ev
+from cadre.journal.arrivals import Offer
+from cadre.journal.entry import Entry
+from cadre.protocol.cards import ToolCard
+from cadre.protocol.messages import Decision, Edit
+from cadre.spec.agent_file import read_agent
+from cadre.testing import Course, result, running_model
+from cadre.testing.kept_run import kept_run
+from harness.kept_file import write_kept
+from kinds.goals.build import answer
+
+TOOLS = '''
+from cadre import tool
+
+
+@tool(read_only=True)
+def price(article: str) -> float:
+    """Tell what an article costs."""
+    return 7.0
+'''
+TEAM = """
+apiVersion: cadre.dev/v1
+kind: Team
+metadata: {name: shop}
+spec: {agents: [clerk.yaml], tools: [shop.py]}
+"""
+QUEUE = """
+apiVersion: cadre.dev/v1
+kind: Agent
+metadata: {name: clerk}
+spec:
+  description: Tells prices.
+  kind: task_queue
+  task_queue: {goals: [Every price is known.], create: false, prioritize: false}
+  tools: [price]
+"""
+PLAN = """
+apiVersion: cadre.dev/v1
+kind: Agent
+metadata: {name: clerk}
+spec:
+  description: Tells prices.
+  kind: plan
+  plan:
+    approve_plan: true
+    steps:
+      - {step: 1, action: price, args: {article: lamp}}
+      - {step: 2, action: price, args: {article: desk}, needs: [1]}
+  tools: [price]
+"""
+PRICE = ToolCard(
+    name="price",
+    description="Tell what an article costs.",
+    input_schema={"type": "object", "properties": {"article": {"type": "string"}}, "required": ["article"]},
+    read_only=True,
+)
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    for name, text in (("shop.py", TOOLS), ("team.yaml", TEAM), ("clerk.yaml", QUEUE)):
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def begun(shop: Path, agent: str = QUEUE) -> Course:
+    (shop / "clerk.yaml").write_text(agent)
+    return Course(read_agent(shop / "clerk.yaml"), Offer(tools={"price": PRICE})).begin("What do they cost?")
+
+
+def edit(course: Course, *operations: dict[str, Any]) -> None:
+    there = kind_of(course.run).editable(course.run)
+    assert there is not None
+    record = Edit(
+        id=f"e{next(_NUMBERS)}",
+        tree="r1",
+        run="r1",
+        at=2.0,
+        sender="ann",
+        base=there.version,
+        operations=[*operations],
+    )
+    events = course.arrive(record)
+    assert isinstance(events[0], ev.EditApplied), events
+
+
+def priced(course: Course, sum_: float) -> None:
+    course.arrive(result(course.run.open_calls()[0].id, sum_, tool="price"))
+
+
+def edited_queue(shop: Path) -> Course:
+    """Ann drops the desk and has a sofa in its place, while the price of the lamp is looked up."""
+    course = begun(shop)
+    course.say(content='["price a lamp", "price a desk", "price a chair"]')
+    course.say(content=answer("price", article="lamp"))
+    edit(course, {"op": "drop", "task": "price a desk"}, {"op": "add", "task": "price a sofa", "at": 0})
+    priced(course, 20.0)
+    course.say(content=answer("price", article="sofa"))
+    priced(course, 90.0)
+    course.say(content=answer("price", article="chair"))
+    priced(course, 30.0)
+    course.say(content="A lamp, a sofa and a chair.")
+    assert course.run.result is not None
+    write_kept(course, shop / "kept" / "prices.cadre")
+    return course
+
+
+def script(*articles: str) -> str:
+    """A model that makes these tasks and does whichever it is given; its answer tells what it has done."""
+    tasks = json.dumps([f"price a {article}" for article in articles])
+    rules = [{"match": {"turn": 0, "user": "JSON array"}, "reply": {"content": tasks}}]
+    for one in ("lamp", "desk", "sofa", "chair"):
+        match = {"user": f"Current task: price a {one}"}
+        rules.append({"match": match, "reply": {"content": answer("price", article=one)}})
+    rules.append({"match": {"user": "price a desk: "}, "reply": {"content": "A desk too."}})
+    rules.append({"match": {}, "reply": {"content": "A lamp, a sofa and a chair."}})
+    return json.dumps({"rules": rules})
+
+
+def evaluated(shop: Path, says_: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Result, dict[str, Any]]:
+    (shop / "script.yaml").write_text(says_)
+    with running_model("--script", shop / "script.yaml") as server:
+        monkeypatch.setenv("CADRE_MODEL_URL", server.url)
+        monkeypatch.setenv("CADRE_MODEL", "scripted")
+        words = ["eval", str(shop / "kept"), "--team", str(shop), "-o", "json"]
+        done = CliRunner().invoke(group, words, catch_exceptions=False)
+    (one,) = json.loads(done.stdout)
+    found: dict[str, Any] = one
+    return done, found
+
+
+def test_an_edit_of_the_queue_is_made_again(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    edited_queue(shop)
+    done, found = evaluated(shop, script("lamp", "desk", "chair"), monkeypatch)
+    assert (found["trial"]["now"]["output"], found["trial"]["same_answer"], done.exit_code) == (
+        "A lamp, a sofa and a chair.",
+        True,
+        0,
+    ), found
+    assert found["trial"]["now"]["calls"] == 3
+
+
+def test_an_edit_that_cannot_be_made_of_another_queue_is_told(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edited_queue(shop)
+    done, found = evaluated(shop, script("lamp", "chair"), monkeypatch)
+    assert (done.exit_code, found["trial"]) == (1, None)
+    assert 'ann edited then [{"op":"drop","task":"price a desk"}' in found["problem"]
+    assert "which cannot be done now" in found["problem"]
+    assert "no such task waits" in found["problem"]
+
+
+def test_a_run_that_ends_before_the_edit_is_told(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    course = begun(shop)
+    course.say(content='["price a lamp", "price a desk"]')
+    course.say(content=answer("price", article="lamp"))
+    priced(course, 20.0)
+    course.say(content=answer("price", article="desk"))
+    edit(course, {"op": "add", "task": "price a chair"})
+    priced(course, 50.0)
+    course.say(content=answer("price", article="chair"))
+    priced(course, 30.0)
+    course.say(content="All of them.")
+    assert course.run.result is not None
+    write_kept(course, shop / "kept" / "prices.cadre")
+    done, found = evaluated(shop, script("lamp"), monkeypatch)
+    assert (done.exit_code, found["trial"]) == (1, None)
+    assert "the run came to its answer before" in found["problem"]
+
+
+def test_an_edit_of_a_plan_is_made_before_the_word_that_it_waited_for(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    course = begun(shop, PLAN)
+    (call,) = course.run.open_calls()
+    edit(course, {"op": "change", "step": 2, "args": {"article": "sofa"}})
+    (call,) = course.run.open_calls()
+    course.arrive(
+        Decision(id="d1", tree="r1", run="r1", at=2.0, call=call.id, verdict="approved", sender="ann")
+    )
+    priced(course, 20.0)
+    priced(course, 90.0)
+    assert course.run.result is not None
+    assert course.run.result.output == 90.0
+    write_kept(course, shop / "kept" / "prices.cadre")
+    done, found = evaluated(shop, "rules: []", monkeypatch)
+    assert (found["trial"]["now"]["output"], found["trial"]["same_answer"], done.exit_code) == (90.0, True, 0)
+
+
+def test_what_was_done_to_a_run_below_is_no_case(shop: Path) -> None:
+    course = edited_queue(shop)
+    below = Entry(
+        tree="r1",
+        run="r1_1_0",
+        agent="clerk",
+        parent="r1",
+        n=1,
+        cause="e",
+        at=1.0,
+        events=[ev.EditApplied(base=1, operations=[])],
+    )
+    with pytest.raises(ValueError, match="people spoke to run r1_1_0 below it, or edited it"):
+        kept_run("r1", {"r1": course.journal(), "r1_1_0": [below]}, {}, {})
+
+
+def test_cadre_test_decides_edits_again_too(shop: Path) -> None:
+    edited_queue(shop)
+
+    def tried() -> Result:
+        return CliRunner().invoke(group, ["test", str(shop / "kept"), "--team", str(shop)])
+
+    assert "1 kept, 1 decided as before, 0 not" in tried().stdout
+    # With the one of ann there would be a task too many by the files of now.
+    (shop / "clerk.yaml").write_text(QUEUE.replace("create: false", "create: false, most: 3"))
+    otherwise = tried()
+    assert otherwise.exit_code == 1
+    assert "journaled edit.applied, queue.edited" in otherwise.stdout
+    assert "now       edit.refused" in otherwise.stdout
