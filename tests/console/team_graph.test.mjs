@@ -33,3 +33,8 @@ test("agents that delegate to each other are drawn once", () => {
   const nodes = teamGraph({ agents: [agent("a", { team: ["b"] }), agent("b", { team: ["a", "b"] })], tools: [], sandboxes: [], load: nothing });
   assert.deepEqual(places(nodes), ["0 agent:a", "1 agent:b"]);
 });
+
+test("an agent at rest is none that is missed", () => {
+  const [chief, resting, gone] = teamGraph({ agents: [agent("chief", { team: ["resting", "gone"] }), agent("resting", { replicas: [] })], tools: [], sandboxes: [], load: nothing });
+  assert.deepEqual([chief.live, resting.live, gone.live], [1, null, 0]);
+});
