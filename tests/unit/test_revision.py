@@ -62,6 +62,15 @@ def test_the_card_that_agents_are_offered_is_the_one_that_is_shown() -> None:
     [shown] = tools(replicas)
     offered = offer_of(AgentSpec(name="a", description="Adds.", tools=["add"]), replicas).tools["add"]
     assert (shown.description, offered.description) == ("of version 2", "of version 2")
+    worker = Presence(
+        instance="w",
+        host="h",
+        pid=1,
+        started_at=1.0,
+        agent=AgentCard(name="a", description="Adds.", tools=["add"]),
+    )
+    (listed,) = agents([*replicas, worker], {})
+    assert listed.schemas == schemas_of({"add": offered}, ["add"]) != ""
 
 
 def test_only_replicas_of_one_version_must_agree() -> None:

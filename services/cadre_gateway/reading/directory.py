@@ -7,6 +7,7 @@ from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool, Replica
 from cadre.engine.contract import contract_problems
 from cadre.engine.offer import offered_cards
 from cadre.protocol.cards import TIERS, AgentCard, Presence, SandboxCard, ToolCard
+from cadre.service.revision import schemas_of
 from cadre.spec.agent import AgentSpec
 from cadre.spec.contract import TeamReach
 from cadre.spec.leaned_on import leaned_on
@@ -40,6 +41,7 @@ def agents(presences: list[Presence], specs: Mapping[str, AgentSpec]) -> list[Li
                 LiveAgent(
                     **_fields(card),
                     missing=missing,
+                    schemas=schemas_of(tools, card.tools),
                     **_told_by(specs.get(card.name), reach),
                     differing=_differing(replicas),
                     replicas=_replicas(replicas),

@@ -59,6 +59,8 @@ class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):
     """What it expects of its tools and members, as they are now, and what does not hold."""
     prompt_tokens: int = 0
     """Tokens that the first request of each run takes at the very least; 0 when that is not known."""
+    schemas: str = ""
+    """Digest of what its tools say of themselves at the moment, to hold against that of a run; empty without any."""
     differing: list[str] = []
     """Revisions of its replicas where those of one version differ; [] when they agree."""
     rollout: list[str] = []

@@ -67,7 +67,7 @@ function agentCard(agent, load) {
     agent.problems.map((one) => alert(Object.values(one).filter((part) => typeof part === "string").join(": "))),
     agent.differing.length > 0 && alert(`its replicas differ in spec or prompts: ${agent.differing.join(", ")}`),
     h("dl", { class: "facts" }, [
-      ["Team", agent.team.join(", ")], ["Tools", agent.tools.join(", ")], ["Version", agent.version],
+      ["Team", agent.team.join(", ")], ["Tools", agent.tools.join(", ")], ["Their schemas", agent.schemas], ["Version", agent.version],
       ["Queue", waiting !== null && `${waiting} ${waiting === 1 ? "message" : "messages"}`], ["Runs going on", own?.going],
       ["A run takes", own?.counted && `p50 ${duration(own.p50_seconds)}, p95 ${duration(own.p95_seconds)} (of the last ${own.counted})`],
       ["First request", agent.prompt_tokens ? `${count(agent.prompt_tokens)} tokens at least` : ""],
