@@ -179,8 +179,8 @@ def test_a_port_in_use(alone: Commands, taken: int) -> None:
     for service in (["agent", "good.yaml"], ["gateway"]):
         line = only_line(alone(*service, "--port", taken), 2)
         assert f"cannot listen on 127.0.0.1:{taken} (Address already in use); choose another --port" in line
-    for option in ("--port", "--nats-port"):
-        line = only_line(alone("up", option, taken), 2)
+    for option, others in (("--port", []), ("--nats-port", ["--port", 0])):
+        line = only_line(alone("up", option, taken, *others), 2)
         assert f"port {taken} for " in line
         assert f"choose another with {option}" in line
 
