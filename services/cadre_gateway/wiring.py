@@ -281,7 +281,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
             RunImporter(index, capacity, tail, history, erasure, raw, file_index, blobs, clock, file_bytes),
         ),
         files.router(lookup, workspaces),
-        memory.router(NatsMemory(nc, topology)),
+        memory.router(NatsMemory(nc, topology), clock),
         schedules.router(automation.schedules),
         triggers.router(automation.triggers),
         notices.router(automation.notices),

@@ -109,6 +109,18 @@ async def test_a_memory_longer_than_any_message_is_shown_whole(bench: Bench, gat
         await bench.people.show(ShowRequest(memory=memory, after="later"))
 
 
+async def test_a_list_of_those_of_a_time(bench: Bench, gateway: GatewayProcess) -> None:
+    anna = bench.own("anna")
+    await bench.remember("The invoice was paid.", origin=origin(user=anna))
+    for option, count in (("since", 1), ("until", 0)):
+        found = await asked(gateway, "GET", "/v1/memory", params={"user": anna, option: "1h"})
+        assert len(found.json()["memories"]) == count
+        told = await cadre(gateway, "list", "--user", anna, f"--{option}", "1h", "-o", "json")
+        assert len(json.loads(told.stdout)) == count
+    told = await cadre(gateway, "list", "--user", anna, "--since", "soon")
+    assert "since: 'soon': write Unix seconds, a date or time" in told.stderr
+
+
 async def test_forgetting_one_and_all_of_a_selection(bench: Bench, gateway: GatewayProcess) -> None:
     anna = bench.own("anna")
     first = await bench.remember("One.", origin=origin(user=anna))

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from cadre.adapters.nats.memory import NatsMemory
+from cadre.ports import Clock
 from cadre.protocol.memory import (
     MAX_HITS,
     ForgetRequest,
@@ -26,6 +27,7 @@ from cadre.protocol.memory import (
 from cadre.protocol.messages import MemoryScope
 from cadre_gateway.access.principal import Principal, caller_of
 from cadre_gateway.requests import body
+from cadre_gateway.requests.moments import Moment, moment
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
@@ -52,7 +54,6 @@ _EXPORT = openapi.streams("JSON lines", "application/x-ndjson", Remembered)
 
 Selected = Annotated[Selection, Depends(_selection)]
 Kinds = Annotated[list[str] | None, Query()]
-Moment = Annotated[float | None, Query(allow_inf_nan=False)]
 
 
 class SearchBody(SearchRequest, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,16 +64,16 @@ class ImportBody(ImportRequest, frozen=True, kw_only=True, forbid_unknown_fields
     """The body of POST /v1/memory/import."""
 
 
-def router(memory: NatsMemory) -> APIRouter:
+def router(memory: NatsMemory, clock: Clock) -> APIRouter:
     """The routes of the memory service."""
     routes = APIRouter(prefix="/v1/memory", tags=["memory"])
-    _reading(routes, memory)
+    _reading(routes, memory, clock)
     _importing(routes, memory)
     _forgetting(routes, memory)
     return routes
 
 
-def _reading(routes: APIRouter, memory: NatsMemory) -> None:
+def _reading(routes: APIRouter, memory: NatsMemory, clock: Clock) -> None:
     @routes.post(
         "/search",
         summary="Find memories",
@@ -95,12 +96,13 @@ def _reading(routes: APIRouter, memory: NatsMemory) -> None:
         after: UUID | None = None,
     ) -> Response:
         """The memories that the parameters select: at least one of agent, team, user, session, run, or all=true.
-        `since` and `until` are Unix seconds of when they were remembered."""
+        `since` and `until` say when they were remembered."""
+        now = clock.now()
         asked = ListRequest(
             selection=selection,
             kinds=kind or [],
-            since=since,
-            until=until,
+            since=moment("since", since, now) if since is not None else None,
+            until=moment("until", until, now) if until is not None else None,
             limit=limit,
             after=str(after) if after is not None else None,
         )

@@ -63,14 +63,22 @@ def search(query: str, kinds: tuple[str, ...], k: int, output: str, **whose: Any
 @click.command("list")
 @_selection_options
 @_kind
+@click.option(
+    "--since", metavar="WHEN", help="Only those since: a date or time (UTC), or so long ago: 12h, 7d."
+)
+@click.option("--until", metavar="WHEN", help="Only those before, likewise.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @output_option("table")
-def list_memories(kinds: tuple[str, ...], limit: int, output: str, **whose: Any) -> int:
+def list_memories(
+    kinds: tuple[str, ...], since: str | None, until: str | None, limit: int, output: str, **whose: Any
+) -> int:
     """List memories."""
     with Gateway() as gateway:
         query = {
             **_query_fields(_selected(gateway, whose)),
             "kind": list(kinds),
+            **({"since": since} if since is not None else {}),
+            **({"until": until} if until is not None else {}),
             "limit": min(limit, _PAGE_SIZE),
         }
         rows = list(islice(gateway.items(MEMORY, "memories", "after", **query), limit))
