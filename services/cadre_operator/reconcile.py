@@ -38,7 +38,7 @@ _MADE = (
     "Service",
     "ScaledObject",
 )
-"""Kinds of what the operator makes and takes away; Jobs go by themselves."""
+"""Kinds of what the operator makes and takes away. Jobs go by themselves, unless others take their places before."""
 
 _NOT_INSTALLED = {
     "ScaledObject": "KEDA is not installed: replicas follow no queue",
@@ -86,7 +86,7 @@ class Reconciler:
         wanted = await self._wanted(live, values, existing, secrets, others)
         jobs = await self._cluster.list("Job", namespace, f"{PART_OF}=cadre,{COMPONENT}=provision")
         notes = await self._apply(namespace, wanted, existing, jobs, live)
-        for one in superfluous(existing, wanted, _uids(live)):
+        for one in superfluous([*existing, *filter(_is_ours, jobs)], wanted, _uids(live)):
             await self._cluster.delete(one)
         await self._tell_all(live, wanted, jobs, existing, notes)
         for agent in objects["Agent"]:
@@ -190,7 +190,7 @@ class Reconciler:
                 names = wanted.deployments.get(uid, [])
                 if kind in ("Agent", "ToolServer") and names:
                     more = replicas(found.get(names[0]))
-                if made := _provisioned(one, jobs):
+                if uid not in wanted.problems and (made := _provisioned(one, jobs, wanted)) is not None:
                     more["provisioned"] = made
                 await self._tell(one, conditions, more)
 
@@ -237,14 +237,17 @@ def _version(found: Manifest) -> Any:
     return meta.get("generation") or meta["resourceVersion"]
 
 
-def _provisioned(one: Manifest, jobs: Sequence[Manifest]) -> list[str]:
-    """The Jobs that have made queues for the object, sooner or later."""
+def _provisioned(one: Manifest, jobs: Sequence[Manifest], wanted: Desired) -> list[str] | None:
+    """The Jobs of now that have made queues for the object, sooner or later; None when nothing was ever noted. One
+    that another has taken the place of is forgotten: who goes back to what the object was has it done again."""
     uid = one["metadata"]["uid"]
-    known = (one.get("status") or {}).get("provisioned") or []
+    known = (one.get("status") or {}).get("provisioned")
     done = [
         job["metadata"]["name"]
         for job in jobs
         if (job.get("status") or {}).get("succeeded")
         and any(owner["uid"] == uid for owner in job["metadata"].get("ownerReferences") or ())
     ]
-    return sorted({*known, *done})
+    if known is None and not done:
+        return None
+    return sorted(name for name in {*(known or ()), *done} if ("Job", name) in wanted.manifests)

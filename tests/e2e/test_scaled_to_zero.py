@@ -1,8 +1,10 @@
 """Agents without a replica are sent tasks by the cards that they have at rest, until these are taken away."""
 
+import json
 from functools import partial
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from harness.command import Commands, only_line
@@ -10,11 +12,23 @@ from harness.patience import eventually
 from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "team"
+MCP_HEADERS = {
+    "accept": "application/json, text/event-stream",
+    "mcp-protocol-version": "2026-07-28",
+    "mcp-method": "tools/list",
+}
+_ABOUT_CLIENT = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+LIST_TOOLS = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": _ABOUT_CLIENT}}
 
 
 @pytest.fixture(scope="module")
 def gateway(stack: Stack) -> Gateway:
     """Of the team only the boss is served; its members are at rest, and have never been anything else."""
+    stack.environment["CADRE_DOORS"] = "openai,mcp"
     files = [part for name in ("worker", "helper") for part in ("--at-rest", TEAM / f"{name}.yaml")]
     provisioned = Commands(stack.folder, stack.environment)("provision", *files)
     assert provisioned.returncode == 0, provisioned.stderr
@@ -85,6 +99,25 @@ def test_who_provisions_an_agent_that_always_has_replicas_takes_its_card_away(
     eventually(lambda: "passing" not in replicas(gateway), what="it is unknown")
 
 
+def test_an_agent_at_rest_is_asked_for_what_it_takes(gateway: Gateway, cadre: Commands) -> None:
+    """By a client of MCP too: of a tool whose schema changes while its agent rests every call is refused."""
+    amount = {"type": "object", "properties": {"amount": {"type": "number"}}, "required": ["amount"]}
+    form = {"name": "form", "description": "Fills in a form.", "input_schema": amount}
+    assert cadre("provision", "--at-rest", json.dumps(form)).returncode == 0
+    eventually(lambda: replicas(gateway).get("form") == 0, what="it is at rest")
+
+    def start(**given: float | str) -> httpx2.Response:
+        wanted = {"agent": "form", "task": "Pay.", "additional_args": given}
+        return gateway.request("POST", "/v1/runs", json=wanted)
+
+    refused = start(amount="much")
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid-request"), refused.text
+    assert start(amount=12.5).status_code == 202
+    listed = gateway.request("POST", "/mcp", json=LIST_TOOLS, headers=MCP_HEADERS).json()["result"]["tools"]
+    assert {tool["name"]: tool["inputSchema"] for tool in listed}["form"] == amount
+    assert cadre("retire", "form").returncode == 0
+
+
 def test_a_card_that_cannot_be_kept_is_refused(cadre: Commands) -> None:
-    assert "not an agent's card" in only_line(cadre("provision", "--at-rest", '{"name":1}'), 2)
+    assert "not an agent's specification" in only_line(cadre("provision", "--at-rest", '{"name":1}'), 2)
     assert "nobody.yaml: cannot be read" in only_line(cadre("provision", "--at-rest", "nobody.yaml"), 2)

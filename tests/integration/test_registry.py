@@ -20,6 +20,7 @@ from cadre.delivery.codec import encode
 from cadre.errors import TooLarge
 from cadre.protocol.cards import AgentCard, Presence
 from cadre.settings import Settings
+from cadre.spec.agent import AgentSpec
 from harness.nats_server import NatsServer
 from harness.patience import patience
 
@@ -196,7 +197,7 @@ async def test_a_card_at_rest_stays_until_it_is_taken_away_which_nobody_misses(s
     line = Line(server.port)
     other = await connect(replace(settings, nats_url=f"nats://127.0.0.1:{await line.mend()}"), "other")
     for name in ("resting", "passing"):
-        await keep_card(nc, topology, AgentCard(name=name, description="Rests."))
+        await keep_card(nc, topology, AgentSpec(name=name, description="Rests."))
     looker = NatsRegistry(other, topology)
     await looker.start()
     assert not looker.presences()

@@ -245,6 +245,41 @@ async def test_a_services_queues_are_made_once(api: ApiServer, operator: Operato
     assert api.all("Job") == []
 
 
+async def test_an_agent_that_goes_back_to_what_it_was_has_its_card_at_rest_put_again(
+    api: ApiServer, stopped: OperatorProcess, tmp_path: Path
+) -> None:
+    """And a second revision's Job takes it away from nobody: it has none."""
+    api.store.resources.append(Resource("keda.sh", "v1alpha1", "scaledobjects", "ScaledObject"))
+    (tmp_path / "rest.yaml").write_text("keda: true\nworkloads: {agent/oracle: {scale: {min: 0}}}\n")
+    await stopped.start("-f", str(tmp_path / "rest.yaml"))
+
+    async def put_by(description: str) -> str:
+        """The name of the one Job that has put its card, which is done then."""
+
+        def puts() -> str:
+            jobs = api.all("Job")
+            return jobs[0]["metadata"]["name"] if len(jobs) == 1 and description in str(jobs) else ""
+
+        await put(api, {**made("Agent", "oracle", description=description)})
+        name = str(await api.until(puts, f"a Job puts the card: {description}"))
+        await api.set_status("Job", name, {"succeeded": 1})
+        await api.until(
+            lambda: (api.find("Agent", "oracle") or {}).get("status", {}).get("provisioned") == [name],
+            "noted",
+        )
+        return name
+
+    first = await put_by("Answers.")
+    await put_by("Answers at length.")
+    assert await put_by("Answers.") == first, "it is made anew"
+
+    second = agent("oracle-next", instructions="Be long.")
+    second["metadata"]["annotations"] = {"cadre.dev/revision-of": "oracle"}
+    await put(api, second)
+    await becomes(api, "Agent", "oracle-next", type="Accepted", status="True")
+    assert [one["metadata"]["name"] for one in api.all("Job")] == [first]
+
+
 async def test_two_revisions_are_scaled_each_by_its_own(
     api: ApiServer, stopped: OperatorProcess, tmp_path: Path
 ) -> None:

@@ -37,8 +37,8 @@ def test_an_agent_that_may_have_no_replica_keeps_a_card_at_rest() -> None:
     manifests = rendered({"workloads": {"agent/manager": {"scale": {"min": 0}}}})
     [job] = [m for m in manifests if m["kind"] == "Job"]
     arguments = job["spec"]["template"]["spec"]["containers"][0]["args"]
-    [card] = [json.loads(card) for option, card in pairwise(arguments) if option == "--at-rest"]
-    assert (card["name"], card["team"]) == ("manager", ["researcher", "analyst", "statistician"])
+    [spec] = [json.loads(spec) for option, spec in pairwise(arguments) if option == "--at-rest"]
+    assert (spec["name"], spec["team"]) == ("manager", ["researcher", "analyst", "statistician"])
     assert job != next(m for m in rendered({}) if m["kind"] == "Job"), (
         "a Job cannot be changed: it is another"
     )

@@ -8,14 +8,13 @@ import click
 import msgspec
 
 from cadre.deploy.nats_users import Role
-from cadre.engine.offer import card_of
 from cadre.errors import SpecError
 from cadre.local.local_stack import find_nats
 from cadre.local.team.team_file import read_team
 from cadre.local.team.tool_entries import load_entry
-from cadre.protocol.cards import AgentCard
 from cadre.protocol.nats_addresses import redacted
 from cadre.settings import read_settings
+from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 
 
@@ -35,8 +34,8 @@ from cadre.spec.agent_file import read_agent
     "--at-rest",
     "at_rest",
     multiple=True,
-    metavar="FILE|CARD",
-    help="An agent that may have no replica: its file, or its card as JSON.",
+    metavar="FILE|SPEC",
+    help="An agent that may have no replica: its file, or its specification as JSON.",
 )
 def command(
     *,
@@ -66,15 +65,15 @@ def command(
         tools += tuple(tool.name for entry in found.tools for tool in load_entry(entry))
         pools += tuple(found.pools)
         used |= {"tracer", *(["memory"] if found.needs_memory else [])}
-    cards = [_card(one) for one in at_rest]
-    agents += tuple(card.name for card in cards)
+    resting = [_spec(one) for one in at_rest]
+    agents += tuple(spec.name for spec in resting)
     roles = [Role(kind="gateway"), Role(kind="tools", tools=tuple(sorted({*tools})))]
     roles += [Role(kind="agent", name=name) for name in sorted({*agents})]
     roles += [Role(kind="sandbox", name=pool) for pool in sorted({*pools})]
     roles += [Role(kind=kind) for kind in ("memory", "tracer") if kind in used]
     find_nats()
     settings = read_settings()
-    topology = asyncio.run(provision_roles(settings, roles, cards))
+    topology = asyncio.run(provision_roles(settings, roles, resting))
     consumers = len({*agents}) + len({*tools}) + len({*pools})
     click.echo(
         f"{topology.shards} shards with {consumers} queues each for agents, tools and pools"
@@ -83,11 +82,11 @@ def command(
     )
 
 
-def _card(given: str) -> AgentCard:
+def _spec(given: str) -> AgentSpec:
     """Raises SpecError, SetupError."""
     if not given.startswith("{"):
-        return card_of(read_agent(Path(given)))
+        return read_agent(Path(given))
     try:
-        return msgspec.json.decode(given, type=AgentCard)
+        return msgspec.json.decode(given, type=AgentSpec)
     except msgspec.DecodeError as error:
-        raise SpecError(f"--at-rest: not an agent's card: {error}") from error
+        raise SpecError(f"--at-rest: not an agent's specification: {error}") from error

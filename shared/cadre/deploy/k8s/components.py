@@ -33,8 +33,8 @@ class Component(NamedTuple):
     """Durable consumers that it works from, each on every shard's stream."""
     provides: Sequence[str] = ()
     """Options of `cadre provision` that make what it needs on the bus."""
-    card: str = ""
-    """Of an agent: its card as JSON, by which it is known while it is scaled to zero."""
+    at_rest: str = ""
+    """Of an agent: what it is known by while it is scaled to zero, as JSON for `cadre provision --at-rest`."""
     key_variables: Sequence[str] = ()
     """Names of variables that hold keys of model endpoints."""
     model_urls: Sequence[str] = ()
@@ -66,9 +66,10 @@ class Component(NamedTuple):
     def second(self, name: str) -> "Component":
         """The same agent once more, with objects of this name: another revision, beside the first.
 
-        It works from the same queues with the same NATS user.
+        It works from the same queues with the same NATS user: what the first one's Job has made, its card at rest too,
+        is not made or taken away once more.
         """
-        found = self._replace(beside=name, is_shared=True, card="")
+        found = self._replace(beside=name, is_shared=True, provides=(), at_rest="")
         files = self.files._replace(name=found.id) if self.files is not None else None
         return found._replace(files=files)
 

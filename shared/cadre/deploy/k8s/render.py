@@ -53,7 +53,7 @@ def _second(first: Component, beside: str, components: Sequence[Component]) -> C
     if first.role != "agent":
         raise SpecError(f"{first.key}: agents alone have revisions that run beside each other")
     # Its queues are there: the first revision has them.
-    second = first.second(f"{first.name}-{beside}")._replace(provides=())
+    second = first.second(f"{first.name}-{beside}")
     if any(second.id == one.id for one in components):
         raise SpecError(f"the team has a {second.id} already: choose another name than {beside!r}")
     return second

@@ -58,8 +58,8 @@ def provision(components: Sequence[Component], values: Values) -> list[Manifest]
     """
     options = [option for component in components for option in component.provides]
     for one in components:
-        if one.card and (scale := _scale(one, values)) is not None and scale.min == 0:
-            options += ["--at-rest", one.card]
+        if one.at_rest and (scale := _scale(one, values)) is not None and scale.min == 0:
+            options += ["--at-rest", one.at_rest]
     bus = values.nats
     whole = "\0".join([values.image, bus.url, str(bus.shards), bus.credentials, *options])
     component = Component("provision", "", ["provision", *options], instance=values.instance or "cadre")

@@ -10,7 +10,6 @@ import yaml
 from cadre.deploy.k8s.components import Component, Files, object_name
 from cadre.deploy.k8s.pod_spec import AGENT_FOLDER, PRICES_FILE
 from cadre.deploy.k8s.values import Values
-from cadre.engine.offer import card_of
 from cadre.errors import SetupError, SpecError
 from cadre.local.team.roles import tool_service_names
 from cadre.local.team.team_file import TeamSpec
@@ -57,7 +56,8 @@ def _agent(spec: AgentSpec, file: Path, values: Values) -> Component:
         ["agent", f"{AGENT_FOLDER}/{next(iter(contents))}"],
         [Topology.agent_consumer(spec.name)],
         ["--agent", spec.name],
-        card=msgspec.json.encode(card_of(spec)).decode(),
+        # Others ask what it takes, answers and needs, and the instructions may be long.
+        at_rest=msgspec.json.encode(msgspec.structs.replace(spec, instructions="")).decode(),
         key_variables=list(dict.fromkeys(model.key_env for model in models)),
         model_urls=[model.url for model in models if model.url],
         asks_for=_open_variables(spec),

@@ -14,9 +14,9 @@ from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.deploy.nats_users import Role, consumers
 from cadre.errors import BusUnavailable, SetupError
-from cadre.protocol.cards import AgentCard
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
+from cadre.spec.agent import AgentSpec
 
 ACK_WAIT_SECONDS = 4.0
 """Seconds after which a record whose handler gives no sign of life goes to another replica."""
@@ -98,7 +98,7 @@ async def _find(nc: Client, stream: str, consumer: str, subjects: str) -> None:
 
 
 async def provision_roles(
-    settings: Settings, roles: Sequence[Role], at_rest: Iterable[AgentCard] = ()
+    settings: Settings, roles: Sequence[Role], at_rest: Iterable[AgentSpec] = ()
 ) -> Topology:
     """Creates the streams and buckets, and the queues of these roles on every shard; keeps the cards of agents
     `at_rest` in the registry, and of no other agent among the roles. Waits for the server.
@@ -119,12 +119,12 @@ async def provision_roles(
                     partial(ensure_consumer, nc, stream, consumer.name, subjects, most_deliveries=most),
                     pauses=EVERY_SECOND,
                 )
-        cards = {card.name: card for card in at_rest}
+        resting = {one.name: one for one in at_rest}
         for agent in (role.name for role in roles if role.kind == "agent"):
-            card = cards.get(agent)
+            spec = resting.get(agent)
             settle = (
-                partial(keep_card, nc, topology, card)
-                if card
+                partial(keep_card, nc, topology, spec)
+                if spec
                 else partial(take_card_away, nc, topology, agent)
             )
             await retry(settle, pauses=EVERY_SECOND)
