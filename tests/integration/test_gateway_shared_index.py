@@ -10,7 +10,9 @@ from uuid import uuid4
 import httpx2
 import psycopg
 import pytest
+from msgspec.structs import replace
 
+from cadre.protocol.cards import SUBJECTS, AgentCard, Presence
 from harness.nats_server import NatsServer
 from harness.patience import until
 from harness.postgres_server import MISSING, PostgresServer, postgres_programs
@@ -270,6 +272,36 @@ async def _works_without_its_index(world: World, kept: str, erased: str) -> None
     ]
     assert begun[0] == begun[1], "the same request is the same run"
     assert (await world.http.post(f"/v1/runs/{begun[0]}/cancel")).status_code == 202
+    await _rolls_out_without_its_index(world)
+
+
+async def _rolls_out_without_its_index(world: World) -> None:
+    """A revision that is not good must not get runs until a database is back."""
+    old, new = revisions = ("aaaa00000000", "bbbb00000000")
+    card = AgentCard(name="clerk", description="Notes.")
+    one = Presence(instance=old, host="h", pid=1, started_at=1.0, subjects=SUBJECTS, agent=card)
+    live = [replace(one, instance=revision, revision=revision) for revision in revisions]
+    await world.registry.announce(live, part="clerk")
+
+    async def changed(**change: object) -> dict[str, object]:
+        answer = await world.http.post("/v1/agents/clerk/rollout", json=change)
+        assert answer.status_code == 200, answer.text
+        return {one["revision"]: one["weight"] for one in answer.json()["revisions"]}
+
+    async def both_live() -> bool:
+        found = (await world.http.get("/v1/agents")).json()["agents"]
+        return any(len(one["replicas"]) == 2 for one in found)
+
+    await until(both_live)
+    assert await changed(to=new, weight=40, rest=old) == {old: 60, new: 40}
+    assert await changed(to=old, weight=100) == {old: 100, new: 0}
+    [listed] = [
+        one for one in (await world.http.get("/v1/agents")).json()["agents"] if one["name"] == "clerk"
+    ]
+    assert "is not known while the gateway has no index" in listed["rollout"][0]
+    shown = (await world.http.get("/v1/agents/clerk/rollout")).json()["revisions"]
+    assert {one["revision"]: one["open_runs"] for one in shown} == {old: None, new: None}
+    assert await changed(to=new, weight=100) == {old: 0, new: 100}
 
 
 async def test_a_second_gateway_that_starts_without_the_database_joins_the_first(

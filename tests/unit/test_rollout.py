@@ -224,6 +224,7 @@ def test_a_drained_revision_goes() -> None:
     ("shared", "open_runs", "waiting", "now"),
     [
         (rollout(0, 100), {A: 1}, {}, LATE),
+        (rollout(0, 100), None, {}, LATE),
         (rollout(0, 100), {}, {1: 1}, LATE),
         (rollout(0, 100), {}, {}, 1.0),
         (rollout(100), {}, {}, LATE),
@@ -233,7 +234,7 @@ def test_a_drained_revision_goes() -> None:
     ],
 )
 def test_what_is_needed_stays(
-    shared: Rollout, open_runs: dict[str, int], waiting: dict[int, int], now: float
+    shared: Rollout, open_runs: dict[str, int] | None, waiting: dict[int, int], now: float
 ) -> None:
     assert settled(shared, open_runs, waiting, now) is shared
 
@@ -298,8 +299,9 @@ def test_warnings_say_what_to_do() -> None:
     assert f"`cadre rollout clerk --adopt {B} --by REV`" in waiting
     assert warnings_of(rollout(0, 100, adopted_by=B), {B}, {A: 3}) == []
     assert "all new runs wait" in warnings_of(rollout(100), {B}, {})[0]
-    for open_runs, may_stop in (({}, True), ({C: 1}, False)):
-        [aside] = warnings_of(rollout(90, 10), {A, B, C}, open_runs)
+    for open_runs, may_stop in (({}, True), ({C: 1}, False), (None, False)):
+        *unknown, aside = warnings_of(rollout(90, 10), {A, B, C}, open_runs)
+        assert len(unknown) == (open_runs is None)
         assert (f"revision {C} of clerk is live and gets no runs" in aside, "or stop it" in aside) == (
             True,
             may_stop,

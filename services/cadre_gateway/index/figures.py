@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from cadre.errors import RunIndexUnavailable
 from cadre_gateway.index.database.port import SqlQuery
 from cadre_gateway.index.run_index import RunIndex
 
@@ -50,6 +51,14 @@ async def open_runs_of(index: RunIndex, agent: str) -> dict[str, int]:
     """The runs of an agent that have begun and not ended, by its revisions. Raises RunIndexUnavailable."""
     rows = await index.read(SqlQuery(_REVISIONS, (agent,)))
     return {revision: runs for revision, runs in rows if revision}
+
+
+async def known_open_runs_of(index: RunIndex, agent: str) -> dict[str, int] | None:
+    """The same; None while the index does not know."""
+    try:
+        return await open_runs_of(index, agent)
+    except RunIndexUnavailable:
+        return None
 
 
 async def waiting_calls(index: RunIndex) -> WaitingCalls:

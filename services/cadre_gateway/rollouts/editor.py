@@ -10,7 +10,7 @@ from cadre.errors import Fenced
 from cadre.ports import Clock
 from cadre.protocol.rollout import Rollout
 from cadre.service.revision import live_revisions, schemas_of
-from cadre_gateway.index.figures import open_runs_of
+from cadre_gateway.index.figures import known_open_runs_of
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.requests.problems import Problem, invalid
 from cadre_gateway.rollouts.changes import RefusedChange, changed
@@ -39,12 +39,14 @@ class RolloutEditor:
         self._keeper = keeper
 
     async def show(self, agent: str) -> RolloutView:
-        """The rollout, and the revisions beside it. Raises RetryableError, RunIndexUnavailable, a 404 Problem."""
+        """The rollout, and the revisions beside it. Raises RetryableError, a 404 Problem."""
         rollout = (await self._rollouts.read(agent)).rollout
-        open_runs = await open_runs_of(self._index, agent)
+        open_runs = await known_open_runs_of(self._index, agent)
         live = self._live(agent)
         if not rollout.version and not live and not open_runs:
-            raise Problem(404, "unknown-agent", f"no live agent is named {agent!r}, and no run of it goes on")
+            raise Problem(
+                404, "unknown-agent", f"no live agent is named {agent!r}, and no run of it is known to go on"
+            )
         waiting = await self._slots.waiting(agent) if rollout.shares else {}
         counts = {slot: sum(many) for slot, many in waiting.items()}
         return _view(rollout, live, open_runs, counts, self._schemas(agent))
@@ -55,7 +57,7 @@ class RolloutEditor:
         return lag_beside(self._registry.rollout(agent), lags, self._live(agent), beside)
 
     async def change(self, agent: str, change: RolloutChange) -> RolloutView:
-        """Changes the rollout. Raises RetryableError, RunIndexUnavailable, and 404, 409 and 422 Problems."""
+        """Changes the rollout. Raises RetryableError, and 404, 409 and 422 Problems."""
         live = self._live(agent)
         while True:
             stored = await self._rollouts.read(agent)
@@ -114,17 +116,20 @@ def _stale(rollout: Rollout) -> Problem:
 def _view(
     rollout: Rollout,
     live: Mapping[str, int],
-    open_runs: Mapping[str, int],
+    open_runs: Mapping[str, int] | None,
     waiting: Mapping[int, int],
     schemas: Mapping[str, str],
 ) -> RolloutView:
+    def going(revision: str) -> int | None:
+        return None if open_runs is None else open_runs.get(revision, 0)
+
     shared = [
         RevisionView(
             revision=share.revision,
             weight=share.weight,
             state=share.state,
             replicas=live.get(share.revision, 0),
-            open_runs=open_runs.get(share.revision, 0),
+            open_runs=going(share.revision),
             waiting=waiting.get(share.slot, 0),
             adopted_by=share.adopted_by,
             schemas=schemas.get(share.revision, ""),
@@ -138,11 +143,11 @@ def _view(
             weight=None,
             state="live",
             replicas=live.get(revision, 0),
-            open_runs=open_runs.get(revision, 0),
+            open_runs=going(revision),
             waiting=0,
             schemas=schemas.get(revision, ""),
         )
-        for revision in sorted({*live, *open_runs} - known)
+        for revision in sorted({*live, *(open_runs or ())} - known)
     ]
     return RolloutView(
         agent=rollout.agent,

@@ -13,7 +13,7 @@ from cadre.errors import CadreError, Fenced
 from cadre.ports import Clock
 from cadre.protocol.rollout import Rollout
 from cadre.service.revision import objects_of
-from cadre_gateway.index.figures import open_runs_of
+from cadre_gateway.index.figures import known_open_runs_of
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.rollouts.settling import QUIET_SECONDS, settled
 
@@ -76,7 +76,8 @@ class RolloutKeeper:
         now = self._clock.now()
         counts = {slot: sum(many) for slot, many in waiting.items()}
         beside = objects_of(self._registry.presences(), agent)
-        following = settled(rollout, await open_runs_of(self._index, agent), counts, now, beside)
+        open_runs = await known_open_runs_of(self._index, agent)
+        following = settled(rollout, open_runs, counts, now, beside)
         if following is not rollout:
             try:
                 await self._rollouts.write(renewed(following, rollout, now), stored.fence)

@@ -12,15 +12,15 @@ QUIET_SECONDS = 10.0
 
 def settled(
     rollout: Rollout,
-    open_runs: Mapping[str, int],
+    open_runs: Mapping[str, int] | None,
     waiting: Mapping[int, int],
     now: float,
     beside: Mapping[str, str] | None = None,
 ) -> Rollout:
     """The rollout as it is to be by now, once the queues of all its shares are there; the same one when it is so.
 
-    `open_runs` are those of each revision, `waiting` the messages of each slot that wait or are in hand, `beside` what
-    the objects are called that the live revisions are in.
+    `open_runs` are those of each revision, None while they are not known; `waiting` the messages of each slot that wait
+    or are in hand, `beside` what the objects are called that the live revisions are in.
     """
     homes = beside or {}
     is_quiet = now - rollout.changed_at >= QUIET_SECONDS
@@ -33,7 +33,8 @@ def settled(
         is_empty = is_quiet and not waiting.get(share.slot)
         if share.state == "closing" and is_empty:
             continue
-        is_drained = is_empty and not share.weight and not open_runs.get(share.revision)
+        has_ended = open_runs is not None and not open_runs.get(share.revision)
+        is_drained = is_empty and not share.weight and has_ended
         if share.state == "open" and is_drained and not _is_needed(rollout, share):
             share = replace(share, state="closing")
         shares.append(share)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.api.directory import LiveAgent, Load
 from cadre.telemetry.metrics.meters import Sample
-from cadre_gateway.index.figures import open_runs_of
+from cadre_gateway.index.figures import known_open_runs_of
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.reading import directory
 from cadre_gateway.reading.contracts import LiveContracts
@@ -67,7 +67,7 @@ def router(
         if (rollout := registry.rollout(agent.name)) is None:
             return agent
         live = {one.revision for one in agent.replicas}
-        lines = warnings_of(rollout, live, await open_runs_of(index, agent.name))
+        lines = warnings_of(rollout, live, await known_open_runs_of(index, agent.name))
         return replace(agent, rollout=lines, differing=[])
 
     return routes

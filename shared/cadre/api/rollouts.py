@@ -34,8 +34,8 @@ class RevisionView(msgspec.Struct, kw_only=True):
     state: Literal["live", "opening", "open", "closing"]
     """`live`: without a part in a rollout. `opening` and `closing` while its queue is made and removed."""
     replicas: int
-    open_runs: int
-    """Its runs that have begun and not ended."""
+    open_runs: int | None
+    """Its runs that have begun and not ended; null while the gateway has no index of runs to know that by."""
     waiting: int
     """Messages in its own queue."""
     adopted_by: str = ""

@@ -81,5 +81,5 @@ def _change(options: dict[str, Any]) -> RolloutChange | None:
 def _row(one: RevisionView) -> list[str]:
     state = f"adopted by {one.adopted_by}" if one.adopted_by else one.state
     weight = "-" if one.weight is None else str(one.weight)
-    figures = (one.replicas, one.open_runs, one.waiting)
+    figures = (one.replicas, "?" if one.open_runs is None else one.open_runs, one.waiting)
     return [one.revision, weight, state, *map(str, figures), one.schemas or "-"]
