@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from cadre.deploy.nats_users import team_roles
+from cadre.local.nats_files import SERVER_FILE
+from harness.command import Commands, only_line
 from harness.patience import eventually
 from harness.secured_stack import SecuredStack
 from harness.stack import Gateway
@@ -44,3 +46,22 @@ def test_new_keys_for_services_at_work(tmp_path: Path) -> None:
         assert {name: service.pid for name, service in stack.services.items()} == pids
         assert all(service.is_running for service in stack.services.values())
         assert not stack.refusals()
+
+
+def test_a_gateway_whose_keys_are_of_an_earlier_version_says_what_it_lacks(tmp_path: Path) -> None:
+    stack = SecuredStack(tmp_path, ROLES)
+    users = tmp_path / "auth" / SERVER_FILE
+    lines = users.read_text().splitlines(keepends=True)
+    earlier = [line for line in lines if ".at-rest" not in line]
+    assert len(lines) - len(earlier) == 1, "the gateway alone has that right"
+    users.write_text("".join(earlier))
+    with stack:
+        stack.environment["CADRE_NATS_CREDENTIALS"] = str(stack.key("operator"))
+        cadre = Commands(stack.folder, stack.environment)
+        assert cadre("provision", "--at-rest", HERE / "sharing" / "first.yaml").returncode == 0
+        service = stack.add_as("gateway", "cadre_gateway")
+        service.start()
+        refused = only_line(cadre("retire", "clerk", CADRE_GATEWAY_URL=service.url), 1)
+        assert "may not publish to $KV.cadre-registry.agent.clerk.at-rest" in refused
+        assert "cadre auth init" in refused
+        assert "Traceback" not in service.log.read_text()

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextvars import ContextVar
 from http import HTTPStatus
@@ -19,12 +20,15 @@ from cadre.errors import (
     MemoryRefused,
     MemoryUnavailable,
     NewerSchema,
+    NotPermitted,
     ProviderUnavailable,
     RetryableError,
     RunIndexBuilding,
     RunIndexUnavailable,
     TooLarge,
 )
+
+log = logging.getLogger("cadre.gateway")
 
 ANSWER_SECONDS = 6.0
 """All questions to NATS of one request together; of a long tree, each page of it."""
@@ -79,6 +83,7 @@ _TITLES = {
     "unreadable-run": "The run was written by another version",
     "invalid-run-file": "The file holds no run that can be imported",
     "bus-unavailable": "NATS does not answer",
+    "not-permitted": "The gateway's NATS user lacks a right",
     "provider-unavailable": "The OpenID provider does not answer",
     "index-unavailable": "The database of the index does not answer",
     "index-building": "The gateway reads the journals still",
@@ -163,6 +168,7 @@ FORESEEN = (
     BlobMissing,
     NewerSchema,
     MemoryRefused,
+    NotPermitted,
     TimeoutError,
     ClientDisconnect,
     RequestValidationError,
@@ -197,6 +203,9 @@ def as_problem(error: Exception) -> Problem:
             return Problem(
                 503, "newer-version", f"entries of a newer version: {error}, or ask a gateway of that version"
             )
+        case NotPermitted():
+            log.error("%s", error)
+            return Problem(500, "not-permitted", str(error))
         case TooLarge():
             return Problem(413, "too-large", str(error))
         case ClientDisconnect():
