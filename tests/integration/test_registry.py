@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from msgspec.structs import replace
@@ -19,6 +20,7 @@ from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.codec import encode
 from cadre.errors import TooLarge
 from cadre.protocol.cards import AgentCard, Presence
+from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from cadre.spec.agent import AgentSpec
 from harness.nats_server import NatsServer
@@ -31,6 +33,26 @@ GONE_AFTER = 2.0
 def server(tmp_path: Path) -> Iterator[NatsServer]:
     with NatsServer(tmp_path) as server:
         yield server
+
+
+class Bus(NamedTuple):
+    """A connection to a server that has all streams; `looker` is a registry over it that nobody has started."""
+
+    nc: NatsClient
+    topology: Topology
+    settings: Settings
+    looker: NatsRegistry
+
+
+@pytest.fixture
+async def bus(server: NatsServer) -> AsyncIterator[Bus]:
+    settings = Settings(nats_url=server.url, shards=1)
+    nc = await connect(settings, "test")
+    topology = await provision(nc, settings)
+    looker = NatsRegistry(nc, topology)
+    yield Bus(nc, topology, settings, looker)
+    await looker.stop()
+    await nc.close()
 
 
 def presence(name: str) -> Presence:
@@ -109,11 +131,9 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("hurried")
-async def test_a_replica_outlives_an_outage_longer_than_its_time(server: NatsServer) -> None:
-    settings = Settings(nats_url=server.url, shards=1)
-    nc = await connect(settings, "test")
-    topology = await provision(nc, settings)
-    looker, silent = NatsRegistry(nc, topology), NatsRegistry(nc, topology)
+async def test_a_replica_outlives_an_outage_longer_than_its_time(server: NatsServer, bus: Bus) -> None:
+    nc, topology, _, looker = bus
+    silent = NatsRegistry(nc, topology)
     await looker.start()
     await looker.announce([presence("looker")])
     await silent.announce([presence("silent")])
@@ -128,20 +148,16 @@ async def test_a_replica_outlives_an_outage_longer_than_its_time(server: NatsSer
     changed = looker.changed()
     await asyncio.wait_for(changed, 10 * GONE_AFTER)
     assert names(looker) == {"looker"}, "who stays silent is gone in the end"
-    await looker.stop()
-    await nc.close()
 
 
 @pytest.mark.usefixtures("hurried")
 async def test_who_offers_nothing_sees_that_nobody_can_be_heard(
-    server: NatsServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    bus: Bus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A gateway keeps no key alive, so no put of its own tells it that the bucket takes none, as without a leader."""
     monkeypatch.setattr(jetstream, "ANSWER_SECONDS", 0.5)
-    settings = Settings(nats_url=server.url, shards=1)
-    nc = await connect(settings, "test")
-    topology = await provision(nc, settings)
-    looker, silent = NatsRegistry(nc, topology), NatsRegistry(nc, topology)
+    nc, topology, settings, looker = bus
+    silent = NatsRegistry(nc, topology)
     await looker.start()
     await silent.announce([presence("silent")])
     await seen(looker, lambda: names(looker) == {"silent"}, "it is heard")
@@ -152,16 +168,12 @@ async def test_who_offers_nothing_sees_that_nobody_can_be_heard(
     assert names(looker) == {"silent"}
     await provision(nc, settings)
     await seen(looker, lambda: not names(looker), "who stays silent is gone in the end")
-    await looker.stop()
-    await nc.close()
 
 
 @pytest.mark.usefixtures("hurried")
-async def test_who_stood_still_has_heard_nobody(server: NatsServer) -> None:
-    settings = Settings(nats_url=server.url, shards=1)
-    nc = await connect(settings, "test")
-    topology = await provision(nc, settings)
-    looker, silent = NatsRegistry(nc, topology), NatsRegistry(nc, topology)
+async def test_who_stood_still_has_heard_nobody(bus: Bus) -> None:
+    nc, topology, _, looker = bus
+    silent = NatsRegistry(nc, topology)
     await looker.start()
     await looker.announce([presence("looker")])
     await silent.announce([presence("silent")])
@@ -170,30 +182,24 @@ async def test_who_stood_still_has_heard_nobody(server: NatsServer) -> None:
     time.sleep(GONE_AFTER + 0.5)  # noqa: ASYNC251 - the process stands still, as under SIGSTOP
     await forwarded(nc, own, 2)
     assert names(looker) == {"looker", "silent"}
-    await looker.stop()
-    await nc.close()
 
 
-async def test_one_that_cannot_be_stored_does_not_silence_the_others(server: NatsServer) -> None:
-    settings = Settings(nats_url=server.url, shards=1)
-    nc = await connect(settings, "test")
-    topology = await provision(nc, settings)
-    looker, huge = NatsRegistry(nc, topology), presence("huge")
+async def test_one_that_cannot_be_stored_does_not_silence_the_others(bus: Bus) -> None:
+    nc, topology, _, looker = bus
+    huge = presence("huge")
     assert huge.agent is not None
     card = replace(huge.agent, description="x" * (nc.max_payload + 1))
     await looker.start()
     with pytest.raises(TooLarge):
         await NatsRegistry(nc, topology).announce([replace(huge, agent=card), presence("small")])
     await seen(looker, lambda: names(looker) == {"small"}, "the small one is heard")
-    await looker.stop()
-    await nc.close()
 
 
 @pytest.mark.usefixtures("hurried")
-async def test_a_card_at_rest_stays_until_it_is_taken_away_which_nobody_misses(server: NatsServer) -> None:
-    settings = Settings(nats_url=server.url, shards=1)
-    nc = await connect(settings, "test")
-    topology = await provision(nc, settings)
+async def test_a_card_at_rest_stays_until_it_is_taken_away_which_nobody_misses(
+    server: NatsServer, bus: Bus
+) -> None:
+    nc, topology, settings, _ = bus
     line = Line(server.port)
     other = await connect(replace(settings, nats_url=f"nats://127.0.0.1:{await line.mend()}"), "other")
     for name in ("resting", "passing"):
@@ -216,16 +222,13 @@ async def test_a_card_at_rest_stays_until_it_is_taken_away_which_nobody_misses(s
     await line.mend()
     await seen(looker, lambda: reachable(looker) == {"resting"}, "it was missed")
     await looker.stop()
+    await other.close()
     await line.cut()
-    for each in (nc, other):
-        await each.close()
 
 
-async def test_many_are_known_at_once(server: NatsServer) -> None:
+async def test_many_are_known_at_once(bus: Bus) -> None:
     """More than one answer of the server may tell."""
-    settings = Settings(nats_url=server.url, shards=1)
-    nc = await connect(settings, "test")
-    topology = await provision(nc, settings)
+    nc, topology, _, looker = bus
     everybody = {f"agent-{number}" for number in range(1100)}
 
     async def put(name: str) -> None:
@@ -234,8 +237,5 @@ async def test_many_are_known_at_once(server: NatsServer) -> None:
         await jetstream.append(nc, subject, encode(presence(name)), headers={jetstream.TTL: "300s"})
 
     await asyncio.gather(*map(put, everybody))
-    looker = NatsRegistry(nc, topology)
     await asyncio.wait_for(looker.start(), patience())
     assert names(looker) == everybody
-    await looker.stop()
-    await nc.close()
