@@ -69,6 +69,8 @@ class RunIndex:
         self._due = asyncio.Event()
         self.failure: RunIndexUnavailable | None = None
         """Why what has changed could not be saved."""
+        self._is_another = False
+        """Whether the database is not what it was: what it tells is not to be relied on."""
         self.is_closed = False
 
     @property
@@ -98,6 +100,12 @@ class RunIndex:
         return self._completeness.whole
 
     @property
+    def is_blind(self) -> bool:
+        """Whether what is asked of one tree is answered from its journals: it lacks trees, or the database that it
+        shares fails, or is not what it was."""
+        return not self.whole.is_set() or (self.is_shared and self.failure is not None)
+
+    @property
     def progress(self) -> IndexProgress | None:
         """How far the journals are in it; None once it is whole."""
         return self._completeness.progress(self._read_by_now())
@@ -120,8 +128,9 @@ class RunIndex:
         self._completeness.update(self._read_by_now())
 
     def check_whole(self) -> None:
-        """Raises RunIndexUnavailable as long as it lacks trees: where nothing fails, RunIndexBuilding."""
-        if self.failure is not None and not self.whole.is_set():
+        """Raises RunIndexUnavailable as long as it lacks trees or is not to be relied on: where nothing fails,
+        RunIndexBuilding."""
+        if self.failure is not None and (self._is_another or not self.whole.is_set()):
             raise RunIndexUnavailable(str(self.failure))
         self._completeness.check(self._read_by_now())
 
@@ -292,7 +301,7 @@ class RunIndex:
     async def _known(self, tree: str) -> IndexedTree | None:
         """The tree as it is in memory; as long as it may lack something here, as its journals have it."""
         from_journals = self._completeness.tree_from_journals
-        if from_journals is not None and not self.whole.is_set():
+        if from_journals is not None and self.is_blind:
             return await from_journals(tree)
         return self._trees.get(tree)
 
@@ -323,11 +332,12 @@ class RunIndex:
         place, removals = await load_place(self._database)
         before, self._place = self._place, place or self._place.at_the_start()
         if self._place.streams != before.streams or not reaches(self._place.positions, before.positions):
-            self._place, self.writes = before, False
+            self._place, self.writes, self._is_another = before, False, True
             raise RunIndexUnavailable(
                 "the index is not what it was: another deployment has the same one (give each its CADRE_INDEX_SCHEMA),"
                 " or the database was set back (start the gateways again)"
             )
+        self._is_another = False
         read = list(self.positions_read())
         self.writes = leads and reaches(read, place.positions if place is not None else [])
         if self.writes:

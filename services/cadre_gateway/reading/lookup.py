@@ -104,7 +104,7 @@ class RunLookup:
         """Whether the tree was erased: something of it may be left in its journals."""
         if tree in self.index.removals.pending_erasures:
             return True
-        return not self.index.whole.is_set() and await self.index.tombstone(tree) is not None
+        return self.index.is_blind and await self.index.tombstone(tree) is not None
 
     async def _runs_in(self, tree: str) -> dict[str, RunSummary]:
         """The runs of a tree as its journals have them now."""
