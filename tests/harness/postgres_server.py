@@ -80,6 +80,17 @@ class PostgresServer:
         """Ends at once, and recovers when it is started again."""
         self._end(signal.SIGQUIT)
 
+    def keep(self) -> None:
+        """Keeps what it has now, for `set_back`. It is stopped for that, and stays so."""
+        self.stop()
+        subprocess.run(["cp", "-a", "data", "kept"], cwd=self._folder, check=True)
+
+    def set_back(self) -> None:
+        """Has it what it had when that was kept, as when a backup is restored. It is stopped, and stays so."""
+        self.stop()
+        shutil.rmtree(self._folder / "data")
+        (self._folder / "kept").rename(self._folder / "data")
+
     def _end(self, how: signal.Signals) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(how)

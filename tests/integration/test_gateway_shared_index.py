@@ -206,6 +206,36 @@ async def test_without_the_database_runs_go_on_and_lists_come_back(
         assert not await _lacks(first, "PostgreSQL")
 
 
+async def test_a_database_that_was_set_back_is_told_and_nothing_is_listed_by_it(
+    nats_server: NatsServer, tmp_path: Path, own_postgres: PostgresServer
+) -> None:
+    """Its list would show runs that were erased, and lack what began since: for as long as the gateway lives."""
+    async with deployed(nats_server, tmp_path, own_postgres) as (gateways, world):
+        [gateway] = gateways.all
+        await world.announce("boss")
+        runs: list[str] = []
+        await write_runs(world, 3, runs)
+        erased = await world.ended_run()
+        await assert_whole(gateways, [*runs, erased])
+        own_postgres.keep()
+        own_postgres.start()
+        await asyncio.to_thread(gateway.wait_until_whole)
+        assert (await world.http.delete(f"/v1/runs/{erased}")).status_code == 200
+        await write_runs(world, 3, runs)
+        await assert_whole(gateways, runs, erased=1)
+        own_postgres.set_back()
+        own_postgres.start()
+        await until(lambda: _lacks(gateway, "set back"))
+        answer = await world.http.get("/v1/runs")
+        assert (answer.status_code, answer.json()["code"]) == (503, "index-unavailable"), answer.text
+        assert "start the gateways again" in answer.json()["detail"]
+        assert (await world.http.get(f"/v1/runs/{erased}")).status_code == 404
+        await _begins_and_shows_runs(world, runs[-1])
+        gateway.kill()
+        gateway.start()
+        await assert_whole(gateways, runs, erased=1)
+
+
 async def _lacks(gateway: GatewayProcess, what: str) -> bool:
     """Whether a gateway that takes requests says that its index lacks it."""
     answer = httpx2.get(f"{gateway.url}/readyz", timeout=60)

@@ -324,8 +324,7 @@ class RunIndex:
             raise
         if self.writes:
             await self._flush()
-        else:
-            self.failure = None
+        self.failure = None  # also where there was nothing to save
 
     async def _look(self, leads: bool) -> None:
         """Sees what other processes have saved, and goes on from there if this one `leads` and has read as far."""
