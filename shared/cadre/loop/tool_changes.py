@@ -19,11 +19,11 @@ class ToolChange(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     tool: str
     change: Literal["gone", "new", "changed"]
-    lines: list[str] = []
+    lines: list[str]
     """What it says of itself otherwise."""
-    calls: int = 0
+    calls: int
     """How often the run has called it."""
-    refused: dict[str, str] = {}
+    refused: dict[str, str]
     """By their ids, those of its calls that could not be made now, and why."""
 
 
