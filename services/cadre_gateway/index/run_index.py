@@ -367,20 +367,14 @@ class RunIndex:
     async def _flush(self) -> None:
         removals, positions = msgspec.json.encode(self.removals), list(self.positions_read())
         is_recent = time.time() - self._place.saved_at < _REFRESH_SECONDS
-        is_same = (
-            not self._changed and removals == self._saved_removals and positions == self._place.positions
-        )
-        if is_same and is_recent:
+        saved = self._saved_removals, self._place.positions
+        if is_recent and not self._changed and (removals, positions) == saved:
             return
         place = msgspec.structs.replace(self._place, positions=positions, saved_at=time.time())
         changed = list(self._changed.values())
+        of_trees, of_place = statements_for(self._database.dialect, changed), rows_of(place, removals)
         try:
-            await self._database.write(
-                [
-                    *statements_for(self._database.dialect, changed),
-                    Statement(SAVE_META, rows_of(place, removals)),
-                ]
-            )
+            await self._database.write([*of_trees, Statement(SAVE_META, of_place)])
         except RunIndexUnavailable as error:
             self.failure, self.writes = error, not self._database.is_shared
             raise
