@@ -12,7 +12,11 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
+from cadre.journal import events as ev
 from cadre.protocol.cards import SUBJECTS, AgentCard, Presence
+from cadre.protocol.topology import call_id
+from cadre.settings import child_environment
+from harness.command import Commands
 from harness.nats_server import NatsServer
 from harness.patience import until
 from harness.postgres_server import MISSING, PostgresServer, postgres_programs
@@ -261,6 +265,7 @@ async def test_a_gateway_that_starts_without_the_database_works_and_is_whole_whe
         told = await asyncio.to_thread(gateway.wait_for, 200)
         assert "the index in PostgreSQL" in told["index"]
         await _works_without_its_index(world, runs[0], erased)
+        runs.append(await _shows_what_waits_for_people(world, gateway, tmp_path))
         scribe = world.scribe(new_run())
         first = await scribe.write(scribe.accepted())
         async with world.http.stream("GET", f"/v1/runs/{scribe.run}/events") as answer:
@@ -308,6 +313,23 @@ async def _begins_and_shows_runs(world: World, kept: str) -> None:
     ]
     assert begun[0] == begun[1], "the same request is the same run"
     assert (await world.http.post(f"/v1/runs/{begun[0]}/cancel")).status_code == 202
+
+
+async def _shows_what_waits_for_people(world: World, gateway: GatewayProcess, folder: Path) -> str:
+    scribe = world.scribe(new_run())
+    await scribe.write(scribe.accepted(), CALLED)
+    call = call_id(scribe.run, 1, 0)
+    await scribe.write(
+        ev.ModelAnswered(purpose="act", step=1, attempt=1, content=""),
+        ev.ApprovalRequested(call=call, name="pay", kind="tool", arguments={}, reason="always"),
+    )
+    cadre = Commands(folder, child_environment(CADRE_GATEWAY_URL=gateway.url, NO_COLOR="1"))
+    shown = await asyncio.to_thread(cadre, "show", scribe.run)
+    assert shown.returncode == 0, shown.stderr
+    assert "1 to approve" in shown.stdout
+    assert shown.stderr.startswith("cadre: the calls that wait are not listed: the index in PostgreSQL")
+    await scribe.write(FINISHED)
+    return scribe.run
 
 
 async def _rolls_out_without_its_index(world: World) -> None:

@@ -1,4 +1,4 @@
-"""What a run waits for that nobody offers."""
+"""What a run waits for that nobody serves."""
 
 import pytest
 

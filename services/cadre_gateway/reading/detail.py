@@ -37,7 +37,7 @@ async def run_detail(
     page: DetailPage | None = None,
 ) -> RunDetail:
     """The run as its tree's journals describe it at this moment; `full` adds the steps of each run, `live` what it
-    waits for that nobody offers. With `page` the runs below tell their own first page.
+    waits for that nobody serves. With `page` the runs below tell their own first page.
 
     Raises a 404 problem, BusUnavailable.
     """

@@ -1,4 +1,4 @@
-"""What a run waits for that nobody offers at the moment."""
+"""What a run waits for that nobody serves at the moment."""
 
 from collections.abc import Iterable
 
@@ -35,7 +35,7 @@ class LiveNames:
 
 def missing_service(agent: str, run: Run | None, live: LiveNames) -> str | None:
     """`agent NAME`, `revision REV of agent NAME`, `tool NAME`, `sandbox POOL` or `memory`, when the run waits for it
-    and nobody offers it; else None.
+    and nobody serves it; else None.
 
     `run` is None for one that its agent has not taken up yet; a run that has ended waits for nothing.
     """

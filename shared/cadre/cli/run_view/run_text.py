@@ -30,7 +30,7 @@ def state(run: Account) -> str:
     text = str(run["state"])
     awaited = run.get("waiting_for")
     if awaited and awaited != "approval":
-        text += f" for {awaited}" if text == "waiting" else f", nobody offers {awaited}"
+        text += f" for {awaited}" if text == "waiting" else f", nobody serves {awaited}"
     held = run.get("approvals") or 0
     return f"{text}, {held} to approve" if held else text
 

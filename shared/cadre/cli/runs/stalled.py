@@ -1,4 +1,4 @@
-"""Says of a followed run that it waits for what nobody offers."""
+"""Says of a followed run that it waits for what nobody serves."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class StalledRuns:
             except ClientError:
                 continue  # whoever reads the events says so
             for run, what in sorted(found - self._noted):
-                self._screen.note(f"run {run} waits for {what}, which nobody offers at the moment")
+                self._screen.note(f"run {run} waits for {what}, which nobody serves at the moment")
             self._noted = found
 
 
 def _lacks(run: dict[str, Any]) -> list[tuple[str, str]]:
-    """(run, what nobody offers) of the run and of all below it."""
+    """(run, what nobody serves) of the run and of all below it."""
     what = run.get("waiting_for")
     # What a `waiting` run waits for its events tell anyway.
     own = [(str(run["id"]), str(what))] if what and run.get("state") != "waiting" else []
