@@ -194,8 +194,8 @@ def test_a_person_decides_below(gateway: Gateway, books: Path, word: dict[str, A
 
 
 def test_a_waiting_task_is_cancelled(gateway: Gateway, books: Path) -> None:
-    begun = message(f"refund {books} 500") | {"configuration": {"returnImmediately": True}}
-    task = result(gateway, "clerk", "SendMessage", begun)["task"]
+    task = result(gateway, "clerk", "SendMessage", message(f"refund {books} 500"))["task"]
+    assert state(task) == WAITING
     cancelled = result(gateway, "clerk", "CancelTask", {"id": task["id"]})
     assert state(cancelled) == "TASK_STATE_CANCELED"
     assert code_of(gateway, "clerk", "CancelTask", {"id": task["id"]}) == -32002
