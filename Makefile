@@ -3,7 +3,7 @@ PYTHON ?= python3.13 python3.12 python3.11 python3 python
 BIN := .venv/bin
 ARGS ?=
 # Files of tests that run side by side; most of them wait most of the time.
-JOBS ?= 5
+JOBS ?= 4
 
 export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -59,7 +59,7 @@ test-long: .venv/.ready-dev ## Give tasks of MINUTES=n (60) by A2A and MCP Tasks
 simulate: .venv/.ready-dev ## Play simulated teams through crashes and lost messages; SEEDS=n (20000), or SEED=n alone with its trace
 	@PYTHONPATH=tests $(BIN)/python -m simulation.main $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-mutate: .venv/.ready-dev ## Plant small bugs in the core and see whether tests notice; COUNT=n (60), SEED=n, ONLY=module, JOBS=n (5)
+mutate: .venv/.ready-dev ## Plant small bugs in the core and see whether tests notice; COUNT=n (60), SEED=n, ONLY=module, JOBS=n (4)
 	@PYTHONPATH=tests $(BIN)/python -m mutation.main --jobs $(JOBS) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(ONLY),--only $(ONLY)) $(ARGS)
 
