@@ -54,7 +54,7 @@ async def open_runs_of(index: RunIndex, agent: str) -> dict[str, int]:
 
 
 async def known_open_runs_of(index: RunIndex, agent: str) -> dict[str, int] | None:
-    """The same; None while the index does not know."""
+    """The open runs of an agent by its revisions; None while the index does not know them."""
     try:
         return await open_runs_of(index, agent)
     except RunIndexUnavailable:

@@ -18,6 +18,14 @@ _UNIX = re.compile(r"\d+(\.\d+)?")
 _AGO = re.compile(r"\d+(\.\d+)?[smhd]")
 
 
+def bounds(since: str | None, until: str | None, now: float) -> tuple[float | None, float | None]:
+    """Unix seconds of the parameters `since` and `until`, None for one that was not given. Raises a 422 problem."""
+    return (
+        moment("since", since, now) if since is not None else None,
+        moment("until", until, now) if until is not None else None,
+    )
+
+
 def moment(key: str, written: str, now: float) -> float:
     """Unix seconds of a time as people write it in the parameter `key`. Raises a 422 problem."""
     if _UNIX.fullmatch(written):

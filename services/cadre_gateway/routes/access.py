@@ -13,7 +13,7 @@ from cadre_gateway.access.gate import COOKIE, Access, cookie_of
 from cadre_gateway.access.principal import ANYBODY, Principal, caller_of
 from cadre_gateway.requests import body
 from cadre_gateway.requests.headers import MAX_SEQ
-from cadre_gateway.requests.moments import Moment, moment
+from cadre_gateway.requests.moments import Moment, bounds
 from cadre_gateway.requests.paging import page_of
 from cadre_gateway.requests.problems import answer_deadline, unauthorized
 from cadre_gateway.routes import openapi
@@ -68,10 +68,10 @@ def router(keys: ApiKeys, access: Access) -> APIRouter:
     ) -> Response:
         """Decisions, cancels, erasures, forks, edits, messages, signals, exports, and changes of keys and automations;
         those that were refused too. Newest first."""
-        now = trail.clock.now()
+        begin, end = bounds(since, until, trail.clock.now())
         wanted = AuditFilter(
-            since=moment("since", since, now) if since is not None else None,
-            until=moment("until", until, now) if until is not None else None,
+            since=begin,
+            until=end,
             who=who,
             action=action,
             target=target,

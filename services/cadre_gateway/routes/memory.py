@@ -27,7 +27,7 @@ from cadre.protocol.memory import (
 from cadre.protocol.messages import MemoryScope
 from cadre_gateway.access.principal import Principal, caller_of
 from cadre_gateway.requests import body
-from cadre_gateway.requests.moments import Moment, moment
+from cadre_gateway.requests.moments import Moment, bounds
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
@@ -97,12 +97,12 @@ def _reading(routes: APIRouter, memory: NatsMemory, clock: Clock) -> None:
     ) -> Response:
         """The memories that the parameters select: at least one of agent, team, user, session, run, or all=true.
         `since` and `until` say when they were remembered."""
-        now = clock.now()
+        begin, end = bounds(since, until, clock.now())
         asked = ListRequest(
             selection=selection,
             kinds=kind or [],
-            since=moment("since", since, now) if since is not None else None,
-            until=moment("until", until, now) if until is not None else None,
+            since=begin,
+            until=end,
             limit=limit,
             after=str(after) if after is not None else None,
         )

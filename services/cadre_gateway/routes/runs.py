@@ -19,7 +19,7 @@ from cadre_gateway.reading.waiting import LiveNames
 from cadre_gateway.requests import body, problems
 from cadre_gateway.requests.headers import MAX_SEQ, resume_position, wait_seconds
 from cadre_gateway.requests.idempotency import IdempotencyHeader, idempotency_key
-from cadre_gateway.requests.moments import Moment, moment
+from cadre_gateway.requests.moments import Moment, bounds
 from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.requests.trace_link import trace_headers
 from cadre_gateway.routes import openapi
@@ -118,7 +118,7 @@ def router(  # noqa: PLR0913 - what the routes of runs share
         `since` and `until` are about when a run began; `error` is the type that it failed with; `label` is
         `NAME=VALUE`, or `NAME` with any value, and may be given again; `text` are words of the task or the answer, the
         last of which may be the beginning of one. `count` adds how many there are in all."""
-        caller, now = caller_of(request), clock.now()
+        caller, (begin, end) = caller_of(request), bounds(since, until, clock.now())
         wanted = RunFilter(
             agent=agent,
             states=frozenset([state]) if state is not None else None,
@@ -126,8 +126,8 @@ def router(  # noqa: PLR0913 - what the routes of runs share
             session=session,
             user=user,
             parent=parent,
-            since=moment("since", since, now) if since is not None else None,
-            until=moment("until", until, now) if until is not None else None,
+            since=begin,
+            until=end,
             min_cost=min_cost,
             error=error,
             labels=tuple(_label(one) for one in label or ()),

@@ -80,7 +80,7 @@ class NatsSlots:
         return found
 
     async def lags(self, agent: str) -> dict[int, list[int]]:
-        """The same, with the agent's own queue as slot 0."""
+        """Of each slot that has a queue, 0 being the agent's own one, what waits in it or is in hand, by shard."""
         found: dict[int, list[int]] = {}
         names = {self._topology.agent_consumer(agent, slot): slot for slot in range(SLOTS + 1)}
         streams = [self._topology.stream(shard) for shard in self._shards]
