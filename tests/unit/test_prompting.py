@@ -216,6 +216,18 @@ def test_a_branch_that_only_some_agents_enter_is_checked_too(
         load(tmp_path, document)
 
 
+def test_the_same_wrong_template_is_refused_wherever_it_stands(
+    tmp_path: Path, document: dict[str, Any]
+) -> None:
+    document["memory"]["plan"] = "{{ nobody }}"
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        with pytest.raises(
+            PromptError, match=rf"{name}/mine\.yaml: memory\.plan uses the unknown variable 'nobody'"
+        ):
+            load(tmp_path / name, document)
+
+
 def test_a_missing_key_is_named(tmp_path: Path, document: dict[str, Any]) -> None:
     del document["planning"]["initial_plan"]
     with pytest.raises(PromptError, match=r"mine\.yaml: the key planning\.initial_plan is missing"):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from datetime import UTC, datetime
+from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -164,6 +165,9 @@ def _flatten(data: dict[Any, Any], keys: Iterable[str], prefix: str = "") -> Ite
 
 # --- compiling a template
 
+_COMPILED_KEPT = 512
+"""Compiled templates that a process keeps: files have most of theirs in common, and so have their versions."""
+
 # A prompt file is data and may come from anywhere: it gets no way to Python.
 _environment = BoundedEnvironment(
     undefined=StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True
@@ -214,23 +218,33 @@ _EMPTY: dict[str, Any] = {
 
 def compile_template(where: str, source: str, contract: Contract) -> Template:
     """One template, tried out. Raises PromptError naming where it stands and the variable."""
+    try:
+        return _tried(source, contract)
+    except PromptError as error:
+        raise PromptError(f"{where}{error}") from error
+
+
+@lru_cache(maxsize=_COMPILED_KEPT)
+def _tried(source: str, contract: Contract) -> Template:
+    """The template, which knows nothing of where it stands. Raises PromptError saying what that one is."""
     known = ", ".join(sorted(contract.may)) or "none"
     try:
+        parsed = _environment.parse(source)
         # Branches that the samples do not enter are checked by their names at least.
-        names = meta.find_undeclared_variables(_environment.parse(source))
+        names = meta.find_undeclared_variables(parsed)
         if unknown := names - contract.may - _environment.globals.keys():
-            raise PromptError(f"{where} uses the unknown variable {min(unknown)!r}; it may use: {known}")
-        template = _environment.from_string(source)
+            raise PromptError(f" uses the unknown variable {min(unknown)!r}; it may use: {known}")
+        template = _environment.from_string(parsed)
         # A plain dict: Jinja's own chain of mappings is copied key by key at every rendering.
         template.globals = dict(template.globals)
         samples = {name: _SAMPLES[name] for name in contract.may}
         text = template.render(samples)
         template.render(samples | {name: _EMPTY[name] for name in contract.may & _EMPTY.keys()})
     except TemplateSyntaxError as error:
-        raise PromptError(f"{where}, line {error.lineno}: {error.message}") from error
+        raise PromptError(f", line {error.lineno}: {error.message}") from error
     except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise PromptError(f"{where} does not render: {error}") from error
+        raise PromptError(f" does not render: {error}") from error
     for name in sorted(contract.must):
         if _MARKS[name] not in text:
-            raise PromptError(f"{where} must show the variable {name!r}: write {{{{ {name} }}}} into it")
+            raise PromptError(f" must show the variable {name!r}: write {{{{ {name} }}}} into it")
     return template
