@@ -4,6 +4,7 @@ Each is a process of its own, with its own environment, streams and signals, as 
 """
 
 import atexit
+import gc
 import os
 import runpy
 import signal
@@ -39,8 +40,16 @@ _IMPORTED = [
     "cadre_tools.main",
     "cadre_tracer.main",
     "cadre.adapters.models.openai_model",
+    "cadre.cli.main",
+    "cadre.kinds.code.kind",
+    "cadre.kinds.tool_calling.kind",
+    "cadre.service.agent",
+    "cadre.tools.docstring",
+    "anyio._backends._asyncio",
+    "httpcore2",
     "openai",
     "pydantic.v1",  # by FastAPI, with the first route
+    "uvicorn.protocols.websockets.auto",
     "uvloop",
 ]
 _AT_START = ("PYTHONPATH", "PYTHONHASHSEED", "LD_PRELOAD", "MALLOC_ARENA_MAX", "LC_ALL", "LANG")
@@ -117,6 +126,8 @@ def _server() -> ForkServerContext:
 
 def _run(arguments: list[str], environment: dict[str, str], log: str, group: int | None, folder: str) -> None:
     """What the process does: it becomes what `python -m` makes, and ends as that ends."""
+    # Its collector would go through all that the other one has imported, and copy the memory by doing so.
+    gc.freeze()
     if group is not None:
         os.setpgid(0, group)
     os.chdir(folder)
