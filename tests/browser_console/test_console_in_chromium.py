@@ -118,6 +118,24 @@ def test_what_a_model_was_sent_is_shown(
     pictures.take(page, "run-prompt")
 
 
+def test_by_what_a_run_was_decided_is_told_by_digests(
+    page: Page, gateway: Gateway, pictures: Pictures, tmp_path: Path
+) -> None:
+    """Of a run below too; a run whose agent names no tools has no schemas."""
+    run = gateway.submit("chief", f"have clerk: refund {tmp_path / 'books'} 50")
+    gateway.finished(run)
+    below = gateway.run(f"{run}_1_0")
+    assert below["schemas"]
+    page.goto(f"{gateway.service.url}/#/run/{run}?at=run:{run}_1_0")
+    facts = page.locator(".detail .facts").first
+    for name, digest in (("Revision", below["revision"]), ("Tools' schemas", below["schemas"])):
+        expect(facts.locator(f'dt:has-text("{name}") + dd')).to_have_text(digest)
+    pictures.take(page, "run-digests")
+    page.get_by_role("treeitem").first.click()
+    expect(facts).to_contain_text(gateway.run(run)["revision"])
+    expect(facts).not_to_contain_text("schemas")
+
+
 def test_the_tree_is_walked_with_keys(page: Page, gateway: Gateway, tmp_path: Path) -> None:
     run = gateway.submit("chief", f"have clerk: refund {tmp_path / 'books'} 50")
     gateway.finished(run)

@@ -1,6 +1,6 @@
 // What is in one row of the tree: a run, a step, a model's answer, a call, code or something told.
 
-import { blobPath } from "../http/api.js";
+import { blobPath, get, runPath, withQuery } from "../http/api.js";
 import { isOver } from "../state/run_tree.js";
 import { decisionText, errorText, purposeText } from "../state/texts.js";
 import { showChanges, showDecided } from "../view/changes.js";
@@ -56,6 +56,7 @@ export class RowDetail {
       h("h2", null, run.agent),
       facts([
         ["State", run.state + (run.doing ? `: ${run.doing}` : "")], ["Kind", run.kind], ["Model", run.model],
+        ["Revision", run.revision], ["Tools' schemas", this.#schemas(run)],
         ["Step", run.maxSteps ? `${run.step} of at most ${run.maxSteps}` : run.step],
         ["Tokens", `${count(run.usage.input)} in, ${count(run.usage.output)} out${cost(run.usage.cost) ? `, cost ${cost(run.usage.cost)}` : ""}, without runs below`],
         ["Began", clock(run.startedAt)], ["Waited", call && run.startedAt > call.openedAt ? `${duration(run.startedAt - call.openedAt)} in the queue` : ""],
@@ -70,6 +71,20 @@ export class RowDetail {
       Object.keys(run.args).length > 0 && block("Arguments", showValue(run.args)),
       call?.decision && h("p", null, decisionText(call.decision)),
     ];
+  }
+
+  /** The digest of what its tools say of themselves, asked for anew when it is offered others. */
+  #schemas(run) {
+    if (!run.offers || !run.tools.length) return null;
+    const key = `${run.id} ${run.offers}`;
+    if (this.schemas?.key !== key) {
+      const element = h("span", null, "…");
+      this.schemas = { key, element };
+      get(withQuery(runPath(run.id), { limit: 1 })).then(
+        (told) => fill(element, told.schemas || "none is offered"),
+        (error) => fill(element, error.message));
+    }
+    return this.schemas.element;
   }
 
   /** The plan or queue of a run that has one; the same element as long as nothing of it changes. */

@@ -67,6 +67,8 @@ const HANDLERS = {
     run.task = task.task ?? "";
     run.args = task.additional_args ?? {};
     run.images = task.images ?? [];
+    run.revision = event.revision ?? "";
+    run.tools = spec.tools ?? [];
     run.kind = spec.kind ?? "tool_calling";
     run.list = { plan: "plan", task_queue: "queue" }[run.kind] ?? null;
     run.workflow = run.kind === "workflow" ? spec.workflow ?? null : null;
@@ -77,6 +79,7 @@ const HANDLERS = {
   },
   "offer.changed"(draft, run, event) {
     run.missing = event.missing ?? [];
+    run.offers += 1;
   },
   "model.called"(draft, run, event, at) {
     run.state = "running";

@@ -128,7 +128,7 @@ function newRun(data) {
     state: "running", doing: "", step: 0, maxSteps: null, deadline: null, missing: [], steps: [], held: 0,
     usage: { input: 0, output: 0, calls: 0, cost: 0 }, model: "", startedAt: data.at ?? null, endedAt: null,
     output: undefined, error: null, awaits: null, planned: 0, list: null, cancelling: false, forked: 0,
-    workflow: null,
+    workflow: null, revision: "", tools: [], offers: 0,
   };
 }
 
