@@ -12,6 +12,7 @@ from cadre.protocol.rollout import Rollout
 from cadre.service.revision import live_revisions, schemas_of
 from cadre_gateway.index.figures import known_open_runs_of
 from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.reading.directory import card_of
 from cadre_gateway.requests.problems import Problem, invalid
 from cadre_gateway.rollouts.changes import RefusedChange, changed
 from cadre_gateway.rollouts.keeper import RolloutKeeper, renewed
@@ -43,13 +44,18 @@ class RolloutEditor:
         rollout = (await self._rollouts.read(agent)).rollout
         open_runs = await known_open_runs_of(self._index, agent)
         live = self._live(agent)
-        if not rollout.version and not live and not open_runs:
+        if not rollout.version and not open_runs and not self._is_known(agent):
             raise Problem(
                 404, "unknown-agent", f"no live agent is named {agent!r}, and no run of it is known to go on"
             )
         waiting = await self._slots.waiting(agent) if rollout.shares else {}
         counts = {slot: sum(many) for slot, many in waiting.items()}
-        return _view(rollout, live, open_runs, counts, self._schemas(agent))
+        view = _view(rollout, live, open_runs, counts, self._schemas(agent))
+        if not live and not rollout.shares and self._is_known(agent):
+            view.warnings.append(
+                f"{agent} is at rest: a revision is known, and can be given a weight, once it has a replica: start one"
+            )
+        return view
 
     async def lag(self, agent: str, beside: str) -> int:
         """The messages that are for the revisions whose objects are called so. Raises BusUnavailable."""
@@ -62,7 +68,7 @@ class RolloutEditor:
         while True:
             stored = await self._rollouts.read(agent)
             rollout = stored.rollout
-            if not rollout.version and not live:
+            if not rollout.version and not self._is_known(agent):
                 raise Problem(
                     404, "unknown-agent", f"no live agent is named {agent!r}: start its service first"
                 )
@@ -79,6 +85,10 @@ class RolloutEditor:
                 continue
         await self._keeper.settle(agent)
         return await self.show(agent)
+
+    def _is_known(self, agent: str) -> bool:
+        """Whether it is live or at rest."""
+        return card_of(self._registry.reachable(), agent) is not None
 
     def _live(self, agent: str) -> dict[str, int]:
         """The number of replicas of each live revision."""
