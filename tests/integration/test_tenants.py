@@ -218,6 +218,49 @@ async def test_tenants_come_and_go_while_others_work(tenancy: Tenancy) -> None:
                 assert [line async for line in _until(lines, "id:")]
 
 
+async def test_a_tenant_that_cannot_be_opened_says_by_its_code_why(tenancy: Tenancy) -> None:
+    def refused(answer: httpx2.Response) -> tuple[str, str]:
+        return answer.json()["code"], answer.json()["detail"]
+
+    tenancy.create("carl")
+    async with httpx2.AsyncClient(base_url=tenancy.url, headers={"Host": host("carl")}) as http:
+
+        async def says(what: str) -> str | None:
+            answer = await http.get("/v1/runs")
+            code, detail = refused(answer) if answer.status_code == 503 else ("", "")
+            return code if what in detail else None
+
+        assert await until(lambda: says("does not know the key in ")) == "not-set-up"
+        tenancy.reload()
+        assert await until(lambda: says("run `cadre provision`")) == "not-set-up"
+        await tenancy.provisioned("carl")
+        await answered(http, "/readyz", 200)
+
+
+async def test_a_tenant_without_a_server_says_that_from_its_beginning(tenancy: Tenancy) -> None:
+    assert tenancy.gateway is not None
+    tenancy.gateway.kill()
+    tenancy.server.kill()
+    tenancy.gateway.launch()
+    async with httpx2.AsyncClient(base_url=tenancy.url, headers={"Host": host("acme")}) as http:
+
+        async def told() -> httpx2.Response | None:
+            try:
+                answer = await http.get("/v1/runs")
+            except httpx2.TransportError:
+                return None  # not listening yet
+            return answer if answer.status_code == 503 else None
+
+        refused = (await until(told)).json()
+        assert (refused["code"], refused["detail"]) == (
+            "bus-unavailable",
+            "gateway of acme cannot work yet: not connected to NATS",
+        )
+        assert (await http.get("/readyz")).json()["missing"] == "not connected to NATS"
+        tenancy.server.start()
+        await answered(http, "/readyz", 200)
+
+
 async def _until(lines: AsyncIterator[str], beginning: str) -> AsyncIterator[str]:
     async for line in lines:
         yield line

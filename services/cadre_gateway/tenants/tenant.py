@@ -6,12 +6,12 @@ import asyncio
 import logging
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from cadre.adapters.oidc.settings import OidcSettings, check_packages
-from cadre.errors import CadreError, SettingError
+from cadre.errors import CadreError, NotPermitted, RetryableError, SettingError
 from cadre.local import nats_files
 from cadre.local.tenant_file import TenantSpec
 from cadre.local.tenant_folder import ADMIN_KEY, AUTH_FOLDER, CARD_KEY, SECRETS_FOLDER
@@ -24,6 +24,7 @@ from cadre_gateway.doors.card_settings import CardSettings
 from cadre_gateway.index.database.settings import IndexSettings
 from cadre_gateway.options import GatewayOptions
 from cadre_gateway.requests.body_memory import BodyMemory
+from cadre_gateway.requests.problems import as_problem
 from cadre_gateway.wiring import start
 
 log = logging.getLogger("cadre.gateway")
@@ -32,6 +33,13 @@ RETRY_SECONDS = 10.0
 """After so long a tenant that could not be opened, or was lost, is opened again."""
 
 _CLIENT_SECRET = "CADRE_OIDC_CLIENT_SECRET"
+
+
+class _Trouble(NamedTuple):
+    """Why a tenant is not served."""
+
+    code: str
+    what: str
 
 
 class Tenant:
@@ -43,7 +51,7 @@ class Tenant:
         self._process = process
         self._bodies = bodies
         self._served: ServedAccount | None = None
-        self._trouble = "starting"
+        self._trouble = _Trouble("starting", "starting")
         self._task: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
         self.answer = with_health(self._dispatch, self.unready, self.about)
@@ -62,7 +70,7 @@ class Tenant:
 
     def unready(self) -> str | None:
         """What is missing, in one line; None when it can work."""
-        return self._served.unready() if self._served is not None else self._trouble
+        return self._served.unready() if self._served is not None else self._trouble.what
 
     def about(self) -> dict[str, str]:
         """What it works without."""
@@ -74,16 +82,15 @@ class Tenant:
 
     async def _dispatch(self, scope: Any, receive: Any, send: Any) -> None:
         if self._served is None:
-            await send_problem(
-                send, 503, "bus-unavailable", f"this tenant cannot be served now: {self._trouble}"
-            )
+            code, what = self._trouble
+            await send_problem(send, 503, code, f"this tenant cannot be served now: {what}")
         else:
             await self._served.dispatch(scope, receive, send)
 
     def _tell_of_failure(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()):
-            self._trouble = "this process must be started again"
-            log.critical("tenant %s has stopped: %s", self.name, self._trouble, exc_info=error)
+            self._trouble = _Trouble("internal", "this process must be started again")
+            log.critical("tenant %s has stopped: %s", self.name, self._trouble.what, exc_info=error)
 
     async def _keep_open(self) -> None:
         while not self._ending.is_set():
@@ -91,15 +98,15 @@ class Tenant:
             try:
                 await self._serve(lost)
             except (CadreError, OSError) as error:
-                self._trouble = " ".join(str(error).split())
-                log.error("tenant %s cannot be served: %s", self.name, self._trouble)
+                self._trouble = _Trouble(_code(error), " ".join(str(error).split()))
+                log.error("tenant %s cannot be served: %s", self.name, self._trouble.what)
             if not self._ending.is_set():
                 await _first(self._ending.wait(), asyncio.sleep(RETRY_SECONDS))
 
     async def _serve(self, lost: asyncio.Event) -> None:
         def give_up(reason: str) -> None:
             log.error("tenant %s: the connection to NATS was closed for good (%s)", self.name, reason)
-            self._trouble = "the connection to NATS was closed for good"
+            self._trouble = _Trouble("bus-unavailable", "the connection to NATS was closed for good")
             lost.set()
 
         settings = self._settings()
@@ -108,11 +115,11 @@ class Tenant:
             partial(start, self._options()),
         )
         opening = asyncio.ensure_future(served.open())
+        self._served = served  # which says itself what it waits for while it is opened
         try:
             await _first(opening, self._ending.wait(), lost.wait())
             if opening.done():
                 opening.result()
-                self._served = served
                 log.info("tenant %s: ready", self.name)
                 await _first(self._ending.wait(), lost.wait())
         finally:
@@ -162,6 +169,17 @@ class Tenant:
 
     def _secret(self, variable: str) -> str:
         return _text(self._folder / SECRETS_FOLDER / variable) if NAME.fullmatch(variable) else ""
+
+
+def _code(error: CadreError | OSError) -> str:
+    """The code of the problem by which requests are refused while the tenant cannot be opened for this reason."""
+    match error:
+        case NotPermitted():
+            return "not-permitted"
+        case RetryableError():
+            return as_problem(error).code
+        case _:
+            return "not-set-up"
 
 
 def _text(file: Path) -> str:
