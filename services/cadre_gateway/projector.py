@@ -27,7 +27,9 @@ class Projector:
     janitor: Janitor
 
     async def on_entry(self, read: Read) -> None:
-        """Takes in an entry or a workspace file, also one that cannot be read; waits for an index that fails."""
+        """Takes in an entry or a workspace file, also one that cannot be read, or a task.
+
+        Waits for an index that fails."""
         while True:
             try:
                 return await self._take(read)

@@ -39,6 +39,7 @@ from cadre.settings import (
     read_doors,
     read_tracing_settings,
 )
+from cadre_gateway import SENDER
 from cadre_gateway.access.api_keys import ApiKeys
 from cadre_gateway.access.audit import AuditTrail
 from cadre_gateway.access.gate import Access
@@ -134,7 +135,8 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
         in_use=lambda: {ref for one in platform.registry.reachable() for ref in (one.prompts, one.spec)},
     )
     projector = Projector(index, ledger, janitor)
-    tail = Tail(nc, topology, blobs, projector.on_entry, projector.on_fate)
+    new_tail = partial(Tail, nc, topology, blobs, SENDER)
+    tail = new_tail(projector.on_entry, projector.on_fate)
     feeds = LiveFeeds(tail)
     provider = _tracer_provider(platform, tracing_settings) if tracing_settings.endpoint else None
     history = History(nc, topology, blobs)
@@ -144,7 +146,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
         platform, index, ledger, janitor, erasure, tail, feeds, tracing_settings, door.limits, options
     )
     listening = listening_doors(read_doors(), runs_service, door, platform)
-    rebuilder = IndexRebuilder(partial(Tail, nc, topology, blobs), index, tail, platform.clock)
+    rebuilder = IndexRebuilder(new_tail, index, tail, platform.clock)
     keeper, rollout_router = _rollouts(platform, index)
     routers += [index_routes.router(rebuilder), rollout_router]
     application = app.build([*routers, *access_routers], feeds, nc, provider, door, to_provider)

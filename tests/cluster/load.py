@@ -63,7 +63,7 @@ class Load:
             answer = await client.get(f"/v1/runs/{run}")
             if answer.status_code == 200:
                 summary: dict[str, Any] = answer.json()
-                if summary["state"] not in ("running", "waiting"):
+                if summary["ended_at"] is not None:
                     return summary
             else:
                 assert answer.status_code == 503, answer.text

@@ -115,7 +115,7 @@ def do_demo(gateway: str) -> str:
     run: str = httpx2.post(f"{gateway}/v1/runs", json=task, timeout=30).raise_for_status().json()["id"]
 
     def ended() -> bool:
-        return state()["state"] not in ("running", "waiting")
+        return state()["ended_at"] is not None
 
     def state() -> dict[str, object]:
         found: dict[str, object] = httpx2.get(f"{gateway}/v1/runs/{run}", timeout=30).json()

@@ -28,7 +28,7 @@ LIST_TOOLS = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_me
 @pytest.fixture(scope="module")
 def gateway(stack: Stack) -> Gateway:
     """Of the team only the boss is served; its members are at rest, and have never been anything else."""
-    stack.environment["CADRE_DOORS"] = "openai,mcp"
+    stack.environment["CADRE_DOORS"] = "openai,mcp,a2a"
     files = [part for name in ("worker", "helper") for part in ("--at-rest", TEAM / f"{name}.yaml")]
     provisioned = Commands(stack.folder, stack.environment)("provision", *files)
     assert provisioned.returncode == 0, provisioned.stderr
@@ -76,7 +76,11 @@ def test_an_agent_that_has_gone_to_rest_is_given_tasks_until_it_is_retired(
     assert helper.terminate() == 0
     eventually(lambda: replicas(gateway)["helper"] == 0, what="helper is at rest")
     run = gateway.submit("helper", "hello?")
-    assert gateway.run(run)["state"] == "running"
+    assert gateway.run(run)["state"] == "queued"
+    eventually(lambda: run in cadre("runs", "--state", "queued").stdout, what="the list has it")
+    submitted = {"status": "TASK_STATE_SUBMITTED"}
+    (task,) = gateway.request("GET", "/a2a/helper/tasks", params=submitted).json()["tasks"]
+    assert (task["id"], task["status"]["state"]) == (run, "TASK_STATE_SUBMITTED")
     helper.start()
     assert gateway.succeeded(run) == "hello"
 

@@ -221,7 +221,7 @@ class Gateway:
             nonlocal last
             with contextlib.suppress(httpx2.HTTPError, AssertionError):
                 last = self.run(run_id, full="true")
-                return last["state"] not in ("running", "waiting")
+                return last["ended_at"] is not None
             return False
 
         eventually(over, within=within, what=f"run {run_id} has ended", state=lambda: last)

@@ -154,7 +154,7 @@ async def test_an_entry_whose_content_is_gone_does_not_hold_up_its_shard(
     async def nothing(_seq: int, _fate: Fate) -> None:
         pass
 
-    tail = Tail(store.nc, store.topology, store.blobs, told.put, nothing)
+    tail = Tail(store.nc, store.topology, store.blobs, "gateway", told.put, nothing)
     tail.start()
     lost = Spilled(id="t:entry:1", tree="t", run="t", at=1.0, ref=ref, size=400_000)
     for run, data in (("t", encode(lost)), ("t_1_0", b"{}")):

@@ -163,7 +163,7 @@ async def test_a_task_reaches_its_agents_inbox(world: World) -> None:
     body = answer.json()
     run = body["id"]
     assert answer.headers["location"] == body["links"]["self"] == f"/v1/runs/{run}"
-    assert (body["agent"], body["state"]) == ("boss", "running")
+    assert (body["agent"], body["state"]) == ("boss", "queued")
     assert run == run.lower()
     assert "_" not in run
 
@@ -175,7 +175,7 @@ async def test_a_task_reaches_its_agents_inbox(world: World) -> None:
     assert await world.blobs.get(task.images[0]) == PIXEL
 
     pending = (await world.http.get(f"/v1/runs/{run}")).json()
-    assert (pending["state"], pending["task"], pending["children"]) == ("running", "Look.", [])
+    assert (pending["state"], pending["task"], pending["children"]) == ("queued", "Look.", [])
 
 
 async def test_a_client_may_wait_for_the_result(world: World) -> None:

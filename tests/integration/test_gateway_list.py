@@ -126,7 +126,7 @@ async def test_the_command_line_lists_as_many_as_are_asked_for_and_says_when_the
         (["--since", "yesterday"], "since: 'yesterday': write Unix seconds, a date or time"),
         (["--until", "12x"], "until: '12x': write Unix seconds, a date or time"),
         (["--min-cost", "-1"], "-1.0 is not in the range x>=0"),
-        (["--state", "gone"], "'gone' is not one of 'running', 'waiting'"),
+        (["--state", "gone"], "'gone' is not one of 'queued', 'running'"),
         (["--min-cost", "1", "rm", "@last"], "--min-cost is about the list, not about `rm`"),
         (["--waiting-for", "time", "rm", "@last"], "--waiting-for is about the list, not about `rm`"),
     ],

@@ -60,7 +60,7 @@ async def test_an_index_of_other_streams_is_made_anew(tmp_path: Path) -> None:
     async with opened(tmp_path / "index.db") as index:
         await fill(index, 3)
     async with opened(tmp_path / "index.db", [STREAMS[0], "2031-01-01T00:00:00Z"]) as index:
-        assert (index.positions, await index.count(RunFilter())) == ([0, 0, 0, 0], 0)
+        assert (index.positions, await index.count(RunFilter())) == ([0] * 6, 0)
 
 
 async def test_an_index_from_before_what_is_on_record_is_made_anew(
@@ -72,7 +72,7 @@ async def test_an_index_from_before_what_is_on_record_is_made_anew(
     later = time.time() + 6.5 * 24 * 3600
     monkeypatch.setattr("cadre_gateway.index.run_index.time.time", lambda: later)
     async with opened(tmp_path / "index.db") as index:
-        assert (index.positions, await index.count(RunFilter())) == ([0, 0, 0, 0], 0)
+        assert (index.positions, await index.count(RunFilter())) == ([0] * 6, 0)
 
 
 def _damage(file: Path) -> None:
@@ -94,7 +94,7 @@ async def test_a_file_that_is_damaged_or_of_another_version_is_made_anew(
         await fill(index, 3)
     spoil(tmp_path / "index.db")
     async with opened(tmp_path / "index.db") as index:
-        assert (index.positions, await index.count(RunFilter())) == ([0, 0, 0, 0], 0)
+        assert (index.positions, await index.count(RunFilter())) == ([0] * 6, 0)
         await fill(index, 1)
         assert await index.count(RunFilter()) == 1
 

@@ -10,12 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cadre.adapters.nats.reading.tail import Read
 from cadre.api.runs import RunOrder, RunSummary
 from cadre.errors import RunIndexUnavailable
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
+from cadre.protocol.fates import Erased
 from cadre.protocol.messages import ErrorInfo, Origin
 from cadre.protocol.usage import Usage
+from cadre_gateway.index.applying import apply_erasure, apply_read
 from cadre_gateway.index.database.port import Database, SqlQuery
 from cadre_gateway.index.database.postgres import PostgresDatabase
 from cadre_gateway.index.run_filter import RunFilter, TreeReach
@@ -182,7 +185,7 @@ async def test_places_in_the_journals_are_saved_with_what_was_read() -> None:
     index = await new_index(database)
     index.positions_read = lambda: [7]
     await take(index, 7, entry("a", 1, 1.0, accepted("a")))
-    assert (await new_index(database)).positions == [0, 0]
+    assert (await new_index(database)).positions == [0, 0, 0]
     await index.flush()
     again = await new_index(database)
     assert (again.positions, await listed(again)) == ([7], ["a"])
@@ -303,3 +306,44 @@ def test_pages_together_are_the_whole_list(entries: list[Entry], limit: int, sta
         assert paged == whole
 
     asyncio.run(check())
+
+
+async def test_a_run_is_queued_until_it_begins_and_is_found_by_its_text_all_the_time(
+    database: Database,
+) -> None:
+    index = await index_of([], database)
+    begun = accepted("a", text="Count the teapots.", session="s")
+    async with index.changing("a") as tree:
+        tree.runs.add_task(begun.task)
+    for flushed in (False, True):
+        if flushed:
+            await index.flush()
+            index = await new_index(database)
+        assert await listed(index, states=["queued"]) == ["a"]
+        assert await listed(index, text="teapots", session="s") == ["a"]
+        assert (await index.extent("a"), await index.last_of("a")) == ((0, 0), 0), "it has no journal"
+    await take(index, 7, entry("a", 1, 9.0, begun))
+    async with index.changing("a") as tree:
+        tree.runs.add_task(begun.task)  # read again, and later than its journal
+    assert await listed(index, states=["queued"]) == []
+    assert await listed(index, states=["running"], text="teapots") == ["a"]
+    assert await index.extent("a") == (7, 7)
+    await take(index, 8, entry("a", 2, 9.0, ev.RunFinished(state="success", output="Nine cups.")))
+    for text in ("teapots", "cups"):
+        assert await listed(index, text=text) == ["a"]
+
+
+async def test_a_queued_run_goes_with_its_erasure_and_comes_again_when_it_is_asked_for_again() -> None:
+    index = await index_of([])
+    task = accepted("a").task
+    async with index.changing("a") as tree:
+        tree.runs.add_task(task)
+    assert await apply_erasure(index, 5, Erased(id="e", tree="a", run="a", at=2.0))
+    await index.flush()
+    assert await listed(index) == []
+    before = Read(0, 3, "a", None, set(), 1.0, task=task)
+    late = before._replace(seq=6)
+    again = late._replace(task=msgspec.structs.replace(task, at=3.0))
+    for read, found in ((before, []), (late, []), (again, ["a"])):
+        await apply_read(index, read)
+        assert await listed(index) == found

@@ -26,12 +26,15 @@ class Applied(NamedTuple):
 
 
 async def apply_read(index: RunIndex, read: Read) -> Applied:
-    """Takes in an entry or a workspace file, also one that cannot be read. Raises RunIndexUnavailable."""
+    """Takes in an entry or a workspace file, also one that cannot be read, or a task. Raises RunIndexUnavailable."""
     status = EntryStatus.CURRENT
     async with index.changing(read.tree) as tree:
         record, runs = tree.record, tree.runs
         before = record.ended_at
-        if read.is_file:
+        if read.task is not None:
+            if record.awaits(read.seq, read.task):
+                runs.add_task(read.task)
+        elif read.is_file:
             status = record.add_file(read.seq, read.refs, read.at)
         elif read.stored is None:
             record.add_unreadable(read.seq, read.refs)

@@ -49,6 +49,7 @@ def summary_of_task(task: Task) -> RunSummary:
         tree=task.tree,
         parent=task.reply_to.run if task.reply_to else None,
         agent=task.agent,
+        state="queued",
         task=shortened(task.task),
         started_at=task.at,
         session=task.session,

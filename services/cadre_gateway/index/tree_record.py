@@ -8,6 +8,7 @@ from typing import NamedTuple
 from cadre.journal.entry import Entry
 from cadre.journal.events import RunAccepted
 from cadre.protocol.fates import Erased
+from cadre.protocol.messages import Task
 from cadre_gateway.index.run_summary import end_state, starts_no_run
 
 
@@ -70,6 +71,10 @@ class TreeRecord:
         if end_state(entry, self.tree) and self.ended_at is None:
             self.ended_at = at
         return EntryStatus.CURRENT
+
+    def awaits(self, seq: int, task: Task) -> bool:
+        """Whether the task at `seq` is one of a run that can begin: its tree was not erased since."""
+        return self.erased is None or (seq > self.erased.seq and task.at > self.erased.at)
 
     def add_file(self, seq: int, refs: Iterable[str], at: float) -> EntryStatus:
         """Takes in a file of the tree's workspace, which may be there before the tree's first entry."""

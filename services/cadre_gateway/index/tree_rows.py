@@ -130,7 +130,7 @@ def _collect(
     if tree.is_forgotten:
         for sql in (_NO_TEXTS, _NO_RUNS, _NO_BLOBS, _NO_LABELS, _NO_CALLS, _NO_TREE):
             rows[sql].append((name,))
-    if not record.last and record.erased is None and not runs.last:
+    if not record.last and record.erased is None and not runs.runs:
         return
     erased = record.erased or (None, None)
     rows[_TREE].append(

@@ -8,11 +8,12 @@ from cadre.api.approvals import PendingCall
 from cadre.api.runs import RunSummary
 from cadre.journal.entry import Entry
 from cadre.journal.events import RunAccepted, RunFinished
+from cadre.protocol.messages import Task
 from cadre.protocol.tagged import for_people
 from cadre.protocol.topology import parent_of
 from cadre_gateway.index.decided_approvals import MAX_DECIDED, DecidedCall, decided_in
 from cadre_gateway.index.pending_approvals import pending_changes, pending_in
-from cadre_gateway.index.run_summary import apply_event, first_summary, starts_no_run
+from cadre_gateway.index.run_summary import apply_event, first_summary, starts_no_run, summary_of_task
 
 MAX_TEXT_CHARS = 20_000
 """So much of a run's task, and of its answer, can be searched."""
@@ -56,6 +57,13 @@ class TreeRuns:
             found.setdefault(one.parent, []).append(one)
         return found
 
+    def add_task(self, task: Task) -> None:
+        """Takes in the task of the root, which is queued until it begins; it says nothing new of one that has begun."""
+        if task.run not in self.runs:
+            self.runs[task.run] = summary_of_task(task)
+            self.changed_runs[task.run] = None
+            self.changed_texts[task.run] = RunTexts(task.task[:MAX_TEXT_CHARS])
+
     def apply(self, seq: int, entry: Entry) -> None:
         """Takes in the entry at `seq`; one that was taken in before changes nothing."""
         if entry.run not in self.runs and starts_no_run(entry):
@@ -66,6 +74,7 @@ class TreeRuns:
             self.first = seq if entry.run == entry.tree and entry.n == 1 else 0
         self.last = seq
         summary = self.runs.get(entry.run)
+        was_queued = summary is not None and summary.state == "queued"
         if summary is None:
             summary = self.runs[entry.run] = first_summary(entry)
             if entry.snapshot is not None:
@@ -73,7 +82,8 @@ class TreeRuns:
         self.changed_runs[entry.run] = None
         for event in entry.events:
             apply_event(summary, event, entry.at)
-            self._note_text(entry.run, event)
+            if not (was_queued and isinstance(event, RunAccepted)):  # its text was noted with its task
+                self._note_text(entry.run, event)
         pending = self.pending.get(entry.run, {})
         self._note_decided(decided_in(entry, pending))
         self._update_pending(*pending_changes(entry, pending))

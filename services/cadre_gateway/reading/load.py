@@ -20,7 +20,8 @@ async def load_of(index: RunIndex, lags: Iterable[Sample]) -> Load:
         queued[sample.attributes[names.QUEUE_KIND], sample.attributes[names.QUEUE_NAME]] += int(sample.value)
     going: Counter[str] = Counter()
     for one in await open_runs(index):
-        going[one.agent] += one.runs
+        if one.state != "queued":
+            going[one.agent] += one.runs
     took = await seconds_taken(index, MOST_RUNS)
     return Load(
         agents=[

@@ -11,8 +11,9 @@ from cadre.journal.steps import Step
 from cadre.protocol.messages import ErrorInfo, Fork
 from cadre.protocol.usage import Budget, Usage
 
-State = Literal["running", "waiting", "success", "max_steps_error", "error", "cancelled"]
-"""`waiting`: for a person, a time, a signal, or as long as the model endpoint asked for."""
+State = Literal["queued", "running", "waiting", "success", "max_steps_error", "error", "cancelled"]
+"""`queued`: no replica of its agent has begun it. `waiting`: for a person, a time, a signal, or as long as the model
+endpoint asked for."""
 
 RunOrder = Literal["started", "ended", "cost"]
 """By when runs began or ended, or by what they cost; the newest or dearest first."""

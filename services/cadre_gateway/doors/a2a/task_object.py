@@ -28,15 +28,16 @@ SUBMITTED = "TASK_STATE_SUBMITTED"
 STATES = frozenset({*_ENDS.values(), WORKING, WAITING, SUBMITTED})
 
 _OPEN = frozenset({"running", "waiting"})
+_LISTED = _ENDS | {"queued": SUBMITTED}
 STATE_FILTERS = {
     WORKING: RunFilter(states=_OPEN, has_approvals=False),
     WAITING: RunFilter(states=_OPEN, has_approvals=True),
-    SUBMITTED: RunFilter(states=frozenset()),
+    SUBMITTED: RunFilter(states=frozenset({"queued"})),
 } | {
     end: RunFilter(states=frozenset(state for state, named in _ENDS.items() if named == end))
     for end in _ENDS.values()
 }
-"""Which runs the list has in each state; one that no agent has taken up is not in the list."""
+"""Which runs the list has in each state."""
 
 
 def context_of(task: Task) -> str:
@@ -61,7 +62,7 @@ def task_object(progress: Progress, task: Task, history: int | None = None) -> J
 
 def brief_task(summary: RunSummary) -> Json:
     """The task of a list: without what was said and found."""
-    state = WAITING if summary.approvals else _ENDS.get(summary.state, WORKING)
+    state = WAITING if summary.approvals else _LISTED.get(summary.state, WORKING)
     status = {"state": state, "timestamp": _time(summary.ended_at or summary.started_at)}
     return {"id": summary.id, "contextId": summary.session or summary.id, "status": status}
 

@@ -2,7 +2,7 @@
 
 from cadre.protocol.messages import SCHEMA_VERSION
 
-VERSION = f"4.{SCHEMA_VERSION}"
+VERSION = f"5.{SCHEMA_VERSION}"
 """An older gateway leaves out what it cannot read: after an upgrade the journals are read anew."""
 
 TABLES = (

@@ -8,6 +8,7 @@ from cadre.cli.run_view.run_tree import CallNode, RunNode, RunTree, missing_line
 from cadre.cli.terminal.table import brief, call_text, number, seconds
 
 _SIGNS = {
+    "queued": ("◌", "bright_black"),
     "running": ("●", "yellow"),
     "waiting": ("◌", "magenta"),
     "success": ("✓", "green"),

@@ -21,7 +21,7 @@ def command(run: str, reason: str, output: str) -> None:
     with Gateway() as gateway:
         identity = gateway.run_id(run)
         answer = gateway.post(f"/v1/runs/{identity}/cancel", {"reason": reason} if reason else {})
-    if answer["state"] in ("running", "waiting"):
+    if answer["state"] in ("queued", "running", "waiting"):
         answer["state"] = _end_state(gateway.url, identity)
     click.echo(json.dumps(answer) if output == "json" else f"{answer['id']} {answer['state']}")
 

@@ -6,7 +6,7 @@ import { runMark } from "../state/rows.js";
 import { alert, badge, dialog, empty, field, fill, h, table } from "../view/element.js";
 import { brief, clock, cost, count, duration } from "../view/format.js";
 
-const STATES = ["running", "waiting", "success", "max_steps_error", "error", "cancelled"];
+const STATES = ["queued", "running", "waiting", "success", "max_steps_error", "error", "cancelled"];
 const SORTS = [["", "newest"], ["ended", "ended last"], ["cost", "dearest"]];
 const PAGE_RUNS = 50;
 

@@ -75,6 +75,7 @@ export function rowState(row) {
 /** The mark of a run by its state in the API. */
 export function runMark(state, held = 0) {
   if (state === "running") return "open";
+  if (state === "queued") return "waiting";
   if (state === "waiting") return held ? "held" : "waiting";
   return { success: "ok", cancelled: "dropped" }[state] ?? "failed";
 }

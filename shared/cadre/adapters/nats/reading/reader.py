@@ -102,6 +102,12 @@ class OrderedReader:
                 # It may have been removed before it was read.
                 goal = min(goal, await self._newest(up_to))
 
+    async def passed(self, seq: int) -> None:
+        """Returns once it has come to that sequence, or has caught up with what there was before it began."""
+        while self.position < seq and not self.caught_up.is_set():
+            self._moved.clear()
+            await self._moved.wait()
+
     async def _newest(self, up_to: int | None) -> int:
         """Returns the sequence of the last message on its subject, `up_to` for a later one."""
         held = await jetstream.last(self._nc, self.stream, self._subject)
@@ -123,7 +129,7 @@ class OrderedReader:
         body = {"stream_name": self.stream, "config": config}
         answer = await self._ask_server(f"CONSUMER.CREATE.{self.stream}.{name}", body)
         if answer.get("num_pending") == 0:
-            self.caught_up.set()
+            self._note_caught_up()
 
     async def _check_stream(self) -> None:
         """Sets the position back when the stream was replaced or set back: it would wait for a sequence that never
@@ -182,7 +188,7 @@ class OrderedReader:
             pull.left -= 1
             pull.delivered, pending = await self._take(message, pull.delivered)
             if pending == 0:
-                self.caught_up.set()
+                self._note_caught_up()
         elif _ends_pull(message, pull.delivered):
             pull.left = 0
         if pull.left <= 0:
@@ -204,6 +210,10 @@ class OrderedReader:
             self.position = seq
             self._moved.set()
         return number, pending
+
+    def _note_caught_up(self) -> None:
+        self.caught_up.set()
+        self._moved.set()
 
     async def _ask(self, pull: _ConsumerPull) -> None:
         pull.left = _BATCH

@@ -4,22 +4,26 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+import msgspec
 from nats.aio.client import Client
 
 from cadre.adapters.nats.objects.blob_refs import Noting, refs_in
 from cadre.adapters.nats.reading.reader import OrderedReader
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import StoredMessage
-from cadre.delivery.codec import decode, unpack_entry
+from cadre.delivery.codec import decode, unpack_entry, unpack_record
 from cadre.errors import BlobMissing, NewerSchema, RetryableError, UnreadableMessage
 from cadre.journal.entry import Entry
 from cadre.ports import Blobs, Stored
 from cadre.protocol.fates import Erased, Fate
-from cadre.protocol.topology import Topology
+from cadre.protocol.messages import Head, Task
+from cadre.protocol.topology import Subject, Topology
 
 log = logging.getLogger("cadre.tail")
+
+T = TypeVar("T")
 
 _BLOB_PAUSE_SECONDS = 1.0
 
@@ -40,6 +44,8 @@ class Read(NamedTuple):
     """It is no entry, but a file of the tree's workspace."""
     imported: bool = False
     """It was not written here, but came with a run from elsewhere."""
+    task: Task | None = None
+    """It is no entry, but the task of a root run in its agent's queue."""
 
 
 OnEntry = Callable[[Read], Awaitable[None]]
@@ -52,21 +58,23 @@ Listener = Callable[[Stored], None]
 Handle = Callable[[StoredMessage], Awaitable[None]]
 
 
-READERS_PER_SHARD = 2
-"""One of its journals, one of its files."""
+READERS_PER_SHARD = 3
+"""One of its journals, one of its files, one of the tasks of root runs."""
 
 
 class Tail:
-    """Two ordered readers per shard: of its journals, and of its files, each of which waits for the journals before
-    it. `on_entry` hears of each entry before any listener does.
+    """Three ordered readers per shard: of its journals, of its files, each of which waits for the journals before it,
+    and of the tasks of root runs. `on_entry` hears of each entry before any listener does.
 
-    While a shard has much to be caught up with, a third reader begins at its end: listeners hear of what happens now.
+    While a shard has much to be caught up with, one more reader begins at its end: listeners hear of what happens now.
     """
 
     def __init__(
-        self, nc: Client, topology: Topology, blobs: Blobs, on_entry: OnEntry, on_fate: OnFate
+        self, nc: Client, topology: Topology, blobs: Blobs, starter: str, on_entry: OnEntry, on_fate: OnFate
     ) -> None:
+        """`starter` is the sender of all root runs' tasks."""
         self._nc = nc
+        self._starter = starter
         self._topology = topology
         self._blobs = blobs
         self._on_entry = on_entry
@@ -74,7 +82,7 @@ class Tail:
         self.on_erased: Callable[[str], None] | None = None
         """Called with each tree that is erased from now on."""
         self.on_newer: Callable[[str], None] | None = None
-        """Called with a tree for each entry of it that only a newer version can read."""
+        """Called with a tree for each message of it that only a newer version can read."""
         self._readers: list[OrderedReader] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._may_read = asyncio.Event()
@@ -94,7 +102,15 @@ class Tail:
             self._reader(shard, topology.files_of_shard(shard), self._file_handler(shard, journals[shard]))
             for shard in shards
         ]
-        self._readers = [*journals, *files]
+        tasks = [
+            self._reader(
+                shard,
+                topology.subject(Subject.INBOX, shard=shard, sender=self._starter),
+                self._task_handler(shard, journals[shard]),
+            )
+            for shard in shards
+        ]
+        self._readers = [*journals, *files, *tasks]
         self._tasks = [
             asyncio.create_task(self._read(one), name=f"reader of {one.stream}") for one in self._readers
         ]
@@ -113,7 +129,7 @@ class Tail:
 
     @property
     def positions(self) -> list[int]:
-        """The sequences up to which it was read: the journals of all shards, then their files."""
+        """The sequences up to which it was read: the journals of all shards, then their files, then their tasks."""
         return [reader.position for reader in self._readers]
 
     async def caught_up(self) -> None:
@@ -209,6 +225,16 @@ class Tail:
 
         return handle
 
+    def _task_handler(self, shard: int, journals: OrderedReader) -> Handle:
+        async def handle(held: StoredMessage) -> None:
+            # In old times, all of them would be taken for queued before their journals are read.
+            await journals.passed(held.seq)
+            task = await self._read_task(held)
+            if task is not None and task.run == task.tree:
+                await self._on_entry(Read(shard, held.seq, task.tree, None, set(), held.at, task=task))
+
+        return handle
+
     def _teller(self, shard: int) -> Handle:
         async def handle(held: StoredMessage) -> None:
             if self._topology.is_fate(held.subject):
@@ -242,19 +268,40 @@ class Tail:
         """Reads an entry with what was spilled of it, and adds the blobs that it names to `refs`. Returns None for one
         that cannot be read: a bad entry must not hide all later ones."""
         noting = Noting(self._blobs)
+        entry = await self._read_patiently(held, lambda: unpack_entry(held.data, noting))
+        if entry is not None:
+            refs |= noting.refs
+        return entry
+
+    async def _read_task(self, held: StoredMessage) -> Task | None:
+        """Reads a task with what was spilled of it. Returns None for any other record, and for one that cannot be
+        read."""
+        if not _may_be_task(held):
+            return None
+        record = await self._read_patiently(held, lambda: unpack_record(held.data, self._blobs))
+        return record if isinstance(record, Task) else None
+
+    async def _read_patiently(self, held: StoredMessage, read: Callable[[], Awaitable[T]]) -> T | None:
+        """What `read` makes of a message, as soon as the object store has what it needs of it; None where it cannot be
+        read."""
         while True:
             try:
-                entry = await unpack_entry(held.data, noting)
-                refs |= noting.refs
-                return entry
+                return await read()
             except (UnreadableMessage, BlobMissing) as error:
-                log.error("entry %d on %s left out: %s", held.seq, held.subject, error)
+                log.error("message %d on %s left out: %s", held.seq, held.subject, error)
                 if isinstance(error, NewerSchema) and self.on_newer is not None:
                     self.on_newer(self._topology.parse(held.subject)[0])
                 return None
             except RetryableError as error:
-                log.warning("entry %d on %s: %s", held.seq, held.subject, error)
+                log.warning("message %d on %s: %s", held.seq, held.subject, error)
                 await asyncio.sleep(_BLOB_PAUSE_SECONDS)
+
+
+def _may_be_task(held: StoredMessage) -> bool:
+    try:
+        return msgspec.json.decode(held.data, type=Head).type in ("task", "spilled")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return True  # where it is decoded this is told
 
 
 def _fate(held: StoredMessage) -> Fate | None:
