@@ -10,12 +10,12 @@ import msgspec
 from cadre.testing import Course
 
 
-def write_kept(course: Course, file: Path) -> None:
-    """Writes the run of the course."""
+def write_kept(course: Course, file: Path, *below: Course) -> None:
+    """Writes the run of the course, and those below it."""
     lines: list[dict[str, Any]] = [{"format": "cadre-run", "tree": course.run.tree}]
     lines += [
         {"line": "entry", "seq": n, "entry": msgspec.to_builtins(entry)}
-        for n, entry in enumerate(course.journal(), start=1)
+        for n, entry in enumerate((entry for one in (course, *below) for entry in one.journal()), start=1)
     ]
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(

@@ -1,7 +1,9 @@
-"""`cadre eval` and `cadre test` of runs whose queue or plan people edited: the edits are made again, or it is told."""
+"""`cadre eval` and `cadre test` of runs whose queue or plan people edited, and of runs with such runs below them: what
+people did is done again, or it is told."""
 
 import itertools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,14 @@ from click.testing import CliRunner, Result
 
 from cadre.cli.main import group
 from cadre.engine.kind import kind_of
+from cadre.engine.offer import card_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Offer
 from cadre.journal.entry import Entry
 from cadre.protocol.cards import ToolCard
-from cadre.protocol.messages import Decision, Edit
+from cadre.protocol.messages import Decision, Edit, Signal, UserMessage
 from cadre.spec.agent_file import read_agent
-from cadre.testing import Course, result, running_model
+from cadre.testing import Course, call, report, result, running_model
 from cadre.testing.kept_run import kept_run
 from harness.kept_file import write_kept
 from kinds.goals.build import answer
@@ -34,7 +37,13 @@ TEAM = """
 apiVersion: cadre.dev/v1
 kind: Team
 metadata: {name: shop}
-spec: {agents: [clerk.yaml], tools: [shop.py]}
+spec: {agents: [boss.yaml, clerk.yaml], tools: [shop.py]}
+"""
+BOSS = """
+apiVersion: cadre.dev/v1
+kind: Agent
+metadata: {name: boss}
+spec: {description: Has prices told., instructions: You are the boss., tools: [price], team: [clerk]}
 """
 QUEUE = """
 apiVersion: cadre.dev/v1
@@ -60,6 +69,17 @@ spec:
       - {step: 2, action: price, args: {article: desk}, needs: [1]}
   tools: [price]
 """
+WAITER = """
+apiVersion: cadre.dev/v1
+kind: Agent
+metadata: {name: clerk}
+spec:
+  description: Waits.
+  kind: workflow
+  workflow:
+    start: paid
+    steps: {paid: {wait: {signal: paid}, next: done}, done: {end: "paid {{ paid.payload.sum }}"}}
+"""
 PRICE = ToolCard(
     name="price",
     description="Tell what an article costs.",
@@ -71,14 +91,20 @@ _NUMBERS = itertools.count()
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
-    for name, text in (("shop.py", TOOLS), ("team.yaml", TEAM), ("clerk.yaml", QUEUE)):
+    for name, text in (
+        ("shop.py", TOOLS),
+        ("team.yaml", TEAM),
+        ("boss.yaml", BOSS),
+        ("clerk.yaml", QUEUE),
+    ):
         (tmp_path / name).write_text(text)
     return tmp_path
 
 
-def begun(shop: Path, agent: str = QUEUE) -> Course:
+def begun(shop: Path, agent: str = QUEUE, run: str = "r1") -> Course:
     (shop / "clerk.yaml").write_text(agent)
-    return Course(read_agent(shop / "clerk.yaml"), Offer(tools={"price": PRICE})).begin("What do they cost?")
+    course = Course(read_agent(shop / "clerk.yaml"), Offer(tools={"price": PRICE}), run)
+    return course.begin("What do they cost?")
 
 
 def edit(course: Course, *operations: dict[str, Any]) -> None:
@@ -87,7 +113,7 @@ def edit(course: Course, *operations: dict[str, Any]) -> None:
     record = Edit(
         id=f"e{next(_NUMBERS)}",
         tree="r1",
-        run="r1",
+        run=course.run.id,
         at=2.0,
         sender="ann",
         base=there.version,
@@ -101,9 +127,9 @@ def priced(course: Course, sum_: float) -> None:
     course.arrive(result(course.run.open_calls()[0].id, sum_, tool="price"))
 
 
-def edited_queue(shop: Path) -> Course:
+def edited_queue(shop: Path, run: str = "r1") -> Course:
     """Ann drops the desk and has a sofa in its place, while the price of the lamp is looked up."""
-    course = begun(shop)
+    course = begun(shop, run=run)
     course.say(content='["price a lamp", "price a desk", "price a chair"]')
     course.say(content=answer("price", article="lamp"))
     edit(course, {"op": "drop", "task": "price a desk"}, {"op": "add", "task": "price a sofa", "at": 0})
@@ -118,10 +144,36 @@ def edited_queue(shop: Path) -> Course:
     return course
 
 
-def script(*articles: str) -> str:
+def delegated(shop: Path, clerk: Course) -> None:
+    """The boss has had the clerk do this, and answers with what it said."""
+    spec = read_agent(shop / "boss.yaml")
+    boss = Course(spec, Offer(tools={"price": PRICE}, members={"clerk": card_of(clerk.spec)}))
+    boss.begin("What do they cost?")
+    boss.say(call("clerk", task="What do they cost?"))
+    assert clerk.run.result is not None
+    boss.arrive(report("r1_1_0", str(clerk.run.result.output), agent="clerk"))
+    boss.say(call("final_answer", answer=clerk.run.result.output))
+    write_kept(boss, shop / "kept" / "prices.cadre", clerk)
+
+
+def boss_says(*calls: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rules of a boss that makes these calls, one after the other, and answers with what the clerk said."""
+    said = "{{ tool_results[-1].splitlines()[-1] }}"
+    made = [*calls, {"name": "final_answer", "arguments": {"answer": said}}]
+    return [
+        {"match": {"system": "You are the boss", "turn": turn}, "reply": {"tool_calls": [one]}}
+        for turn, one in enumerate(made)
+    ]
+
+
+ASKS = {"name": "clerk", "arguments": {"task": "What do they cost?"}}
+LOOKS = {"name": "price", "arguments": {"article": "lamp"}}
+
+
+def script(*articles: str, boss: Sequence[dict[str, Any]] = ()) -> str:
     """A model that makes these tasks and does whichever it is given; its answer tells what it has done."""
     tasks = json.dumps([f"price a {article}" for article in articles])
-    rules = [{"match": {"turn": 0, "user": "JSON array"}, "reply": {"content": tasks}}]
+    rules = [*boss, {"match": {"turn": 0, "user": "JSON array"}, "reply": {"content": tasks}}]
     for one in ("lamp", "desk", "sofa", "chair"):
         match = {"user": f"Current task: price a {one}"}
         rules.append({"match": match, "reply": {"content": answer("price", article=one)}})
@@ -135,7 +187,7 @@ def evaluated(shop: Path, says_: str, monkeypatch: pytest.MonkeyPatch) -> tuple[
     with running_model("--script", shop / "script.yaml") as server:
         monkeypatch.setenv("CADRE_MODEL_URL", server.url)
         monkeypatch.setenv("CADRE_MODEL", "scripted")
-        words = ["eval", str(shop / "kept"), "--team", str(shop), "-o", "json"]
+        words = ["eval", str(shop / "kept"), "--team", str(shop), "-o", "json", "--timeout", "60"]
         done = CliRunner().invoke(group, words, catch_exceptions=False)
     (one,) = json.loads(done.stdout)
     found: dict[str, Any] = one
@@ -201,7 +253,49 @@ def test_an_edit_of_a_plan_is_made_before_the_word_that_it_waited_for(
     assert (found["trial"]["now"]["output"], found["trial"]["same_answer"], done.exit_code) == (90.0, True, 0)
 
 
-def test_what_was_done_to_a_run_below_is_no_case(shop: Path) -> None:
+def test_a_message_between_two_iterations_is_said_again(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is due while nothing comes to rest: the run's process has the next call of the model in hand."""
+    course = begun(shop)
+    course.say(content='["price a lamp"]')
+    course.arrive(UserMessage(id="m1", tree="r1", run="r1", at=2.0, text="Be quick.", sender="ann"))
+    course.say(content=answer("price", article="lamp"))
+    priced(course, 20.0)
+    course.say(content="A lamp, a sofa and a chair.")
+    assert course.run.result is not None
+    write_kept(course, shop / "kept" / "prices.cadre")
+    done, found = evaluated(shop, script("lamp"), monkeypatch)
+    assert (found["trial"]["now"]["error"], found["trial"]["same_answer"], done.exit_code) == ("", True, 0)
+
+
+def test_an_edit_of_a_members_queue_is_made_again(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the same delegation, though it comes a step later now."""
+    delegated(shop, edited_queue(shop, "r1_1_0"))
+    done, found = evaluated(shop, script("lamp", "desk", "chair", boss=boss_says(LOOKS, ASKS)), monkeypatch)
+    assert (found["problem"], done.exit_code) == ("", 0), found
+    assert (found["trial"]["same_answer"], found["trial"]["now"]["calls"]) == (True, 4), found
+
+
+def test_an_edit_of_work_that_is_not_delegated_again_is_told(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delegated(shop, edited_queue(shop, "r1_1_0"))
+    done, found = evaluated(shop, script("lamp", boss=boss_says(LOOKS)), monkeypatch)
+    assert (done.exit_code, found["trial"]) == (1, None)
+    assert "ann edited the work of clerk then [" in found["problem"]
+    assert "it was not given that work" in found["problem"]
+
+
+def test_a_signal_to_a_member_comes_again(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    course = begun(shop, WAITER, "r1_1_0")
+    course.arrive(
+        Signal(id="s1", tree="r1", run="r1_1_0", at=2.0, name="paid", payload={"sum": 12}, sender="till")
+    )
+    delegated(shop, course)
+    done, found = evaluated(shop, script(boss=boss_says(ASKS)), monkeypatch)
+    assert (found["trial"]["now"]["output"], done.exit_code) == ("paid 12", 0), found
+
+
+def test_what_was_done_to_a_run_that_nobody_began_is_no_case(shop: Path) -> None:
     course = edited_queue(shop)
     below = Entry(
         tree="r1",
@@ -213,7 +307,7 @@ def test_what_was_done_to_a_run_below_is_no_case(shop: Path) -> None:
         at=1.0,
         events=[ev.EditApplied(base=1, operations=[])],
     )
-    with pytest.raises(ValueError, match="people spoke to run r1_1_0 below it, or edited it"):
+    with pytest.raises(ValueError, match="people spoke to run r1_1_0, or edited it"):
         kept_run("r1", {"r1": course.journal(), "r1_1_0": [below]}, {}, {})
 
 

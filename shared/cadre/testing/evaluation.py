@@ -16,6 +16,7 @@ from cadre.client.errors import RunCancelled, RunFailed
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import BlobMissing
 from cadre.journal import events as ev
+from cadre.journal.wait_events import SignalReceived
 from cadre.ports import Blobs, ModelReply, OnText
 from cadre.prompting.prompts import Prompts
 from cadre.settings import ModelSettings
@@ -24,6 +25,7 @@ from cadre.spec.model import ModelSpec
 from cadre.spec.prices import Prices, priced
 from cadre.testing.kept_run import (
     NOT_CALLED,
+    Below,
     KeptRun,
     Policy,
     RunOutcome,
@@ -31,7 +33,7 @@ from cadre.testing.kept_run import (
     outcome_of,
     tools_from_history,
 )
-from cadre.testing.repeated_acts import ModelInTurn, RepeatedActs
+from cadre.testing.repeated_acts import ModelInTurn, RepeatedActs, run_at
 from cadre.testing.team import Team
 from cadre.testing.team_run import TeamRun, TeamRunWaits
 from cadre.tools.loading import AnyTool
@@ -139,7 +141,8 @@ async def tried(run: KeptRun, candidate: Candidate) -> Trial:
     """Runs the task of a kept run in a team of the candidate's agents.
 
     What a person said of a call is said again of the same call; whatever else would wait for a person is agreed to: it
-    has no effect. What people told the run, or edited of it, is told and edited again. Raises NotDoneAgain.
+    has no effect. What people told the run and those below it, or edited of them, is told and edited again. Raises
+    NotDoneAgain.
     """
     acts, contents = RepeatedActs(run.acts), Contents(run.blobs)
     tools = tools_from_history(run, candidate.tools, candidate.policies, acts.turn)
@@ -204,7 +207,7 @@ async def _outcome(team: Team, kept: KeptRun, acts: RepeatedActs, seconds: float
         terms=task.terms,
         origin=task.origin,
     )
-    acts.begin(run)
+    acts.begin(team, run)
     try:
         async with asyncio.timeout(seconds):
             await _to_its_end(team, run, kept, acts)
@@ -222,25 +225,38 @@ async def _to_its_end(team: Team, run: TeamRun, kept: KeptRun, acts: RepeatedAct
     said: dict[tuple[str, bytes], deque[ev.ApprovalDecided]] = defaultdict(deque)
     for asked, decided in kept.decisions:
         said[asked.name, call_key(asked.arguments)].append(decided)
-    signals = deque(kept.signals)
+    signals = list(kept.signals)
     while not run.is_over:
         if acts.is_due:
-            await acts.do_next(team, run)
+            await acts.do_next()
         elif not team.is_idle():
             await team.changed()
         elif run.held:
             for call in run.held:
                 words = said[call.name, call_key(call.arguments)]
                 await _say(run, call.id, words.popleft() if words else None)
-        elif signals:
-            await run.signal((one := signals.popleft()).name, one.payload)
+        elif (signal := _next_signal(team, run, signals)) is not None:
+            to, one = signal
+            await to.signal(one.name, one.payload)
         elif (left := team.next_in()) is None:
             raise TeamRunWaits(f"the run is {run.state.phase.value}, and nobody is there to go on with it")
         elif left > LONGEST_WAIT_SECONDS:
             team.skip_to_next()
         else:
             await team.changed()
-    acts.check_all_done(run)
+    acts.check_all_done()
+
+
+def _next_signal(
+    team: Team, run: TeamRun, left: list[tuple[Below, SignalReceived]]
+) -> tuple[TeamRun, SignalReceived] | None:
+    """Takes the first whose run is there."""
+    for place, (below, signal) in enumerate(left):
+        to = run_at(team, run, below)
+        if to is not None and not to.is_over:
+            del left[place]
+            return to, signal
+    return None
 
 
 async def _say(run: TeamRun, call: str, word: ev.ApprovalDecided | None) -> None:

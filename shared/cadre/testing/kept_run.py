@@ -1,9 +1,9 @@
 """A kept run as a case to be tried again: its task, what its tools answered, and what came of it."""
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -64,6 +64,25 @@ Act = ev.MessageReceived | ev.EditApplied
 """What people did to a run while it went on."""
 
 
+class Delegation(NamedTuple):
+    """Which of the delegations of a run: the first to this member has number 0."""
+
+    member: str
+    number: int
+
+
+Below = tuple[Delegation, ...]
+"""The way from a run to one below it; empty for the run itself."""
+
+
+class KeptAct(NamedTuple):
+    """What was done to a run, or to one below it, when that was so far."""
+
+    below: Below
+    after: Reached
+    act: Act
+
+
 class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run that has ended, with all below it; or a task that somebody has written down."""
 
@@ -74,10 +93,10 @@ class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
     """The calls of tools with their answers, of the runs below it as well."""
     decisions: list[tuple[ev.ApprovalRequested, ev.ApprovalDecided]] = []
     """The calls that waited for a person, with the word of that person, of the runs below it as well."""
-    signals: list[SignalReceived] = []
-    """What came from outside for the run to wait for."""
-    acts: list[tuple[Reached, Act]] = []
-    """What people said to the run and edited of it, each with how far it was by then."""
+    signals: list[tuple[Below, SignalReceived]] = []
+    """What came from outside for the run, or one below it, to wait for."""
+    acts: list[KeptAct] = []
+    """What people said to the run and those below it, and edited of them."""
     cards: dict[str, ToolCard] = {}
     """The tools that were offered, by name."""
     blobs: Mapping[str, bytes] = {}
@@ -100,9 +119,12 @@ def kept_run(
         raise ValueError(f"run {tree} has not ended")
     if accepted.history or accepted.prefix:
         raise ValueError(f"run {tree} goes on from another one, which the file does not hold")
+    ways = _ways(tree, journals)
     for run, journal in journals.items():
-        if run != tree and any(isinstance(event, Act) for event in _events(journal)):
-            raise ValueError(f"people spoke to run {run} below it, or edited it, which is not done again")
+        if run not in ways and any(isinstance(event, Act | SignalReceived) for event in _events(journal)):
+            raise ValueError(
+                f"people spoke to run {run}, or edited it, and the file does not tell who began that"
+            )
     everything = [event for journal in journals.values() for event in _events(journal)]
     called = {event.call: event for event in everything if isinstance(event, ev.ToolCalled)}
     answered = [one for one in everything if isinstance(one, ev.ToolAnswered) and one.call in called]
@@ -114,8 +136,13 @@ def kept_run(
         outcome=outcome_of(end, len(called)),
         calls=[*((called[one.call], one) for one in answered), *_recalled(everything)],
         decisions=[(asked[one.call], one) for one in decided],
-        acts=_acts(entries),
-        signals=[event for event in _events(entries) if isinstance(event, SignalReceived)],
+        acts=[act for run, below in ways.items() for act in _acts(below, journals.get(run, []))],
+        signals=[
+            (below, event)
+            for run, below in ways.items()
+            for event in _events(journals.get(run, []))
+            if isinstance(event, SignalReceived)
+        ],
         cards={card.name: card for card in offered},
         blobs=blobs,
         files=files,
@@ -138,13 +165,36 @@ def reached(events: Iterable[ev.AnyEvent]) -> Reached:
     return Reached(steps, answers, results)
 
 
-def _acts(entries: Iterable[Entry]) -> list[tuple[Reached, Act]]:
+def delegations(events: Iterable[ev.AnyEvent]) -> dict[Delegation, str]:
+    """The ids of the runs below that these events of a run have begun."""
+    found, many = dict[Delegation, str](), Counter[str]()
+    for event in events:
+        if isinstance(event, ev.DelegateStarted):
+            found[Delegation(event.member, many[event.member])] = event.call
+            many[event.member] += 1
+    return found
+
+
+def _ways(tree: str, journals: Mapping[str, Sequence[Entry]]) -> dict[str, Below]:
+    """The ways from the first run to all, by their ids."""
+    found: dict[str, Below] = {tree: ()}
+    left = [tree]
+    while left:
+        run = left.pop()
+        for one, call in delegations(_events(journals.get(run, []))).items():
+            found[call] = (*found[run], one)
+            left.append(call)
+    return found
+
+
+def _acts(below: Below, entries: Iterable[Entry]) -> list[KeptAct]:
     """Of a message only the steps count: it is read with the next call of the model, whenever it came."""
-    events, found = list(_events(entries)), list[tuple[Reached, Act]]()
+    events, found = list(_events(entries)), list[KeptAct]()
     for place, event in enumerate(events):
         if isinstance(event, Act):
             before = reached(events[:place])
-            found.append((Reached(before.steps) if isinstance(event, ev.MessageReceived) else before, event))
+            after = Reached(before.steps) if isinstance(event, ev.MessageReceived) else before
+            found.append(KeptAct(below, after, event))
     return found
 
 

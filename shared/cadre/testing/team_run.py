@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -36,7 +35,6 @@ class TeamRun:
         self._team = team
         self.id = id
         self.agent = agent
-        self._decisions = itertools.count(1)
 
     async def result(self) -> Any:
         """Waits for the end of the run and returns its answer; also that of a run that used up its steps.
@@ -148,7 +146,7 @@ class TeamRun:
     def _head(self, what: str) -> dict[str, Any]:
         """Fields of a record to this run."""
         return {
-            "id": f"{self.id}:{what}:{next(self._decisions)}",
+            "id": f"{self.id}:{what}:{self._team.next_number()}",
             "tree": tree_of(self.id),
             "run": self.id,
             "at": self._team.now(),
@@ -165,7 +163,7 @@ class TeamRun:
             raise TeamRunWaits(f"no call {call!r} waits for a person; those that do: {waiting}")
         run = held[call]
         decision = Decision(
-            id=f"{call}:decision:{next(self._decisions)}",
+            id=f"{call}:decision:{self._team.next_number()}",
             tree=run.tree,
             run=run.id,
             at=self._team.now(),

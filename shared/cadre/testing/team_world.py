@@ -1,6 +1,7 @@
 """What a test team and its runs both stand on: records, journals, files and the time of a deployment in memory."""
 
 import asyncio
+import itertools
 
 from cadre.delivery.codec import decode, encode
 from cadre.deploy.nats_users import GATEWAY_SENDER
@@ -15,6 +16,11 @@ class TeamWorld:
     def __init__(self, deployment: InMemoryDeployment, change: asyncio.Event) -> None:
         self._deployment = deployment
         self._change = change
+        self._sent = itertools.count(1)
+
+    def next_number(self) -> int:
+        """What no record of a person has in its id yet."""
+        return next(self._sent)
 
     async def send(self, record: Record, agent: str) -> None:
         """Puts a record into an agent's inbox, as the gateway does."""
@@ -41,6 +47,10 @@ class TeamWorld:
     def skip(self, seconds: float) -> None:
         """Moves the team's clock on: timers, waits and deadlines that become due go off."""
         self._deployment.clock.skip(seconds)
+
+    def note_change(self) -> None:
+        """Has whoever waits for a change look again."""
+        self._change.set()
 
     async def changed(self) -> None:
         """Waits until something may have come to rest. Raises what a handler, or a model, has raised."""
