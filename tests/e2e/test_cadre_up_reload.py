@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.folder_commands import CADRE, FolderCommands, stop
+from harness.command import CADRE
+from harness.folder_commands import FolderCommands, stop
 from harness.guard import Guard
 from harness.patience import eventually, patience
 

@@ -5,8 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from harness import forks
 from harness.patience import SECONDS, patience
 from harness.stack import Stack
+
+MODULE = "cadre.cli.main"
+CADRE = [sys.executable, "-m", MODULE]
 
 
 class Commands:
@@ -21,15 +25,12 @@ class Commands:
         self, *arguments: object, said: str = "", **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """Runs the command to its end; `said` is its standard input."""
-        return subprocess.run(
-            self._argv(arguments),
-            cwd=self.folder,
-            env={**self._environment, **environment},
-            input=said,
-            capture_output=True,
-            text=True,
-            timeout=patience(self._ends_within),
-            check=False,
+        return forks.run(
+            [MODULE, *map(str, arguments)],
+            {**self._environment, **environment},
+            self.folder,
+            said,
+            patience(self._ends_within),
         )
 
     def start(self, *arguments: object, **environment: str) -> subprocess.Popen[str]:
@@ -46,7 +47,7 @@ class Commands:
 
     @staticmethod
     def _argv(arguments: tuple[object, ...]) -> list[str]:
-        return [sys.executable, "-m", "cadre.cli.main", *map(str, arguments)]
+        return [*CADRE, *map(str, arguments)]
 
 
 def run_demo(team: Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:

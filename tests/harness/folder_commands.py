@@ -4,13 +4,12 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
+from harness import forks
+from harness.command import CADRE, MODULE
 from harness.guard import Guard
 from harness.patience import eventually, patience
-
-CADRE = [sys.executable, "-m", "cadre.cli.main"]
 
 
 class FolderCommands:
@@ -51,15 +50,7 @@ class FolderCommands:
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Runs it to its end."""
-        return subprocess.run(
-            [*CADRE, *words],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=patience(),
-            check=False,
-        )
+        return forks.run([MODULE, *words], self.environment, self.folder, "", patience())
 
     def log(self, verb: str) -> str:
         """What the command has written to its file."""

@@ -1,4 +1,5 @@
-"""Service processes that are forked from one that has imported their code: most of what a start costs is its imports.
+"""Services and commands that are forked from a process that has imported their code: imports are most of what a start
+costs.
 
 Each is a process of its own, with its own environment, streams and signals, as `python -m MODULE` would be.
 """
@@ -6,10 +7,12 @@ Each is a process of its own, with its own environment, streams and signals, as 
 import atexit
 import gc
 import os
+import pkgutil
 import runpy
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -17,6 +20,9 @@ from importlib.util import find_spec
 from multiprocessing import get_context
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
+from typing import NamedTuple
+
+import cadre.cli
 
 FORKED = {
     "cadre_agent",
@@ -40,7 +46,7 @@ _IMPORTED = [
     "cadre_tools.main",
     "cadre_tracer.main",
     "cadre.adapters.models.openai_model",
-    "cadre.cli.main",
+    *(module.name for module in pkgutil.walk_packages(cadre.cli.__path__, "cadre.cli.")),
     "cadre.kinds.code.kind",
     "cadre.kinds.tool_calling.kind",
     "cadre.service.agent",
@@ -52,7 +58,10 @@ _IMPORTED = [
     "uvicorn.protocols.websockets.auto",
     "uvloop",
 ]
-_AT_START = ("PYTHONPATH", "PYTHONHASHSEED", "LD_PRELOAD", "MALLOC_ARENA_MAX", "LC_ALL", "LANG")
+_AT_START = (
+    *("PYTHONPATH", "PYTHONHASHSEED", "PYTHONIOENCODING", "PYTHONUTF8"),
+    *("LD_PRELOAD", "MALLOC_ARENA_MAX", "LC_ALL", "LANG"),
+)
 """Variables that are read when an interpreter starts, and by no one afterwards."""
 
 
@@ -96,14 +105,9 @@ def start(
 
     Tests have it forked where that is the same; what is measured is a process as users start it.
     """
-    is_same = all(environment.get(name) == os.environ.get(name) for name in _AT_START)
-    if "PYTEST_VERSION" in os.environ and arguments[0] in FORKED and is_same:
+    if arguments[0] in FORKED and _may_fork(environment):
         log.touch()
-        process = _server().Process(
-            target=_run, args=(list(arguments), dict(environment), str(log), group, os.getcwd()), daemon=True
-        )
-        process.start()
-        return Forked(process)
+        return _fork(arguments, environment, Path.cwd(), Streams(os.devnull, str(log), str(log)), group)
     command = list(arguments) if arguments[0].endswith(".py") else ["-m", *arguments]
     with log.open("ab") as output:
         return subprocess.Popen(
@@ -115,6 +119,66 @@ def start(
         )
 
 
+def run(
+    arguments: Sequence[str], environment: Mapping[str, str], folder: Path, said: str, within: float
+) -> subprocess.CompletedProcess[str]:
+    """Runs `python -m arguments…` in the folder to its end, as `subprocess.run` does: `said` is its standard input.
+
+    Raises subprocess.TimeoutExpired when that takes longer than `within` seconds.
+    """
+    argv = [sys.executable, "-m", *arguments]
+    if not _may_fork(environment):
+        return subprocess.run(
+            argv,
+            cwd=folder,
+            env=environment,
+            input=said,
+            capture_output=True,
+            text=True,
+            timeout=within,
+            check=False,
+        )
+    with tempfile.TemporaryDirectory() as scratch:
+        files = [Path(scratch, name) for name in ("input", "output", "errors")]
+        for file, text in zip(files, (said, "", ""), strict=True):
+            file.write_text(text)
+        process = _fork(arguments, environment, folder, Streams(*map(str, files)))
+        try:
+            status = process.wait(within)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
+        return subprocess.CompletedProcess(argv, status, *(file.read_text() for file in files[1:]))
+
+
+class Streams(NamedTuple):
+    """Files that a process has as its standard streams."""
+
+    input: str
+    output: str
+    errors: str
+
+
+def _may_fork(environment: Mapping[str, str]) -> bool:
+    is_same = all(environment.get(name) == os.environ.get(name) for name in _AT_START)
+    return "PYTEST_VERSION" in os.environ and is_same
+
+
+def _fork(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    folder: Path,
+    streams: Streams,
+    group: int | None = None,
+) -> Forked:
+    process = _server().Process(
+        target=_run, args=(list(arguments), dict(environment), str(folder), streams, group), daemon=True
+    )
+    process.start()
+    return Forked(process)
+
+
 @cache
 def _server() -> ForkServerContext:
     # The server passes over what it cannot import.
@@ -124,7 +188,9 @@ def _server() -> ForkServerContext:
     return context
 
 
-def _run(arguments: list[str], environment: dict[str, str], log: str, group: int | None, folder: str) -> None:
+def _run(
+    arguments: list[str], environment: dict[str, str], folder: str, streams: Streams, group: int | None
+) -> None:
     """What the process does: it becomes what `python -m` makes, and ends as that ends."""
     # Its collector would go through all that the other one has imported, and copy the memory by doing so.
     gc.freeze()
@@ -134,12 +200,15 @@ def _run(arguments: list[str], environment: dict[str, str], log: str, group: int
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()
-    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
-        os.dup2(output, number)
+    for number, file in enumerate(streams):
+        opened = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT if number else os.O_RDONLY)
+        os.dup2(opened, number)
+        os.close(opened)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115 - as long as the process
+    for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    os.close(output)
     sys.argv = list(arguments)
+    sys.modules.pop(arguments[0], None)  # as it is not imported before it is run
     try:
         runpy.run_module(arguments[0], run_name="__main__", alter_sys=True)
     finally:
