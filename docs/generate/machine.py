@@ -107,9 +107,11 @@ def _explore(spec: AgentSpec, found: Explored) -> None:
         # A pickle is copied many times faster than an object is.
         frozen = pickle.dumps(run)
         for what in _arrivals(run):
-            after, entry = _advance(frozen, what, spec)
+            entry = _told(run, what, spec)
             if any(isinstance(event, RecordIgnored) for event in entry.events):
                 continue
+            after = pickle.loads(frozen)
+            apply_entry(after, entry)
             found.entries.append(entry)
             edge = Edge(run.phase, type(what).__name__, after.phase, tuple(map(_tag, entry.events)))
             if edge not in found.edges:
@@ -120,10 +122,10 @@ def _explore(spec: AgentSpec, found: Explored) -> None:
                 todo.append(after)
 
 
-def _advance(frozen: bytes, what: Any, spec: AgentSpec) -> tuple[Run, Entry]:
-    run, after = (pickle.loads(frozen) for _ in range(2))
+def _told(run: Run, what: Any, spec: AgentSpec) -> Entry:
+    """What the run's journal tells of the arrival."""
     arrival = Arrival(what=what, at=float(run.entries), cause="record", offer=OFFER, spec=spec)
-    entry = Entry(
+    return Entry(
         tree=run.tree,
         run=run.id,
         agent=SPEC.name,
@@ -132,8 +134,6 @@ def _advance(frozen: bytes, what: Any, spec: AgentSpec) -> tuple[Run, Entry]:
         at=arrival.at,
         events=transition(run, arrival),
     )
-    apply_entry(after, entry)
-    return after, entry
 
 
 def _state(run: Run) -> tuple[object, ...]:

@@ -1,6 +1,7 @@
 """JSON Schemas of all messages, made from their definitions in the library."""
 
 import ast
+import functools
 import inspect
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -89,6 +90,7 @@ def _explain_fields(struct: type[msgspec.Struct], schema: dict[str, Any]) -> Non
             field["description"] = text
 
 
+@functools.cache
 def _texts(struct: type) -> dict[str, str]:
     body = ast.parse(textwrap.dedent(inspect.getsource(struct))).body[0]
     assert isinstance(body, ast.ClassDef)

@@ -1,6 +1,7 @@
 """The names that spans bear, as dashboards and queries of others know them: a change of one is a change of contract."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 from cadre.telemetry.tracing import names
@@ -14,6 +15,7 @@ from unit.tracing.test_trace_content import CANARY, calling, coding
 SNAPSHOT = Path(__file__).parent / "names.json"
 
 
+@cache
 def emitted() -> dict[str, dict[str, list[str]]]:
     """For each kind of span, its attributes and its events, over all the journals that there are here."""
     journals = [
