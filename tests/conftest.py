@@ -1,6 +1,7 @@
 """Every test's own time limit is for a machine at rest: a slow one gets more. Hypothesis has none of its own."""
 
-from collections.abc import Iterator
+import gc
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import hypothesis
@@ -24,6 +25,17 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> object:
     return pytest_timeout.pytest_timeout_set_timer(
         item, settings._replace(timeout=patience(settings.timeout))
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected lives as long as the process: the garbage collector is spared it, now and in each test."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")
