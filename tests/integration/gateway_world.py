@@ -175,12 +175,14 @@ class Scribe:
         self.cause = None
         return appended.seq
 
-    def accepted(self, task: str = "Do it.", session: str | None = None) -> RunAccepted:
+    def accepted(
+        self, task: str = "Do it.", session: str | None = None, at: float | None = None
+    ) -> RunAccepted:
         message = Task(
             id=task_id(self.run),
             tree=tree_of(self.run),
             run=self.run,
-            at=time.time(),
+            at=time.time() if at is None else at,
             agent=self.agent,
             task=task,
             session=session,

@@ -37,7 +37,7 @@ async def test_list_and_detail_tell_a_tree(world: World) -> None:
     listed = await world.listed(run, agent="boss", state="running", session="s-list")
     assert (listed["task"], listed["parent"], listed["tree"]) == ("Ask the helper.", None, run)
     assert set(listed) == {
-        *("id", "tree", "parent", "agent", "task", "state", "step", "started_at", "ended_at"),
+        *("id", "tree", "parent", "agent", "task", "state", "step", "asked_at", "started_at", "ended_at"),
         *("usage", "session", "user", "error", "waiting_for", "approvals", "labels", "revision"),
     }
 

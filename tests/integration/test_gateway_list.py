@@ -77,10 +77,10 @@ async def test_the_command_line_filters_by_what_is_waited_for_by_time_and_by_cos
 ) -> None:
     now = time.time()
     runs = {name: world.scribe(new_run(), "sorter") for name in ("old", "slow", "waits")}
-    await runs["old"].write(runs["old"].accepted(), CALLED, at=now - 9 * DAY_SECONDS)
+    await runs["old"].write(runs["old"].accepted(at=now - 9 * DAY_SECONDS), CALLED)
     cheap, dear = Usage(5, 3, 1, cost=0.25), Usage(5, 3, 1, cost=12.5)
     await runs["old"].write(RunFinished(state="success", output=1, steps=1, usage=dear))
-    await runs["slow"].write(runs["slow"].accepted(), CALLED, at=now - 2 * DAY_SECONDS)
+    await runs["slow"].write(runs["slow"].accepted(at=now - 2 * DAY_SECONDS), CALLED)
     await runs["slow"].write(ModelDeferred(step=1, attempt=1, until=9e9, reason="429", status=429))
     await runs["waits"].write(runs["waits"].accepted())
     await runs["waits"].write(WaitBegun(name="w", until=9e9, signal="paid"))
@@ -137,6 +137,37 @@ async def test_the_command_line_says_what_is_wrong_with_a_filter(
     done = await listing(*words)
     assert (done.exit_code, done.stdout) == (2, "")
     assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("state=queued&state=running", "query.state: it is there 2 times and has one value"),
+        ("agent=a&agent=b", "query.agent: it is there 2 times"),
+        ("sort=cost&before=1795663000.0,ab", "is not the `next` of a page with sort=cost; start again"),
+        ("before=cost:1.0,ab", "is not the `next` of a page with sort=started"),
+        ("before=nan,ab", "is not the `next` of a page"),
+        ("min_cost=nan", "query.min_cost: Input should be a finite number"),
+        ("since=nan", "since: 'nan': write Unix seconds, a date or time"),
+        ("limit=0", "query.limit: Input should be greater than or equal to 1"),
+    ],
+)
+async def test_what_cannot_be_meant_is_refused_with_what_to_do(world: World, query: str, said: str) -> None:
+    answer = await world.http.get(f"/v1/runs?{query}")
+    assert answer.status_code == 422, answer.text
+    assert said in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("sign", ['"', "*", "NEAR(", "-", "\0", "AND", "^", ":", "'", "日"])
+async def test_every_sign_may_be_searched_for(world: World, sign: str) -> None:
+    run = new_run()
+    scribe = world.scribe(run)
+    await scribe.write(scribe.accepted(f"Signs {sign} galore{sign}"))
+    await world.listed(run, text="signs galore")
+    for text in (sign, f"{sign}galore", f"galore{sign}", f"signs {sign}"):
+        answer = await world.http.get("/v1/runs", params={"text": text})
+        assert answer.status_code == 200, answer.text
+    assert run in [one["id"] for one in answer.json()["runs"]]
 
 
 async def test_no_run_that_fits_is_another_thing_than_no_run(world: World, listing: Any) -> None:

@@ -38,7 +38,12 @@ async def fill(index: RunIndex, runs: int) -> None:
     index.positions_read = lambda: [runs, 5, 0, 0]
     for number in range(runs):
         name = f"r{number}"
-        await take(index, number + 1, entry(name, 1, float(number), accepted(name)), {"blob:" + "a" * 64})
+        await take(
+            index,
+            number + 1,
+            entry(name, 1, float(number), accepted(name, at=float(number))),
+            {"blob:" + "a" * 64},
+        )
 
 
 async def test_what_was_saved_is_there_again(tmp_path: Path) -> None:

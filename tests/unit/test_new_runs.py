@@ -22,8 +22,11 @@ def gateway(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
 
 
 def page(*runs: tuple[str, float], more: str | None = None) -> dict[str, Any]:
-    """Of runs and how many seconds ago each began."""
-    return {"runs": [{"id": run, "started_at": NOW - ago} for run, ago in runs], "next": more}
+    """Of runs and how many seconds ago each was asked for; when they began is no matter."""
+    return {
+        "runs": [{"id": run, "asked_at": NOW - ago, "started_at": NOW} for run, ago in runs],
+        "next": more,
+    }
 
 
 def listed(*runs: tuple[str, float]) -> Answer:
@@ -66,6 +69,25 @@ async def test_a_run_that_comes_late_into_the_list_is_told(gateway: Gateway) -> 
     gateway.first[LIST] = [listed(("a", 10)), listed(("b", 0), ("a", 10))]
     gateway.answer(LIST, page(("b", 0), ("a", 10), ("late", 20)))
     assert await first_runs(new_runs(every=0.01), 2) == ["b", "late"]
+
+
+async def test_a_run_that_begins_long_after_it_was_asked_for_is_told_once(gateway: Gateway) -> None:
+    """It was queued meanwhile, longer than is looked back."""
+    gateway.first[LIST] = [
+        listed(("a", 5000)),
+        listed(("q", 4000), ("a", 5000)),
+        listed(("b", 100), ("q", 4000)),
+    ]
+    begun = {"id": "q", "asked_at": NOW - 4000, "started_at": NOW - 1}
+    gateway.answer(LIST, {"runs": [*page(("c", 0), ("b", 100))["runs"], begun], "next": None})
+    assert await first_runs(new_runs(every=0.01), 3) == ["q", "b", "c"]
+
+
+async def test_a_gateway_of_an_earlier_version_tells_beginnings_alone(gateway: Gateway) -> None:
+    began = [{"id": run, "started_at": NOW - ago} for run, ago in (("b", 0), ("a", 10))]
+    gateway.first[LIST] = [(200, "application/json", {"runs": began[1:], "next": None})]
+    gateway.answer(LIST, {"runs": began, "next": None})
+    assert await first_runs(new_runs(every=0.01), 1) == ["b"]
 
 
 async def test_the_first_run_of_all_is_told(gateway: Gateway) -> None:

@@ -54,7 +54,7 @@ def ended(
         error=ErrorInfo(type=error, message="no") if error else None,
         usage=Usage(cost=cost),
     )
-    return entry(run, 1, at, accepted(run, **fields), end)  # type: ignore[arg-type]
+    return entry(run, 1, at, accepted(run, at=at, **fields), end)  # type: ignore[arg-type]
 
 
 async def test_runs_are_found_by_each_of_their_properties(database: Database) -> None:
@@ -62,7 +62,13 @@ async def test_runs_are_found_by_each_of_their_properties(database: Database) ->
         [
             ended("a", 10.0, cost=3.0, output="Nine teapots.", text="Count the teapots."),
             ended("b", 20.0, cost=1.0, error="AgentToolCallError", session="s1"),
-            entry("c", 1, 30.0, accepted("c", text="Weigh the cups.", origin=Origin(user="ann")), called(1)),
+            entry(
+                "c",
+                1,
+                30.0,
+                accepted("c", text="Weigh the cups.", at=30.0, origin=Origin(user="ann")),
+                called(1),
+            ),
             entry("c_1_0", 1, 31.0, accepted("c_1_0", "c"), parent="c"),
         ],
         database,
@@ -102,6 +108,9 @@ async def test_runs_are_found_by_each_of_their_properties(database: Database) ->
         ("cup weigh", []),
         ("a@b.example.net 1e5", ["b"]),
         ("*", []),
+        ("teapots\0nine", []),
+        ("count\0the", ["a"]),
+        ("\0", []),
     ],
 )
 async def test_runs_are_found_by_words_of_their_task_and_answer(
@@ -293,7 +302,7 @@ def test_pages_together_are_the_whole_list(entries: list[Entry], limit: int, sta
         assert more is None
         assert all(state in (None, one.state) for one in whole)
         assert len(whole) == await index.count(wanted)
-        ages = [(one.started_at, one.id) for one in whole]
+        ages = [(one.asked_at, one.id) for one in whole]
         assert ages == sorted(ages, reverse=True)
         paged: list[RunSummary] = []
         before = None
@@ -331,6 +340,37 @@ async def test_a_run_is_queued_until_it_begins_and_is_found_by_its_text_all_the_
     await take(index, 8, entry("a", 2, 9.0, ev.RunFinished(state="success", output="Nine cups.")))
     for text in ("teapots", "cups"):
         assert await listed(index, text=text) == ["a"]
+
+
+async def test_a_run_that_begins_between_two_pages_is_on_one_of_them(database: Database) -> None:
+    index = await index_of([], database)
+    tasks = {run: accepted(run, at=float(at)) for at, run in enumerate("abcdef", start=1)}
+    for run, begun in tasks.items():
+        async with index.changing(run) as tree:
+            tree.runs.add_task(begun.task)
+    first, more = await index.list(RunFilter(), limit=2)
+    for seq, run in enumerate("cb", start=7):  # the newest by their beginning
+        await take(index, seq, entry(run, 1, 90.0 + seq, tasks[run]))
+    second, none = await index.list(RunFilter(), limit=9, before=more)
+    assert [one.id for one in (*first, *second)] == ["f", "e", "d", "c", "b", "a"]
+    assert (none, second[1].asked_at, second[1].started_at) == (None, 3.0, 97.0)
+    assert await listed(index, since=3.0, until=5.0) == ["d", "c"]
+
+
+async def test_a_place_in_one_order_is_none_in_another(database: Database) -> None:
+    index = await index_of(
+        [ended(run, at, cost=at) for run, at in (("a", 1.0), ("b", 2.0), ("c", 3.0))], database
+    )
+    orders: tuple[RunOrder, ...] = ("started", "ended", "cost")
+    for order in orders:
+        _, more = await index.list(RunFilter(), order=order, limit=1)
+        assert more is not None
+        rest, _ = await index.list(RunFilter(), order=order, before=more)
+        assert [one.id for one in rest] == ["b", "a"]
+        for other in orders:
+            if other != order:
+                with pytest.raises(KeyError):
+                    await index.list(RunFilter(), order=other, before=more)
 
 
 async def test_a_queued_run_goes_with_its_erasure_and_comes_again_when_it_is_asked_for_again() -> None:

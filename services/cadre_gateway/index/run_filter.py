@@ -11,7 +11,10 @@ from cadre.api.runs import RunOrder
 from cadre_gateway.index.database.dialect import Dialect
 from cadre_gateway.index.database.port import SqlQuery, Value
 
-_COLUMNS: dict[RunOrder, str] = {"started": "started_at", "ended": "ended_at", "cost": "cost"}
+# When a run was asked for stays: one that begins between two pages would move, and be on neither.
+_COLUMNS: dict[RunOrder, str] = {"started": "asked_at", "ended": "ended_at", "cost": "cost"}
+_MARKS: dict[RunOrder, str] = {"started": "", "ended": "ended:", "cost": "cost:"}
+"""What a place in a list begins with: a cost would be taken for a time, and the list begin anew without a word."""
 
 
 class TreeReach(NamedTuple):
@@ -32,9 +35,9 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     parent: str | None = None
     """Runs directly below this one, instead of root runs."""
     since: float | None = None
-    """Those that began at this time (Unix seconds) or later."""
+    """Those that were asked for at this time (Unix seconds) or later."""
     until: float | None = None
-    """Those that began before."""
+    """Those that were asked for before."""
     min_cost: float | None = None
     error: str | None = None
     """The type of the error that they ended with."""
@@ -69,6 +72,19 @@ def cursor_of(text: str) -> Cursor:
     if not comma or not isfinite(found.value):
         raise KeyError(text)
     return found
+
+
+def page_mark(order: RunOrder, place: Cursor) -> str:
+    """The `before` of the page behind this place of a list in this order."""
+    return f"{_MARKS[order]}{place}"
+
+
+def page_place(order: RunOrder, before: str) -> Cursor:
+    """The place that a `before` names. Raises KeyError when it is none of a list in this order."""
+    mark = _MARKS[order]
+    if not before.startswith(mark):
+        raise KeyError(before)
+    return cursor_of(before.removeprefix(mark))
 
 
 def page_query(
@@ -119,8 +135,8 @@ def _conditions(dialect: Dialect, wanted: RunFilter) -> tuple[list[str], list[Va
         ("waiting_for = ?", wanted.waiting_for),
         ("session = ?", wanted.session),
         ("person = ?", wanted.user),
-        ("started_at >= ?", wanted.since),
-        ("started_at < ?", wanted.until),
+        ("asked_at >= ?", wanted.since),
+        ("asked_at < ?", wanted.until),
         ("cost >= ?", wanted.min_cost),
         ("error = ?", wanted.error),
     ]

@@ -17,7 +17,7 @@ from cadre.errors import RunIndexUnavailable
 from cadre_gateway.index.completeness import Completeness, IndexProgress, ReadTree
 from cadre_gateway.index.database.port import Database, Row, SqlQuery, Statement
 from cadre_gateway.index.removals import Removals
-from cadre_gateway.index.run_filter import Cursor, RunFilter, count_query, cursor_of, page_query
+from cadre_gateway.index.run_filter import Cursor, RunFilter, count_query, page_mark, page_place, page_query
 from cadre_gateway.index.saved_place import SAVE_META, SavedPlace, load_place, reaches, rows_of
 from cadre_gateway.index.tree_record import Tombstone
 from cadre_gateway.index.tree_rows import IndexedTree, queries_of, statements_for, tree_of_rows
@@ -281,12 +281,12 @@ class RunIndex:
         self, wanted: RunFilter, *, order: RunOrder = "started", limit: int = 50, before: str | None = None
     ) -> tuple[list[RunSummary], str | None]:
         """A page of runs, and the `before` of the next page (None: this is the last one). Raises KeyError when
-        `before` is none."""
-        place = cursor_of(before) if before is not None else None
+        `before` is none of a list in this order."""
+        place = page_place(order, before) if before is not None else None
         rows = await self.read(page_query(self._database.dialect, wanted, order, limit + 1, place))
         found = [(_summary(body), value) for body, value in rows[:limit]]
         more = Cursor(found[-1][1], found[-1][0].id) if len(rows) > limit else None
-        return [summary for summary, _ in found], str(more) if more is not None else None
+        return [summary for summary, _ in found], page_mark(order, more) if more is not None else None
 
     async def count(self, wanted: RunFilter) -> int:
         """How many runs there are."""

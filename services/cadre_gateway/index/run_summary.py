@@ -51,6 +51,7 @@ def summary_of_task(task: Task) -> RunSummary:
         agent=task.agent,
         state="queued",
         task=shortened(task.task),
+        asked_at=task.at,
         started_at=task.at,
         session=task.session,
         user=_user(task),
@@ -63,7 +64,12 @@ def first_summary(entry: Entry) -> RunSummary:
     if entry.snapshot is not None:
         return _of_snapshot(entry.snapshot, entry)
     return RunSummary(
-        id=entry.run, tree=entry.tree, parent=entry.parent, agent=entry.agent, started_at=entry.at
+        id=entry.run,
+        tree=entry.tree,
+        parent=entry.parent,
+        agent=entry.agent,
+        asked_at=entry.at,
+        started_at=entry.at,
     )
 
 
@@ -73,6 +79,7 @@ def _of_snapshot(run: Run, entry: Entry) -> RunSummary:
         id=run.id, tree=run.tree, parent=entry.parent, agent=run.agent, step=run.step, usage=run.usage
     )
     summary.started_at = run.started_at or entry.at
+    summary.asked_at = run.task.at if run.task is not None else summary.started_at
     if run.phase is Phase.WAITING:
         summary.state, summary.waiting_for = "waiting", "model"
     if run.phase is Phase.ACTING and run.waits and not run.open_calls():
@@ -99,7 +106,7 @@ def apply_event(summary: RunSummary, event: AnyEvent, at: float) -> None:
         case RunAccepted(task=task):
             summary.revision = event.revision
             summary.task, summary.session, summary.started_at = shortened(task.task), task.session, at
-            summary.user, summary.labels = _user(task), task.labels
+            summary.user, summary.labels, summary.asked_at = _user(task), task.labels, task.at
         case ModelCalled(purpose="act", step=step) | StepStarted(step=step):
             summary.step = step
         case ModelDeferred():

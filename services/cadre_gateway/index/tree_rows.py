@@ -26,12 +26,13 @@ _TREE = (
     " erased_seq = excluded.erased_seq, erased_at = excluded.erased_at"
 )
 _RUN = (
-    "INSERT INTO runs (id, tree, parent, root, agent, state, waiting_for, approvals, started_at, ended_at, session,"
-    " person, error, cost, revision, summary) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO runs (id, tree, parent, root, agent, state, waiting_for, approvals, asked_at, started_at, ended_at,"
+    " session, person, error, cost, revision, summary) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     " ON CONFLICT (id) DO UPDATE SET agent = excluded.agent, state = excluded.state,"
-    " waiting_for = excluded.waiting_for, approvals = excluded.approvals, started_at = excluded.started_at,"
-    " ended_at = excluded.ended_at, session = excluded.session, person = excluded.person, error = excluded.error,"
-    " cost = excluded.cost, revision = excluded.revision, summary = excluded.summary"
+    " waiting_for = excluded.waiting_for, approvals = excluded.approvals, asked_at = excluded.asked_at,"
+    " started_at = excluded.started_at, ended_at = excluded.ended_at, session = excluded.session,"
+    " person = excluded.person, error = excluded.error, cost = excluded.cost,"
+    " revision = excluded.revision, summary = excluded.summary"
 )
 _OF_TREE = "(SELECT rowid FROM runs WHERE tree = ?)"
 _OF_RUN = "(SELECT rowid FROM runs WHERE id = ?)"
@@ -164,6 +165,7 @@ def _row_of(run: RunSummary) -> tuple[Value, ...]:
         run.state,
         run.waiting_for,
         run.approvals,
+        run.asked_at,
         run.started_at,
         run.ended_at,
         run.session,

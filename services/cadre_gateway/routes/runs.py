@@ -115,7 +115,7 @@ def router(  # noqa: PLR0913 - what the routes of runs share
         before: str | None = None,
     ) -> Response:
         """`parent` lists the runs directly below one; `waiting_for` is `approval`, `model`, `time` or `signal NAME`;
-        `since` and `until` are about when a run began; `error` is the type that it failed with; `label` is
+        `since` and `until` are about when a run was asked for; `error` is the type that it failed with; `label` is
         `NAME=VALUE`, or `NAME` with any value, and may be given again; `text` are words of the task or the answer, the
         last of which may be the beginning of one. `count` adds how many there are in all."""
         caller, (begin, end) = caller_of(request), bounds(since, until, clock.now())
@@ -141,7 +141,7 @@ def router(  # noqa: PLR0913 - what the routes of runs share
                 found, more = await lookup.index.list(wanted, order=sort, limit=limit, before=before)
             except KeyError:
                 raise problems.invalid(
-                    f"before: {before!r} is not the `next` of a page; start again without it"
+                    f"before: {before!r} is not the `next` of a page with sort={sort}; start again without it"
                 ) from None
             total = await lookup.index.count(wanted) if count else UNSET
         return json_answer(openapi.RunList(runs=found, next=more, total=total))

@@ -16,7 +16,7 @@ State = Literal["queued", "running", "waiting", "success", "max_steps_error", "e
 endpoint asked for."""
 
 RunOrder = Literal["started", "ended", "cost"]
-"""By when runs began or ended, or by what they cost; the newest or dearest first."""
+"""By when runs were asked for or ended, or by what they cost; the newest or dearest first."""
 
 
 class RunSummary(msgspec.Struct, kw_only=True):
@@ -35,7 +35,10 @@ class RunSummary(msgspec.Struct, kw_only=True):
     approvals: int = 0
     """Calls of the run and of all runs below it that wait for a person."""
     step: int = 0
+    asked_at: float = 0.0
+    """When its task was sent; until it begins it is queued."""
     started_at: float = 0.0
+    """When it began; as long as it is queued, when its task was sent."""
     ended_at: float | None = None
     usage: Usage = Usage()
     session: str | None = None

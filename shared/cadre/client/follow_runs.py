@@ -7,6 +7,7 @@ run up, use a check of answers, an approval or a tool instead.
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
+from typing import Any
 
 from cadre.client.errors import Unreachable
 from cadre.client.event import Event
@@ -16,7 +17,7 @@ from cadre.client.transport import Transport
 _PAGE_SIZE = 200
 
 LATE_SECONDS = 300.0
-"""How much later a run may appear in the list than others that began after it: clocks of agents differ."""
+"""How much later a run may appear in the list than others that were asked for after it: clocks differ."""
 
 
 async def follow(
@@ -39,12 +40,12 @@ async def follow(
 async def new_runs(
     agent: str | None = None, *, gateway: str | None = None, every: float = 1.0, patience: float = 60.0
 ) -> AsyncGenerator[str, None]:
-    """Yields the ids of root runs, of one agent or of all, that begin from now on; polls every `every` seconds.
+    """Yields the ids of root runs, of one agent or of all, that are asked for from now on; polls every `every` seconds.
 
     A gateway that does not answer is asked again for `patience` seconds. Raises ClientError.
     """
     known: dict[str, float] | None = None
-    """Runs that were there before or have been told of, and when they began, as far back as is looked again."""
+    """Runs that were there before or have been told of, with when they were asked for, as far as is looked back."""
     since: float | None = None
     backoff = Backoff(patience)
     async with Transport(gateway) as transport:
@@ -67,15 +68,21 @@ async def new_runs(
 
 
 async def _started_runs(transport: Transport, agent: str | None, since: float | None) -> dict[str, float]:
-    """Start times of the runs that began at or after `since`, newest first; without it, of those around the newest."""
+    """When the runs were asked for that were so at or after `since`, newest first; without it, those around the
+    newest."""
     found: dict[str, float] = {}
     query = {"limit": str(_PAGE_SIZE)} if agent is None else {"limit": str(_PAGE_SIZE), "agent": agent}
     while True:
         page = await transport.request("GET", "/v1/runs", params=query)
-        began = {str(run["id"]): float(run["started_at"]) for run in page["runs"]}
-        found |= began
-        if since is None and began:
-            since = max(began.values()) - LATE_SECONDS
-        if page["next"] is None or since is None or min(began.values(), default=since) < since:
+        asked = {str(run["id"]): _asked_at(run) for run in page["runs"]}
+        found |= asked
+        if since is None and asked:
+            since = max(asked.values()) - LATE_SECONDS
+        if page["next"] is None or since is None or min(asked.values(), default=since) < since:
             return {run: at for run, at in found.items() if since is None or at >= since}
         query["before"] = str(page["next"])
+
+
+def _asked_at(run: dict[str, Any]) -> float:
+    """Unlike its beginning it stays what it is. A gateway of an earlier version does not tell it."""
+    return float(run.get("asked_at", run["started_at"]))

@@ -131,7 +131,7 @@ def _head(
     return {
         "taskId": run.id,
         "status": status,
-        "createdAt": _time(run.started_at),
+        "createdAt": _time(run.asked_at),
         "lastUpdatedAt": _time(at),
         "ttlMs": None,
         "pollIntervalMs": _POLL_MS,

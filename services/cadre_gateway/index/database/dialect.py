@@ -45,7 +45,11 @@ _END = "' '"
 
 
 def _match_in_sqlite(text: str) -> str | None:
-    words = ['"{}"'.format(word.replace('"', '""')) for word in text.split()]
+    # An expression ends at a NUL; any other sign between words does in its place.
+    words = [
+        '"{}"'.format(word.replace('"', '""'))
+        for word in text.replace("\0", "\N{REPLACEMENT CHARACTER}").split()
+    ]
     return " ".join(words) + "*" if words else None
 
 

@@ -2,7 +2,7 @@
 
 from cadre.protocol.messages import SCHEMA_VERSION
 
-VERSION = f"5.{SCHEMA_VERSION}"
+VERSION = f"6.{SCHEMA_VERSION}"
 """An older gateway leaves out what it cannot read: after an upgrade the journals are read anew."""
 
 TABLES = (
@@ -17,15 +17,16 @@ TABLES = (
     "CREATE INDEX blobs_blob ON blobs (blob)",
     """CREATE TABLE runs (
         id TEXT PRIMARY KEY, tree TEXT NOT NULL, parent TEXT, root INTEGER NOT NULL, agent TEXT NOT NULL,
-        state TEXT NOT NULL, waiting_for TEXT, approvals INTEGER NOT NULL, started_at REAL NOT NULL, ended_at REAL,
-        session TEXT, person TEXT, error TEXT, cost REAL NOT NULL, revision TEXT NOT NULL, summary BLOB NOT NULL)""",
+        state TEXT NOT NULL, waiting_for TEXT, approvals INTEGER NOT NULL, asked_at REAL NOT NULL,
+        started_at REAL NOT NULL, ended_at REAL, session TEXT, person TEXT, error TEXT, cost REAL NOT NULL,
+        revision TEXT NOT NULL, summary BLOB NOT NULL)""",
     "CREATE INDEX runs_tree ON runs (tree)",
-    "CREATE INDEX runs_started ON runs (started_at, id) WHERE root = 1",
-    "CREATE INDEX runs_agent ON runs (agent, started_at, id) WHERE root = 1",
-    "CREATE INDEX runs_state ON runs (state, started_at, id) WHERE root = 1",
-    "CREATE INDEX runs_session ON runs (session, started_at, id) WHERE root = 1 AND session IS NOT NULL",
-    "CREATE INDEX runs_person ON runs (person, started_at, id) WHERE root = 1 AND person IS NOT NULL",
-    "CREATE INDEX runs_parent ON runs (parent, started_at, id) WHERE parent IS NOT NULL",
+    "CREATE INDEX runs_asked ON runs (asked_at, id) WHERE root = 1",
+    "CREATE INDEX runs_agent ON runs (agent, asked_at, id) WHERE root = 1",
+    "CREATE INDEX runs_state ON runs (state, asked_at, id) WHERE root = 1",
+    "CREATE INDEX runs_session ON runs (session, asked_at, id) WHERE root = 1 AND session IS NOT NULL",
+    "CREATE INDEX runs_person ON runs (person, asked_at, id) WHERE root = 1 AND person IS NOT NULL",
+    "CREATE INDEX runs_parent ON runs (parent, asked_at, id) WHERE parent IS NOT NULL",
     "CREATE INDEX runs_open ON runs (agent, state, waiting_for) WHERE ended_at IS NULL",
     "CREATE INDEX runs_succeeded ON runs (agent, ended_at) WHERE state = 'success'",
     "CREATE TABLE labels (tree TEXT NOT NULL, run TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL)",

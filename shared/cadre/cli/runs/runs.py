@@ -32,9 +32,11 @@ _MAX_PAGE = 1000
     "--waiting-for", metavar="WHAT", help="Only runs that wait for: approval, model, time, or 'signal NAME'."
 )
 @click.option(
-    "--since", metavar="WHEN", help="Only runs begun since: a date or time (UTC), or so long ago: 12h, 7d."
+    "--since",
+    metavar="WHEN",
+    help="Only runs asked for since: a date or time (UTC), or so long ago: 12h, 7d.",
 )
-@click.option("--until", metavar="WHEN", help="Only runs begun before that.")
+@click.option("--until", metavar="WHEN", help="Only runs asked for before that.")
 @click.option("--min-cost", type=click.FloatRange(min=0), help="Only runs that cost at least so much.")
 @click.option("--session", metavar="NAME", help="Only runs of this conversation.")
 @click.option("--user", metavar="NAME", help="Only runs of this person.")
