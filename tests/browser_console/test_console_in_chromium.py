@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from browser_console.observed import Errors, Pictures
+from harness.command import commands_of
 from harness.stack import Gateway, Stack
 
 ROOT = Path(__file__).parents[2]
@@ -134,6 +135,26 @@ def test_by_what_a_run_was_decided_is_told_by_digests(
     page.get_by_role("treeitem").first.click()
     expect(facts).to_contain_text(gateway.run(run)["revision"])
     expect(facts).not_to_contain_text("schemas")
+
+
+def test_a_run_that_waits_for_an_agent_at_rest_is_told_and_spoken_to(
+    page: Page, stack: Stack, gateway: Gateway, pictures: Pictures, tmp_path: Path
+) -> None:
+    cadre = commands_of(stack, tmp_path)
+    card = '{"name":"sleeper","description":"Has no replica yet."}'
+    assert cadre("provision", "--at-rest", card).returncode == 0
+    gateway.wait_offered(3)
+    run = gateway.submit("sleeper", "Wake up.")
+    page.goto(f"{gateway.service.url}/#/run/{run}")
+    expect(page.get_by_role("heading", level=1)).to_have_text("sleeper Wake up.")
+    expect(page.locator(".run-head .meta")).to_contain_text("nothing has happened yet")
+    page.get_by_role("button", name="Send message").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Text").fill("It is late.")
+    dialog.get_by_role("button", name="Send").click()
+    expect(page.locator("#toasts")).to_contain_text("sent")
+    pictures.take(page, "run-queued")
+    assert cadre("retire", "sleeper").returncode == 0
 
 
 def test_the_tree_is_walked_with_keys(page: Page, gateway: Gateway, tmp_path: Path) -> None:

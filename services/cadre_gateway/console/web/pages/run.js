@@ -1,6 +1,6 @@
 // One run, live or past: the tree of all runs below it with the time that each part took, and what is in each part.
 
-import { get, post, runPath } from "../http/api.js";
+import { get, post, runPath, withQuery } from "../http/api.js";
 import { followRun } from "../http/follow.js";
 import { rowState, rowTimes, runMark, visibleRows } from "../state/rows.js";
 import { applyEvents, emptyTree, isOver, totals } from "../state/run_tree.js";
@@ -20,6 +20,7 @@ export function runPage(main, { parts: [id], query, setQuery }) {
   let frame = null;
   let link = "";
   let dashboard = ""; // where the trace is looked at, if the gateway knows
+  let queued = null; // what is known of a run that its agent has not begun
   const toggled = new Map();
   const detail = new RowDetail({ fork: forkDialog, changed: schedule });
   const view = new VirtualTree({
@@ -61,7 +62,21 @@ export function runPage(main, { parts: [id], query, setQuery }) {
     },
   });
   // What is under way grows although nothing happens.
-  const ticking = setInterval(() => tree.root && !isOver(tree.runs.get(tree.root)) && schedule(), 1000);
+  const ticking = setInterval(() => {
+    if (!tree.root && !queued && link === "live") lookUp();
+    if (tree.root && !isOver(tree.runs.get(tree.root))) schedule();
+  }, 1000);
+
+  /** Asks what the events tell only once there are some. */
+  async function lookUp() {
+    queued = {};
+    try {
+      queued = await get(withQuery(runPath(id), { limit: 1 }));
+      schedule();
+    } catch (error) {
+      toast(error.message, true);
+    }
+  }
 
   function schedule() {
     frame ??= requestAnimationFrame(() => {
@@ -86,7 +101,10 @@ export function runPage(main, { parts: [id], query, setQuery }) {
 
   function drawHead(root) {
     if (!root) {
-      fill(head, h("h1", null, "Run ", h("code", null, id)), h("p", { class: "meta" }, link === "live" ? "in the inbox of its agent: nothing has happened yet" : LINK_TEXT[link] ?? "loading …"));
+      const title = queued?.agent ? [h("span", { class: "agent" }, queued.agent), " ", brief(queued.task, 400)] : ["Run ", h("code", null, id)];
+      fill(head, h("h1", { title: queued?.task }, title), h("p", { class: "meta" },
+        h("span", null, link === "live" ? "in the inbox of its agent: nothing has happened yet" : LINK_TEXT[link] ?? "loading …"), " ",
+        queued?.started_at && h("span", null, clock(queued.started_at))));
       drawActions(null);
       return;
     }
@@ -133,7 +151,7 @@ export function runPage(main, { parts: [id], query, setQuery }) {
     const going = !root || !isOver(root);
     fill(actions,
       held > 0 && h("button", { type: "button", class: "primary", onclick: nextHeld }, `${held} to approve`),
-      going && root && button("Send message", tellDialog),
+      going && button("Send message", tellDialog),
       signals.map((run) => button(`Send signal ${run.awaits.signal}`, () => signalDialog(run))),
       going && !root?.cancelling && h("button", { type: "button", class: "danger", onclick: cancelDialog }, "Cancel"),
       root && !going && ["max_steps_error", "error"].includes(root.state) && button("Continue", async () => go(await post(`${runPath(id)}/continue`))),
