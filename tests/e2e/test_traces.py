@@ -124,6 +124,8 @@ def test_a_team_at_work_is_one_trace(
     assert http.links == [(trace_id(run), root_span(run))]
     assert root.links == [(http.trace, http.span)]
     # Whoever polls fills no backend: reading has a span where its caller has one.
+    for none in ({}, {"traceparent": "none"}, {"traceparent": f"00-{'0' * 32}-{'0' * 16}-01"}):
+        gateway.request("GET", f"/v1/runs/{run}", headers=none)
     gateway.request("GET", f"/v1/runs/{run}", headers={"traceparent": CALLER})
     receiver.until(lambda: any(span.name.startswith("GET ") for span in receiver.spans), "the caller's look")
     assert {span.trace for span in receiver.spans if span.name.startswith("GET ")} == {CALLER[3:35]}

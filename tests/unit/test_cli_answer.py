@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cadre.cli.run_view.run_text import steps_text
+from cadre.cli.run_view.run_text import steps_text, summary
 from cadre.cli.team.logs import command as show_logs
 from cadre.cli.terminal.answer import as_text, print_text, printable
 from cadre.cli.terminal.table import table
@@ -112,3 +112,20 @@ def test_tables_and_logs_are_text_of_others_too(tmp_path: Path) -> None:
 )
 def test_each_kind_of_step_is_told(step: dict[str, Any], lines: list[str]) -> None:
     assert list(steps_text([step])) == lines
+
+
+@pytest.mark.parametrize(
+    ("state", "asked", "started", "told"),
+    [
+        ("queued", 100.0, 100.0, [("queued", ": no replica of boss has begun it")]),
+        ("running", 100.0, 100.2, [("started", "")]),
+        ("success", 100.0, 190.0, [("started", ", 1m30s after it was asked for")]),
+    ],
+)
+def test_a_run_that_is_queued_has_not_started(
+    state: str, asked: float, started: float, told: list[tuple[str, str]]
+) -> None:
+    run = {"id": "r", "agent": "boss", "state": state, "asked_at": asked, "started_at": started}
+    lines = list(summary(run, [], full=False))
+    found = [line for line in lines if line.startswith(("queued", "started"))]
+    assert [(line[:9].strip(), line[28:]) for line in found] == told

@@ -5,12 +5,14 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, Response
+from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from cadre.api.traces import TraceTree
 from cadre.ports import Clock
 from cadre.telemetry.tracing.otlp_json import otlp_json
 from cadre.telemetry.tracing.page import page
+from cadre.telemetry.tracing.spans import link_to
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.reading.traces import MAX_SPANS, page_of_spans, spans_of, tree_of_spans
 from cadre_gateway.requests.headers import MAX_SEQ
@@ -66,4 +68,4 @@ def is_untraced(scope: Scope) -> bool:
     path: str = scope.get("path", "")
     if path in _PROBES or path.endswith("/events"):
         return True
-    return scope.get("method") in _READING and not any(name == b"traceparent" for name, _ in scope["headers"])
+    return scope.get("method") in _READING and not link_to(Headers(scope=scope).get("traceparent"))

@@ -1,5 +1,6 @@
 """The spans of a block of code: the block itself, and what each sandbox did between two of its waits."""
 
+import json
 from typing import Any
 
 from cadre.protocol.messages import ErrorInfo
@@ -40,6 +41,11 @@ def test_a_block_of_code_and_the_calls_that_it_made() -> None:
     ], "what the sandbox did, without its wait for the call"
     assert {tool.parent, *(turn.parent for turn in turns)} == {block.span}
     assert block.attributes[names.TOOL_CALL] == BLOCK
+    code = str(block.attributes[names.INPUT_VALUE])
+    assert code in ANSWER_WITH_CODE
+    assert json.loads(str(block.attributes[names.TOOL_ARGUMENTS])) == {"code": code}, (
+        "an object, as of any tool"
+    )
     assert not {names.TOOL_RESULT, names.OUTPUT_VALUE} & set(block.attributes), "it printed and gave nothing"
 
 

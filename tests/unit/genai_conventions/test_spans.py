@@ -60,6 +60,8 @@ def checked(span: SpanRecord) -> set[str]:
     for moment in span.moments:
         found |= moment.attributes
     own = {name: value for name, value in found.items() if name.startswith("gen_ai.")}
+    if arguments := own.get("gen_ai.tool.call.arguments"):
+        assert isinstance(json.loads(str(arguments)), dict), (span.name, arguments)
     wrong = [problem for name, value in own.items() for problem in problems(name, value)]
     assert not wrong, (span.name, wrong)
     return set(own)

@@ -22,6 +22,9 @@ Step = dict[str, Any]
 Fetch = Callable[[str], Account]
 """Returns the account of a run with its steps, by the run's id."""
 
+_QUEUED_SECONDS = 1.0
+"""What is shorter is no news of a run that has begun."""
+
 _MARGIN = "  "
 
 
@@ -56,8 +59,13 @@ def summary(
     digests = [f", {what} {run[key]}" for what, key in told.items() if run.get(key)]
     yield f"agent    {run['agent']}{''.join(digests)}"
     yield f"state    {_facts(run)}"
-    if run.get("started_at"):
-        yield f"started  {_local_time(run['started_at'])}"
+    if run["state"] == "queued":
+        asked = run.get("asked_at") or run["started_at"]
+        yield f"queued   {_local_time(asked)}: no replica of {run['agent']} has begun it"
+    elif run.get("started_at"):
+        was_queued = run["started_at"] - run.get("asked_at", run["started_at"])
+        after = f", {seconds(was_queued)} after it was asked for" if was_queued >= _QUEUED_SECONDS else ""
+        yield f"started  {_local_time(run['started_at'])}{after}"
     if run.get("deadline"):
         left = run["deadline"] - time.time()
         is_ahead = left > 0 and not run.get("ended_at")

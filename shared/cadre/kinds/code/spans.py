@@ -57,7 +57,7 @@ class BlockSpans:
         block.attributes = {
             **about_tool(PYTHON, event.block, agent),
             names.TOOL_TYPE: "extension",
-            **self._content.of(TOOL_ARGUMENTS=event.code, INPUT_VALUE=event.code),
+            **self._content.of(TOOL_ARGUMENTS={"code": event.code}, INPUT_VALUE=event.code),
         }
         self._spans.begin(_BLOCK, block)
         self._since = now

@@ -184,8 +184,8 @@ RUNS = Metric(
     "cadre.runs",
     "observable gauge",
     "{run}",
-    "Runs that have not ended; `queued` ones have not begun, `waiting` ones wait for a person or for their model"
-    " endpoint.",
+    "Runs that have not ended; `queued` ones have not begun, `waiting` ones wait for a person, a time, a signal or"
+    " their model endpoint.",
     (AGENT, STATE, WAITING_FOR),
 )
 APPROVALS = Metric("cadre.approvals.waiting", "observable gauge", "{call}", "Calls that wait for a person.")
