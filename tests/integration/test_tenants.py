@@ -235,6 +235,11 @@ async def test_a_tenant_that_cannot_be_opened_says_by_its_code_why(tenancy: Tena
         assert await until(lambda: says("run `cadre provision`")) == "not-set-up"
         await tenancy.provisioned("carl")
         await answered(http, "/readyz", 200)
+        file = tenancy.folder / "carl" / "tenant.yaml"
+        oidc = 'auth: oidc\n  oidc: {issuer: "http://127.0.0.1:1", client_id: c}'
+        file.write_text(file.read_text().replace("auth: keys", oidc))
+        wrong = "tenant carl: spec.oidc, where CADRE_OIDC_X is x: CADRE_OIDC_GRANTS is not set"
+        assert await until(lambda: says(wrong)) == "not-set-up"
 
 
 async def test_a_tenant_without_a_server_says_that_from_its_beginning(tenancy: Tenancy) -> None:

@@ -162,9 +162,12 @@ class Tenant:
             given["grants"] = msgspec.json.encode(given["grants"]).decode()
         try:
             found = msgspec.convert({**given, "client_secret": self._secret(_CLIENT_SECRET)}, OidcSettings)
+            found.read_grants()
         except msgspec.ValidationError as error:
             raise SettingError(f"tenant {self.name}: spec.oidc: {error}") from error
-        found.read_grants()
+        except SettingError as error:
+            # It names variables, which are not read for a tenant.
+            raise SettingError(f"tenant {self.name}: spec.oidc, where CADRE_OIDC_X is x: {error}") from error
         return found
 
     def _secret(self, variable: str) -> str:
