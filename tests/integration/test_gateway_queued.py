@@ -41,13 +41,6 @@ async def ids(world: World, **query: str) -> list[str]:
     return [one["id"] for one in answer.json()["runs"]]
 
 
-async def gone(world: World, run: str) -> None:
-    async def ask() -> bool:
-        return run not in await ids(world)
-
-    await until(ask)
-
-
 async def test_a_queued_run_is_found_by_all_that_is_known_of_it(world: World) -> None:
     session = new_run()
     run = await queued_run(world, session=session, user="ann", labels=LABELS)
