@@ -88,8 +88,8 @@ async def attack(seed: int, seconds: float, folder: Path) -> Attack:
 
 
 def _add_all(stack: Stack, seed: int) -> None:
-    stack.environment["PYTHONPATH"] = str(Path(__file__).parents[2])
-    model = stack.add("model", "chaos.adversary.hostile_model", start=False)
+    beside = str(Path(__file__).parents[2])
+    model = stack.add("model", "chaos.adversary.hostile_model", start=False, PYTHONPATH=beside)
     model._arguments += [str(model.port), str(seed)]
     model.start()
     stack.environment |= {"CADRE_MODEL_URL": f"{model.url}/v1", "CADRE_MODEL": "hostile"}
