@@ -161,11 +161,15 @@ def test_a_crash_loop_is_told(prometheus: Prometheus, stack: Stack, gateway: Gat
     gateway.finished(run)
 
 
-def test_a_service_that_is_gone_is_told(prometheus: Prometheus, stack: Stack) -> None:
+def test_a_service_that_is_gone_is_told(prometheus: Prometheus, stack: Stack, gateway: Gateway) -> None:
     stack.services["helper"].kill()
-    fires(prometheus, "CadreServiceDown")
+    queued = gateway.submit("helper", "say hello")
+    fires(prometheus, "CadreServiceDown", "CadreRunsQueued")
+    assert gateway.run(queued)["state"] == "queued"
     stack.services["helper"].start()
-    prometheus.over("CadreServiceDown")
+    assert gateway.finished(queued)["state"] == "success"
+    for alert in ("CadreServiceDown", "CadreRunsQueued"):
+        prometheus.over(alert)
 
 
 def test_a_queue_that_grows_is_told(prometheus: Prometheus, stack: Stack, gateway: Gateway) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cadre import tool
@@ -195,6 +196,29 @@ def test_the_first_price_that_fits_counts(tmp_path: Path) -> None:
         assert price is not None
         assert priced(usage, price).cost == cost
     assert Prices.read("").of("big-1") is None
+
+
+def test_tokens_that_the_endpoint_had_cached_have_a_price_of_their_own(tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text(
+        "told: {input: 4, output: 8, cached: 1}\nfree: {input: 4, output: 8, cached: 0}\nold: {input: 4, output: 8}\n"
+    )
+    prices = Prices.read(str(file))
+    usage = Usage(input_tokens=1_000_000, output_tokens=500_000, model_calls=1)
+    for model, cached, cost in (
+        ("told", 0, 8.0),
+        ("told", 500_000, 6.5),
+        ("told", 9_000_000, 5.0),
+        ("free", 500_000, 6.0),
+        ("old", 500_000, 8.0),
+    ):
+        price = prices.of(model)
+        assert price is not None
+        assert priced(usage, price, cached).cost == cost, (model, cached)
+    assert msgspec.json.encode(prices.of("old")) == b'{"input":4.0,"output":8.0}', "a spec keeps its digest"
+    file.write_text("a: {input: 1, output: 1, cached: -1}\n")
+    with pytest.raises(SettingError, match="a price is a number from 0"):
+        Prices.read(str(file))
 
 
 @pytest.mark.parametrize(

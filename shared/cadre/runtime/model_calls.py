@@ -171,7 +171,7 @@ class ModelCalls:
             attempt=command.attempt,
             content=reply.content,
             calls=reply.calls,
-            usage=priced(reply.usage, price) if price is not None else reply.usage,
+            usage=priced(reply.usage, price, reply.cached_tokens) if price is not None else reply.usage,
             unpriced=price is None,
             model=reply.model,
             finish_reason=reply.finish_reason,

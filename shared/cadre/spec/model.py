@@ -29,11 +29,13 @@ TokenLimit = Literal["max_tokens", "max_completion_tokens"]
 """Names of the parameter that bounds an answer."""
 
 
-class Price(msgspec.Struct, frozen=True, kw_only=True):
+class Price(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The price of a million tokens, in any currency; prices and budgets of a deployment share one."""
 
     input: float
     output: float
+    cached: float | None = None
+    """Of input tokens that the endpoint had cached; None: as of any other."""
 
 
 class NamedFunction(msgspec.Struct, frozen=True):
@@ -145,4 +147,5 @@ def model_bounds(model: ModelSpec, key: str = "model") -> list[Bound]:
         (f"{key}.patience", model.patience, 0),
         (f"{key}.price.input", price.input if price else None, 0),
         (f"{key}.price.output", price.output if price else None, 0),
+        (f"{key}.price.cached", price.cached if price else None, 0),
     ]

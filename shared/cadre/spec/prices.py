@@ -33,7 +33,7 @@ class Prices:
         try:
             table = msgspec.convert(read_yaml(Path(path), SettingError), dict[str, Price])
             for name, price in table.items():
-                if not (0 <= price.input <= MOST and 0 <= price.output <= MOST):
+                if not all(0 <= one <= MOST for one in (price.input, price.output, price.cached or 0)):
                     raise msgspec.ValidationError(f"{name}: a price is a number from 0")
             return cls(table)
         except msgspec.ValidationError as error:
@@ -51,7 +51,8 @@ class Prices:
         return [one.name for one in named if one.price is not None or self.of(one.name) is not None]
 
 
-def priced(usage: Usage, price: Price) -> Usage:
-    """The usage with its cost filled in."""
-    cost = (usage.input_tokens * price.input + usage.output_tokens * price.output) / PER
-    return msgspec.structs.replace(usage, cost=cost)
+def priced(usage: Usage, price: Price, cached_tokens: int = 0) -> Usage:
+    """The usage with its cost filled in; so many of its input tokens had the endpoint cached."""
+    cached = min(cached_tokens, usage.input_tokens) if price.cached is not None else 0
+    read = (usage.input_tokens - cached) * price.input + cached * (price.cached or 0)
+    return msgspec.structs.replace(usage, cost=(read + usage.output_tokens * price.output) / PER)

@@ -111,7 +111,9 @@ class EndpointModel:
     async def complete(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         reply = await self._chain.complete(request, on_text)
         price = self._spec.price or self._prices.of(reply.model or self._spec.name)
-        return reply if price is None else msgspec.structs.replace(reply, usage=priced(reply.usage, price))
+        if price is None:
+            return reply
+        return msgspec.structs.replace(reply, usage=priced(reply.usage, price, reply.cached_tokens))
 
     async def close(self) -> None:
         """Closes its connections."""

@@ -57,7 +57,7 @@ def test_a_price_may_be_set_key_by_key() -> None:
         ("prices.scripted.input=cheap", "needs a number$"),
         (
             "prices.gpt-4.1.input=2",
-            r"prices.gpt-4: no key `1`; there are input, output; .* is written \\\.",
+            r"prices.gpt-4: no key `1`; there are input, output, cached; .* is written \\\.",
         ),
         ("nats.pods.app.kubernetes.io/name=x", r"nats.pods.app has no keys below it; .* is written \\\."),
         ("nats.pods=nats", r"needs a mapping: --set 'KEY=\{…\}'"),

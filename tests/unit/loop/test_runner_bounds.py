@@ -96,10 +96,13 @@ async def test_a_cancel_revokes_open_calls() -> None:
     assert world.bus.revoked == ["r1_1_0"]
 
 
-async def test_what_a_model_call_costs_is_journaled() -> None:
+@pytest.mark.parametrize(("cached", "cost"), [(None, 0.25), (0.0, 0.2)])
+async def test_what_a_model_call_costs_is_journaled(cached: float | None, cost: float) -> None:
     world = MemoryWorld()
-    table = Prices({"m-*": Price(input=1.0, output=10.0)})
-    model = ScriptedModel(ModelReply(calls=[ANSWER], model="m-1", usage=USED))
+    table = Prices({"m-*": Price(input=1.0, output=10.0, cached=cached)})
+    model = ScriptedModel(
+        ModelReply(calls=[ANSWER], model="m-1", usage=USED, cached_tokens=USED.input_tokens)
+    )
     runner = Runner(
         SPEC,
         PinnedPrompts(PROMPTS),
@@ -109,7 +112,7 @@ async def test_what_a_model_call_costs_is_journaled() -> None:
     )
     await runner.handle(task(), 1, 1)
     run = world.run("r1")
-    assert run.usage.cost == 0.25
+    assert run.usage.cost == cost
     assert run.unpriced is None
 
 
