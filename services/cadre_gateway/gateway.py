@@ -113,7 +113,7 @@ class GatewayService:
         return {"index": f"lists come when the journals are read: {progress}"} if progress is not None else {}
 
     async def samples(self) -> list[Sample]:
-        """Metrics of the whole deployment. Raises RetryableError."""
+        """Metrics of the whole deployment."""
         return await metrics.samples(self.platform, self.index, self.ledger.totals)
 
     async def drain(self, grace: float) -> None:
@@ -130,7 +130,7 @@ class GatewayService:
             async with asyncio.timeout(max(grace, 1.0)):
                 await self.ledger_snapshots.save(self.ledger)
         except (BusUnavailable, TimeoutError) as error:
-            log.warning("the ledger is not saved: %s", error or "no time left")
+            log.warning("the ledger is not saved: %s", str(error) or "no time left")
         try:
             await self.index.close()
         except RunIndexUnavailable as error:

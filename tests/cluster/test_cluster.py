@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import httpx2
 import pytest
 
 from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.adapters.nats.journal import NatsJournal
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.reading.history import History
-from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams import jetstream, listing
 from cadre.adapters.nats.streams.provision import provision
 from cadre.journal.entry import Entry
 from cadre.protocol.topology import Topology
@@ -23,10 +24,14 @@ from cadre.settings import Settings
 from cluster.load import Load, users
 from cluster.probe import Probe
 from harness.nats_cluster import SIZE, ClusterStack
+from harness.patience import patience, until
 
 TEAM = Path(__file__).parents[1] / "e2e" / "team"
 REPORT = Path(__file__).parents[2] / "build" / "cluster.json"
 USERS = 6
+LAG = "cadre_queue_lag"
+READER = "a-reader"
+"""The first one in the list: who counts only what is told asks for the last one twice."""
 FAILOVER_WITHIN = 30.0
 """Seconds; an election takes 4 to 9 s after the last sign of a leader that was killed."""
 
@@ -108,6 +113,42 @@ async def test_a_leader_is_killed_under_load(watched: Watched, tmp_path: Path) -
     pause = await _check(watched, load, probe, marks, shard, killed_at)
     _report("leader_killed", load, append_gap_s=gap, journal_gap_s=pause)
     assert gap < FAILOVER_WITHIN
+
+
+async def test_metrics_are_told_while_a_readers_server_is_away(watched: Watched) -> None:
+    """A consumer that lies on one server alone is missing with it: the server waits for it in each list."""
+    stack = watched.stack
+    stream = watched.topology.stream(0)
+    config = {
+        "name": READER,
+        "ack_policy": "none",
+        "num_replicas": 1,
+        "inactive_threshold": 3_600_000_000_000,
+    }
+    reader = {"stream_name": stream, "config": config}
+    made = await jetstream.api(watched.nc, f"CONSUMER.CREATE.{stream}.{READER}", reader)
+    away = made["cluster"]["leader"]
+    stack.cluster.servers[away].kill()
+    try:
+
+        async def told() -> bool:
+            async with httpx2.AsyncClient(timeout=patience()) as http:
+                lines = (await http.get(f"{stack.services['gateway'].url}/metrics")).text.splitlines()
+            shown = {line.partition("{")[0].partition(" ")[0] for line in lines}
+            lagging = [line for line in lines if line.startswith("cadre_stream_replicas_lagging{")]
+            lags = [line for line in lines if line.startswith(f"{LAG}{{") and 'cadre_shard="0"' in line]
+            is_seen = any(not line.endswith(" 0.0") for line in lagging)
+            return bool(is_seen and lags and {"cadre_dead_letters", "cadre_approvals_waiting"} <= shown)
+
+        await until(told)
+        names = [one["name"] for one in await listing.consumers(watched.nc, stream)]
+        assert "agent-boss" in names
+        assert READER not in names
+        assert len(names) == len(set(names))
+    finally:
+        stack.cluster.servers[away].start()
+        stack.cluster.wait_healthy()
+        await jetstream.api(watched.nc, f"CONSUMER.DELETE.{stream}.{READER}")
 
 
 async def test_a_leader_retires_under_load(watched: Watched, tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ class Measuring:
             async with asyncio.timeout(READ_WITHIN):
                 return own + await self._read()
         except (CadreError, TimeoutError) as error:
-            log.warning("some metrics cannot be read: %s", error or "no answer in time")
+            log.warning("some metrics cannot be read: %s", str(error) or "no answer in time")
             return own
 
     async def _send_now_and_then(self) -> None:

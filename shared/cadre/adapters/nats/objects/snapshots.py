@@ -23,7 +23,7 @@ class NatsSnapshots:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 return await self._objects.get(name)
         except (RetryableError, UnreadableMessage, TimeoutError) as error:
-            raise BusUnavailable(f"loading {name}", error or "it is incomplete") from error
+            raise BusUnavailable(f"loading {name}", str(error) or "it is incomplete") from error
 
     async def save(self, name: str, data: bytes) -> None:
         """Stores the content in the place of what the name held. Raises BusUnavailable."""
@@ -36,4 +36,4 @@ class NatsSnapshots:
                     except Fenced:
                         continue
         except (RetryableError, UnreadableMessage, TimeoutError) as error:
-            raise BusUnavailable(f"saving {name}", error or "no answer in time") from error
+            raise BusUnavailable(f"saving {name}", str(error) or "no answer in time") from error

@@ -316,7 +316,7 @@ async def is_on(nc: Client) -> bool:
     except nats.errors.NoRespondersError:
         return False
     except nats.errors.Error as error:
-        raise BusUnavailable("asking for JetStream", error or "no answer") from error
+        raise BusUnavailable("asking for JetStream", str(error) or "no answer") from error
     return True
 
 

@@ -108,7 +108,7 @@ async def _send(nc: Client, doing: str, subject: str, file: BinaryIO) -> dict[st
         try:
             answer = await request(nc, subject, chunk, None, _CHUNK_SECONDS)
         except nats.errors.Error as error:
-            raise BusUnavailable(doing, error or "no answer") from error
+            raise BusUnavailable(doing, str(error) or "no answer") from error
         told: dict[str, Any] = json.loads(answer.data) if answer.data else {}
         if refused := told.get("error"):
             raise BusUnavailable(doing, refused.get("description"))
