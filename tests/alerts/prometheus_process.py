@@ -56,8 +56,8 @@ class Prometheus:
 
 
 @contextlib.contextmanager
-def scraping(stack: Stack, rules: str) -> Iterator[Prometheus]:
-    """One that has scraped every service of the stack."""
+def scraping(stack: Stack, rules: str, every: str = "1s") -> Iterator[Prometheus]:
+    """One that has scraped every service of the stack. A scrape may take as long as `every`."""
     binary = shutil.which("prometheus")
     if binary is None:
         pytest.skip("prometheus is not installed (Debian: prometheus)")
@@ -70,7 +70,7 @@ def scraping(stack: Stack, rules: str) -> Iterator[Prometheus]:
         if service.name not in _WITHOUT_METRICS
     ]
     configuration = {
-        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "global": {"scrape_interval": every, "evaluation_interval": "1s"},
         "rule_files": ["alerts.yml"],
         "scrape_configs": [{"job_name": "cadre", "static_configs": targets}],
     }

@@ -276,7 +276,8 @@ def test_a_copy_whose_server_is_gone_is_told(tmp_path: Path) -> None:
     with ClusterStack(tmp_path) as stack:
         stack.cluster.start()
         stack.gateway()
-        with scraping(stack, RULES) as prometheus:
+        # Until the server is back the others wait four seconds for the readers that lay on it, in each list.
+        with scraping(stack, RULES, every="6s") as prometheus:
             eventually(
                 lambda: bool(prometheus.query("cadre_stream_replicas_lagging")), what="copies are counted"
             )
