@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from cadre.errors import SettingError
+from cadre.errors import SettingError, SpecError
 from cadre.protocol.usage import Usage
 from cadre.spec.model import ModelSpec, Price
 from cadre.spec.names import MOST
@@ -32,11 +32,9 @@ class Prices:
             return cls()
         try:
             table = msgspec.convert(read_yaml(Path(path), SettingError), dict[str, Price])
-            for name, price in table.items():
-                if not all(0 <= one <= MOST for one in (price.input, price.output, price.cached or 0)):
-                    raise msgspec.ValidationError(f"{name}: a price is a number from 0")
+            check_prices(table)
             return cls(table)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, SpecError) as error:
             raise SettingError(
                 f"CADRE_PRICES={path}: {error}; write lines like `some-model: {{input: 0.4, output: 1.6}}`"
             ) from error
@@ -49,6 +47,13 @@ class Prices:
         """The names of the model and its fallbacks that are written down and have a price."""
         named = [one for one in (model, *model.fallbacks) if one.name]
         return [one.name for one in named if one.price is not None or self.of(one.name) is not None]
+
+
+def check_prices(table: dict[str, Price]) -> None:
+    """Raises SpecError for a price that is none."""
+    for name, price in table.items():
+        if not all(0 <= one <= MOST for one in (price.input, price.output, price.cached or 0)):
+            raise SpecError(f"{name}: a price is a number from 0")
 
 
 def priced(usage: Usage, price: Price, cached_tokens: int = 0) -> Usage:

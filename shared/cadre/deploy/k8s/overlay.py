@@ -6,20 +6,20 @@ _IDENTITIES = ("name", "mountPath")
 """Keys that tell the items of a list apart: of containers, volumes and variables; of mounts."""
 
 
-def merged(base: Any, over: Any) -> Any:
+def merged(base: Any, over: Any, *, nulls: bool = False) -> Any:
     """`over` on `base`: mappings key by key, lists of named items item by item, all else replaced.
 
-    None takes a key away. Neither argument is changed.
+    None takes a key away; with `nulls` it stays, for both will lie over something that has the key. Neither argument is
+    changed.
     """
-    if isinstance(base, dict) and isinstance(over, dict):
-        both = {key: merged(base.get(key), value) for key, value in over.items() if value is not None}
-        return {key: value for key, value in {**base, **both}.items() if over.get(key, value) is not None}
     if isinstance(over, dict):
-        return {key: merged(None, value) for key, value in over.items() if value is not None}
+        below = base if isinstance(base, dict) else {}
+        both = {key: merged(below.get(key), value, nulls=nulls) for key, value in over.items()}
+        return {key: value for key, value in {**below, **both}.items() if nulls or value is not None}
     if isinstance(base, list) and isinstance(over, list) and (key := _identity(base, over)):
         items = {item[key]: item for item in base}
         for item in over:
-            items[item[key]] = merged(items.get(item[key]), item)
+            items[item[key]] = merged(items.get(item[key]), item, nulls=nulls)
         return list(items.values())
     return over
 

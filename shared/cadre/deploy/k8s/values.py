@@ -1,5 +1,6 @@
 """The values of a deployment: where NATS is, how many replicas, and any field of any pod."""
 
+import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
@@ -13,6 +14,8 @@ from cadre.deploy.k8s.manifest import NAME
 from cadre.deploy.k8s.overlay import merged
 from cadre.errors import SpecError
 from cadre.spec.model import Price
+from cadre.spec.names import check_name
+from cadre.spec.prices import check_prices
 from cadre.spec.yaml_file import refused_key
 
 
@@ -53,6 +56,11 @@ _WORKLOADS: dict[str, dict[str, Any]] = {
     "provision": {},
 }
 """Defaults of each kind of service, in the form of the value `workloads`."""
+
+_ROLES = ("agent", "tools", "sandbox", "memory", "gateway", "tracer", "provision")
+_NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_HOST = re.compile(r"[A-Za-z0-9.*_-]+(:\d{1,5})?")
+_HOST_AND_PORT = re.compile(r"(\[[0-9a-fA-F:]+\]|[^\s:/]+):\d{1,5}")
 
 
 def _named(name: str) -> Any:
@@ -204,42 +212,117 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def workload(self, key: str) -> Workload:
         """The values of a service, by its key. Raises SpecError."""
-        settings = _matching(self.workloads, key, _matching(_WORKLOADS, key, {}))
-        try:
-            return msgspec.convert(settings, Workload)
-        except msgspec.ValidationError as error:
-            raise SpecError(f"workloads: {key}: {': '.join(filter(None, refused_key(error)))}") from error
+        return _workload(key, _matching(self.workloads, key, _matching(_WORKLOADS, key, {})))
 
 
 def read_values(*layers: Mapping[str, Any]) -> Values:
     """The later layers lie over the earlier ones. Raises SpecError naming the key."""
+    data = merged_layers(*layers)
+    workloads = data.pop("workloads", None)
+    data = merged({}, data)
+    if workloads is not None:  # what stands null there takes away what a default says
+        data["workloads"] = workloads
     try:
-        values = msgspec.convert(merged_layers(*layers), Values)
+        values = msgspec.convert(data, Values)
     except msgspec.ValidationError as error:
         raise SpecError(": ".join(filter(None, refused_key(error)))) from error
-    if values.instance and object_name(values.instance) != values.instance:
-        raise SpecError(f"instance: {values.instance!r}: use the letters a-z, digits and '-'")
-    for key, number in (("nats.shards", values.nats.shards), ("nats.replicas", values.nats.replicas)):
-        if number < 1:
-            raise SpecError(f"{key}: must be at least 1")
-    peers = (
-        ("nats.url", values.nats.url),
-        ("qdrant.url", values.qdrant.url),
-        ("index.url", values.index.url),
-    )
-    for key, url in peers:
-        if not urlsplit(url).hostname:
-            raise SpecError(f"{key}: {url!r} is no URL with a host")
+    _check_names(values)
+    _check_addresses(values)
+    _check_nats(values.nats)
+    try:
+        check_prices(values.prices)
+    except SpecError as error:
+        raise SpecError(f"prices: {error}") from error
+    for key, settings in values.workloads.items():
+        _check_workload(key, settings)
     return values
 
 
+def _check_names(values: Values) -> None:
+    if values.instance and object_name(values.instance) != values.instance:
+        raise SpecError(f"instance: {values.instance!r}: use at most 52 of the letters a-z, digits and '-'")
+    namespaces = {
+        "nats.namespace": values.nats.namespace,
+        "qdrant.namespace": values.qdrant.namespace,
+        "index.namespace": values.index.namespace,
+        "telemetry.namespace": values.telemetry.namespace,
+        "telemetry.scraper": values.telemetry.scraper,
+    }
+    for key, name in {"namespace": values.namespace, **{k: n for k, n in namespaces.items() if n}}.items():
+        if not _NAMESPACE.fullmatch(name):
+            raise SpecError(f"{key}: {name!r}: a namespace has 1 to 63 of the letters a-z, digits and '-'")
+    if values.image.split() != [values.image]:
+        raise SpecError(f"image: {values.image!r}: name an image, as in registry.example/cadre:0.1.0")
+    if values.files and not values.files.startswith("/"):
+        raise SpecError(f"files: {values.files!r}: write where the folder is in the image, from the root /")
+    for pool in values.pools:
+        check_name("pools: the", pool)
+
+
+def _check_addresses(values: Values) -> None:
+    asked = {
+        "nats.url": (values.nats.url, ("nats", "tls")),
+        "qdrant.url": (values.qdrant.url, ("http", "https")),
+        "index.url": (values.index.url, ("postgresql", "postgres")),
+    }
+    if values.telemetry.url:
+        asked["telemetry.url"] = (values.telemetry.url, ("http", "https"))
+    if values.model.url:
+        asked["model.url"] = (values.model.url, ("http", "https"))
+    for key, (url, schemes) in asked.items():
+        try:
+            port_of(url)
+        except SpecError as error:
+            raise SpecError(f"{key}: {error}") from error
+        parts = urlsplit(url)
+        if not parts.hostname:
+            raise SpecError(f"{key}: {url!r} is no URL with a host")
+        if parts.scheme not in schemes:
+            raise SpecError(f"{key}: {url!r}: must begin with {' or '.join(f'{one}://' for one in schemes)}")
+
+
+def _check_nats(nats: Nats) -> None:
+    for key, number in (("nats.shards", nats.shards), ("nats.replicas", nats.replicas)):
+        if number < 1:
+            raise SpecError(f"{key}: must be at least 1")
+    check_name("nats.prefix: the", nats.prefix)
+    if re.search(r"[{}]", re.sub(r"\{(role|workload)\}", "", nats.credentials)):
+        raise SpecError(
+            f"nats.credentials: {nats.credentials!r}: only {{role}} and {{workload}} stand in braces"
+        )
+    if nats.tls.client and not nats.tls.secret:
+        raise SpecError("nats.tls.client: name the Secret that has tls.crt and tls.key, in nats.tls.secret")
+    if nats.monitor and not _HOST_AND_PORT.fullmatch(nats.monitor):
+        raise SpecError(f"nats.monitor: {nats.monitor!r}: write HOST:PORT, as in nats.example:8222")
+
+
+def _check_workload(key: str, settings: Mapping[str, Any]) -> None:
+    role, *_ = key.split("/")
+    if "*" in key and not any(fnmatchcase(one, role) for one in _ROLES):
+        raise SpecError(f"workloads: {key!r} matches no service; they begin with {', '.join(_ROLES)}")
+    for host in _workload(key, settings).hosts:
+        if not _HOST.fullmatch(host):
+            raise SpecError(f"workloads: {key}: hosts: {host!r}: write NAME or NAME:PORT")
+
+
+def _workload(key: str, settings: Mapping[str, Any]) -> Workload:
+    # What is null in a pod takes away what the service's own has.
+    pod = settings.get("pod")
+    found = merged({}, {name: value for name, value in settings.items() if name != "pod"})
+    try:
+        return msgspec.convert({**found, **({} if pod is None else {"pod": pod})}, Workload)
+    except msgspec.ValidationError as error:
+        raise SpecError(f"workloads: {key}: {': '.join(filter(None, refused_key(error)))}") from error
+
+
 def merged_layers(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """The layers as one: the later ones lie over the earlier ones."""
-    data: Any = {}
+    """The layers as one: the later ones lie over the earlier ones, and what is null in them stays so."""
+    data: dict[str, Any] = {}
     for layer in layers:
-        data = merged(data, layer)
-    found: dict[str, Any] = data
-    return found
+        data = merged(data, layer, nulls=True)
+    if isinstance(workloads := data.get("workloads"), dict):
+        data["workloads"] = {key: one for key, one in workloads.items() if one is not None}
+    return data
 
 
 def check_names(values: Values, names: list[str]) -> None:
@@ -250,9 +333,13 @@ def check_names(values: Values, names: list[str]) -> None:
 
 
 def port_of(url: str) -> int:
-    """Port of a URL; that of its scheme when it names none."""
-    parts = urlsplit(url)
-    return parts.port or {"http": 80, "nats": 4222, "tls": 4222, "postgresql": 5432}.get(parts.scheme, 443)
+    """Port of a URL; that of its scheme when it names none. Raises SpecError."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise SpecError(f"{url!r} is no URL: {error}") from error
+    return port or {"http": 80, "nats": 4222, "tls": 4222, "postgresql": 5432}.get(parts.scheme, 443)
 
 
 def is_address(url: str) -> bool:
@@ -267,5 +354,7 @@ def is_address(url: str) -> bool:
 def _matching(workloads: Mapping[str, Mapping[str, Any]], key: str, found: Any) -> Any:
     patterns = [pattern for pattern in workloads if fnmatchcase(key, pattern)]
     for pattern in sorted(patterns, key=lambda p: ("*" not in p, len(p))):
-        found = merged(found, workloads[pattern])
+        # Null is a value of `scale`; elsewhere it is what the wider ones say.
+        over = {name: one for name, one in workloads[pattern].items() if one is not None or name == "scale"}
+        found = merged(found, over, nulls=True)
     return found

@@ -1,0 +1,61 @@
+"""What stands in the values: what null takes away, and what cannot work, which is told with its key."""
+
+import re
+from typing import Any
+
+import pytest
+
+from cadre.errors import SpecError
+from unit.k8s.shipped import pick, pod_of, rendered
+
+
+def test_null_takes_away_what_a_default_says() -> None:
+    layers = (
+        {"workloads": {"agent/*": {"scale": None}}},
+        {"workloads": {"agent/checker": {"scale": {"max": 3}}}},
+    )
+    manifests = rendered(*layers)
+    scaled = {m["metadata"]["name"] for m in manifests if m["kind"] == "ScaledObject"}
+    assert "agent-manager" not in scaled
+    assert {"agent-checker", "sandbox-default"} <= scaled
+    assert pick(manifests, "Deployment/agent-manager")["spec"]["replicas"] == 1
+    pod = {"topologySpreadConstraints": None, "containers": [{"name": "main", "resources": None}]}
+    whole = pod_of(rendered({"workloads": {"gateway": {"drain": None, "pod": pod}}}), "Deployment/gateway")
+    assert "topologySpreadConstraints" not in whole
+    assert "resources" not in whole["containers"][0]
+    assert whole["terminationGracePeriodSeconds"] == 50
+
+
+@pytest.mark.parametrize(
+    ("layer", "told"),
+    [
+        ({"namespace": "My_Team"}, "namespace: 'My_Team'"),
+        ({"namespace": ""}, "namespace: ''"),
+        ({"telemetry": {"scraper": "a b"}}, "telemetry.scraper: 'a b'"),
+        ({"instance": "a" * 53}, "at most 52"),
+        ({"image": ""}, "image: '': name an image"),
+        ({"files": "team"}, "files: 'team'"),
+        ({"pools": ["a b"]}, "pools: the name 'a b'"),
+        ({"prices": {"m": {"input": -1, "output": 1}}}, "prices: m: a price is a number from 0"),
+        ({"nats": {"prefix": "a.b"}}, "nats.prefix: the name 'a.b'"),
+        ({"nats": {"credentials": "x-{user}"}}, "only {role} and {workload}"),
+        ({"nats": {"credentials": "x-{"}}, "only {role} and {workload}"),
+        ({"nats": {"tls": {"client": True}}}, "in nats.tls.secret"),
+        ({"nats": {"monitor": "nats"}}, "nats.monitor: 'nats': write HOST:PORT"),
+        ({"nats": {"url": "http://nats"}}, "must begin with nats:// or tls://"),
+        ({"nats": {"url": "nats://nats:many"}}, "nats.url: 'nats://nats:many' is no URL"),
+        ({"model": {"url": "https://models:99999/v1"}}, "model.url: 'https://models:99999/v1' is no URL"),
+        ({"model": {"url": "models"}}, "model.url: 'models' is no URL"),
+        ({"telemetry": {"url": "otel:4317"}}, "telemetry.url"),
+        ({"workloads": {"agnt/*": {}}}, "'agnt/*' matches no service"),
+        (
+            {"workloads": {"agent/*": {"drian": 3}}},
+            "workloads: agent/*: Object contains unknown field `drian`",
+        ),
+        ({"workloads": {"agent/*": {"hosts": ["https://x/y"]}}}, "write NAME or NAME:PORT"),
+        ({"workloads": {"*": {"env": {"X": "http://h:bad"}}}}, "'http://h:bad' is no URL"),
+    ],
+)
+def test_a_value_that_cannot_work_is_told_with_its_key(layer: dict[str, Any], told: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(told)):
+        rendered(layer)
