@@ -107,6 +107,8 @@ class _NamespaceReader:
                 body = msgspec.convert(found["spec"], TeamBody)
                 members = [_stem(entry) for entry in body.agents]
                 for member in members:
+                    if members.count(member) > 1:
+                        raise SpecError(f"spec.agents: {member} is there twice")
                     if teams.setdefault(member, _name(found)) != _name(found):
                         raise SpecError(f"spec.agents: {member} is in the team {teams[member]} already")
                 self._add_modules(found, body.tools)
@@ -129,12 +131,17 @@ class _NamespaceReader:
 
     def read_agents(self, teams: Mapping[str, str]) -> None:
         """Reads each agent beside its team's file and the models."""
+        firsts = {_name(one) for one in self._objects["Agent"] if _first(one) == _name(one)}
         for found in self._objects["Agent"]:
-            # The agent that it is a revision of, if it is a second one.
-            name = (found["metadata"].get("annotations") or {}).get(REVISION_OF) or _name(found)
+            name = _first(found)
             home = self._home(teams.get(_name(found)) or teams.get(name, _NO_TEAM))
             try:
                 check_name("Agent", name)
+                if name != _name(found) and name not in firsts:
+                    raise SpecError(
+                        f"metadata.annotations: {REVISION_OF}: there is no Agent {name} here that is a first revision:"
+                        " apply that one, or take the annotation away"
+                    )
                 _check_agent(found, name)
                 for model, file in self._models.items():
                     _write_text(home / "models" / f"{model}.yaml", file.read_text("utf-8"))
@@ -244,10 +251,10 @@ class _NamespaceReader:
         return next(one for one in components_of(team, values) if one.key == key)
 
     def _refuse(self, found: Manifest, error: Exception) -> None:
-        # The files are ours: whoever wrote the object knows its keys.
-        self.problems[_uid(found)] = re.sub(
-            rf"{re.escape(str(self._folder))}/\S+?:? ", "", str(error)
-        ).strip()
+        # The files are ours: whoever wrote the object knows its keys, and a file that is missing is an object.
+        file = rf"{re.escape(str(self._folder))}/\S+?"
+        told = re.sub(rf"neither {file} nor {file}$", "apply a Model of this name", str(error))
+        self.problems[_uid(found)] = re.sub(rf"{file}:? ", "", told).strip()
 
 
 def _check_agent(found: Manifest, name: str) -> None:
@@ -265,7 +272,7 @@ def _check_agent(found: Manifest, name: str) -> None:
 
 
 def _with_workload(values: Values, key: str, layer: dict[str, Any]) -> Values:
-    workloads = {**values.workloads, key: merged(layer, values.workloads.get(key, {}))}
+    workloads = {**values.workloads, key: merged(layer, values.workloads.get(key, {}), nulls=True)}
     return msgspec.structs.replace(values, workloads=workloads)
 
 
@@ -286,6 +293,11 @@ def _stem(entry: str) -> str:
 
 def _name(found: Manifest) -> str:
     return str(found["metadata"]["name"])
+
+
+def _first(found: Manifest) -> str:
+    """The agent that an Agent is: itself, or the one that it is a second revision of."""
+    return (found["metadata"].get("annotations") or {}).get(REVISION_OF) or _name(found)
 
 
 def _uid(found: Manifest) -> str:

@@ -12,7 +12,7 @@ from cadre.local.team.team_components import components_of
 from cadre.local.team.team_file import read_team
 from kube.api_server import ApiServer
 from kube.conftest import Kubectl, OperatorProcess
-from kube.objects import AVAILABLE, agent, becomes, put
+from kube.objects import AVAILABLE, agent, becomes, condition, made, put
 
 TEAM = Path(__file__).parents[2] / "teams" / "apollo"
 
@@ -39,6 +39,47 @@ async def test_values_of_a_namespace_are_laid_over_the_operators(
     await put(api, values | {"data": {"kubernetes.yaml": ""}})
     await becomes(api, "Agent", "one", type="Accepted", status="True")
     assert (api.find("Deployment", "agent-one") or {})["spec"]["replicas"] == 1
+
+
+async def test_values_that_cannot_work_are_told_and_end_no_operator(
+    api: ApiServer, operator: OperatorProcess
+) -> None:
+    values = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "cadre-values", "namespace": "cadre"},
+        "data": {"kubernetes.yaml": "nats: {credentials: 'key-{user}'}"},
+    }
+    await put(api, agent("one"), values)
+    told = await becomes(api, "Agent", "one", type="Accepted", status="False")
+    assert "nats.credentials: 'key-{user}'" in told["message"]
+    await put(api, values | {"data": {"kubernetes.yaml": "workloads: {agent/one: {drian: 3}}"}})
+    await api.until(
+        lambda: "field `drian`" in condition(api, "Agent", "one", "Accepted").get("message", ""), "told anew"
+    )
+    await put(api, values | {"data": {"kubernetes.yaml": ""}})
+    await becomes(api, "Agent", "one", type="Accepted", status="True")
+
+
+async def test_an_object_that_cannot_work_says_what_to_do(api: ApiServer, operator: OperatorProcess) -> None:
+    second = agent("second")
+    second["metadata"]["annotations"] = {"cadre.dev/revision-of": "nobody"}
+    await put(
+        api,
+        agent("nameless", model="nonesuch"),
+        agent("far", model={"name": "m", "url": "https://models.example:99999/v1"}),
+        second,
+        made("Team", "twins", agents=["far", "far.yaml"]),
+    )
+    for kind, name, what in (
+        ("Agent", "nameless", "spec.model: there is no model 'nonesuch': apply a Model of this name"),
+        ("Agent", "far", "'https://models.example:99999/v1' is no URL"),
+        ("Agent", "second", "there is no Agent nobody here"),
+        ("Team", "twins", "spec.agents: far is there twice"),
+    ):
+        told = await becomes(api, kind, name, type="Accepted", status="False")
+        assert what in told["message"], told
+        assert "/tmp" not in told["message"]
 
 
 async def test_what_others_have_made_is_left_alone(api: ApiServer, operator: OperatorProcess) -> None:
