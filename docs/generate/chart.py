@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from cadre.deploy.k8s.operator import NAME, digest_of, operator_manifests
-from cadre.deploy.k8s.values import Values, read_values
+from cadre.deploy.k8s.values import Values, Workload, read_values
 from cadre.local.cluster.definitions import definitions
 from cadre.local.manifest_files import as_yaml
 
@@ -55,7 +55,15 @@ def _filled(manifests: list[dict[str, Any]]) -> str:
 
 def _schema() -> dict[str, Any]:
     """The values of the chart: those of the renderer below `cadre`, as strict as it is."""
-    [cadre], parts = msgspec.json.schema_components([Values], ref_template="#/definitions/{name}")
+    [cadre, workload], parts = msgspec.json.schema_components(
+        [Values, Workload], ref_template="#/definitions/{name}"
+    )
+    known = parts["Values"]["properties"]
+    del known["namespace"]  # the release's
+    known["workloads"]["additionalProperties"] = {"anyOf": [workload, {"type": "null"}]}
+    for one in parts["Workload"]["properties"].values():  # null: what the default says, or nothing
+        if "type" in one:
+            one["type"] = [one["type"], "null"]
     on = {"type": "object", "properties": {"enabled": {"type": "boolean"}}, "additionalProperties": False}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",

@@ -99,6 +99,8 @@ def test_doors_lead_to_the_gateway() -> None:
     assert route["spec"]["rules"][0]["backendRefs"] == [{"name": "one-gateway", "port": 80}]
     with pytest.raises(ValueError, match=r"gateway\.ingress\.host: name the host"):
         rendered("gateway.ingress.enabled=true")
+    with pytest.raises(ValueError, match=r"gateway\.httpRoute\.parentRefs: name a Gateway"):
+        rendered("gateway.httpRoute.enabled=true")
 
 
 def test_alerts_and_dashboard_are_those_of_the_compose_file() -> None:
@@ -111,11 +113,28 @@ def test_alerts_and_dashboard_are_those_of_the_compose_file() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["cadre.imag=x", "cadre.nats.shards=many", "gatewy.x=1", "cadre.workloads=3"]
+    "wrong",
+    [
+        "cadre.imag=x",
+        "cadre.nats.shards=many",
+        "gatewy.x=1",
+        "cadre.workloads=3",
+        "cadre.workloads.gateway.drian=3",
+        "cadre.workloads.gateway.scale.mim=3",
+        "cadre.namespace=other",
+    ],
 )
 def test_a_value_that_nothing_reads_is_refused(wrong: str) -> None:
     with pytest.raises(ValueError, match="meet the specifications"):
         rendered(wrong)
+
+
+def test_values_of_workloads_are_those_of_the_renderer() -> None:
+    given = ["replicas=3", "env.A=b", "pod.runtimeClassName=gvisor", "hosts={a.example}", "scale.max=3"]
+    of_gateway = ",".join(f"cadre.workloads.gateway.{one}" for one in given)
+    manifests = rendered(of_gateway)
+    [found] = [m for m in of_kind(manifests, "ConfigMap") if m["metadata"]["name"] == NAME]
+    assert yaml.safe_load(found["data"]["values.yaml"])["workloads"]["gateway"]["scale"] == {"max": 3}
 
 
 async def test_what_the_chart_installs_runs_agents(
