@@ -271,12 +271,12 @@ async def test_files_forks_and_traces(cadre: Client, tmp_path: Path) -> None:
     detail = await run.detail(full=True)
     assert detail.task == "Compare"
     assert detail.memory
-    started = detail.started_at
-    assert run.id in [one.id async for one in cadre.runs(agent="buyer", since=started)]
-    assert run.id not in [one.id async for one in cadre.runs(agent="buyer", since=started + 0.001)]
-    soon = datetime.fromtimestamp(started + 1, UTC)
+    asked = detail.asked_at
+    assert run.id in [one.id async for one in cadre.runs(agent="buyer", since=asked)]
+    assert run.id not in [one.id async for one in cadre.runs(agent="buyer", since=asked + 0.001)]
+    soon = datetime.fromtimestamp(asked + 1, UTC)
     assert run.id in [one.id async for one in cadre.runs(until=soon, text="compare", sort="ended")]
-    assert run.id not in [one.id async for one in cadre.runs(until=started)]
+    assert run.id not in [one.id async for one in cadre.runs(until=asked)]
     assert run.id not in [one.id async for one in cadre.runs(labels={"offer": None})]
     await fork.erase()
     with pytest.raises(NotFound):
