@@ -169,6 +169,9 @@ def test_a_job_makes_every_queue_that_is_scaled_by() -> None:
         for t in m["spec"]["triggers"]
     }
     assert asked <= made
+    # Who goes back to this one has it run again once it is gone; docs/deploy.md says how to have it sooner.
+    assert job["spec"]["ttlSecondsAfterFinished"] <= 300
+    assert job["metadata"]["labels"]["app.kubernetes.io/component"] == "provision"
     other = pick(rendered({"image": "cadre:0.2.0"}), "Job/cadre-provision-*")
     assert other["metadata"]["name"] != job["metadata"]["name"]
 

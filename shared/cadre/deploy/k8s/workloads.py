@@ -73,7 +73,9 @@ def provision(components: Sequence[Component], values: Values) -> list[Manifest]
         {**about, "name": f"{component.id}-{sha256(whole.encode()).hexdigest()[:8]}"},
         spec={
             "backoffLimit": 10,
-            "ttlSecondsAfterFinished": 3600,
+            # While it is kept, `apply` of what it was made for does not run it again: who goes back to a former
+            # spec, whose card at rest another one has taken the place of, wants it run.
+            "ttlSecondsAfterFinished": 300,
             "template": {"metadata": {"labels": about["labels"]}, "spec": merged(pod, workload.pod)},
         },
     )
