@@ -16,6 +16,7 @@ from cadre.protocol.nats_addresses import redacted
 from cadre.settings import read_settings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
+from cadre.spec.names import check_name
 
 
 @click.command("provision")
@@ -58,6 +59,9 @@ def command(
     """
     from cadre.adapters.nats.queues.consumers import provision_roles  # the bus's weight is not the help's
 
+    for option, names in (("--agent: the", agents), ("--tool: the", tools), ("--pool: the", pools)):
+        for name in names:
+            check_name(option, name)
     used = {*services}
     if team is not None:
         found = read_team(team)
