@@ -227,7 +227,7 @@ class Tail:
 
     def _task_handler(self, shard: int, journals: OrderedReader) -> Handle:
         async def handle(held: StoredMessage) -> None:
-            # In old times, all of them would be taken for queued before their journals are read.
+            # Read from its start, a stream would have every old run queued first, and begun later.
             await journals.passed(held.seq)
             task = await self._read_task(held)
             if task is not None and task.run == task.tree:
