@@ -19,9 +19,12 @@ from cadre.errors import BusFull, SetupError
 from cadre.local.nats_files import key_file
 from cadre.local.tenant_folder import ACCOUNTS_FILE, ADMIN_KEY, AUTH_FOLDER, create_tenant
 from cadre.protocol.topology import Topology
+from cadre.service.served import ServiceProcess
 from cadre.settings import Settings
+from cadre.telemetry.metrics.meters import Meters
 from cadre_gateway.access.rules import RULES
-from harness.command import Commands
+from cadre_gateway.requests.body_memory import BodyMemory
+from cadre_gateway.tenants.tenants import Tenants
 from harness.nats_server import NatsServer
 from harness.patience import patience, until
 from integration.gateway_world import GatewayProcess, World, new_run
@@ -218,6 +221,39 @@ async def test_tenants_come_and_go_while_others_work(tenancy: Tenancy) -> None:
                 assert [line async for line in _until(lines, "id:")]
 
 
+async def test_a_tenant_whose_file_changed_is_away_for_a_moment_and_never_nobody(tenancy: Tenancy) -> None:
+    async with tenancy.world("acme") as acme:
+        assert tenancy.gateway is not None
+        file = tenancy.folder / "acme" / "tenant.yaml"
+        file.write_text(file.read_text().replace("auth: keys", "auth: keys\n  key_rate: 1000"))
+        answers: set[int] = set()
+        gateway = tenancy.gateway
+
+        async def asks() -> None:
+            while gateway.log().count("tenant acme: ready") < 2:
+                answers.add((await acme.http.get("/readyz")).status_code)
+
+        async with asyncio.timeout(patience()):
+            # Several, so that one asks in the milliseconds of the change as well.
+            await asyncio.gather(*(asks() for _ in range(8)))
+        assert answers == {200, 503}
+
+
+async def test_before_the_tenants_are_read_everybody_is_told_to_come_again(tmp_path: Path) -> None:
+    process = ServiceProcess("gateway", Settings(), Meters(), "", lambda reason: None)
+    tenants = Tenants(tmp_path, process, BodyMemory(1_000_000))
+    transport = httpx2.ASGITransport(tenants.front(tenants.dispatch))
+    url = f"http://{host('acme')}"
+    async with httpx2.AsyncClient(transport=transport, base_url=url) as http:
+        early = await http.get("/v1/runs")
+        assert (early.status_code, early.json()["code"]) == (503, "starting")
+        await tenants.open()
+        try:
+            assert (await http.get("/v1/runs")).status_code == 421
+        finally:
+            await tenants.drain()
+
+
 async def test_a_tenant_that_cannot_be_opened_says_by_its_code_why(tenancy: Tenancy) -> None:
     def refused(answer: httpx2.Response) -> tuple[str, str]:
         return answer.json()["code"], answer.json()["detail"]
@@ -337,43 +373,3 @@ async def test_a_wrong_file_changes_nothing_and_a_host_is_one_tenants(tenancy: T
 
 def _beginnings(log: str) -> set[str]:
     return {*re.findall(r"ERROR cadre.gateway: (tenant \w+: )", log)}
-
-
-@pytest.fixture
-def cadre(tmp_path: Path) -> Commands:
-    return Commands(tmp_path, {k: v for k, v in os.environ.items() if not k.startswith("CADRE_")})
-
-
-def test_tenants_are_made_listed_and_removed_by_command(cadre: Commands) -> None:
-    folder = cadre.folder / "tenants"
-    made = cadre("tenant", "create", "acme", "--host", "acme.example.com", "--storage-bytes", "5000000")
-    assert made.returncode == 0, made.stderr
-    assert "CADRE_TENANTS=tenants cadre gateway" in made.stderr
-    assert (folder / "acme" / ADMIN_KEY).stat().st_mode & 0o077 == 0
-    key = (folder / "acme" / ADMIN_KEY).read_text()
-    again = cadre("tenant", "create", "acme")
-    assert again.returncode == 0, again.stderr
-    assert (folder / "acme" / ADMIN_KEY).read_text() == key
-    accounts = (folder / ACCOUNTS_FILE).read_text()
-    assert "jetstream: {max_file: 5000000}" in accounts
-    assert key.strip() not in accounts
-
-    taken = cadre("tenant", "create", "bolt", "--host", "acme.example.com")
-    assert taken.returncode != 0
-    assert "acme.example.com is the host of acme and of bolt" in taken.stderr
-    without = cadre("tenant", "create", "carl")
-    assert without.returncode != 0
-    assert "--host" in without.stderr
-    assert cadre("tenant", "create", "no/way", "--host", "x.org").returncode != 0
-
-    assert cadre("tenant", "remove", "bolt").returncode == 0
-    assert cadre("tenant", "list").stdout == "acme\tacme.example.com\n"
-    assert cadre("tenant", "remove", "bolt").returncode != 0
-
-
-def test_a_gateway_of_tenants_takes_nobodys_access_from_the_environment(cadre: Commands) -> None:
-    cadre("tenant", "create", "acme", "--host", "acme.example.com")
-    for given in ({"CADRE_ADMIN_KEY": "x" * 40}, {"CADRE_AUTH": "off"}, {"CADRE_ALLOWED_HOSTS": "a.org"}):
-        refused = cadre("gateway", "--port", "0", CADRE_TENANTS=str(cadre.folder / "tenants"), **given)
-        assert refused.returncode == 2
-        assert "each tenant's tenant.yaml" in refused.stderr

@@ -86,7 +86,10 @@ class Tenants:
         return answer
 
     async def dispatch(self, scope: Any, receive: Any, send: Any) -> None:
-        """Refuses what is sent to a name of nobody."""
+        """Refuses what is sent to a name of nobody, and all while it is not known whose names there are."""
+        if self._looking is None:
+            await send_problem(send, 503, "starting", f"the tenants in {self._folder.name} are not read yet")
+            return
         host = Headers(scope=scope).get("host", "")
         await send_problem(send, 421, "unknown-host", f"nobody is served here by the name {host!r}")
 
@@ -116,7 +119,7 @@ class Tenants:
             if isinstance(spec, TenantSpec) and spec == self._tenants[name].spec:
                 continue
             if spec is None or isinstance(spec, TenantSpec):
-                await self._end(name)
+                await self._end(name, is_gone=spec is None)
         wrong = {name: found for name, found in specs.items() if isinstance(found, str)}
         for name, spec in sorted(specs.items()):
             if isinstance(spec, str) or name in self._tenants:
@@ -148,8 +151,14 @@ class Tenants:
         self._by_host |= dict.fromkeys(spec.hosts, tenant)
         tenant.begin()
 
-    async def _end(self, name: str) -> None:
+    async def _end(self, name: str, *, is_gone: bool) -> None:
         tenant = self._tenants.pop(name)
-        self._by_host = {host: one for host, one in self._by_host.items() if one is not tenant}
+        if is_gone:
+            self._forget_hosts(tenant)
         log.info("tenant %s: ended", name)
         await tenant.end()
+        # One that begins anew answers by its names until then: it is away, and nobody else's.
+        self._forget_hosts(tenant)
+
+    def _forget_hosts(self, tenant: Tenant) -> None:
+        self._by_host = {host: one for host, one in self._by_host.items() if one is not tenant}
