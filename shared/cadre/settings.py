@@ -48,9 +48,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     nats_tls_key: str = ""
     """File with that certificate's private key."""
     prefix: str = DEFAULT_PREFIX
-    shards: Annotated[int, Meta(ge=1)] = 4
+    shards: Annotated[int, Meta(ge=1, le=256)] = 4
     """Number of streams to create on an empty server; an existing deployment keeps its own."""
-    replicas: Annotated[int, Meta(ge=1)] = 1
+    replicas: Annotated[int, Meta(ge=1, le=5)] = 1
     """Copies of each stream (3 on a cluster)."""
     gateway_url: str = "http://127.0.0.1:8080"
     host: str = "127.0.0.1"

@@ -266,7 +266,8 @@ async def test_a_tenant_that_cannot_be_opened_says_by_its_code_why(tenancy: Tena
             code, detail = refused(answer) if answer.status_code == 503 else ("", "")
             return code if what in detail else None
 
-        assert await until(lambda: says("does not know the key in ")) == "not-set-up"
+        assert await until(lambda: says("does not know the key in carl/auth/")) == "not-set-up"
+        assert str(tenancy.folder) not in (await http.get("/readyz")).text
         tenancy.reload()
         assert await until(lambda: says("run `cadre provision`")) == "not-set-up"
         await tenancy.provisioned("carl")

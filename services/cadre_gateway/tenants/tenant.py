@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -98,8 +99,10 @@ class Tenant:
             try:
                 await self._serve(lost)
             except (CadreError, OSError) as error:
-                self._trouble = _Trouble(_code(error), " ".join(str(error).split()))
-                log.error("tenant %s cannot be served: %s", self.name, self._trouble.what)
+                what = " ".join(str(error).split())
+                log.error("tenant %s cannot be served: %s", self.name, what)
+                # Anybody may read this: where the folder lies on this machine is not theirs to know.
+                self._trouble = _Trouble(_code(error), what.replace(f"{self._folder.parent}{os.sep}", ""))
             if not self._ending.is_set():
                 await _first(self._ending.wait(), asyncio.sleep(RETRY_SECONDS))
 

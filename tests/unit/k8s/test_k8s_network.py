@@ -246,3 +246,19 @@ def test_the_port_of_an_endpoint_in_a_variable_is_open() -> None:
     env = {"CADRE_MEMORY_EMBEDDINGS_URL": "http://embeddings.example:8000/v1"}
     manifests = rendered({"workloads": {"memory": {"internet": True, "env": env}}})
     assert may_connect(manifests, end(manifests, "memory"), INTERNET, 8000)
+
+
+@pytest.mark.parametrize("is_inside", [True, False])
+def test_each_server_of_a_nats_cluster_is_reached(is_inside: bool) -> None:
+    urls = "nats://nats-a.example:4222, tls://nats-b.example:4223"
+    manifests = rendered({"nats": {"url": urls} | ({} if is_inside else {"pods": {}})})
+    sandbox = end(manifests, "sandbox-default")
+    server = NATS if is_inside else INTERNET
+    assert [may_connect(manifests, sandbox, server, port) for port in (4222, 4223, 4224)] == [
+        True,
+        True,
+        False,
+    ]
+    assert may_connect(manifests, sandbox, DNS, 53)
+    by_address = rendered({"nats": {"url": "nats://192.0.2.1:4222,nats://192.0.2.2:4222"}})
+    assert not may_connect(by_address, end(by_address, "sandbox-default"), DNS, 53)

@@ -325,7 +325,8 @@ def test_a_folder_too_large_for_a_config_map_says_what_to_do(tmp_path: Path) -> 
     ("assignment", "said"),
     [
         ("nats.shrds=3", "nats: .*`shrds`"),
-        ("nats.shards=0", "nats.shards: must be at least 1"),
+        ("nats.shards=0", "nats.shards: Expected `int` >= 1"),
+        ("nats.replicas=6", "nats.replicas: Expected `int` <= 5"),
         ("nats.url=nats", "no URL with a host"),
         ("workloads.agent/manger.replicas=2", "there is no 'agent/manger'"),
         ("workloads.tools/tables.scale.min=0", "agents know a tool by those who serve it"),

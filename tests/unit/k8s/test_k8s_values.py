@@ -44,6 +44,8 @@ def test_null_takes_away_what_a_default_says() -> None:
         ({"nats": {"monitor": "nats"}}, "nats.monitor: 'nats': write HOST:PORT"),
         ({"nats": {"url": "http://nats"}}, "must begin with nats:// or tls://"),
         ({"nats": {"url": "nats://nats:many"}}, "nats.url: 'nats://nats:many' is no URL"),
+        ({"nats": {"url": "nats://a:4222,http://b"}}, "nats.url: 'http://b': must begin with"),
+        ({"nats": {"url": "nats://a:4222,"}}, "nats.url: '' is no URL"),
         ({"model": {"url": "https://models:99999/v1"}}, "model.url: 'https://models:99999/v1' is no URL"),
         ({"model": {"url": "models"}}, "model.url: 'models' is no URL"),
         ({"telemetry": {"url": "otel:4317"}}, "telemetry.url"),

@@ -50,7 +50,8 @@ def _ingress(component: Component, values: Values) -> list[dict[str, Any]]:
 def _egress(component: Component, values: Values) -> list[dict[str, Any]]:
     may_leave = values.workload(component.key).internet
     # Beside a policy of Cilium's, that one says what the name server may be asked.
-    rules = [] if is_address(values.nats.url) or (may_leave and values.cilium) else [_NAME_SERVER]
+    asks_no_names = all(map(is_address, values.nats.urls)) or (may_leave and values.cilium)
+    rules = [] if asks_no_names else [_NAME_SERVER]
     rules.append(_to(values.nats, values.namespace))
     if component.role == "memory":
         rules.append(_to(values.qdrant, values.namespace))
@@ -66,13 +67,14 @@ def _egress(component: Component, values: Values) -> list[dict[str, Any]]:
 
 
 def _to(peer: Peer, own: str) -> dict[str, Any]:
-    """A rule that lets through to the peer's pods, or to anywhere on its port where it has none here."""
+    """A rule that lets through to the peer's pods, or to anywhere on its ports where it has none here."""
+    ports = _tcp(*sorted({*map(port_of, peer.urls)}))
     if not peer.pods:
-        return {"to": _ANYWHERE, "ports": _tcp(peer.port)}
+        return {"to": _ANYWHERE, "ports": ports}
     target: dict[str, Any] = {"podSelector": {"matchLabels": peer.pods}}
     if peer.namespace and peer.namespace != own:
         target = {"namespaceSelector": {"matchLabels": {_NAMESPACE: peer.namespace}}, **target}
-    return {"to": [target], "ports": _tcp(peer.port)}
+    return {"to": [target], "ports": ports}
 
 
 def _tcp(*ports: int) -> list[dict[str, Any]]:

@@ -4,10 +4,11 @@ import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec import Meta
 
 from cadre.deploy.k8s.components import object_name
 from cadre.deploy.k8s.manifest import NAME
@@ -109,9 +110,9 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Namespace of its pods; the services' own when empty."""
 
     @property
-    def port(self) -> int:
-        """The port in the URL, or that of its scheme."""
-        return port_of(self.url)
+    def urls(self) -> list[str]:
+        """The URL of each of its servers."""
+        return [self.url]
 
 
 class NatsTls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -127,18 +128,25 @@ class Nats(Peer, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The NATS server or cluster, and what Cadre has on it."""
 
     url: str = "nats://nats:4222"
+    """Of each server where there are several, with commas between them."""
     pods: dict[str, str] = _named("nats")
     monitor: str = ""
     """Host and port of its monitoring, for KEDA: its headless service, or a cluster's followers answer as well."""
     account: str = "$G"
     prefix: str = "cadre"
-    shards: int = 4
-    replicas: int = 1
-    """Copies of each stream."""
+    shards: Annotated[int, Meta(ge=1, le=256)] = 4
+    """Streams; the bounds are those of CADRE_SHARDS."""
+    replicas: Annotated[int, Meta(ge=1, le=5)] = 1
+    """Copies of each stream; the bounds are those of CADRE_REPLICAS."""
     tls: NatsTls = NatsTls()
     credentials: str = "cadre-nats-{workload}"
     """Name of the Secret that each service has its NATS credentials from, `{role}` (agent, tools, …) and
     `{workload}` (agent-manager, …) in it replaced; empty: none is mounted, for a server that asks for no user."""
+
+    @property
+    def urls(self) -> list[str]:
+        """The URL of each server."""
+        return [one.strip() for one in self.url.split(",")]
 
 
 class Qdrant(Peer, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -260,16 +268,16 @@ def _check_names(values: Values) -> None:
 
 
 def _check_addresses(values: Values) -> None:
-    asked = {
-        "nats.url": (values.nats.url, ("nats", "tls")),
-        "qdrant.url": (values.qdrant.url, ("http", "https")),
-        "index.url": (values.index.url, ("postgresql", "postgres")),
-    }
+    asked = [
+        *(("nats.url", url, ("nats", "tls")) for url in values.nats.urls),
+        ("qdrant.url", values.qdrant.url, ("http", "https")),
+        ("index.url", values.index.url, ("postgresql", "postgres")),
+    ]
     if values.telemetry.url:
-        asked["telemetry.url"] = (values.telemetry.url, ("http", "https"))
+        asked.append(("telemetry.url", values.telemetry.url, ("http", "https")))
     if values.model.url:
-        asked["model.url"] = (values.model.url, ("http", "https"))
-    for key, (url, schemes) in asked.items():
+        asked.append(("model.url", values.model.url, ("http", "https")))
+    for key, url, schemes in asked:
         try:
             port_of(url)
         except SpecError as error:
@@ -282,9 +290,6 @@ def _check_addresses(values: Values) -> None:
 
 
 def _check_nats(nats: Nats) -> None:
-    for key, number in (("nats.shards", nats.shards), ("nats.replicas", nats.replicas)):
-        if number < 1:
-            raise SpecError(f"{key}: must be at least 1")
     check_name("nats.prefix: the", nats.prefix)
     if re.search(r"[{}]", re.sub(r"\{(role|workload)\}", "", nats.credentials)):
         raise SpecError(
