@@ -13,7 +13,7 @@ from cadre.protocol.messages import Record, Task, UserMessage
 from cadre.protocol.rollout import SLOTS, Rollout, Share, slot_of, slot_receiver
 from cadre.protocol.topology import Topology
 from cadre.runtime.revision_queue import Elsewhere, RevisionQueue
-from cadre.service.revision import objects_of
+from cadre.service.revision import live_revisions, objects_of
 from cadre_gateway.rollouts.changes import RefusedChange, changed
 from cadre_gateway.rollouts.lag import lag_beside
 from cadre_gateway.rollouts.settling import QUIET_SECONDS, settled
@@ -139,7 +139,7 @@ def test_what_comes_again_may_have_been_passed_on_already() -> None:
 
 
 def test_a_rollout_begins_with_all_that_are_live() -> None:
-    begun = changed(Rollout(agent="clerk"), RolloutChange(to=B[:5], weight=10), {A, B})
+    begun = changed(Rollout(agent="clerk"), RolloutChange(to=B[:5], weight=10), [A, B])
     assert [(s.revision, s.slot, s.weight, s.state) for s in begun.shares] == [
         (A, 1, 90, "opening"),
         (B, 2, 10, "opening"),
@@ -169,6 +169,34 @@ def test_rolled_back_the_youngest_gets_nothing() -> None:
     assert weights(changed(rollout(0, 100), RolloutChange(rollback=True), {A, B})) == [100, 0]
 
 
+def test_rolled_back_to_the_revision_that_was_there_first_whatever_the_digests_say() -> None:
+    begun = changed(Rollout(agent="clerk"), RolloutChange(to=A, weight=10), [B, A])
+    assert [(s.revision, s.weight) for s in begun.shares] == [(B, 90), (A, 10)]
+    opened = replace(begun, shares=[replace(share, state="open") for share in begun.shares])
+    assert weights(changed(opened, RolloutChange(rollback=True), [B, A])) == [100, 0]
+
+
+def test_live_revisions_are_told_by_the_age_of_their_oldest_replica() -> None:
+    def presence(revision: str, started_at: float) -> Presence:
+        card = AgentCard(name="clerk", description="Sorts.")
+        return Presence(
+            instance=f"{revision}{started_at}",
+            host="h",
+            pid=1,
+            started_at=started_at,
+            agent=card,
+            revision=revision,
+        )
+
+    found = live_revisions([presence(B, 3.0), presence(A, 2.0), presence(B, 1.0), presence("", 0.0)], "clerk")
+    assert [*found.items()] == [(B, 2), (A, 1)]
+
+
+def test_rolled_back_is_the_youngest_of_those_that_get_new_runs() -> None:
+    assert weights(changed(rollout(60, 40, 0), RolloutChange(rollback=True), {A, B, C})) == [100, 0, 0]
+    assert weights(changed(rollout(60, 30, 10), RolloutChange(rollback=True), {A, B, C})) == [67, 33, 0]
+
+
 def test_runs_are_adopted_and_given_back() -> None:
     adopted = changed(rollout(0, 100), RolloutChange(adopt=A, by=B), {B})
     assert adopted.shares[0].adopted_by == B
@@ -186,9 +214,22 @@ def test_runs_are_adopted_and_given_back() -> None:
         (rollout(100), RolloutChange(to=B, weight=101), {A, B}, "from 0 to 100"),
         (rollout(100, 0), RolloutChange(to=B, weight=10), {A}, f"revision {B} has no live replica"),
         (rollout(100), RolloutChange(to=A, weight=50), {A}, "name the revision that gets the other 50"),
-        (Rollout(agent="clerk"), RolloutChange(to=C, weight=50), {A, B, C}, f"there is {A}, {B}"),
+        (Rollout(agent="clerk"), RolloutChange(to=C, weight=50), [A, B, C], f"there is {A}, {B}"),
         (Rollout(agent="clerk"), RolloutChange(rollback=True), {A}, "has no rollout"),
-        (rollout(100), RolloutChange(rollback=True), {A}, "no other revision to go back to"),
+        (rollout(100), RolloutChange(rollback=True), {A}, "no older revision to go back to"),
+        (rollout(100, 0), RolloutChange(rollback=True), {A, B}, "no older revision to go back to"),
+        (
+            rollout(100, state="closing"),
+            RolloutChange(to=A, weight=10),
+            {A, B},
+            f"queue of revision {A} is being",
+        ),
+        (
+            rollout(100, state="closing"),
+            RolloutChange(rollback=True),
+            {A, B},
+            "no older revision to go back to",
+        ),
         (rollout(0, 100), RolloutChange(rollback=True), {B}, f"revision {A} has no live replica"),
         (rollout(100, 0), RolloutChange(adopt=A, by=B), {A, B}, "gets new runs"),
         (rollout(0, 100), RolloutChange(adopt=A), {A, B}, "by which revision"),
@@ -206,7 +247,7 @@ def test_there_is_room_for_so_many_revisions() -> None:
         agent="clerk",
         shares=[Share(revision=f"{n}{A[1:]}", slot=n, weight=100 // SLOTS) for n in range(1, SLOTS + 1)],
     )
-    with pytest.raises(RefusedChange, match=f"has {SLOTS} revisions with runs already"):
+    with pytest.raises(RefusedChange, match=f"has {SLOTS} revisions in its rollout already"):
         changed(full, RolloutChange(to=B, weight=1), {B})
 
 

@@ -15,7 +15,8 @@ class RefusedChange(Exception):
 
 
 def changed(rollout: Rollout, change: RolloutChange, live: Collection[str]) -> Rollout:
-    """The rollout after the change; `live` are the revisions that have a live replica. Raises RefusedChange."""
+    """The rollout after the change; `live` are the revisions that have a live replica, the oldest first. Raises
+    RefusedChange."""
     asked = [change.to is not None, change.rollback, change.adopt is not None, change.end]
     if sum(asked) != 1:
         raise RefusedChange("say one thing: `to` with `weight`, `rollback`, `adopt` with `by`, or `end`")
@@ -37,7 +38,7 @@ def changed(rollout: Rollout, change: RolloutChange, live: Collection[str]) -> R
 
 def _begun(rollout: Rollout, live: Collection[str]) -> Rollout:
     """With a share of every live revision: their runs are to stay with them."""
-    for revision in sorted(live):
+    for revision in live:
         if not rollout.shares or rollout.share_of(revision) is None:
             rollout = _with(rollout, revision) if _has_room(rollout) else rollout
     return rollout
@@ -53,8 +54,8 @@ def _with(rollout: Rollout, revision: str) -> Rollout:
     if slot is None:
         names = ", ".join(share.revision for share in rollout.shares)
         raise RefusedChange(
-            f"{rollout.agent} has {SLOTS} revisions with runs already ({names}): wait until one has none any more, or"
-            " let another one adopt its runs"
+            f"{rollout.agent} has {SLOTS} revisions in its rollout already ({names}), and no more have room: one"
+            " without weight leaves it some seconds after its last run has ended"
         )
     share = Share(revision=revision, slot=slot, state="opening")
     return replace(rollout, shares=[*rollout.shares, share])
@@ -62,7 +63,7 @@ def _with(rollout: Rollout, revision: str) -> Rollout:
 
 def _meant(named: str, rollout: Rollout, live: Collection[str]) -> str:
     """The revision that begins so."""
-    known = dict.fromkeys([*(share.revision for share in rollout.shares), *sorted(live)])
+    known = dict.fromkeys([*(share.revision for share in rollout.shares), *live])
     found = [one for one in known if one == named] or [
         one for one in known if named and one.startswith(named)
     ]
@@ -85,8 +86,11 @@ def _weighted(rollout: Rollout, to: str, weight: int, rest: str | None, live: Co
     for revision, its in ((to, weight), (rest, WHOLE - weight)):
         if revision is not None and its > 0 and revision not in live:
             raise RefusedChange(f"revision {revision} has no live replica: start one first")
-    if any(share.state == "closing" for share in rollout.shares if share.revision in (to, rest)):
-        raise RefusedChange("its queue is being removed: try again in some seconds")
+    for share in rollout.shares:
+        if share.state == "closing" and share.revision in (to, rest):
+            raise RefusedChange(
+                f"the queue of revision {share.revision} is being removed: try again in some seconds"
+            )
     weights = _shared(rollout, to, weight, rest, live)
     shares = [
         replace(
@@ -120,15 +124,17 @@ def _shared(
 
 
 def _rolled_back(rollout: Rollout, live: Collection[str]) -> Rollout:
+    """Without new runs for the youngest revision that gets any: one that never got any is nothing to go back from."""
     shares = [share for share in rollout.shares if share.state != "closing" and not share.adopted_by]
-    if len(shares) < 2:
+    youngest = max((place for place, share in enumerate(shares) if share.weight), default=0)
+    if not youngest:
         raise RefusedChange(
-            f"{rollout.agent} has no other revision to go back to: start replicas with the files of then, and"
+            f"{rollout.agent} has no older revision to go back to: start replicas with the files of then, and"
             f" `cadre rollout {rollout.agent} --to REV --weight {WHOLE}`"
         )
-    youngest, before = shares[-1], shares[-2]
-    others_have = any(share.weight for share in shares[:-1])
-    return _weighted(rollout, youngest.revision, 0, None if others_have else before.revision, live)
+    others_have = any(share.weight for share in shares[:youngest])
+    rest = None if others_have else shares[youngest - 1].revision
+    return _weighted(rollout, shares[youngest].revision, 0, rest, live)
 
 
 def _adopted(rollout: Rollout, adopt: str, by: str | None, live: Collection[str]) -> Rollout:

@@ -91,15 +91,7 @@ class RolloutEditor:
         return card_of(self._registry.reachable(), agent) is not None
 
     def _live(self, agent: str) -> dict[str, int]:
-        """The number of replicas of each live revision."""
-        presences = self._registry.presences()
-        return {
-            revision: sum(
-                one.agent is not None and one.agent.name == agent and one.revision == revision
-                for one in presences
-            )
-            for revision in live_revisions(presences, agent)
-        }
+        return live_revisions(self._registry.presences(), agent)
 
     def _schemas(self, agent: str) -> dict[str, str]:
         """Of each live revision the digest of what its tools say of themselves at the moment."""

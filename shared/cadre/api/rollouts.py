@@ -15,7 +15,7 @@ class RolloutChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, om
     rest: str | None = None
     """The revision that gets all of the rest."""
     rollback: bool = False
-    """The youngest revision gets no new runs any more."""
+    """The youngest revision that gets new runs gets none any more."""
     adopt: str | None = None
     """The revision whose runs the revision `by` goes on with; `by` itself gives them back."""
     by: str | None = None

@@ -1,6 +1,7 @@
 """Whether two replicas of an agent are the same: a digest of what they were started from."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -59,10 +60,9 @@ def objects_of(presences: Iterable[Presence], agent: str) -> dict[str, str]:
     return found
 
 
-def live_revisions(presences: Iterable[Presence], agent: str) -> set[str]:
-    """The revisions of the agent that have a live replica."""
-    return {
-        one.revision
-        for one in presences
-        if one.agent is not None and one.agent.name == agent and one.revision
-    }
+def live_revisions(presences: Iterable[Presence], agent: str) -> dict[str, int]:
+    """The number of live replicas of each revision of the agent, the one first that has the oldest replica."""
+    by_age = sorted(presences, key=lambda one: one.started_at)
+    return Counter(
+        one.revision for one in by_age if one.agent is not None and one.agent.name == agent and one.revision
+    )

@@ -23,7 +23,7 @@ _HEADERS = ["REVISION", "WEIGHT", "STATE", "REPLICAS", "OPEN RUNS", "QUEUED", "S
     "--weight", type=click.IntRange(0, 100), help="How many of a hundred new runs it gets; 100 by default."
 )
 @click.option("--rest", metavar="REV", help="The revision that gets the others, where that is not clear.")
-@click.option("--rollback", is_flag=True, help="The youngest revision gets no new runs any more.")
+@click.option("--rollback", is_flag=True, help="The youngest revision that gets new runs gets none any more.")
 @click.option("--adopt", metavar="REV", help="A revision whose runs another one goes on with.")
 @click.option("--by", metavar="REV", help="The revision that goes on with them.")
 @click.option("--end", is_flag=True, help="End the rollout: any replica takes any run again.")
