@@ -12,10 +12,12 @@ from cadre.testing import Course
 
 def write_kept(course: Course, file: Path, *below: Course) -> None:
     """Writes the run of the course, and those below it."""
-    lines: list[dict[str, Any]] = [{"format": "cadre-run", "tree": course.run.tree}]
+    entries = [entry for one in (course, *below) for entry in one.journal()]
+    header = {"format": "cadre-run", "v": 1, "tree": course.run.tree, "entries": len(entries)}
+    lines: list[dict[str, Any]] = [header]
     lines += [
         {"line": "entry", "seq": n, "entry": msgspec.to_builtins(entry)}
-        for n, entry in enumerate((entry for one in (course, *below) for entry in one.journal()), start=1)
+        for n, entry in enumerate(entries, start=1)
     ]
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(

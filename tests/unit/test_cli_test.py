@@ -1,5 +1,6 @@
 """`cadre test`: exported runs, decided by the files of a team."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -100,6 +101,38 @@ def test_a_folder_without_exported_runs(team: Path) -> None:
     (team / "kept" / "lamp.cadre").unlink()
     done = tried(team)
     assert (done.exit_code, "cadre runs export" in done.stderr) == (2, True)
+
+
+def test_the_data_folder_of_a_team_is_no_exported_run(team: Path) -> None:
+    (team / ".cadre").mkdir()
+    (team / "kept" / "lamp.cadre").rename(team / "lamp.cadre")
+    done = CliRunner().invoke(group, ["test", str(team), "--team", str(team)])
+    assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, "1 kept, 1 decided as before, 0 not"), (
+        done.output
+    )
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "told"),
+    [
+        (b'"v": 1', b'"v": 3', "of version 3, newer than version 2"),
+        (b'"entries": 4', b'"entries": 5', "was changed: 4 entries are in it, of 5"),
+        (b'"tree": "r1", "entries"', b'"tree": "r2", "entries"', "nothing of run 'r2' itself"),
+        (b'{"line": "end"}', b"", "was cut off"),
+    ],
+)
+def test_a_file_that_is_no_whole_export_of_a_version_known_here_harms_no_other(
+    team: Path, was: bytes, now: bytes, told: str
+) -> None:
+    written = gzip.decompress((team / "kept" / "lamp.cadre").read_bytes())
+    (team / "kept" / "bad.cadre").write_bytes(gzip.compress(written.replace(was, now, 1)))
+    done = tried(team)
+    assert done.exit_code == 1
+    assert f"bad.cadre: NOT READ\n    {team / 'kept' / 'bad.cadre'} " in done.stdout
+    assert told in done.stdout
+    assert done.stdout.splitlines()[-1] == "2 kept, 1 decided as before, 1 not"
+    bad, lamp = json.loads(tried(team, "-o", "json").stdout)
+    assert (told in bad["problem"], lamp["problem"], lamp["entries"]) == (True, "", 4)
 
 
 def test_tools_that_cannot_be_read(team: Path) -> None:

@@ -14,6 +14,9 @@ from cadre.journal.entry import Entry
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.loop.redecide import Journaled
 
+_VERSION = 2
+"""The newest version of the format that is read here."""
+
 
 class ExportedFile(msgspec.Struct):
     """A file of the run's workspace."""
@@ -35,6 +38,10 @@ class ExportLine(msgspec.Struct):
     """A part of the blob `ref`."""
     file: ExportedFile | None = None
     format: str = ""
+    v: int = 1
+    """Version of the format, in the first line."""
+    entries: int = 0
+    """In the first line: how many there are."""
     tree: str = ""
     """In the first line, and set in all others."""
 
@@ -53,12 +60,17 @@ class ExportedTree(NamedTuple):
 
 def exported_files(paths: Iterable[Path]) -> list[Path]:
     """The exported runs among the paths, which may be folders of such. Raises CommandFailed when there is none."""
-    files = [file for path in paths for file in (sorted(path.glob("*.cadre")) if path.is_dir() else [path])]
+    files = [file for path in paths for file in (_files_in(path) if path.is_dir() else [path])]
     if not files:
         raise CommandFailed(
             "no exported run there: `cadre runs export RUN -o FILE.cadre` writes one", ExitCode.USAGE
         )
     return files
+
+
+def _files_in(folder: Path) -> list[Path]:
+    """A team's folder may have its data folder in it, `.cadre`."""
+    return sorted(path for path in folder.glob("*.cadre") if path.is_file())
 
 
 def exported_lines(file: Path) -> Iterator[ExportLine]:
@@ -69,8 +81,8 @@ def exported_lines(file: Path) -> Iterator[ExportLine]:
         with gzip.open(file) as stream:
             for number, text in enumerate(stream):
                 line = msgspec.json.decode(text, type=ExportLine)
-                if number == 0 and line.format != "cadre-run":
-                    raise CommandFailed(f"{file} was not written by `cadre runs export`", ExitCode.USAGE)
+                if number == 0:
+                    _check_header(file, line)
                 line.tree = tree = tree or line.tree
                 last = line.line
                 yield line
@@ -80,11 +92,24 @@ def exported_lines(file: Path) -> Iterator[ExportLine]:
         raise CommandFailed(f"{file} was cut off: export the run again", ExitCode.USAGE)
 
 
+def _check_header(file: Path, header: ExportLine) -> None:
+    if header.format != "cadre-run":
+        raise CommandFailed(f"{file} was not written by `cadre runs export`", ExitCode.USAGE)
+    if header.v > _VERSION:
+        raise CommandFailed(
+            f"{file} is of version {header.v}, newer than version {_VERSION}, the newest that this Cadre reads: upgrade"
+            " it",
+            ExitCode.USAGE,
+        )
+
+
 def read_exported_run(file: Path) -> ExportedTree:
     """What is in the file. Raises CommandFailed for a file that is no whole export."""
     tree = ExportedTree("", {}, {}, [])
+    said = 0
     for line in exported_lines(file):
         tree = tree._replace(id=line.tree)
+        said = said or line.entries
         if line.line == "blob":
             tree.blobs[line.ref] = tree.blobs.get(line.ref, b"") + line.data
         elif line.file is not None:
@@ -95,4 +120,14 @@ def read_exported_run(file: Path) -> ExportedTree:
             except UnreadableMessage as error:
                 raise CommandFailed(f"{file} cannot be read: {error}", ExitCode.USAGE) from error
             tree.journals.setdefault(entry.run, []).append(Journaled(line.seq, entry))
+    found = sum(map(len, tree.journals.values()))
+    if found != said:
+        raise CommandFailed(
+            f"{file} was changed: {found} entries are in it, of {said}: export the run again", ExitCode.USAGE
+        )
+    if tree.id not in tree.journals:
+        raise CommandFailed(
+            f"{file} was changed: nothing of run {tree.id!r} itself is in it: export the run again",
+            ExitCode.USAGE,
+        )
     return tree

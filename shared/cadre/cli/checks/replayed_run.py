@@ -33,6 +33,8 @@ class ReplayedRun(msgspec.Struct, kw_only=True):
     """What the files say nothing about; such a run fails only if nothing else of its tree was decided."""
     tools: list[ToolChange] = []
     """Of each run the tools that are not offered as they were then."""
+    problem: str = ""
+    """Why the file could not be read."""
 
     @property
     def is_as_it_was(self) -> bool:
@@ -64,12 +66,12 @@ def replayed(file: Path, team: TeamFiles) -> ReplayedRun:
         except CannotRebase as why:
             undecided.append(Undecided(run, 1, str(why)))
     replay = redecide(rebased, decisions_only=True)
-    first = journals[tree][0].entry if tree in journals else None
-    begun = [event for event in first.events if isinstance(event, RunAccepted)] if first is not None else []
+    first = journals[tree][0].entry
+    begun = [event for event in first.events if isinstance(event, RunAccepted)]
     return ReplayedRun(
         file=str(file),
         id=tree,
-        agent=first.agent if first is not None else "",
+        agent=first.agent,
         revision=begun[0].revision if begun else "",
         entries=replay.decided,
         divergences=replay.divergences,
@@ -80,6 +82,9 @@ def replayed(file: Path, team: TeamFiles) -> ReplayedRun:
 
 def lines_of(found: ReplayedRun) -> Iterator[str]:
     """The account in full."""
+    if found.problem:
+        yield f"{found.file}: NOT READ\n    {found.problem}"
+        return
     verdict = "as before" if found.is_as_it_was else "OTHERWISE" if found.divergences else "NOT DECIDED"
     yield f"{found.file or found.id}: {found.agent}, {found.entries} entries: {verdict}"
     for one in found.divergences:

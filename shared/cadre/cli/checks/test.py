@@ -6,10 +6,11 @@ import click
 import msgspec
 
 from cadre.cli.checks.exported_run import exported_files
-from cadre.cli.checks.replayed_run import lines_of, replayed, team_files
+from cadre.cli.checks.replayed_run import ReplayedRun, lines_of, replayed, team_files
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.options import output_option, print_json
-from cadre.local.exit_codes import ExitCode
+from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.loop.rebase import TeamFiles
 
 _PATH = click.Path(exists=True, path_type=Path)
 
@@ -32,7 +33,7 @@ def command(paths: tuple[Path, ...], team: Path, output: str) -> int:
     that was journaled, else with 1.
     """
     files, present = exported_files(paths), team_files(team)
-    found = [replayed(file, present) for file in files]
+    found = [_replayed(file, present) for file in files]
     if output == "json":
         print_json([msgspec.to_builtins(one) for one in found])
     else:
@@ -40,3 +41,11 @@ def command(paths: tuple[Path, ...], team: Path, output: str) -> int:
         failed = sum(not one.is_as_it_was for one in found)
         print_text(f"{len(found)} kept, {len(found) - failed} decided as before, {failed} not")
     return ExitCode.OK if all(one.is_as_it_was for one in found) else ExitCode.FAILED
+
+
+def _replayed(file: Path, team: TeamFiles) -> ReplayedRun:
+    """One that cannot be read harms no other."""
+    try:
+        return replayed(file, team)
+    except CommandFailed as failure:
+        return ReplayedRun(file=str(file), id="", agent="", problem=str(failure))
