@@ -339,7 +339,11 @@ def test_warnings_say_what_to_do() -> None:
     assert f"3 runs of revision {B} of clerk wait" in waiting
     assert f"`cadre rollout clerk --adopt {B} --by REV`" in waiting
     assert warnings_of(rollout(0, 100, adopted_by=B), {B}, {A: 3}) == []
-    assert "all new runs wait" in warnings_of(rollout(100), {B}, {})[0]
+    assert (
+        warnings_of(rollout(100), {B}, {})[0] == f"new runs of clerk wait for a live replica of revision {A}"
+    )
+    (resting,) = warnings_of(rollout(90, 10), set(), {})
+    assert resting == f"new runs of clerk wait for a live replica of revision {A} or {B}"
     for open_runs, may_stop in (({}, True), ({C: 1}, False), (None, False)):
         *unknown, aside = warnings_of(rollout(90, 10), {A, B, C}, open_runs)
         assert len(unknown) == (open_runs is None)

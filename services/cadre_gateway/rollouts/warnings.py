@@ -15,9 +15,12 @@ def _lines(rollout: Rollout, live: Collection[str], open_runs: Mapping[str, int]
     agent = rollout.agent
     weighted = [share for share in rollout.shares if share.weight]
     away = [share for share in weighted if share.revision not in live]
-    for share in away:
-        what = "all new runs wait for it" if len(away) == len(weighted) else "the others get its new runs"
-        yield f"revision {share.revision} of {agent} has no live replica: {what}"
+    if away and away == weighted:
+        names = " or ".join(share.revision for share in away)
+        yield f"new runs of {agent} wait for a live replica of revision {names}"
+    else:
+        for share in away:
+            yield f"revision {share.revision} of {agent} has no live replica: the others get its new runs"
     if open_runs is None:
         yield (
             f"how many runs of each revision of {agent} go on is not known while the gateway has no index of runs"
