@@ -47,6 +47,28 @@ async def connected(folder: Path, entry: dict[str, Any]) -> AsyncIterator[McpSer
         await serving
 
 
+async def test_nobody_says_that_it_is_ready_before_its_tools_are_announced(tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    entry = {"command": sys.executable, "args": [OLD_SERVER], "env": {"FOLDER": str(tmp_path)}}
+    file.write_text(json.dumps({"mcpServers": {"desk": entry}}))
+    [spec] = read_servers(str(file))
+    server, meanwhile = McpServer(spec), asyncio.Queue[str | None]()
+
+    async def renewed() -> None:
+        meanwhile.put_nowait(server.trouble)
+
+    async def ready() -> bool:
+        return server.trouble is None
+
+    serving = asyncio.create_task(server.serve(renewed))
+    try:
+        assert await asyncio.wait_for(meanwhile.get(), patience()) == "its tools are not announced yet"
+        assert await until(ready)
+    finally:
+        server.stop()
+        await serving
+
+
 async def call(server: McpServer, name: str, *, user: str = "") -> Any:
     [tool] = [one for one in server.tools if one.name == name]
     return await tool.call({}, ToolContext(call_id="c", run="r", tool=name, user=user))

@@ -112,10 +112,11 @@ class McpServer:
                 "MCP server %s: protocol %s, tools: %s",
                 *(self.spec.name, session.version, ", ".join(tool.name for tool in self.tools) or "none"),
             )
-            self._session, self.trouble = session, None
+            self._session, self.trouble = session, "its tools are not announced yet"
             self._connected.set()
             try:
                 await renewed()
+                self.trouble = None
                 await self._watch(session, renewed)
             finally:
                 self._session = None

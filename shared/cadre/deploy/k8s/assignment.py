@@ -2,7 +2,7 @@
 
 import re
 from types import NoneType
-from typing import Any, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
@@ -54,7 +54,7 @@ def _kind_of(assignment: str, keys: list[str]) -> Any:
             if key not in fields:
                 there_are = f"{so_far or 'the values'}: no key `{key}`; there are {', '.join(fields)}"
                 raise SpecError(f"--set {assignment!r}: {there_are}" + f"; {_DOTS}" * (place > 1))
-            kind = _without_none(fields[key])
+            kind = _bare(fields[key])
         elif get_origin(kind) is dict:
             # The values of a workload are checked once all layers are one: until then they are any mapping.
             kind = Workload if place == 1 and keys[0] == "workloads" else get_args(kind)[1]
@@ -67,7 +67,10 @@ def _cut(key: str, before: str) -> str:
     return ".".join(filter(None, [before, _INDEX.sub("", key)]))
 
 
-def _without_none(kind: Any) -> Any:
+def _bare(kind: Any) -> Any:
+    """The type without bounds and without None."""
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]
     options = [one for one in get_args(kind) if one is not NoneType]
     return options[0] if NoneType in get_args(kind) and len(options) == 1 else kind
 
