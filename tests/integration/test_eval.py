@@ -173,6 +173,28 @@ def test_a_policy_that_none_may_be(shop: Path, policy: str, told: str) -> None:
     assert (done.exit_code, told in done.stderr) == (2, True), done.output
 
 
+def test_a_policy_of_a_tool_that_nobody_knows_is_told(evaluate: Evaluate) -> None:
+    done = evaluate(
+        script(*AS_BEFORE), "--tool", "prise=refuse", "--tool", "price=refuse", "--tool", "*=live"
+    )
+    assert "--tool prise: no tool of the team or of its agents' files is called so\n" in done.stderr
+    assert done.stderr.count("--tool") == 1
+
+
+def test_other_answers_are_counted_where_no_judge_is_asked(evaluate: Evaluate) -> None:
+    done = evaluate(script(("final_answer", {"answer": "A desk."})))
+    assert done.exit_code == 0
+    assert "1 run: 0 with the same answer, 1 with another, 0 worse; steps" in done.stdout
+
+
+@pytest.mark.parametrize("text", ["", "[]", "tasks: []", "- "])
+def test_a_file_without_tasks_is_told_how_one_is_written(shop: Path, text: str) -> None:
+    (shop / "tasks.yaml").write_text(text)
+    done = CliRunner().invoke(group, ["eval", str(shop / "tasks.yaml"), "--team", str(shop)])
+    told = "- agent: NAME" if text != "- " else "[0]: Expected `object`"
+    assert (done.exit_code, told in done.stderr) == (2, True), done.output
+
+
 @pytest.mark.parametrize(("verdict", "code"), [("same", 0), ("better", 0), ("worse", 1)])
 def test_a_judge_compares_another_answer_with_the_one_of_then(
     evaluate: Evaluate, verdict: str, code: int

@@ -71,7 +71,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, method: str) -> None:
         self.server.asked.append(f"{method} {self.path}")
         status, kind, content = self.server.answer_to(method, self.path)
-        data = (content if isinstance(content, str) else json.dumps(content)).encode()
+        text = content if isinstance(content, str | bytes) else json.dumps(content)
+        data = text if isinstance(text, bytes) else text.encode()
         self.send_response(status)
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(data)))

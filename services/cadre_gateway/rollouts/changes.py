@@ -165,7 +165,8 @@ def _ended(rollout: Rollout, live: Collection[str]) -> Rollout:
     if len(rollout.shares) > 1:
         names = ", ".join(share.revision for share in rollout.shares)
         raise RefusedChange(
-            f"{rollout.agent} has runs of several revisions ({names}): the rollout ends when one is left"
+            f"{rollout.agent} has several revisions in its rollout ({names}): the rollout ends when one is left, and"
+            " one without weight leaves it some seconds after its last run has ended"
         )
     if others := sorted({*live} - {share.revision for share in rollout.shares}):
         raise RefusedChange(

@@ -30,7 +30,8 @@ def replay_against(
 ) -> ExitCode:
     """Decides a run, an exported one, or the last ones of an agent, by the revision `against`; prints what came of it.
 
-    `against` is a file of an agent, a folder or file of a team, or the digits of a live revision. Raises CommandFailed.
+    `against` is a file of an agent, a folder or file of a team, or the digits of a live revision, with AGENT= before
+    them of another agent than the runs': a member. Raises CommandFailed.
     """
     if sum(one is not None for one in (run, agent, file)) != 1:
         raise click.UsageError("name a RUN, or --agent AGENT for its last runs, or a --file")
@@ -43,9 +44,24 @@ def replay_against(
             file, tools = Path(against), _live_tools(gateway)
             team = _files(file, tools) if file.exists() else _live(gateway, whose, against, tools)
             kept = [replayed(_exported(gateway, one, Path(folder)), team) for one in runs]
-            found = [msgspec.structs.replace(one, file="") for one in kept]
+            found = [msgspec.structs.replace(one, file="") for one in _with_a_part(kept, whose, team)]
     _print(found, output)
     return ExitCode.OK if all(one.is_as_it_was for one in found) else ExitCode.FAILED
+
+
+def _with_a_part(kept: list[ReplayedRun], whose: str, team: TeamFiles) -> list[ReplayedRun]:
+    """Of a member's revision, the runs in which the member took part. Raises CommandFailed when there is none."""
+    if whose in team.agents:
+        return kept
+    found = [one for one in kept if not team.agents.keys().isdisjoint(one.agents)]
+    if not found:
+        names = ", ".join(team.agents)
+        raise CommandFailed(
+            f"{names} took part in none of the runs of {whose} that were looked at ({len(kept)}): `--last N` looks at"
+            " more, `--agent NAME` at those of another agent",
+            ExitCode.NOT_FOUND,
+        )
+    return found
 
 
 def _exported(gateway: Gateway, run: str, folder: Path) -> Path:
@@ -74,9 +90,10 @@ def _files(path: Path, live: Sequence[ToolCard] = ()) -> TeamFiles:
     return TeamFiles({spec.name: spec}, list(live))
 
 
-def _live(gateway: Gateway, agent: str, revision: str, tools: list[ToolCard]) -> TeamFiles:
+def _live(gateway: Gateway, whose: str, against: str, tools: list[ToolCard]) -> TeamFiles:
     """What the live replicas of the revision were started from, with the live tools. Raises CommandFailed."""
-    spec = live_revision(gateway, agent, revision).spec
+    agent, _, revision = against.rpartition("=")
+    spec = live_revision(gateway, agent or whose, revision).spec
     return TeamFiles({spec.name: spec}, tools, has_all_tools=True)
 
 

@@ -22,6 +22,7 @@ from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.local.team.team_file import TeamSpec, read_team
 from cadre.local.team.tool_entries import load_entry
 from cadre.prompting.prompts import Prompts
+from cadre.protocol.memory import RECALL
 from cadre.settings import read_model_settings, read_settings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
@@ -95,10 +96,10 @@ def command(paths: tuple[Path, ...], team: Path, output: str, **options: Any) ->
     and no other is: there are no effects. Ends with 1 when a run that had succeeded does not, when the judge finds an
     answer worse, or when something could not be tried.
     """
+    cases = _cases(paths)
     policies: dict[str, Policy] = dict(options["policies"])
     live = [_live(text) for text in options["revisions"]]
     candidate = _candidate(read_team(team), live, options["model"], policies, options["timeout"])
-    cases = _cases(paths)
     # A tool that fails is an answer to the model here, no trouble of a service.
     logging.getLogger("cadre.tools").setLevel(logging.ERROR)
     found = asyncio.run(_evaluate(cases, candidate, _judge(options["judge"]), options["parallel"]))
@@ -151,12 +152,18 @@ def _candidate(
     if model is not None:
         specs = [msgspec.structs.replace(one, model=_named(one.model, model)) for one in specs]
     tools = [tool for entry in team.tools for tool in load_entry(entry)]
-    _check_live(policies, tools)
+    _check_policies(policies, tools, specs)
     models = {one.name: _endpoint(one.model) for one in specs if declaration_of(one.kind).needs(one).model}
     return Candidate(specs, tools, models, policies, seconds, {spec.name: prompts for spec, prompts in live})
 
 
-def _check_live(policies: Mapping[str, Policy], tools: Sequence[AnyTool]) -> None:
+def _check_policies(
+    policies: Mapping[str, Policy], tools: Sequence[AnyTool], specs: Sequence[AgentSpec]
+) -> None:
+    known = {"*", RECALL, *(tool.name for tool in tools), *(name for spec in specs for name in spec.tools)}
+    for name in policies.keys() - known:
+        # A run may have been offered it by what the files of now do not name any more.
+        print_status(f"cadre: --tool {name}: no tool of the team or of its agents' files is called so")
     read_only = {tool.name for tool in tools if tool.card.read_only}
     for name, policy in policies.items():
         if policy == "live" and name not in {"*", *read_only}:

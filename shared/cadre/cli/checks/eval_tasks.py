@@ -41,7 +41,10 @@ def is_tasks_file(path: Path) -> bool:
 def read_tasks(file: Path) -> list[tuple[str, KeptRun]]:
     """The tasks as runs to be tried, each with its name. Raises SpecError with the key and what is expected there."""
     try:
-        written = msgspec.convert(read_yaml(file, SpecError), list[WrittenTask])
+        found = read_yaml(file, SpecError)
+        if not isinstance(found, list) or not found:
+            raise SpecError(f"{file}: is no list of tasks: each begins with `- agent: NAME` and has a `task`")
+        written = msgspec.convert(found, list[WrittenTask])
     except msgspec.ValidationError as error:
         raise SpecError(f"{file}: {': '.join(filter(None, refused_key(error)))}") from error
     return [

@@ -106,6 +106,7 @@ def _change(before: str | None, now: str | None) -> str:
 def _totals(found: Sequence[EvaluatedRun]) -> str:
     trials = [one.trial for one in found if one.trial is not None]
     same = sum(trial.same_answer is True for trial in trials)
+    other = sum(trial.same_answer is False and trial.verdict is None for trial in trials)
     worse = sum(one.is_worse for one in found if one.trial is not None)
     compared = [(before, trial.now) for trial in trials if (before := _before(trial)) is not None]
     sums = []
@@ -115,4 +116,5 @@ def _totals(found: Sequence[EvaluatedRun]) -> str:
         sums.append(f"{what} {_change(then, f'{sum(getattr(now, what) for now in outcomes):.6g}')}")
     many = "1 run" if len(found) == 1 else f"{len(found)} runs"
     left = f", {len(found) - len(trials)} not tried" if len(trials) < len(found) else ""
-    return f"{many}: {same} with the same answer, {worse} worse{left}; {', '.join(sums)}"
+    others = f", {other} with another" if other else ""
+    return f"{many}: {same} with the same answer{others}, {worse} worse{left}; {', '.join(sums)}"

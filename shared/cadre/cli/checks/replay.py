@@ -34,7 +34,7 @@ def _journal_options(how: str = "") -> Callable[[Decorated], Decorated]:
 @click.option(
     "--against",
     metavar="REV",
-    help="Decide by a live revision of the agent, or by its file or its team's folder.",
+    help="Decide by a live revision of the agent (of a member: NAME=REV), or by its file or its team's folder.",
 )
 @click.option(
     "--agent", help="With --against: the last runs of this agent that have ended, in place of one RUN."

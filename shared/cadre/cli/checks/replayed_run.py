@@ -25,6 +25,8 @@ class ReplayedRun(msgspec.Struct, kw_only=True):
     agent: str
     revision: str = ""
     """The one that the run began with."""
+    agents: list[str] = []
+    """Those that took part: its own, and those of the runs below it."""
     entries: int = 0
     """Decided anew: those of each run up to its first other decision."""
     divergences: list[Divergence] = []
@@ -73,6 +75,7 @@ def replayed(file: Path, team: TeamFiles) -> ReplayedRun:
         id=tree,
         agent=first.agent,
         revision=begun[0].revision if begun else "",
+        agents=[*dict.fromkeys(journal[0].entry.agent for journal in journals.values())],
         entries=replay.decided,
         divergences=replay.divergences,
         undecided=undecided + replay.undecided,

@@ -141,7 +141,9 @@ class Gateway(Blocking[Transport]):
         )
         if not (runs := list(itertools.islice(ended, last))):
             raise CommandFailed(
-                f"no run of {agent} that has ended is kept: `cadre runs` lists them", ExitCode.NOT_FOUND
+                f"{agent} has no run of its own that has ended: `cadre runs` lists them; what it did as a member is in"
+                " the runs of its managers",
+                ExitCode.NOT_FOUND,
             )
         return runs
 
