@@ -5,10 +5,12 @@ import json
 from collections.abc import Mapping
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
 from bench import report
 from bench.code import NOT_INSTALLED
+from bench.scaling.main import main as scaling
 
 MACHINE = {"cores": 2}
 
@@ -70,3 +72,9 @@ def text_of(values: Mapping[str, object]) -> str:
     out = io.StringIO()
     Console(file=out, width=110).print(report.table(values))
     return out.getvalue()
+
+
+@pytest.mark.parametrize("sizes", ["0", "abc", "5,-1", "1000,,10"])
+def test_numbers_of_kept_runs_that_cannot_be_are_refused_before_anything_is_started(sizes: str) -> None:
+    done = CliRunner().invoke(scaling, ["runs", "--runs", sizes])
+    assert (done.exit_code, "write whole numbers from 1" in done.stderr) == (2, True), done.output

@@ -27,16 +27,25 @@ PARTS: dict[str, Callable[[], None]] = {
 }
 
 
+def _sizes(_context: click.Context, _option: click.Parameter, value: str | None) -> list[int]:
+    sizes = sorted({int(one) if one.strip().isdecimal() else 0 for one in (value or "").split(",") if value})
+    if sizes and not sizes[0]:
+        raise click.BadParameter("write whole numbers from 1, with commas between: 1000,10000")
+    return sizes
+
+
 @click.command()
 @click.argument("parts", nargs=-1, type=click.Choice([*PARTS]))
-@click.option("--runs", "sizes", help="How many kept runs, with commas between.")
-def main(parts: tuple[str, ...], sizes: str | None) -> None:
+@click.option(
+    "--runs", "sizes", metavar="N,…", callback=_sizes, help="How many kept runs, with commas between."
+)
+def main(parts: tuple[str, ...], sizes: list[int]) -> None:
     """Measure all PARTS, or those that are named."""
     # What a killed process or a closing connection makes the library say is not news here.
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
     chosen = {part: PARTS[part] for part in parts or PARTS}
     if sizes and "runs" in chosen:
-        chosen["runs"] = partial(kept_runs.run, sorted(int(one) for one in sizes.split(",")))
+        chosen["runs"] = partial(kept_runs.run, sizes)
     for part, measure in chosen.items():
         say(part)
         measure()
