@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import nats.errors
 import pytest
 import uvloop
 
@@ -134,6 +135,20 @@ class Cutter:
             count += 1
             if count == self.ENOUGH:
                 self.has_cut.set()
+
+
+@pytest.mark.parametrize(
+    ("subject", "reply"), [("a b", ""), (" a", ""), ("a\t", ""), ("", ""), ("a", "b\r\nPUB c 0")]
+)
+async def test_a_subject_with_a_space_in_it_is_refused_before_it_is_sent(
+    server: NatsServer, subject: str, reply: str
+) -> None:
+    nc = await connect(Settings(nats_url=server.url), "test")
+    with pytest.raises(nats.errors.BadSubjectError):
+        await nc.publish(subject, b"x", reply)
+    await nc.flush()
+    assert nc.is_connected
+    await nc.close()
 
 
 async def test_a_message_is_too_large_with_its_headers(server: NatsServer) -> None:

@@ -35,9 +35,12 @@ version is in the body as well.)"""
 
 _encoder = msgspec.json.Encoder()
 
+_packed: dict[Any, Any] = {kind: kind | Spilled for kind in (Entry, AnyRecord, ToolCall, CodeCall)}
+"""What is decoded first of a kind of message: itself, or where it lies. Made once, because a union takes as long to
+build as a message to decode."""
+
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {
-    kind: msgspec.json.Decoder(kind)
-    for kind in (Entry, Entry | Spilled, AnyRecord, AnyRecord | Spilled, ToolCall, CodeCall)
+    kind: msgspec.json.Decoder(kind) for kind in (*_packed, *_packed.values())
 }
 """Made before there is a second thread: msgspec reads a class at its first use, and a thread that meets one whose
 fields another has read by half ends the process (SIGSEGV)."""
@@ -48,6 +51,8 @@ UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _FIRST_WITH_KINDS = 3
 """The first schema version whose entries name their agent's kind in their head."""
+
+_WITH_KIND = (Entry, KindMessage)
 
 _NOT_AS_TOLD = (KeyError, TypeError, AttributeError)
 
@@ -73,7 +78,7 @@ def decode(data: bytes, kind: Any) -> Any:
         message = decoder.decode(data)
     except (*UNREADABLE, SpecError) as error:
         return _decode_otherwise(data, kind, error)
-    if isinstance(message, Entry | KindMessage) and (newer := _newer_kind(message)) is not None:
+    if isinstance(message, _WITH_KIND) and (newer := _newer_kind(message)) is not None:
         raise newer
     return message
 
@@ -174,7 +179,7 @@ async def unpack(data: bytes, kind: Any, blobs: Blobs) -> Any:
     """Decodes what `pack` wrote. Raises UnreadableMessage, TooLarge, BlobMissing."""
     if len(data) > SPILL_BYTES:
         raise TooLarge("a message that did not go to the object store", len(data), SPILL_BYTES)
-    message = decode(data, kind | Spilled)
+    message = decode(data, _packed[kind])
     if isinstance(message, Spilled):
         return decode(await blobs.get(message.ref), kind)
     return message

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 PREFETCH = 2
@@ -54,26 +53,18 @@ class FairLimiter:
 
         def done(_: object) -> None:
             self.remove_in_hand()
-            self._release()
+            self.give_back()
 
         self.add_in_hand()
         self._free -= 1
         work.add_done_callback(done)
 
-    @asynccontextmanager
-    async def acquire(self, tree: str) -> AsyncIterator[None]:
-        """Waits for a place and holds it inside the context; trees that wait get theirs one after the other."""
-        await self._acquire(tree)
-        try:
-            if self._within is None:
-                yield
-            else:
-                async with self._within.acquire(tree):
-                    yield
-        finally:
-            self._release()
+    def acquire(self, tree: str) -> PlaceAtWork:
+        """A place, to be waited for and held as a context; trees that wait get theirs one after the other."""
+        return PlaceAtWork(self, self._within, tree)
 
-    async def _acquire(self, tree: str) -> None:
+    async def take(self, tree: str) -> None:
+        """Waits for a place of this limiter alone."""
         if self._free > 0:
             self._free -= 1
             return
@@ -83,10 +74,11 @@ class FairLimiter:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._release()  # it was given just now
+                self.give_back()  # it was given just now
             raise
 
-    def _release(self) -> None:
+    def give_back(self) -> None:
+        """Frees a place, for whoever waits next."""
         while self._waiters and self._free >= 0:
             tree, turns = self._waiters.popitem(last=False)
             turn = turns.popleft()
@@ -96,3 +88,24 @@ class FairLimiter:
                 turn.set_result(None)
                 return
         self._free += 1
+
+
+class PlaceAtWork:
+    """A context that holds a place of a limiter, and one of the limiter around it."""
+
+    def __init__(self, limiter: FairLimiter, within: FairLimiter | None, tree: str) -> None:
+        self._limiter, self._within, self._tree = limiter, within, tree
+
+    async def __aenter__(self) -> None:
+        await self._limiter.take(self._tree)
+        if self._within is not None:
+            try:
+                await self._within.take(self._tree)
+            except BaseException:
+                self._limiter.give_back()
+                raise
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._within is not None:
+            self._within.give_back()
+        self._limiter.give_back()

@@ -13,8 +13,8 @@ def as_tasked(run: Run, arrival: Arrival) -> Arrival:
     """The arrival with the functions of the caller among what is offered, and for a task that begins a run with the
     spec that holds in the run."""
     what = arrival.what
-    begins = isinstance(what, Task) and run.phase is Phase.NEW
-    task = what if isinstance(what, Task) and begins else run.task
+    begins = run.phase is Phase.NEW and isinstance(what, Task)
+    task = what if begins and isinstance(what, Task) else run.task
     if task is not None and task.terms.tools:
         tools = {**arrival.offer.tools, **{tool.name: tool for tool in task.terms.tools}}
         arrival = msgspec.structs.replace(arrival, offer=msgspec.structs.replace(arrival.offer, tools=tools))

@@ -106,7 +106,12 @@ def ended(run: Run, events: list[ev.AnyEvent], gone: str | None = None) -> str |
             names.append(run.deferral.timer)
         return next((name for name in names if name != gone), None)
     for event in events:
-        if isinstance(event, ev.WaitEnded) and event.signal is not None and event.name in run.waits:
+        if (
+            run.waits
+            and isinstance(event, ev.WaitEnded)
+            and event.signal is not None
+            and event.name in run.waits
+        ):
             name = f"{_KIND}{event.name}"
             return name if run.waits[event.name].until is not None else None
     match events[0]:

@@ -39,6 +39,8 @@ from cadre.spec.kinds import declared_kinds
 _LONGEST = 200
 """Bytes up to which a field of an ignored record is kept: what is larger has decided nothing."""
 
+_PLAIN = (str, int, float)
+
 _DERIVED = frozenset({"v", "id", "tree", "run"})
 """Fields of a record that its entry holds already."""
 
@@ -103,7 +105,7 @@ def arrived_of(what: Any, events: list[ev.AnyEvent], cause: str) -> ArrivalRecor
             continue
         if isinstance(first, ev.RecordIgnored) and not _is_short(value):
             continue
-        fields[key] = value if isinstance(value, str | int | float) else msgspec.to_builtins(value)
+        fields[key] = value if isinstance(value, _PLAIN) else msgspec.to_builtins(value)
     return ArrivalRecord(name, fields)
 
 

@@ -82,17 +82,17 @@ def apply_entry(run: Run, entry: Entry) -> None:
 def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
     """Makes `event`, of the journal's entry `n`, true of the run."""
     weight = _take_in(run, event) if type(event) not in UNREAD else 0
-    if isinstance(event, ev.ModelAnswered):
-        _answer(run, event, weight)
-    elif (take := _EFFECTS.get(type(event))) is not None:
+    if (take := _EFFECTS.get(type(event))) is not None:
         take(run, event, n, at)
+    elif isinstance(event, ev.ModelAnswered):
+        _answer(run, event, weight)
     if run.spec is not None:
         kind_of(run).fold(run, event, n, at)
 
 
 def _take_in(run: Run, event: ev.AnyEvent) -> int:
     """Notes what the event adds to what the model reads, and returns how much that weighs."""
-    if isinstance(event, ev.DelegateFinished) and event.call in run.late_members:
+    if run.late_members and isinstance(event, ev.DelegateFinished) and event.call in run.late_members:
         return 0
     weight = weigh(run, event)
     run.tokens += weight

@@ -24,12 +24,7 @@ def on_signal(run: Run, signal: Signal) -> list[ev.AnyEvent]:
 
 def end_signalled_waits(run: Run, events: list[ev.AnyEvent], arrival: Arrival) -> list[ev.AnyEvent]:
     """The events, and the ends of the waits whose signal is there, with what the agent's kind makes of them."""
-    for event in events:
-        if isinstance(event, ev.SignalReceived) or (
-            isinstance(event, ev.WaitBegun) and event.signal is not None
-        ):
-            break
-    else:
+    if not any(map(_may_end_wait, events)):
         return events
     after = run_after(run, events, arrival.at)
     while after.phase is not Phase.DONE and (over := _first_over(after)) is not None:
@@ -39,6 +34,11 @@ def end_signalled_waits(run: Run, events: list[ev.AnyEvent], arrival: Arrival) -
         _apply_all(after, more, arrival.at)
         events = [*events, ended, *more]
     return events
+
+
+def _may_end_wait(event: ev.AnyEvent) -> bool:
+    """Whether a signal has come, or a wait for one begins."""
+    return type(event) is ev.SignalReceived or (type(event) is ev.WaitBegun and event.signal is not None)
 
 
 def _first_over(run: Run) -> Signalled | None:

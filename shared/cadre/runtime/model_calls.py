@@ -120,10 +120,10 @@ class ModelCalls:
         asked = asked_model(run) if run.spec is not None else None
         started = self._clock.now()
         pieces = 0
-        answer = AnswerPieces(run, request)
+        answer: AnswerPieces | None = None
 
         async def on_text(text: str, *, of_answer: bool = False) -> None:
-            nonlocal pieces
+            nonlocal pieces, answer
             delta = Delta(
                 run=run.id,
                 agent=self._agent,
@@ -134,6 +134,7 @@ class ModelCalls:
                 purpose=command.purpose,
             )
             if of_answer:
+                answer = answer or AnswerPieces(run, request)
                 if (told := answer.next(delta)) is not None:
                     await self._bus.tell(run.tree, told)
                 return

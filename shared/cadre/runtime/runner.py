@@ -281,18 +281,19 @@ class Runner:
         run = held.run
         at = self._clock.now()
         offer = self._offer()
-        task = what if isinstance(what, Task) else run.task
+        asked = what if isinstance(what, Task) else None
+        task = asked or run.task
         if task is not None and task.has_files:
             offer = offer.with_files or offer
         history: list[Step] = []
         prefix: list[Step] = []
         problem = ""
-        if isinstance(what, Task) and run.phase is Phase.NEW:
-            if what.continues:
-                history = (await read_run(self._journal, what.continues)).steps
-            if what.forks is not None:
+        if asked is not None and run.phase is Phase.NEW:
+            if asked.continues:
+                history = (await read_run(self._journal, asked.continues)).steps
+            if asked.forks is not None:
                 try:
-                    history, prefix = prefix_of(await read_run(self._journal, what.forks.run), what.forks)
+                    history, prefix = prefix_of(await read_run(self._journal, asked.forks.run), asked.forks)
                 except ForkError as error:
                     problem = str(error)
         return Arrival(
@@ -306,7 +307,7 @@ class Runner:
             problem=problem,
             revision=self.revision,
             prompts=self._prompts.ref,
-            base=self._base_of(held, NO_OFFER) if isinstance(what, Task) else 0,
+            base=self._base_of(held, NO_OFFER) if asked is not None else 0,
             base_with_offer=self._base_of(held, offer),
         )
 

@@ -53,10 +53,10 @@ class NatsJournal:
         ends_timer: str | None = None,
         meanwhile: Callable[[], None] | None = None,
     ) -> Appended:
-        headers = dict(HEADERS)
+        headers = HEADERS
         if ends_timer is not None:
-            headers[jetstream.SCHEDULE_NEXT] = "purge"
-            headers[jetstream.SCHEDULER] = self._topology.timer(entry.tree, entry.run, ends_timer)
+            timer = self._topology.timer(entry.tree, entry.run, ends_timer)
+            headers = {**HEADERS, jetstream.SCHEDULE_NEXT: "purge", jetstream.SCHEDULER: timer}
         data, hash_ = await pack_entry(entry, before, self._blobs)
         subject = self._topology.journal(entry.tree, entry.run)
         seq = await jetstream.append(

@@ -8,14 +8,20 @@ from cadre.protocol.topology import tree_of
 
 
 @functools.lru_cache(maxsize=4096)
+def _hash(place: str) -> str:
+    """A hash, because sampling by ratio needs ids that are evenly spread; kept, because a process asks for the same ids
+    again and again: of what it sends, and of each line that it logs."""
+    return hashlib.sha256(place.encode()).hexdigest()
+
+
 def trace_id(tree: str) -> str:
-    """The trace of a tree, 32 hex digits. A hash, because sampling by ratio needs ids that are evenly spread."""
-    return hashlib.sha256(b"trace\0" + tree.encode()).hexdigest()[:32]
+    """The trace of a tree, 32 hex digits."""
+    return _hash(f"trace\0{tree}")[:32]
 
 
 def span_id(run: str, *path: object) -> str:
     """The span at a place within a run, 16 hex digits."""
-    return hashlib.sha256("\0".join(["span", run, *map(str, path)]).encode()).hexdigest()[:16]
+    return _hash("\0".join(["span", run, *map(str, path)]))[:16]
 
 
 def root_span(tree: str) -> str:

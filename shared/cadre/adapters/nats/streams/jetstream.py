@@ -123,7 +123,7 @@ async def append(
     fields = dict(headers) if headers else {}
     if expect is not None:
         fields[EXPECT] = str(expect)
-    size = len(data) + sum(map(len, fields)) + sum(map(len, fields.values())) + _AROUND * (len(fields) + 1)
+    size = len(data) + len("".join((*fields, *fields.values()))) + _AROUND * (len(fields) + 1)
     if size > nc.max_payload:
         raise TooLarge(f"a message to {subject}", size, nc.max_payload)
     answer = await _request(nc, subject, data, fields, OutcomeUnknown, meanwhile)
