@@ -82,6 +82,12 @@ def test_a_member_that_took_no_part_is_told(gateway: Gateway) -> None:
     )
 
 
+@pytest.mark.parametrize("against", ["clerk=", "clerk=82", "waiter=81c0"])
+def test_a_member_of_whom_nothing_such_is_live(gateway: Gateway, against: str) -> None:
+    done = cadre("replay", "--agent", "boss", "--against", against)
+    assert (done.exit_code, "is no live revision of" in done.stderr) == (4, True), done.output
+
+
 def test_an_agent_without_runs_of_its_own_is_told_where_to_look(gateway: Gateway) -> None:
     done = cadre("replay", "--agent", "clerk", "--against", "81c0")
     assert (done.exit_code, "as a member is in the runs of its managers" in done.stderr) == (4, True)

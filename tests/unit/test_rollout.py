@@ -336,7 +336,7 @@ def test_warnings_say_what_to_do() -> None:
     assert warnings_of(rollout(90, 10), {A, B}, {A: 3}) == []
     away, waiting = warnings_of(rollout(90, 10), {A}, {B: 3})
     assert "the others get its new runs" in away
-    assert f"3 runs of revision {B} of clerk wait" in waiting
+    assert f"3 runs wait for revision {B} of clerk" in waiting
     assert f"`cadre rollout clerk --adopt {B} --by REV`" in waiting
     assert warnings_of(rollout(0, 100, adopted_by=B), {B}, {A: 3}) == []
     assert (

@@ -28,8 +28,9 @@ def _lines(rollout: Rollout, live: Collection[str], open_runs: Mapping[str, int]
         )
     for share in rollout.shares:
         if (many := (open_runs or {}).get(share.revision, 0)) and not is_served(rollout, share, live):
+            runs = "1 run waits" if many == 1 else f"{many} runs wait"
             yield (
-                f"{many} runs of revision {share.revision} of {agent} wait, for it has no live replica: start it again"
+                f"{runs} for revision {share.revision} of {agent}, which has no live replica: start it again"
                 f" from its files, or `cadre rollout {agent} --adopt {share.revision} --by REV`"
             )
     for revision in sorted(set(live) - {share.revision for share in rollout.shares}):

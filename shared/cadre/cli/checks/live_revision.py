@@ -30,7 +30,9 @@ def live_revision(gateway: Gateway, agent: str, revision: str) -> LiveRevision:
         for replica in one["replicas"]
     ]
     known = {str(one["revision"]): one for one in replicas if one["spec"]}
-    named = [one for one in known if one == revision] or [one for one in known if one.startswith(revision)]
+    named = [one for one in known if one == revision] or [
+        one for one in known if revision and one.startswith(revision)
+    ]
     if len(named) != 1:
         raise CommandFailed(
             f"{revision!r} is no live revision of {agent} (there is: {', '.join(known) or 'none'}) and no file: start a"
