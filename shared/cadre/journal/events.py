@@ -1,6 +1,6 @@
 """The events of a run's journal, for ever: those that are common to all kinds of agents."""
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from cadre.journal.parts import JournalEvent
 from cadre.journal.parts import RequestedCall as RequestedCall
@@ -153,6 +153,7 @@ class HistorySummarized(JournalEvent, frozen=True, tag="history.summarized"):
 class ApprovalRequested(JournalEvent, frozen=True, tag="approval.requested"):
     """A call is held back until a person decides, or until `expires` (Unix seconds)."""
 
+    quoted: ClassVar[tuple[str, ...]] = ("reason",)
     call: str
     name: str
     kind: Literal["tool", "member", "question"]

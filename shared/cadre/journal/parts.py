@@ -1,7 +1,7 @@
 """The bases of what a kind of agent writes down (events, its state, its part of a step), and the call of a model."""
 
 from collections.abc import Iterable
-from typing import Any, Union
+from typing import Any, ClassVar, Union
 
 import msgspec
 
@@ -15,6 +15,9 @@ def any_of(types: Iterable[type]) -> Any:
 
 class JournalEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """A fact of a run, in the past tense. Its tag is the event's name in the HTTP API."""
+
+    quoted: ClassVar[tuple[str, ...]] = ()
+    """Fields that quote the agent's specification for people: in other words the same would be decided."""
 
     def used(self) -> Usage | None:
         """What the run has used by it, where that is the affair of the run's kind."""

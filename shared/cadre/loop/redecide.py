@@ -65,8 +65,9 @@ class Replay(msgspec.Struct, kw_only=True):
 def redecide(journals: Iterable[Sequence[Journaled]], *, decisions_only: bool = False) -> Replay:
     """Decides the whole journals of any number of runs anew, each in order from its first entry.
 
-    With `decisions_only` nothing but the decisions is compared, and of each run up to the first other one: for entries
-    that are not as they were journaled, and decisions that are not meant to be the same.
+    With `decisions_only` nothing but the decisions is compared, whatever words of the specification they quote, and of
+    each run up to the first other one: for entries that are not as they were journaled, and decisions that are not
+    meant to be the same.
     """
     replay = Replay(divergences=[], undecided=[])
     courses = [_Course(journal, replay) for journal in journals if journal]
@@ -104,7 +105,7 @@ class _Course:
                 self._check_place(entry)
             if entry.snapshot is not None:
                 self._check_snapshot(entry, entry.snapshot)
-            self._decide(entry)
+            self._decide(entry, decisions_only)
             if decisions_only and len(self._replay.divergences) > before:
                 return
             apply_entry(self._run, entry)
@@ -143,7 +144,7 @@ class _Course:
         # A copy, in the order that it has: texts for the model depend on it.
         self._run = msgspec.convert(msgspec.to_builtins(snapshot), Run)
 
-    def _decide(self, entry: Entry) -> None:
+    def _decide(self, entry: Entry, decisions_only: bool) -> None:
         try:
             arrivals = [arrival_of(self._run, entry)] if entry.arrived else arrivals_of(self._run, entry)
         except ValueError:
@@ -156,7 +157,7 @@ class _Course:
         fewest: list[str] | None = None
         for arrival in arrivals:
             try:
-                lines = _compare(entry, transition(self._run, arrival))
+                lines = _compare(entry, transition(self._run, arrival), decisions_only)
             except Exception as error:
                 # Whatever this version trips over in an old run is what the replay is to find.
                 lines = [f"deciding fails now: {type(error).__name__}: {error}"]
@@ -190,7 +191,7 @@ class _Course:
             self._replay.divergences.append(Divergence(entry.run, entry.n, about, lines))
 
 
-def _compare(entry: Entry, now: list[ev.AnyEvent]) -> list[str]:
+def _compare(entry: Entry, now: list[ev.AnyEvent], decisions_only: bool) -> list[str]:
     was = entry.events
     if [type(event) for event in was] != [type(event) for event in now]:
         return [f"journaled {_names(was)}", f"now       {_names(now)}", *_of_the_end(was, now)]
@@ -200,6 +201,8 @@ def _compare(entry: Entry, now: list[ev.AnyEvent]) -> list[str]:
             continue  # the record itself is not kept, so the reason may be told less exactly
         if isinstance(new, ev.ToolAnswered | ev.MemoryRecalled) and getattr(old, "started_at", None) is None:
             new = msgspec.structs.replace(new, started_at=None)  # from before that was kept
+        if decisions_only:
+            new = msgspec.structs.replace(new, **{name: getattr(old, name) for name in new.quoted})
         said = _said(entry, "events", place)
         lines += differences(plain(old), plain(new), said, f"{place + 1}. {_name(old)}")
     return lines

@@ -7,7 +7,10 @@ import pytest
 
 from cadre.delivery.sender_check import impersonation
 from cadre.kinds.workflow.section import workflow_of
+from cadre.loop.rebase import TeamFiles, rebase
+from cadre.loop.redecide import Journaled, redecide
 from cadre.protocol.messages import ErrorInfo, ReplyTo, Report, Task
+from cadre.spec.agent import AgentSpec
 from kinds.workflow.built import entered, run_of, workflow
 from kinds.workflow.test_workflow_runs import LOOK, end_of
 from unit.loop.build import Course, cancel, kinds, report, result, sent, sound
@@ -191,3 +194,28 @@ def test_a_cancelled_run_makes_up_for_what_it_did_unless_it_is_cancelled_again(a
     assert end_of(course).state == "cancelled"
     assert len(entered(course)) == (4 if again else 5)
     sound(course)
+
+
+def test_a_way_that_is_taken_by_another_condition_is_the_same_way() -> None:
+    """Of kept runs that are decided by files with another limit, those that go on as they did are no news."""
+
+    def with_limit(limit: int) -> AgentSpec:
+        return workflow(
+            "seen",
+            seen={**LOOK, "next": "way"},
+            way={"choose": [{"if": f"seen > {limit}", "next": "much"}, {"if": "true", "next": "little"}]},
+            much={"end": "much"},
+            little={"end": "little"},
+        )
+
+    course = run_of(with_limit(10))
+    course.arrive(result(course.id(), 50, tool="look"))
+    journal = [Journaled(n, entry) for n, entry in enumerate(course.journal(), start=1)]
+
+    def told(limit: int) -> str:
+        rebased = rebase(journal, TeamFiles({"boss": with_limit(limit)}, []))
+        replay = redecide([rebased], decisions_only=True)
+        return "\n".join(line for one in replay.divergences for line in one.lines)
+
+    assert told(20) == ""
+    assert 'workflow.left.next: journaled "much", now "little"' in told(60)

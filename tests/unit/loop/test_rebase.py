@@ -125,6 +125,13 @@ def test_files_that_change_no_decision(fields: dict[str, Any]) -> None:
     assert decided(simple(), spec(**fields), ADD, LOOK).divergences == []
 
 
+def test_a_condition_in_other_words_changes_no_decision_while_the_same_follows() -> None:
+    course = Course(spec(approvals={"add": "when: a > 0"})).begin()
+    course.say(call("add", a=1, b=2))
+    assert decided(course, spec(approvals={"add": "when: a >= 1"})).divergences == []
+    assert "tool.called" in lines(decided(course, spec(approvals={"add": "when: a > 1"})))
+
+
 def test_a_tool_with_another_schema_refuses_what_it_took() -> None:
     strict = ADD.__class__(
         name="add",

@@ -1,6 +1,6 @@
 """What the kind `workflow` declares and writes down: what its steps came to, and where that led."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -26,6 +26,7 @@ class AnswerRead(JournalEvent, frozen=True, tag="workflow.read"):
 class StepLeft(JournalEvent, frozen=True, tag="workflow.left"):
     """A step is over, and leads to another one or to an end."""
 
+    quoted: ClassVar[tuple[str, ...]] = ("label",)
     name: str
     next: str = ""
     """The step that follows; "" at an end."""
