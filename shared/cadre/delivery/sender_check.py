@@ -28,6 +28,18 @@ TIMER_SENDER = "timer"
 """The sender of what the server itself delivers when it is due."""
 
 
+_AUTHORS: dict[type, str] = {
+    CodeFinished: SANDBOX_SENDER,
+    CodeYielded: SANDBOX_SENDER,
+    Decision: GATEWAY_SENDER,
+    Edit: GATEWAY_SENDER,
+    Signal: GATEWAY_SENDER,
+    TimerFired: TIMER_SENDER,
+    UserMessage: GATEWAY_SENDER,
+}
+"""Who alone sends messages of a type, whatever they say."""
+
+
 class Misaddressed(UnreadableMessage):
     """The message is not about what its subject says, or not its sender's to send."""
 
@@ -40,7 +52,7 @@ def check_sender(message: Record | ToolCall, address: Address) -> None:
 
 def impersonation(message: Record | ToolCall, sender: str) -> str | None:
     """Returns why the message cannot be from this sender; None when it can."""
-    author: str | None = None
+    author = _AUTHORS.get(type(message))
     match message:
         case ToolCall():
             if message.agent == sender:
@@ -50,12 +62,6 @@ def impersonation(message: Record | ToolCall, sender: str) -> str | None:
             author = message.tool
         case Report():
             author = message.agent
-        case CodeYielded() | CodeFinished():
-            author = SANDBOX_SENDER
-        case Decision() | Signal() | UserMessage() | Edit():
-            author = GATEWAY_SENDER
-        case TimerFired():
-            author = TIMER_SENDER
         case Task() if message.spec and (message.reply_to is None or message.reply_to.agent != message.agent):
             return f"a part of the work of {message.agent!r} was sent by {sender!r}: only the agent itself gives such"
         case Task(reply_to=ReplyTo(agent=manager)):

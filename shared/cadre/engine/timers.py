@@ -100,26 +100,23 @@ def ended(run: Run, events: list[ev.AnyEvent], gone: str | None = None) -> str |
     An append can remove one. Of several the deadline goes first, as it would go off last; another finds its
     run over and is accounted for without consequence. `gone` has gone off just now.
     """
-    if isinstance(events[-1], ev.RunFinished):
-        names = [wait.name for wait in waits(run)]
+    names = [wait.name for wait in waits(run)]
+    if type(events[-1]) is ev.RunFinished:
         if run.deferral is not None:
             names.append(run.deferral.timer)
         return next((name for name in names if name != gone), None)
+    if not names:
+        return None
     for event in events:
-        if (
-            run.waits
-            and isinstance(event, ev.WaitEnded)
-            and event.signal is not None
-            and event.name in run.waits
-        ):
+        if isinstance(event, ev.WaitEnded) and event.signal is not None and event.name in run.waits:
             name = f"{_KIND}{event.name}"
-            return name if run.waits[event.name].until is not None else None
+            return name if name in names else None
     match events[0]:
-        case ev.ToolAnswered(call=call) | ev.DelegateFinished(call=call) | ev.MemoryRecalled(call=call) if (
-            call_timer(call) != gone
-        ):
-            return next((wait.name for wait in waits(run) if wait.name == call_timer(call)), None)
+        case ev.ToolAnswered(call=call) | ev.DelegateFinished(call=call) | ev.MemoryRecalled(call=call):
+            name = call_timer(call)
+            return name if name in names and name != gone else None
         case ev.ApprovalDecided(call=call) as decision if decision.verdict != "expired":
-            return next((wait.name for wait in waits(run) if wait.name == approval_timer(call)), None)
+            name = approval_timer(call)
+            return name if name in names else None
         case _:
             return None

@@ -14,7 +14,11 @@ def any_of(types: Iterable[type]) -> Any:
 
 
 class JournalEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """A fact of a run, in the past tense. Its tag is the event's name in the HTTP API."""
+    """A fact of a run, in the past tense. Its tag is the event's name in the HTTP API.
+
+    No event's class has another one below it. So what looks at every entry asks `type(event) is`: `isinstance` of a
+    struct takes the interpreter five times as long as of a plain class where the answer is no.
+    """
 
     quoted: ClassVar[tuple[str, ...]] = ()
     """Fields that quote the agent's specification for people: in other words the same would be decided."""

@@ -89,7 +89,7 @@ def arrived_of(what: Any, events: list[ev.AnyEvent], cause: str) -> ArrivalRecor
     """What the entry of these events and this cause must say of the arrival `what` beside them."""
     kind: type[msgspec.Struct] = type(what)
     name, first = kind.__name__, events[0]
-    begins = isinstance(first, ev.RunAccepted)
+    begins = type(first) is ev.RunAccepted
     if begins and isinstance(what, Task):
         return ArrivalRecord(name)
     fields: dict[str, Any] = {}

@@ -24,7 +24,7 @@ def entry_of(
     entries since the last snapshot. With `snapshot` it holds the state before it.
     """
     first = events[0]
-    about = first if isinstance(first, ev.RunAccepted) else run
+    about = first if type(first) is ev.RunAccepted else run
     return Entry(
         kind=about.spec.kind if about.spec is not None else "",
         kind_version=about.kind_version,
@@ -44,7 +44,7 @@ def entry_of(
 
 def _parent(run: Run, what: object) -> str | None:
     """The run that delegated this one; a task that begins the run says it first."""
-    task = what.task if isinstance(what, Poisoned) else what
-    if isinstance(task, Task):
+    task = what.task if type(what) is Poisoned else what
+    if type(task) is Task:
         return task.reply_to.run if task.reply_to is not None else None
     return run.parent

@@ -30,7 +30,7 @@ from cadre.protocol.messages import ErrorInfo
 def with_partial_result(run: Run, events: list[ev.AnyEvent], at: float) -> list[ev.AnyEvent]:
     """The events, with what the run has found where its end asks for that."""
     end = events[-1]
-    if not isinstance(end, ev.RunFinished) or end.output is not PARTIAL_RESULT:
+    if type(end) is not ev.RunFinished or end.output is not PARTIAL_RESULT:
         return events
     after = run_after(run, events[:-1], at)
     return [*events[:-1], msgspec.structs.replace(end, output=partial_result_of(after))]
@@ -57,10 +57,10 @@ def beyond_bounds(run: Run, error: ErrorInfo, arrival: Arrival) -> list[ev.AnyEv
 
 def within_bounds(run: Run, events: list[ev.AnyEvent], arrival: Arrival) -> list[ev.AnyEvent]:
     """The events, with what follows instead of a model call that would go beyond the run's bounds."""
-    if not isinstance(events[-1], ev.ModelCalled):
+    if type(events[-1]) is not ev.ModelCalled:
         return events
     deadline, budget = run.deadline, run.budget
-    if isinstance(events[0], ev.RunAccepted):
+    if type(events[0]) is ev.RunAccepted:
         deadline, budget = events[0].deadline, events[0].budget
     error: ErrorInfo | None = None
     if deadline is not None and arrival.at >= deadline:
@@ -77,10 +77,10 @@ def within_bounds(run: Run, events: list[ev.AnyEvent], arrival: Arrival) -> list
 def within_context(run: Run, events: list[ev.AnyEvent], arrival: Arrival) -> list[ev.AnyEvent]:
     """The events, with a summary in place of a model call that the context has no room for."""
     call = events[-1]
-    if not isinstance(call, ev.ModelCalled) or call.purpose == SUMMARY:
+    if type(call) is not ev.ModelCalled or call.purpose == SUMMARY:
         return events
-    grown = call.attempt == 1 or bool(run.unread) or isinstance(events[0], ev.MessageReceived)
-    overflowed = any(isinstance(event, ev.ContextOverflowed) for event in events)
+    grown = call.attempt == 1 or bool(run.unread) or type(events[0]) is ev.MessageReceived
+    overflowed = any(type(event) is ev.ContextOverflowed for event in events)
     if grown and not overflowed and not _is_full(run, events):
         return events
     if not overflowed and (not grown or any(isinstance(e, ev.HistorySummarized) for e in events)):
@@ -97,9 +97,9 @@ def within_context(run: Run, events: list[ev.AnyEvent], arrival: Arrival) -> lis
 
 def _is_full(run: Run, events: list[ev.AnyEvent]) -> bool:
     first, news = events[0], events[max(0, len(events) - 2)]
-    if isinstance(first, ev.RunAccepted):
+    if type(first) is ev.RunAccepted:
         return _begins_full(first, events)
-    base = news.base if isinstance(news, ev.OfferChanged) and news.base else run.fixed_tokens
+    base = news.base if type(news) is ev.OfferChanged and news.base else run.fixed_tokens
     most, taken = limit(run), run.tokens + weight_of_unread(run, events)
     # What a step has seen takes up half of the context at most (see `per_step`): no need to weigh it then.
     if 4 * (base + taken) <= most and not isinstance(first, ev.ModelAnswered):

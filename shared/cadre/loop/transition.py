@@ -60,7 +60,7 @@ def transition(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
         events = end_signalled_waits(run, bounded, arrival)
     events = with_partial_result(run, events, arrival.at)
     end = events[-1]
-    if isinstance(end, ev.RunFinished):
+    if type(end) is ev.RunFinished:
         events[-1] = msgspec.structs.replace(end, usage=run.usage + gained(events))
     return events
 

@@ -16,9 +16,9 @@ log = logging.getLogger("cadre.run")
 def log_course(entry: Entry) -> None:
     """Logs what the entry, which is stored, says of the run's beginning and end."""
     first, last = entry.events[0], entry.events[-1]
-    if isinstance(first, RunAccepted):
+    if type(first) is RunAccepted:
         _log(entry, "begins")
-    if isinstance(last, RunFinished):
+    if type(last) is RunFinished:
         _log(entry, f"ends: {last.state}" + (f" ({last.error.type})" if last.error is not None else ""))
 
 

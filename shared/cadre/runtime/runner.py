@@ -219,7 +219,7 @@ class Runner:
         run, what = held.run, advance.what
         entry = self._entry(held, advance, await self._arrival(held, what, record_id))
         measurements = measurements_of(run, entry, what) if self.meters.on else []
-        ends = isinstance(entry.events[-1], RunFinished)
+        ends = type(entry.events[-1]) is RunFinished
         at_work = ends and is_at_work(run)
         in_flight = run.model
         commands = await self._write(held, entry, what, record_id)
@@ -231,7 +231,7 @@ class Runner:
             if at_work and not isinstance(what, ModelReplied | ModelFailed):
                 self.interrupt(run.id)
                 await self._bus.interrupt(run.tree, run.id)
-        if isinstance(what, UserMessage) and in_flight is not None and run.model is not in_flight:
+        if type(what) is UserMessage and in_flight is not None and run.model is not in_flight:
             needless = model_call_id(run.id, in_flight)
             self.interrupt(needless)
             await self._bus.interrupt(run.tree, needless)
@@ -249,17 +249,17 @@ class Runner:
         """
         run = held.run
         was_over = run.phase is Phase.DONE
-        ends_timer = ended(run, entry.events, what.name if isinstance(what, TimerFired) else None)
+        ends_timer = ended(run, entry.events, what.name if type(what) is TimerFired else None)
         commands: list[Command] = []
 
         def go_on() -> None:
             apply_entry(run, entry)
-            if isinstance(what, ModelLost):
+            if type(what) is ModelLost:
                 commands.extend(self._left_owed(run, record_id))
             else:
                 # Whoever ended the run may have died before it paid; a record that comes later reminds of it.
                 commands.extend(owed(run) if was_over else owed(run, since=entry.n))
-            if any(isinstance(command, CallModel) for command in commands):
+            if any(type(command) is CallModel for command in commands):
                 held.transcript.catch_up(run)
 
         asked = self._clock.now()
@@ -281,7 +281,7 @@ class Runner:
         run = held.run
         at = self._clock.now()
         offer = self._offer()
-        asked = what if isinstance(what, Task) else None
+        asked = what if type(what) is Task else None
         task = asked or run.task
         if task is not None and task.has_files:
             offer = offer.with_files or offer
@@ -326,7 +326,7 @@ class Runner:
                 await self._clock.sleep(max(0.0, waiting.due - self._clock.now()))
                 commands = await self._goes_off(record_id, waiting.timer)
                 continue
-            mine = next((c for c in commands if isinstance(c, CallModel) and c.cause == record_id), None)
+            mine = next((c for c in commands if type(c) is CallModel and c.cause == record_id), None)
             if mine is None:
                 return
             commands = await self._ask(record_id, tree, run_id, mine)

@@ -21,7 +21,9 @@ from cadre.delivery.codec import (
     unpack_entry,
     unpack_record,
 )
+from cadre.engine.commands import CallModel
 from cadre.errors import BlobMissing, NewerSchema, UnreadableMessage
+from cadre.journal.arrivals import AnyRecord, ModelLost, ModelReplied, Poisoned
 from cadre.journal.entry import EVENTS, Entry
 from cadre.protocol.cards import Presence
 from cadre.protocol.messages import (
@@ -210,3 +212,8 @@ async def test_a_spilled_message_is_read_as_strictly_as_any() -> None:
     blobs.kept.clear()
     with pytest.raises(BlobMissing, match="not in the object store"):
         await unpack_record(data, blobs)
+
+
+def test_the_class_of_an_event_or_arrival_says_all_about_it() -> None:
+    asked_for = (*EVENTS, *get_args(AnyRecord), ModelLost, ModelReplied, Poisoned, CallModel)
+    assert {kind.__name__: kind.__subclasses__() for kind in asked_for if kind.__subclasses__()} == {}
