@@ -339,6 +339,13 @@ def test_warnings_say_what_to_do() -> None:
     assert f"3 runs wait for revision {B} of clerk" in waiting
     assert f"`cadre rollout clerk --adopt {B} --by REV`" in waiting
     assert warnings_of(rollout(0, 100, adopted_by=B), {B}, {A: 3}) == []
+    # Runs that it was given and nobody has begun are open runs of no revision.
+    for begun, told in ((0, "2 messages wait"), (1, "1 run and 2 messages wait")):
+        (queued,) = warnings_of(rollout(0, 100), {B}, {A: begun}, {1: 2, 2: 7})
+        assert queued.startswith(
+            f"{told} for revision {A} of clerk, which has no live replica: start it again"
+        )
+    assert warnings_of(rollout(0, 100), {B}, {A: 1})[0].startswith("1 run waits for revision")
     assert (
         warnings_of(rollout(100), {B}, {})[0] == f"new runs of clerk wait for a live replica of revision {A}"
     )

@@ -156,5 +156,5 @@ def _view(
         version=rollout.version,
         active=bool(shared),
         revisions=[*shared, *others],
-        warnings=warnings_of(rollout, live.keys(), open_runs),
+        warnings=warnings_of(rollout, live.keys(), open_runs, waiting),
     )
