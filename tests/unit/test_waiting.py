@@ -5,6 +5,7 @@ import pytest
 from cadre.journal.run import Phase, Recalling, Run
 from cadre.journal.steps import ActionStep, ApprovalHold, CallKind, CallState
 from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
+from cadre.protocol.rollout import Rollout, Share
 from cadre.spec.agent import AgentSpec
 from cadre_gateway.reading.waiting import LiveNames, missing_service
 
@@ -37,6 +38,7 @@ RECALLING = Run(
     phase=Phase.ACTING,
     recalling=Recalling(call="c", query="q", count=1, since=1, at=0.0, due=9.0),
 )
+WEIGHTS = [("aa", 90), ("bb", 10), ("cc", 0)]
 BOSS = presence(agent=AgentCard(name="boss", description=""))
 
 
@@ -65,3 +67,19 @@ BOSS = presence(agent=AgentCard(name="boss", description=""))
 )
 def test_what_is_missed(run: Run | None, live: list[Presence], expected: str | None) -> None:
     assert missing_service("boss", run, LiveNames(live)) == expected
+
+
+def test_a_queued_run_waits_for_the_revisions_that_get_new_runs_where_none_has_a_replica() -> None:
+    shares = [Share(revision=one, slot=slot, weight=weight) for slot, (one, weight) in enumerate(WEIGHTS, 1)]
+    rollouts = [Rollout(agent="boss", shares=shares)]
+
+    def awaited(*live: str) -> str | None:
+        boss = AgentCard(name="boss", description="")
+        presences = [
+            Presence(instance=one, host="h", pid=1, started_at=0.0, agent=boss, revision=one) for one in live
+        ]
+        return missing_service("boss", None, LiveNames(presences, rollouts))
+
+    assert awaited("cc") == "revision aa or bb of agent boss"
+    assert awaited("bb", "cc") is None
+    assert awaited() == "agent boss"

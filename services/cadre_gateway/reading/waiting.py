@@ -32,6 +32,12 @@ class LiveNames:
         owner = self._rollouts[agent].owner(revision) if revision and agent in self._rollouts else None
         return owner is None or (agent, owner.revision) in self._revisions
 
+    def awaited_revisions(self, agent: str) -> list[str]:
+        """Those of which one is to begin the agent's new runs, while none of them has a replica."""
+        live = {revision for name, revision in self._revisions if name == agent}
+        shares = self._rollouts[agent].candidates(live) if agent in self._rollouts else []
+        return [share.revision for share in shares if share.revision not in live]
+
 
 def missing_service(agent: str, run: Run | None, live: LiveNames) -> str | None:
     """`agent NAME`, `revision REV of agent NAME`, `tool NAME`, `sandbox POOL` or `memory`, when the run waits for it
@@ -44,7 +50,8 @@ def missing_service(agent: str, run: Run | None, live: LiveNames) -> str | None:
     if agent not in live.agents:
         return f"agent {agent}"
     if run is None:
-        return None
+        awaited = live.awaited_revisions(agent)
+        return f"revision {' or '.join(awaited)} of agent {agent}" if awaited else None
     if not live.has_revision(agent, run.revision):
         return f"revision {run.revision} of agent {agent}"
     if run.recalling is not None and RECALL not in live.tools:
