@@ -185,6 +185,9 @@ def test_other_answers_are_counted_where_no_judge_is_asked(evaluate: Evaluate) -
     done = evaluate(script(("final_answer", {"answer": "A desk."})))
     assert done.exit_code == 0
     assert "1 run: 0 with the same answer, 1 with another, 0 worse; steps" in done.stdout
+    held = "rules: [{reply: {hold: true, content: never}}]"
+    without = evaluate(held, "--timeout", "1")
+    assert "1 run: 0 with the same answer, 1 worse; steps" in without.stdout, without.output
 
 
 @pytest.mark.parametrize("text", ["", "[]", "tasks: []", "- "])

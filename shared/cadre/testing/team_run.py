@@ -35,6 +35,9 @@ class TeamRun:
         self._team = team
         self.id = id
         self.agent = agent
+        self._looked_at = 0
+        """Entries that are known to end the run or not."""
+        self._has_ended = False
 
     async def result(self) -> Any:
         """Waits for the end of the run and returns its answer; also that of a run that used up its steps.
@@ -43,7 +46,7 @@ class TeamRun:
         it. Raises RunFailed for a run that ended otherwise, RunCancelled for one that was cancelled; TeamRunWaits
         when it waits for a person, or for something that will never come; and whatever a model raised that none may.
         """
-        while (result := self.state.result) is None:
+        while not self.is_over:
             if self._team.is_idle():
                 if held := self.held:
                     names = ", ".join(f"{call.id} ({call.name})" for call in held)
@@ -56,13 +59,15 @@ class TeamRun:
                         f" {', '.join(call.name for call in self.state.open_calls()) or 'see its events'}"
                     )
             await self._team.changed()
+        result = self.state.result
+        assert result is not None
         if result.state not in ("success", "max_steps_error"):
             raise (RunCancelled if result.state == "cancelled" else RunFailed)(self._detail())
         return result.output
 
     async def settle(self) -> None:
         """Waits until the run is over, or the team only waits for a time or for somebody outside."""
-        while self.state.result is None and not self._team.is_idle():
+        while not self.is_over and not self._team.is_idle():
             await self._team.changed()
 
     @property
@@ -72,7 +77,11 @@ class TeamRun:
 
     @property
     def is_over(self) -> bool:
-        return self.state.phase is Phase.DONE
+        """Whether it has ended. Asked at every change, so it reads no entry twice."""
+        fresh = self._team.journal(self.id, self._looked_at)
+        self._looked_at += len(fresh)
+        self._has_ended |= any(isinstance(event, ev.RunFinished) for one in fresh for event in one.events)
+        return self._has_ended
 
     @property
     def events(self) -> list[ev.AnyEvent]:

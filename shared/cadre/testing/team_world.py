@@ -33,10 +33,12 @@ class TeamWorld:
         stream, prefix = self._deployment.stream, f"{self._deployment.topology.prefix}.run."
         return [subject.split(".")[-1] for subject in stream.subjects(lambda one: one.startswith(prefix))]
 
-    def journal(self, run: str) -> list[Entry]:
-        """The entries of a run's journal so far; [] for a run that has not begun."""
+    def journal(self, run: str, after: int = 0) -> list[Entry]:
+        """The entries of a run's journal so far, behind the first `after`; [] for a run that has not begun."""
         subject = self._deployment.topology.journal(run.split("_")[0], run)
-        return [decode(message.data, Entry) for message in self._deployment.stream.of_subject(subject)]
+        return [
+            decode(message.data, Entry) for message in self._deployment.stream.of_subject(subject)[after:]
+        ]
 
     def files(self, run: str) -> dict[str, bytes]:
         """The files in the workspace of the run's tree, by path."""

@@ -106,7 +106,10 @@ def _change(before: str | None, now: str | None) -> str:
 def _totals(found: Sequence[EvaluatedRun]) -> str:
     trials = [one.trial for one in found if one.trial is not None]
     same = sum(trial.same_answer is True for trial in trials)
-    other = sum(trial.same_answer is False and trial.verdict is None for trial in trials)
+    other = sum(
+        trial.now.state == "success" and trial.same_answer is False and trial.verdict is None
+        for trial in trials
+    )
     worse = sum(one.is_worse for one in found if one.trial is not None)
     compared = [(before, trial.now) for trial in trials if (before := _before(trial)) is not None]
     sums = []
