@@ -212,6 +212,7 @@ def test_runs_are_adopted_and_given_back() -> None:
         (rollout(100), RolloutChange(to="dd", weight=1), {A, B}, "'dd' is no revision of clerk: there are"),
         (rollout(100, 0), RolloutChange(to="", weight=1), {A, B}, "is no revision"),
         (rollout(100), RolloutChange(to=B, weight=101), {A, B}, "from 0 to 100"),
+        (rollout(100), RolloutChange(to=B), {A, B}, f"say the `weight` of '{B}' too"),
         (rollout(100, 0), RolloutChange(to=B, weight=10), {A}, f"revision {B} has no live replica"),
         (rollout(100), RolloutChange(to=A, weight=50), {A}, "name the revision that gets the other 50"),
         (Rollout(agent="clerk"), RolloutChange(to=C, weight=50), [A, B, C], f"there is {A}, {B}"),

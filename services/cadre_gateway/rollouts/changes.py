@@ -21,6 +21,8 @@ def changed(rollout: Rollout, change: RolloutChange, live: Collection[str]) -> R
     if sum(asked) != 1:
         raise RefusedChange("say one thing: `to` with `weight`, `rollback`, `adopt` with `by`, or `end`")
     if change.to is not None:
+        if change.weight is None:
+            raise RefusedChange(f"say the `weight` of {change.to!r} too: its share in a hundred new runs")
         known = _begun(rollout, live)
         to = _meant(change.to, known, live)
         rest = _meant(change.rest, known, live) if change.rest is not None else None

@@ -11,7 +11,8 @@ class RolloutChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, om
     to: str | None = None
     """The revision that gets `weight` of a hundred new runs: its digits, or so many of the first that it is the only
     one. The others share the rest as before."""
-    weight: int = 0
+    weight: int | None = None
+    """Goes with `to`: what is left out is neither none of them nor all."""
     rest: str | None = None
     """The revision that gets all of the rest."""
     rollback: bool = False
