@@ -97,7 +97,7 @@ async def test_a_reader_stops_when_told_so_together_with_news(settings: Settings
         await asyncio.wait_for(reader.caught_up.wait(), patience())
     stopping.set()
     await jetstream.append(nc, subject, b"{}")
-    ended, _ = await asyncio.wait({running}, timeout=5.0)
+    ended, _ = await asyncio.wait({running}, timeout=patience())
     running.cancel()
     assert ended, handled
     await nc.close()

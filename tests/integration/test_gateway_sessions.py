@@ -10,6 +10,7 @@ from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
 from cadre.delivery.codec import unpack_record
 from cadre.protocol.messages import Cancel
 from cadre.protocol.topology import call_id
+from harness.patience import patience
 from integration.gateway_world import CALLED, FINISHED, World, new_run
 
 # --- sessions
@@ -86,11 +87,11 @@ async def test_a_cancel_reaches_the_inbox_of_the_runs_agent(world: World) -> Non
 
     answer = await world.http.post(f"/v1/runs/{child}/cancel", json={"reason": "enough"})
     assert (answer.status_code, answer.json()) == (202, {"id": child, "state": "running"})
-    record = await unpack_record((await inbox.next_msg(timeout=5)).data, world.blobs)
+    record = await unpack_record((await inbox.next_msg(timeout=patience())).data, world.blobs)
     assert record.id.startswith(f"{child}:cancel:")
     assert isinstance(record, Cancel)
     assert (record.tree, record.run, record.reason, record.sender) == (run, child, "enough", "gateway")
-    await interrupts.next_msg(timeout=5)
+    await interrupts.next_msg(timeout=patience())
 
     wrong = await world.http.post(f"/v1/runs/{child}/cancel", json={"raeson": "enough"})
     assert (wrong.status_code, wrong.json()["code"]) == (422, "invalid-request")

@@ -43,11 +43,11 @@ async def test_no_more_requests_than_allowed_are_made_at_once_and_in_their_order
     """With one slot the last of four waits longer than its request may take."""
 
     def slow(body: Body) -> Body:
-        time.sleep(0.7)
+        time.sleep(1.0)
         return {"content": body["messages"][0]["content"]}
 
     with probed_server(slow) as server:
-        spec = ModelSpec(url=server.url, name="m-1", parallel=parallel, timeout=2.0)
+        spec = ModelSpec(url=server.url, name="m-1", parallel=parallel, timeout=3.5)
         chain = ModelChain(spec, NO_ENDPOINT, MemoryBlobs())
         await chain.load()
         calls = [asyncio.create_task(chain.complete(saying(f"n{n}"), _ignore)) for n in range(4)]
@@ -67,7 +67,7 @@ async def test_a_slot_is_given_back_by_calls_that_fail_or_are_dropped() -> None:
 
     def answer(body: Body) -> Body:
         if body["messages"][0]["content"] == "hold":
-            held.wait(10)
+            held.wait(patience())
         if body["messages"][0]["content"] == "fail":
             raise Refused(400, "no")
         return {"content": "done"}
@@ -91,7 +91,7 @@ async def test_a_slot_is_given_back_by_calls_that_fail_or_are_dropped() -> None:
 
 
 async def test_models_of_one_chain_have_their_own_slots() -> None:
-    together = threading.Barrier(2, timeout=10)
+    together = threading.Barrier(2, timeout=patience())
 
     def answer(body: Body) -> Body:
         together.wait()

@@ -19,6 +19,7 @@ from cadre_sandbox.interpreters.contract import (
 )
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.interpreters.session import InterpreterSession
+from harness.patience import patience
 from sandbox.worlds import failed, finished, run, yielded
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -270,7 +271,7 @@ async def test_killed_while_it_computes_it_is_lost_at_once(sandbox: Sandbox) -> 
     going = asyncio.create_task(session.resume([CallResult()]))
     await asyncio.sleep(0)
     os.kill(session.pid, signal.SIGKILL)
-    assert isinstance(await asyncio.wait_for(going, 10), InterpreterLost)
+    assert isinstance(await asyncio.wait_for(going, patience()), InterpreterLost)
 
 
 async def test_a_recorded_error_is_raised_again(session: InterpreterSession) -> None:

@@ -17,6 +17,7 @@ from cadre.local.exit_codes import CommandFailed
 from cadre.local.nats_server import choose_port, free_port
 from cadre.local.service_check import lack_of
 from cadre.local.supervise import MAX_QUICK_DEATHS, ManagedProcess, ProcessSpec, until_ready
+from harness.patience import patience
 
 FOREVER = "import time; print('up', flush=True); time.sleep(3600)"
 
@@ -47,7 +48,7 @@ class Watched:
     async def until(self, line: str, times: int = 1) -> None:
         while sum(seen == line for seen in self.lines) < times:
             self.news.clear()
-            await asyncio.wait_for(self.news.wait(), 20)
+            await asyncio.wait_for(self.news.wait(), patience())
 
 
 async def test_what_a_child_writes_is_told_and_kept(tmp_path: Path) -> None:
@@ -55,7 +56,7 @@ async def test_what_a_child_writes_is_told_and_kept(tmp_path: Path) -> None:
     life = asyncio.create_task(watched.child.keep_alive())
     await watched.until("half up")
     watched.child.stop()
-    await asyncio.wait_for(life, 10)
+    await asyncio.wait_for(life, patience())
     assert (tmp_path / "thing.log").read_text() == "half up\n"
     assert watched.starts == 1
 
@@ -68,7 +69,7 @@ async def test_a_killed_child_is_started_again(tmp_path: Path) -> None:
     os.kill(watched.child.pid, signal.SIGKILL)
     await watched.until("up", times=2)
     watched.child.stop()
-    await asyncio.wait_for(life, 10)
+    await asyncio.wait_for(life, patience())
     assert "died (signal SIGKILL); starting it again in 0.2 s" in watched.lines
 
 
@@ -98,7 +99,7 @@ async def test_a_child_that_was_ready_is_never_given_up(
     await watched.until("up", times=MAX_QUICK_DEATHS + 1)
     assert not life.done()
     watched.child.stop()
-    await asyncio.wait_for(life, 20)
+    await asyncio.wait_for(life, patience())
 
 
 async def test_what_a_dead_child_left_behind_neither_hides_its_death_nor_keeps_its_port(
@@ -120,7 +121,7 @@ async def test_what_a_dead_child_left_behind_neither_hides_its_death_nor_keeps_i
     os.kill(first, signal.SIGKILL)
     await watched.until("up", times=2)
     watched.child.kill()
-    await asyncio.wait_for(life, 20)
+    await asyncio.wait_for(life, patience())
     assert watched.starts == 2
 
 
@@ -139,7 +140,7 @@ async def test_a_child_that_hangs_is_killed_and_started_again(
     assert any(line.startswith("hangs: ") for line in watched.lines)
     assert watched.starts == 2
     watched.child.stop()
-    await asyncio.wait_for(life, 20)
+    await asyncio.wait_for(life, patience())
 
 
 async def test_a_child_that_cannot_start_as_configured_is_given_up_at_its_second_try(tmp_path: Path) -> None:
@@ -158,7 +159,7 @@ async def test_a_child_that_ignores_the_end_can_be_killed_with_those_it_started(
     life = asyncio.create_task(watched.child.keep_alive())
     await watched.until("up")
     watched.child.kill()
-    await asyncio.wait_for(life, 10)
+    await asyncio.wait_for(life, patience())
     grandchild = next(int(line) for line in watched.lines if line.isdigit())
     assert await _is_gone(grandchild)
 

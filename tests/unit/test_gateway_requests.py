@@ -26,6 +26,7 @@ from cadre_gateway.requests.problems import Problem, answer_deadline, note_progr
 from cadre_gateway.requests.trace_link import trace_of
 from cadre_gateway.starting.admission import new_run_id
 from cadre_gateway.starting.fork import ForkBody, _task
+from harness.patience import patience
 
 
 def test_later_run_ids_sort_behind_earlier_ones() -> None:
@@ -227,7 +228,7 @@ async def test_the_deadline_of_an_answer_is_one_of_silence(monkeypatch: pytest.M
             note_progress()
             await asyncio.sleep(5)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(patience()):
         async with answer_deadline():
             for _ in range(6):
                 await asyncio.sleep(0.05)
