@@ -26,7 +26,7 @@ class FolderCommands:
     def start(self, *words: str, piped: bool = False) -> subprocess.Popen[bytes]:
         """Starts it; its output is a pipe, or a file named after the verb."""
         with (self.folder / f"{words[0]}.log").open("ab") as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 [*CADRE, *words],
                 cwd=self.folder,
                 env=self.environment,
@@ -34,6 +34,8 @@ class FolderCommands:
                 stderr=subprocess.STDOUT,
                 process_group=self._guard.group,
             )
+        self._guard.adopt(process)
+        return process
 
     def up(self, *words: str) -> subprocess.Popen[bytes]:
         """Starts `cadre up` and waits until all of it is ready."""

@@ -14,13 +14,20 @@ class Guard:
         self._watcher = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _WATCH], stdin=subprocess.PIPE, process_group=0
         )
+        self._children: list[subprocess.Popen[bytes]] = []
 
     @property
     def group(self) -> int:
         return self._watcher.pid
+
+    def adopt(self, process: subprocess.Popen[bytes]) -> None:
+        """Has `close` wait for a process of the group: one that a failed test leaves would fail the next test too."""
+        self._children.append(process)
 
     def close(self) -> None:
         """Kills whatever is left of the group."""
         assert self._watcher.stdin is not None
         self._watcher.stdin.close()
         self._watcher.wait()
+        for process in self._children:
+            process.wait()
