@@ -167,6 +167,18 @@ def test_what_is_wrong_is_told_and_the_old_service_goes_on(commands: FolderComma
     assert [pid for pid in before.values() if Path(f"/proc/{pid}").exists()] == []
 
 
+def test_what_changes_while_it_starts_is_taken_up(commands: FolderCommands) -> None:
+    up = commands.start("up", "--port", "0", "--reload")
+    until(commands, "agent helper: health at")  # it has read its file
+    write(commands.folder, "helper.yaml", "nonsense: [")
+    until(commands, "not YAML")
+    until(commands, "goes on")
+    write(commands.folder, "helper.yaml", AGENT.format(name="helper", about="Helps."))
+    until(commands, "reload: restarted")
+    assert commands.run("run", "helper", "x").stdout == "first\n"
+    assert stop(up) == 0
+
+
 @pytest.mark.parametrize("words", [("--run",), ("--secure",)])
 def test_it_does_not_go_with_everything(commands: FolderCommands, words: tuple[str, ...]) -> None:
     refused = commands.run("up", "--reload", *words)

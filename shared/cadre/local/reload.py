@@ -24,16 +24,14 @@ _State = dict[Path, tuple[int, int] | None]
 
 
 class Reloader:
-    """Watches the files of a running stack's team, by looking at their times: that works on every file system."""
+    """Watches the files of a stack's team, by looking at their times: that works on every file system."""
 
     def __init__(self, stack: Stack, team: TeamSpec) -> None:
+        """`stack` has not been started: what changes while it starts is a change."""
         self._stack = stack
         self._team = team
-        self._script = next((one for one in stack.children if team.script in one.service.files()), None)
-        services = {_key(service) for service in stack.services()}
-        self._children = {
-            _key(child.service): child for child in stack.children if _key(child.service) in services
-        }
+        self._script: ManagedProcess | None = None
+        self._children: dict[tuple[str, ...], ManagedProcess] = {}
         self._files: dict[tuple[str, ...], set[Path]] = {}
         """The files of each service."""
         self._seen: _State = {}
@@ -41,10 +39,16 @@ class Reloader:
         self._problem = ""
         """What is wrong with the team's files."""
         self._note(named_files(team.file), [team.script] if team.script else [])
-        self._find_files(child.service for child in self._children.values())
+        self._find_files(stack.services())
 
     async def watch(self) -> None:
-        """Takes up for ever what changes from the making of this on."""
+        """Takes up for ever what changes from the making of this on; the stack has started."""
+        stack = self._stack
+        self._script = next((one for one in stack.children if self._team.script in one.service.files()), None)
+        services = {_key(service) for service in stack.services()}
+        self._children = {
+            _key(child.service): child for child in stack.children if _key(child.service) in services
+        }
         while True:
             await asyncio.sleep(_POLL_SECONDS)
             if changed := await self._changed():
@@ -84,7 +88,8 @@ class Reloader:
         again = [
             service
             for key, service in wanted.items()
-            if key in self._children and not changed.isdisjoint(self._files.get(key, ()))
+            # Of one whose files were wrong whenever they were looked for, any may be a file of its own.
+            if key in self._children and not changed.isdisjoint(self._files.get(key, changed))
         ]
         self._find_files(wanted.values())
         await asyncio.gather(*map(self._start, [*new, *again]))

@@ -198,9 +198,8 @@ async def _supervised(stack: Stack, work: Coroutine[Any, Any, int], interrupted:
 
 
 async def _until_stopped(stack: Stack, reloads: bool) -> int:
-    await demo.start(stack)
-    # Before anybody hears that it is ready: who changes a file then is heard.
     reloader = Reloader(stack, stack.team) if reloads and stack.team is not None else None
+    await demo.start(stack)
     try:
         click.echo(f"gateway  {stack.gateway}\nnats     {stack.nats}")
     except OSError:
