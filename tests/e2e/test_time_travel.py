@@ -96,7 +96,7 @@ def test_the_last_runs_of_an_agent_become_a_folder_of_tests(
     assert {Path(one["file"]).stem for one in json.loads(told.stdout)} == {*ended[:2], delegated}
     assert "name a RUN" in only_line(cadre("runs", "export"), 2)
     assert "room for one run" in only_line(cadre("runs", "export", "--agent", agent, "-o", "-"), 2)
-    assert "no run of nobody" in only_line(cadre("runs", "export", "--agent", "nobody"), 4)
+    assert "nobody has no run of its own" in only_line(cadre("runs", "export", "--agent", "nobody"), 4)
 
 
 def test_a_run_that_is_not_there(gateway: Gateway, cadre: Commands) -> None:
