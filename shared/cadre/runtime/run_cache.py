@@ -16,8 +16,8 @@ from cadre.runtime.pinned_prompts import PinnedPrompts
 
 SNAPSHOT_ENTRIES = 64
 """Fewer entries have no snapshot behind them unless they are large."""
-SNAPSHOT_BYTES = 256 * 1024
-"""So many bytes of entries are large."""
+SNAPSHOT_BYTES = 4 * 1024 * 1024
+"""So many bytes of entries are large: it takes long to read them."""
 SNAPSHOT_GROWTH = 2
 """A snapshot follows large entries only when they are so many times as many as those before the last snapshot."""
 POINTER_BYTES = 8
@@ -76,7 +76,8 @@ class Held:
         if since < SNAPSHOT_ENTRIES:
             return False
         pointers = POINTER_BYTES * since * since // 2
-        return since >= MAX_BACK_POINTERS or pointers >= self._covered * self._bytes // since
+        snapshot = (self._bytes - pointers) * (self._covered + since) // since
+        return since >= MAX_BACK_POINTERS or pointers >= snapshot
 
     def back_pointers(self) -> list[int]:
         return [] if self.is_snapshot_due() else list(self._chain)
