@@ -231,14 +231,14 @@ def test_a_run_cancelled_from_another_terminal(gateway: Gateway, cadre: Commands
 
 
 def test_a_journal_behind_its_snapshot_survives_a_kill(stack: Stack, gateway: Gateway) -> None:
-    """Sixty steps are over a hundred entries; the agent dies behind the first snapshot and goes on from it."""
-    run = gateway.submit("solo", "count to 60", max_steps=70)
+    """Ninety steps are 180 entries; the agent dies behind the first snapshot and goes on from it."""
+    run = gateway.submit("solo", "count to 90", max_steps=100)
     for name, data in gateway.events(run):
-        if name != "delta" and data.get("n", 0) >= 70:
+        if name != "delta" and data.get("n", 0) >= 170:
             break
     stack.services["solo"].kill()
     assert gateway.run(run)["state"] == "running"
     stack.services["solo"].start()
-    assert gateway.succeeded(run) == "60 numbers"
+    assert gateway.succeeded(run) == "90 numbers"
     calls = [data["event"]["call"] for data in events_of(gateway, run, "tool.called")]
-    assert len(calls) == len(set(calls)) == 60
+    assert len(calls) == len(set(calls)) == 90

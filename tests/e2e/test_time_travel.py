@@ -16,8 +16,8 @@ TEAM = Path(__file__).parent / "features"
 @pytest.fixture(scope="module")
 def counted(gateway: Gateway) -> str:
     """A run of many steps, so long that it has a snapshot."""
-    run = gateway.submit("solo", "count to 60", max_steps=70)
-    assert gateway.finished(run)["output"] == "60 numbers"
+    run = gateway.submit("solo", "count to 90", max_steps=100)
+    assert gateway.finished(run)["output"] == "90 numbers"
     return run
 
 
@@ -51,7 +51,7 @@ def test_a_tree_is_decided_as_it_was(gateway: Gateway, delegated: str) -> None:
 def test_replay_by_the_command_line(cadre: Commands, counted: str) -> None:
     done = cadre("replay", counted)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "1 run, 122 entries: 122 decided anew, 1 snapshot compared: no divergence\n"
+    assert done.stdout == "1 run, 182 entries: 182 decided anew, 1 snapshot compared: no divergence\n"
     as_json = cadre("replay", counted, "-o", "json")
     assert json.loads(as_json.stdout)["divergences"] == []
 
@@ -136,19 +136,19 @@ def test_an_exported_run_is_replayed_without_a_gateway(
 
 def test_a_fork_does_only_what_comes_behind_its_step(gateway: Gateway, counted: str) -> None:
     """The steps before lie in the snapshot of a long journal."""
-    result = fork(gateway, counted, at=58)
-    assert (result["state"], result["output"]) == ("success", "60 numbers")
-    assert result["forked_from"] == {"run": counted, "at": 58}
+    result = fork(gateway, counted, at=88)
+    assert (result["state"], result["output"]) == ("success", "90 numbers")
+    assert result["forked_from"] == {"run": counted, "at": 88}
     assert result["usage"]["model_calls"] == 4
     numbers = [step["number"] for step in result["memory"] if step["type"] == "action"]
-    assert numbers == list(range(1, 62))
+    assert numbers == list(range(1, 92))
     names = {data["event"]["step"] for name, data in gateway.events(result["id"]) if name == "model.called"}
-    assert names == {58, 59, 60, 61}
+    assert names == {88, 89, 90, 91}
     assert gateway.request("GET", f"/v1/runs/{result['id']}/replay").json()["divergences"] == []
 
 
 def test_edits_change_what_the_model_reads(cadre: Commands, counted: str) -> None:
-    done = cadre("fork", counted, "--at", 3, "--observation", "2_0=60", "-o", "json")
+    done = cadre("fork", counted, "--at", 3, "--observation", "2_0=90", "-o", "json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["output"] == "2 numbers"
@@ -202,7 +202,7 @@ def test_a_child_is_forked_as_a_run_of_its_own(gateway: Gateway, delegated: str)
 @pytest.mark.parametrize(
     ("fields", "status", "told"),
     [
-        ({"at": 99}, 422, "has finished 61 steps, so it can be forked at step 1 to 61"),
+        ({"at": 99}, 422, "has finished 91 steps, so it can be forked at step 1 to 91"),
         ({"at": 0}, 422, "at"),
         ({}, 422, "at"),
         ({"at": 2, "observations": {"2_0": "x"}}, 422, "no call before the step is named '2_0'"),

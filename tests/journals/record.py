@@ -57,7 +57,7 @@ def ordinary(recorder: Recorder) -> None:
     }
     for name, (agent, task, fields) in features.items():
         recorder.save(name, recorder.finished(agent, task, **fields))
-    recorder.save("snapshots", recorder.finished("solo", "count to 60", max_steps=70))
+    recorder.save("snapshots", recorder.finished("solo", "count to 90", max_steps=100))
     first = recorder.finished("solo", "remember the hoopoe", session="birds")
     second = recorder.finished("solo", "what did I say?", session="birds", reset=False)
     recorder.save("session", first, second)
