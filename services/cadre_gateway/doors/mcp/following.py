@@ -10,9 +10,10 @@ from cadre_gateway.doors.progress import Place, Progress
 
 
 async def follow(answers: Answers, run: str, context: Context) -> Progress:
-    """The run when it has ended, or waits for a person; at once where it does already. Raises a problem."""
+    """The run when it has ended, or waits for a person; at once where it does already. One that has ended before it is
+    looked at tells its progress all the same. Raises a problem."""
     known = await answers.so_far(Place(run))
-    if known.end is not None or known.held:
+    if known.held:
         return known
     # What waited before was decided: the next pause counts.
     progress, told = Progress(run, known.pauses[-1].seq if known.pauses else 0), 0
