@@ -109,6 +109,22 @@ async def test_a_call_tells_its_progress_and_ends_with_the_answer(
     assert gateway.run(run_of(answer))["state"] == "success"
 
 
+async def test_a_run_that_has_ended_before_it_is_looked_at_tells_its_progress(
+    gateway: Gateway, books: Path
+) -> None:
+    told: list[str | None] = []
+
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        told.append(message)
+
+    call = {"task": f"refund {books} 50"}
+    async with connected(gateway.service) as client:
+        await client.call_tool("clerk", call, meta=keyed("ended"))
+        again = await client.call_tool("clerk", call, meta=keyed("ended"), progress_callback=tell)
+    assert (text_of(again), done(books)) == ("refunded 50", ["refund 50"])
+    assert any("calls refund" in (message or "") for message in told)
+
+
 @ERAS
 async def test_an_answer_with_a_schema_is_data(gateway: Gateway, mode: str) -> None:
     async with connected(gateway.service, mode) as client:
