@@ -9,7 +9,7 @@ import msgspec
 
 from cadre.engine.timers import waits
 from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Offer, Poisoned
-from cadre.journal.entry import Entry
+from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.events import AnyEvent, RecordIgnored, RequestedCall
 from cadre.journal.run import Phase, Run
 from cadre.kinds.code.fold import state_of
@@ -126,6 +126,7 @@ def _told(run: Run, what: Any, spec: AgentSpec) -> Entry:
     """What the run's journal tells of the arrival."""
     arrival = Arrival(what=what, at=float(run.entries), cause="record", offer=OFFER, spec=spec)
     return Entry(
+        arrived=ArrivalRecord("Task"),
         tree=run.tree,
         run=run.id,
         agent=SPEC.name,

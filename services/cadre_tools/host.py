@@ -14,7 +14,6 @@ from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.fair_limiter import FairLimiter
-from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import SetupError
 from cadre.local.team.tool_entries import load_entry
 from cadre.ports import Delivery
@@ -57,9 +56,7 @@ class ToolHost:
         """Begins to work, then says so in the registry. Raises BusUnavailable, SetupError."""
         platform, topology = self._platform, self._platform.topology
         settings = platform.settings
-        effects = NatsEffects(platform.nc, topology)
-        await retry(effects.look_for_former, pauses=EVERY_SECOND)
-        self._effects = effects
+        self._effects = effects = NatsEffects(platform.nc, topology)
         self._in_hand = InHand(settings.instance_name(), effects, NatsPeers(platform.nc, topology))
         quarantine = NatsQuarantine(platform.nc, topology)
         executor = Executor(effects, platform.bus, platform.blobs, self._in_hand, quarantine, platform.clock)

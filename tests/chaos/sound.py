@@ -9,7 +9,7 @@ import msgspec
 from cadre.engine.chat import Transcript
 from cadre.engine.commands import CallModel, Send, SetTimer
 from cadre.journal.arrivals import Arrival, ModelReplied, Offer
-from cadre.journal.entry import Entry
+from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.events import ApprovalRequested, RequestedCall
 from cadre.journal.run import Run
 from cadre.loop.fold import apply_entry
@@ -95,6 +95,7 @@ class _World:
         journal = self.evidence.journals.setdefault(record.run, [])
         self._seq += 1
         entry = Entry(
+            arrived=ArrivalRecord("Task"),
             tree=record.tree,
             run=record.run,
             agent=agent,

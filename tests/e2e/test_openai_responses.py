@@ -127,8 +127,6 @@ def test_the_events_of_a_stream_are_numbered_and_in_order(client: OpenAI, books:
     ]
     again = told(client.responses.retrieve(final.id, stream=True, starting_after=raw[4]["sequence_number"]))
     assert again == raw[5:], "the same events have the same numbers"
-    earlier = told(client.responses.retrieve(final.id, stream=True, starting_after=4))
-    assert earlier == raw[5:], "a reader comes with the number that an earlier version told"
     told_live = [event["type"] for event in events if not event["type"].endswith(".delta")]
     assert sorted(told_live) == sorted(names), "the message may be opened while the model writes it"
 

@@ -14,7 +14,7 @@ from harness.stack import Gateway, Stack
 from journals import kept
 
 FEATURES = Path(__file__).parent / "features"
-VERSION = "0.1"
+VERSION = "1.0"
 SHARDS = 2
 
 
@@ -148,7 +148,7 @@ def test_a_model_call_that_was_lost_is_made_again(gateway: Gateway) -> None:
 
 def test_a_run_with_a_snapshot_goes_on(gateway: Gateway) -> None:
     result = gateway.finished(LEFT[2].run)
-    assert (result["state"], result["output"]) == ("success", "60 numbers")
+    assert (result["state"], result["output"]) == ("success", "90 numbers")
 
 
 def test_what_has_ended_is_shown(gateway: Gateway) -> None:
@@ -174,4 +174,4 @@ def test_old_and_new_entries_of_one_journal_are_decided_alike(gateway: Gateway, 
 def test_it_can_be_forked(gateway: Gateway) -> None:
     answer = gateway.request("POST", f"/v1/runs/{LEFT[2].run}/fork", json={"at": 60})
     assert answer.status_code == 202, answer.text
-    assert gateway.finished(answer.json()["id"])["output"] == "60 numbers"
+    assert gateway.finished(answer.json()["id"])["output"] == "90 numbers"

@@ -19,7 +19,10 @@ _CHANGES = {
         (f"v: Literal[{SCHEMA_VERSION}] = {SCHEMA_VERSION}\n", f"v: Literal[{NEXT}] = {NEXT}\n"),
     ),
     "shared/cadre/protocol/upcast.py": (
-        ("= {1: _from_1", f"= {{{SCHEMA_VERSION}: lambda message: message, 1: _from_1"),
+        (
+            "Callable[[Fields], Fields]] = {}",
+            f"Callable[[Fields], Fields]] = {{{SCHEMA_VERSION}: lambda message: message}}",
+        ),
     ),
 }
 

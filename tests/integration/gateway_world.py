@@ -21,10 +21,10 @@ from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams.provision import provision
-from cadre.journal.entry import Entry
+from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.events import AnyEvent, ModelCalled, RunAccepted, RunFinished
 from cadre.journal.run import Run
-from cadre.protocol.cards import SUBJECTS, AgentCard, Presence
+from cadre.protocol.cards import AgentCard, Presence
 from cadre.protocol.messages import ReplyTo, Task
 from cadre.protocol.topology import Topology, task_id, tree_of
 from cadre.protocol.usage import Usage
@@ -159,6 +159,7 @@ class Scribe:
         if self.snapshot is not None:
             self._prev = []
         entry = Entry(
+            arrived=ArrivalRecord("Task"),
             tree=tree_of(self.run),
             run=self.run,
             agent=self.agent,
@@ -230,7 +231,7 @@ class World:
 
     async def announce(self, name: str, **fields: Any) -> None:
         card = AgentCard(name=name, description=f"{name} works.", **fields)
-        presence = Presence(instance="t1", host="h", pid=1, started_at=1.0, subjects=SUBJECTS, agent=card)
+        presence = Presence(instance="t1", host="h", pid=1, started_at=1.0, agent=card)
         await self.registry.announce([presence])
 
     def scribe(self, run: str, agent: str = "boss", parent: str | None = None) -> Scribe:

@@ -12,7 +12,7 @@ from cadre.adapters.nats.connection.connect import connect, settled
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.delivery.codec import unpack_record
 from cadre.engine.commands import Revoke
-from cadre.journal.entry import Entry
+from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.events import CancelRequested
 from cadre.protocol.messages import EffectResult, ErrorInfo, TimerFired, ToolResult
 from cadre.protocol.topology import timer_id
@@ -31,7 +31,14 @@ async def platform(settings: Settings) -> AsyncIterator[Platform]:
 
 def entry(tree: str, n: int = 1) -> Entry:
     return Entry(
-        tree=tree, run=tree, agent="boss", n=n, cause=f"c{n}", at=time.time(), events=[CancelRequested()]
+        arrived=ArrivalRecord("Task"),
+        tree=tree,
+        run=tree,
+        agent="boss",
+        n=n,
+        cause=f"c{n}",
+        at=time.time(),
+        events=[CancelRequested()],
     )
 
 

@@ -15,7 +15,7 @@ from cadre.engine.kind import kind_of
 from cadre.engine.offer import card_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Offer
-from cadre.journal.entry import Entry
+from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import Decision, Edit, Signal, UserMessage
 from cadre.spec.agent_file import read_agent
@@ -298,6 +298,7 @@ def test_a_signal_to_a_member_comes_again(shop: Path, monkeypatch: pytest.Monkey
 def test_what_was_done_to_a_run_that_nobody_began_is_no_case(shop: Path) -> None:
     course = edited_queue(shop)
     below = Entry(
+        arrived=ArrivalRecord("Task"),
         tree="r1",
         run="r1_1_0",
         agent="clerk",

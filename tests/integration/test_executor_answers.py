@@ -22,7 +22,7 @@ async def test_a_malformed_call_becomes_a_dead_letter_and_the_worker_lives_on(be
     bad = [
         (b"{not json", "not a message"),
         (encode(msgspec.structs.replace(bench.new_call("divide"), tool="pay")), "in the queue of 'divide'"),
-        (b'{"type":"tool_dream","v":2}', "tool_dream"),
+        (b'{"type":"tool_dream","v":1}', "tool_dream"),
     ]
     dead = await bench.nc.subscribe("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.>")
     await settled(bench.nc)

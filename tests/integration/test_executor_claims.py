@@ -51,7 +51,6 @@ async def test_a_call_whose_claim_got_no_answer_is_run(
     try:
         async with Bench.open(Settings(nats_url=server.url, shards=1), tmp_path) as bench:
             effects = Hanging(bench, server)
-            await effects.look_for_former()
             in_hand = InHand("here", effects, NatsPeers(bench.nc, bench.topology))
             quarantine = NatsQuarantine(bench.nc, bench.topology)
             executor = Executor(effects, bench.bus, bench.blobs, in_hand, quarantine, SystemClock())

@@ -82,7 +82,7 @@ async def test_deltas_come_in_between_without_an_id(world: World) -> None:
         async for one in sse_events(answer):
             found.append(one)
             if one.name == "model.called":
-                delta = Delta(run=run, agent="boss", step=1, attempt=1, text="Hel\nlo", seq=1)
+                delta = Delta(run=run, agent="boss", step=1, attempt=1, text="Hel\nlo", seq=1, purpose="act")
                 await world.bus.tell(run, delta)
             if one.name == "delta":
                 await scribe.write(FINISHED)

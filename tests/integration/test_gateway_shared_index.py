@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from cadre.journal import events as ev
-from cadre.protocol.cards import SUBJECTS, AgentCard, Presence
+from cadre.protocol.cards import AgentCard, Presence
 from cadre.protocol.topology import call_id
 from cadre.settings import child_environment
 from harness.command import Commands
@@ -340,7 +340,7 @@ async def _rolls_out_without_its_index(world: World) -> None:
     """A revision that is not good must not get runs until a database is back."""
     old, new = revisions = ("aaaa00000000", "bbbb00000000")
     card = AgentCard(name="clerk", description="Notes.")
-    one = Presence(instance=old, host="h", pid=1, started_at=1.0, subjects=SUBJECTS, agent=card)
+    one = Presence(instance=old, host="h", pid=1, started_at=1.0, agent=card)
     live = [replace(one, instance=revision, revision=revision) for revision in revisions]
     await world.registry.announce(live, part="clerk")
 

@@ -10,7 +10,7 @@ import pytest
 from cadre.client.client import Client
 from cadre.delivery.codec import decode, encode
 from cadre.journal import events as ev
-from cadre.journal.entry import Entry
+from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.run import Run
 from cadre.loop.fold import apply_entry
 from cadre.ports import Stored
@@ -71,7 +71,16 @@ async def long_run(world: World) -> LongRun:
 
 
 def _entry(run: str, n: int, events: tuple[ev.AnyEvent, ...]) -> Entry:
-    return Entry(tree=run, run=run, agent="boss", n=n, cause=f"c{n}", at=1_000.0 + n, events=list(events))
+    return Entry(
+        arrived=ArrivalRecord("Task"),
+        tree=run,
+        run=run,
+        agent="boss",
+        n=n,
+        cause=f"c{n}",
+        at=1_000.0 + n,
+        events=list(events),
+    )
 
 
 async def test_a_long_run_is_shown_in_little_memory_while_others_are_answered(

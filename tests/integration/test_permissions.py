@@ -52,7 +52,6 @@ DURABLE = json.dumps(
 ).encode()
 BY_SUBJECT = json.dumps({"last_by_subj": JOURNAL}).encode()
 
-FORMER = T.subject(Subject.FORMER_EFFECT, tree=TREE, call=CALL)
 SEED = T.subject(Subject.SEED, shard=0, pool="heavy")
 GET = "$JS.API.DIRECT.GET.CADRE-0."
 
@@ -96,7 +95,6 @@ PUBLISHES = [
     ("tools-desk", "interrupts a run", T.interrupt(TREE), b"t1"),
     ("tools-desk", "settles another tool's call", T.effect(TREE, CALL, "boss", "dig"), b"{}"),
     ("tools-desk", "reads another tool's effect", f"{GET}{T.effect(TREE, CALL, 'boss', 'dig')}", b""),
-    ("tools-desk", "settles a call of an earlier version", FORMER, b"{}"),
     ("tools-desk", "asks another tool's executor", T.executor("dig", "here"), b"t1_1_0"),
     # A sandbox.
     ("sandbox-default", "publishes a task as an agent", BOSS.format("digger"), b"{}"),
@@ -120,7 +118,6 @@ PUBLISHES = [
     ("agent-boss", "calls a tool that its file does not name", T.call("dig", "boss", TREE, CALL), b"{}"),
     ("agent-boss", "calls a tool as another", T.call("dig", "digger", TREE, CALL), b"{}"),
     ("agent-boss", "settles another's call", T.effect(TREE, CALL, "digger", "look_up"), b"{}"),
-    ("agent-boss", "settles a call of an earlier version", FORMER, b"{}"),
     ("agent-boss", "erases a tree", T.fate(TREE), b"{}"),
     ("agent-boss", "purges the journals", "$JS.API.STREAM.PURGE.CADRE-0", b"{}"),
     ("agent-boss", "removes a message", "$JS.API.STREAM.MSG.DELETE.CADRE-0", b'{"seq":1}'),

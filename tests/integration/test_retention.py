@@ -165,10 +165,10 @@ async def test_a_removal_that_died_halfway_is_ended_by_the_next(blobs: NatsBlobs
     assert state["messages"] == 0
 
 
-# --- streams of earlier versions
+# --- age limits
 
 
-async def test_the_age_limit_of_an_earlier_version_is_taken_away(settings: Settings) -> None:
+async def test_an_age_limit_is_removed(settings: Settings) -> None:
     nc = await connect(settings, "test")
     month = 30 * 24 * 3600 * 1_000_000_000
     earlier = Topology(2, settings.prefix)

@@ -10,7 +10,7 @@ from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.scaled_object import scaled_object
 from cadre.deploy.k8s.values import Scale, read_values
 from cadre.deploy.nats_users import Role
-from cadre.protocol.cards import SUBJECTS, AgentCard, Presence
+from cadre.protocol.cards import AgentCard, Presence
 from cadre.protocol.rollout import slot_receiver
 from harness.patience import patience, until
 from integration.gateway_world import GatewayProcess, World, entered
@@ -26,7 +26,6 @@ def presence(revision: str, beside: str) -> Presence:
         host="h",
         pid=1,
         started_at=1.0,
-        subjects=SUBJECTS,
         agent=card,
         revision=revision,
         beside=beside,

@@ -28,7 +28,7 @@ def record(folder: Path) -> None:
     """Writes one file for each seed that is kept, beside the files that are there."""
     folder.mkdir(parents=True, exist_ok=True)
     known: Counter[str] = Counter()
-    for other in kept.HERE.glob("0.*"):
+    for other in kept.HERE.glob("[0-9]*"):
         for name in kept.names(other.name):
             known.update(features(json.loads(line.data) for line in kept.lines(other.name, name)))
     messages: dict[str, dict[str, Any]] = {}

@@ -21,8 +21,8 @@ SHARED = Path(__file__).parents[2] / "shared"
 REGISTRY = {"cadre.spec.kinds"}
 """The closed list of the kinds that come with Cadre."""
 
-FORMER_VERSIONS = {"cadre.protocol.upcast", "cadre.protocol.cards"}
-"""They read what was written before kinds had parts of their own, or said nothing of kinds."""
+FREE_TO_NAME = {"cadre.protocol.cards"}
+"""Names the kind of an agent whose card says none."""
 
 
 @pytest.fixture(params=sorted(declared_kinds()))
@@ -36,8 +36,7 @@ def kind(declared: KindDeclaration) -> Kind:
 
 
 def test_it_is_found_by_its_name_and_version(declared: KindDeclaration, kind: Kind) -> None:
-    assert (kind.name, kind.version) == (declared.name, declared.version)
-    assert sorted(kind.earlier) == list(range(1, declared.version))
+    assert (kind.name, list(declared.behavior)) == (declared.name, [1])
 
 
 def test_its_records_are_its_own(declared: KindDeclaration) -> None:
@@ -102,7 +101,7 @@ def test_no_other_module_compares_with_a_kinds_name() -> None:
     names = set(declared_kinds()) - {"code", "plan"}  # words for other things as well
     found = []
     for name, tree in modules():
-        if is_of_a_kind(name) or name in REGISTRY | FORMER_VERSIONS:
+        if is_of_a_kind(name) or name in REGISTRY | FREE_TO_NAME:
             continue
         for node in ast.walk(tree):
             compared = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from cadre.journal import events as ev
-from cadre.journal.entry import Entry
+from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.protocol.topology import tree_of
 from cadre.protocol.usage import Usage
 from cadre.spec.agent import AgentSpec
@@ -30,7 +30,15 @@ def called(step: int) -> ev.ModelCalled:
 
 def entry(run: str, n: int, at: float, *events: ev.AnyEvent, **fields: Any) -> Entry:
     return Entry(
-        tree=tree_of(run), run=run, agent="boss", n=n, cause=f"c{n}", at=at, events=[*events], **fields
+        tree=tree_of(run),
+        run=run,
+        agent="boss",
+        n=n,
+        cause=f"c{n}",
+        at=at,
+        arrived=ArrivalRecord("Task"),
+        events=[*events],
+        **fields,
     )
 
 

@@ -20,7 +20,7 @@ from cadre.protocol.messages import (
     ToolCall,
     ToolResult,
 )
-from cadre.protocol.topology import Subject, Topology
+from cadre.protocol.topology import Topology
 
 DOCS = Path(__file__).parents[2] / "docs" / "security.md"
 TOPOLOGY = Topology(2)
@@ -60,7 +60,6 @@ def may_hear(user: str, subject: str) -> bool:
 
 
 INBOX = TOPOLOGY.inbox("boss", "{}", TREE, RUN)
-FORMER = TOPOLOGY.subject(Subject.FORMER_EFFECT, tree=TREE, call="c")
 EFFECT = TOPOLOGY.effect(TREE, "c", "{}", "{}")
 
 
@@ -89,7 +88,6 @@ EFFECT = TOPOLOGY.effect(TREE, "c", "{}", "{}")
         ("tools-desk", TOPOLOGY.executor("look_up", "host-7")),
         ("tools-desk", "_INBOX_tools-desk.abc.1"),
         ("tools-desk", f"$JS.API.DIRECT.GET.CADRE-1.{EFFECT.format('boss', 'look_up')}"),
-        ("tools-desk", f"$JS.API.DIRECT.GET.CADRE-1.{FORMER}"),
         ("sandbox-big", INBOX.format("sandbox")),
         ("sandbox-big", INBOX.format("python_interpreter_big")),
         ("sandbox-big", TOPOLOGY.quarantine(TREE, 7)),
@@ -128,9 +126,7 @@ def test_a_service_may_do_its_work(user: str, subject: str) -> None:
         ("sandbox-big", INBOX.format("boss")),
         ("sandbox-big", INBOX.format("python_interpreter")),
         ("agent-boss", EFFECT.format("digger", "look_up")),
-        ("agent-boss", FORMER),
         ("tools-desk", EFFECT.format("boss", "dig")),
-        ("tools-desk", FORMER),
         ("tools-desk", f"$JS.API.DIRECT.GET.CADRE-1.{EFFECT.format('boss', 'dig')}"),
         ("sandbox-big", EFFECT.format("boss", "python_interpreter_big")),
         ("sandbox-big", TOPOLOGY.file(TREE, "a/b.txt")),

@@ -86,7 +86,15 @@ class Process:
 
     def claimed_there(self, *, seq: int = Delivered.seq, output: str | None = None) -> None:
         claim = EffectClaim(
-            id="r1_1_0:claim", tree="r1", run="r1", at=1.0, call=CALL.id, executor="there", call_seq=seq
+            id="r1_1_0:claim",
+            tree="r1",
+            run="r1",
+            at=1.0,
+            call=CALL.id,
+            executor="there",
+            call_seq=seq,
+            agent=CALL.agent,
+            tool=CALL.tool,
         )
         result = None
         if output is not None:

@@ -115,7 +115,7 @@ def test_the_data_folder_of_a_team_is_no_exported_run(team: Path) -> None:
 @pytest.mark.parametrize(
     ("was", "now", "told"),
     [
-        (b'"v": 1', b'"v": 3', "of version 3, newer than version 2"),
+        (b'"v": 1', b'"v": 3', "of version 3, newer than version 1"),
         (b'"entries": 4', b'"entries": 5', "was changed: 4 entries are in it, of 5"),
         (b'"tree": "r1", "entries"', b'"tree": "r2", "entries"', "nothing of run 'r2' itself"),
         (b'{"line": "end"}', b"", "was cut off"),

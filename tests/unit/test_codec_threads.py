@@ -12,8 +12,8 @@ from cadre.journal.entry import Entry
 from cadre.protocol.messages import Spilled
 
 sys.setswitchinterval(1e-6)
-place = b'"v":3,"id":"c","tree":"r","run":"r","at":1.0'
-entry = b'{"type":"entry",%s,"n":1,"cause":"c","agent":"a","events":[]}' % place
+place = b'"v":1,"id":"c","tree":"r","run":"r","at":1.0'
+entry = b'{"type":"entry",%s,"n":1,"cause":"c","agent":"a","arrived":{"type":"Task"},"events":[]}' % place
 cancel = b'{"type":"cancel",%s}' % place
 first = [lambda: decode(entry, Entry | Spilled), lambda: decode_entry(entry, {})]
 first.append(lambda: decode(cancel, AnyRecord | Spilled))

@@ -5,7 +5,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
-from cadre.journal.entry import Entry
+from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.events import RunAccepted, StepFinished
 from cadre.ports import Stored
 from cadre.protocol.messages import Task
@@ -23,7 +23,16 @@ TASK = Task(id="t:task", tree="t", run="t", at=0.0, agent="a", task="Go on.")
 def stored(seq: int, run: str = "t") -> Stored:
     event = RunAccepted(task=TASK, spec=SPEC) if seq == 1 else StepFinished(step=seq)
     entry = Entry(
-        tree="t", run=run, agent="a", parent=None, n=seq, cause=str(seq), at=0.0, events=[event], prev=[]
+        arrived=ArrivalRecord("Task"),
+        tree="t",
+        run=run,
+        agent="a",
+        parent=None,
+        n=seq,
+        cause=str(seq),
+        at=0.0,
+        events=[event],
+        prev=[],
     )
     return Stored(seq, entry, 0)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadre.journal.entry import Entry
+from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.events import RunAccepted
 from cadre.loop.fold import fold
 from cadre.protocol.messages import Task
@@ -136,7 +136,16 @@ def forked(began: Task, body: bytes) -> tuple[float | None, Budget | None]:
     """Seconds and budget of a fork at the first step of the run with that task."""
     spec = AgentSpec(name="boss", description="Leads.")
     event = RunAccepted(task=began, spec=spec, deadline=began.deadline, budget=began.budget)
-    entry = Entry(tree="r", run="r", agent="boss", n=1, cause="c", at=began.at + 5, events=[event])
+    entry = Entry(
+        arrived=ArrivalRecord("Task"),
+        tree="r",
+        run="r",
+        agent="boss",
+        n=1,
+        cause="c",
+        at=began.at + 5,
+        events=[event],
+    )
     task = _task(fold([entry], "r", "r"), "new", parse(body, ForkBody), None, 1000.0, "")
     return (None if task.deadline is None else round(task.deadline - task.at, 3)), task.budget
 

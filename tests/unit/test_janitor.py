@@ -12,7 +12,7 @@ from cadre.adapters.nats.erasure import Belongings
 from cadre.adapters.nats.objects.blobs import YOUNG_SECONDS
 from cadre.errors import BusUnavailable, Fenced
 from cadre.journal import events as ev
-from cadre.journal.entry import Entry
+from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.protocol.fates import Erased, Fate
 from cadre.protocol.messages import (
     Task,
@@ -172,7 +172,14 @@ class House:
         self._seq += 1
         tree = run.partition("_")[0]
         entry = Entry(
-            tree=tree, run=run, agent="boss", n=n, cause="c", at=self.time.now(), events=list(events)
+            arrived=ArrivalRecord("Task"),
+            tree=tree,
+            run=run,
+            agent="boss",
+            n=n,
+            cause="c",
+            at=self.time.now(),
+            events=list(events),
         )
         status = await take(self.index, self._seq, entry, refs or set(), self.time.now())
         if status is EntryStatus.LATE:

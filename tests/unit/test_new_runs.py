@@ -83,13 +83,6 @@ async def test_a_run_that_begins_long_after_it_was_asked_for_is_told_once(gatewa
     assert await first_runs(new_runs(every=0.01), 3) == ["q", "b", "c"]
 
 
-async def test_a_gateway_of_an_earlier_version_tells_beginnings_alone(gateway: Gateway) -> None:
-    began = [{"id": run, "started_at": NOW - ago} for run, ago in (("b", 0), ("a", 10))]
-    gateway.first[LIST] = [(200, "application/json", {"runs": began[1:], "next": None})]
-    gateway.answer(LIST, {"runs": began, "next": None})
-    assert await first_runs(new_runs(every=0.01), 1) == ["b"]
-
-
 async def test_the_first_run_of_all_is_told(gateway: Gateway) -> None:
     gateway.first[LIST] = [listed()]
     gateway.answer(LIST, page(("first", 0)))

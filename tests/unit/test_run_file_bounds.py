@@ -20,7 +20,7 @@ def written(folder: Path, lines: Iterable[bytes]) -> Path:
     with gzip.open(file, "wb") as stream:
         stream.write(
             encode_line(
-                Header(format="cadre-run", v=2, tree="t", exported_at=0.0, cadre="1", runs=1, entries=1)
+                Header(format="cadre-run", v=1, tree="t", exported_at=0.0, cadre="1", runs=1, entries=1)
             )
         )
         for line in lines:

@@ -11,8 +11,17 @@ from cadre_gateway.index.totals import Totals
 ANSWERED = ModelAnswered(purpose="act", step=1, attempt=2, content="", usage=Usage(1, 1, cost=0.5), model="m")
 
 
-def entry(*events: Any, **fields: Any) -> Entry:
-    return Entry(tree="t", run="t", agent="boss", n=1, cause="c", at=1.0, events=list(events), **fields)
+def entry(*events: Any, arrived: str = "Task") -> Entry:
+    return Entry(
+        tree="t",
+        run="t",
+        agent="boss",
+        n=1,
+        cause="c",
+        at=1.0,
+        arrived=ArrivalRecord(arrived),
+        events=list(events),
+    )
 
 
 def values(totals: Totals, metric: names.Metric, *agents: str) -> dict[tuple[str, ...], float]:
@@ -38,7 +47,7 @@ def test_the_cost_of_a_priced_model_begins_with_nothing_and_stays() -> None:
 
 def test_what_was_saved_goes_on() -> None:
     totals = Totals([])
-    lost = entry(arrived=ArrivalRecord("ModelLost"))
+    lost = entry(arrived="ModelLost")
     for one in (lost, lost, entry(ANSWERED), entry(RunFinished(state="error", usage=Usage(), steps=1))):
         totals.add(one)
     totals = Totals(totals.to_saved())

@@ -20,7 +20,7 @@ def summary_of(tree: TreeRuns, run: str = "a1") -> RunSummary:
 
 def test_what_code_uses_is_seen_while_it_runs() -> None:
     calls = [CodeRequest("look"), CodeRequest("look")]
-    asked = BlockYielded(block="b", exchange=0, calls=calls, stored=7, is_counted=True)
+    asked = BlockYielded(block="b", exchange=0, calls=calls, stored=7)
     runs = runs_of([entry("a1", 1, 10.0, accepted("a1")), entry("a1", 2, 11.0, asked)])
     assert summary_of(runs).usage == Usage(calls=2, stored_bytes=7)
 

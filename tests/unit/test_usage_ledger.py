@@ -8,7 +8,7 @@ import pytest
 from cadre.api.runs import RunSummary
 from cadre.api.statistics import Dimension
 from cadre.journal import events as ev
-from cadre.journal.entry import Entry
+from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.kinds.code.records import BlockFinished
 from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.usage import Usage
@@ -25,7 +25,17 @@ def answered(tokens: int = 10, cost: float = 0.5, model: str = "gpt", **fields: 
 
 
 def entry(*events: Any, agent: str = "lead", kind: str = "") -> Entry:
-    return Entry(tree="r", run="r", agent=agent, n=1, cause="c", at=0.0, events=[*events], kind=kind)
+    return Entry(
+        arrived=ArrivalRecord("Task"),
+        tree="r",
+        run="r",
+        agent=agent,
+        n=1,
+        cause="c",
+        at=0.0,
+        events=[*events],
+        kind=kind,
+    )
 
 
 def ledger(**options: Any) -> UsageLedger:

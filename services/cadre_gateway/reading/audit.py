@@ -25,8 +25,6 @@ class VerifyAnswer(msgspec.Struct, kw_only=True):
     id: str
     runs: int
     entries: int
-    sealed: int
-    """Entries that have a hash; those of earlier schema versions have none."""
     broken: list[Broken]
 
 
@@ -38,9 +36,7 @@ async def verify(lookup: RunLookup, archive: NatsArchive, run: str, run_only: bo
     check = ChainCheck()
     async for one in archive.entries(tree):
         await asyncio.to_thread(check.take, one.data, lambda name: _covers(name, run, run_only))
-    return VerifyAnswer(
-        id=run, runs=check.runs, entries=check.entries, sealed=check.sealed, broken=check.broken
-    )
+    return VerifyAnswer(id=run, runs=check.runs, entries=check.entries, broken=check.broken)
 
 
 class ReplayAnswer(msgspec.Struct, kw_only=True):

@@ -161,12 +161,11 @@ async def _whole(memory: NatsMemory, memory_id: str, caller: Principal) -> Liste
     for one in page.memories:
         if not caller.reaches_memory_of(one.user):
             raise Problem(404, "unknown-memory", f"there is no memory {memory_id!r}")
-    # By their places: a service of an older version knows no `after`, and begins from the start.
-    chunks = {one.index: one for one in page.memories}
+    chunks = [*page.memories]
     while page.next is not None:
         page = await memory.show(msgspec.structs.replace(asked, after=page.next))
-        chunks |= {one.index: one for one in page.memories}
-    return Listed(memories=[chunks[index] for index in sorted(chunks)], next=None)
+        chunks += page.memories
+    return Listed(memories=chunks, next=None)
 
 
 async def _lines(memory: NatsMemory, asked: ListRequest, page: Listed) -> AsyncIterator[bytes]:

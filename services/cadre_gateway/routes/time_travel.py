@@ -51,7 +51,7 @@ def router(lookup: RunLookup, archive: NatsArchive, forker: Forker, blobs: Blobs
 
     @routes.get("/{run}/verify", summary="Check a run's hash chains", responses=openapi.answers(VerifyAnswer))
     async def get_verify(run: str, run_only: bool = False) -> Response:
-        """Covers all runs below it too, unless `run_only`. Entries of schema versions before 3 have no hash."""
+        """Covers all runs below it too, unless `run_only`."""
         return json_answer(await verify(lookup, archive, run, run_only))
 
     @routes.post(

@@ -101,7 +101,7 @@ class RunExporter:
         yield encode_line(
             Header(
                 format=FORMAT,
-                v=VERSION if files else 1,
+                v=VERSION,
                 tree=tree,
                 exported_at=time.time(),
                 cadre=_version(),

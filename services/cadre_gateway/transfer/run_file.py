@@ -18,8 +18,7 @@ import msgspec
 from cadre.protocol.files import WorkspaceFile
 
 FORMAT = "cadre-run"
-VERSION = 2
-"""The version of files that hold a workspace; a run without files is written in version 1."""
+VERSION = 1
 
 PART_BYTES = 192 * 1024
 """The bytes of a blob in one line, before base64."""

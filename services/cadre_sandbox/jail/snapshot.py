@@ -301,11 +301,11 @@ def _empty_world() -> Iterator[None]:
 
 
 def _load(data: bytes) -> tuple[Any, dict[str, str]]:
-    """What was saved, and the sources of its functions by file name; snapshots of older versions have none."""
+    """Return what was saved, and the sources of its functions by file name."""
     file = io.BytesIO(data)
     file.seek(len(_HEAD))
     item = pickle.load(file)
-    return item, pickle.load(file) if file.tell() < len(data) else {}
+    return item, pickle.load(file)
 
 
 def _reason(value: Any, error: Exception) -> str:

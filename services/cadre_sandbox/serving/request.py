@@ -44,9 +44,8 @@ def check_call(call: CodeCall, subject: str, pool: str) -> None:
 
 
 def seed_of(call: CodeCall, secret: bytes) -> str:
-    """What the chance of the call's block follows from: the same in each replay of the block, whichever process runs
-    it."""
-    return blake2b(call.block.encode(), key=secret).hexdigest() if call.secret_seed else call.block
+    """Return the seed of the block's chance: the same in each replay of the block, in every process of its pool."""
+    return blake2b(call.block.encode(), key=secret).hexdigest()
 
 
 async def block_request(

@@ -20,7 +20,7 @@ class Replica(msgspec.Struct, frozen=True):
     health: str
     started_at: float
     revision: str = ""
-    """Digest of an agent's spec and prompts; empty for others, and for services of earlier versions."""
+    """Digest of an agent's spec and prompts; empty for others."""
     skew: float = 0.0
     """Seconds that the clock of its machine is ahead of the NATS server's."""
     spec: str = ""

@@ -48,8 +48,7 @@ class RunSummary(msgspec.Struct, kw_only=True):
     """What whoever started it marked it with."""
     error: ErrorInfo | None = None
     revision: str = ""
-    """Of the agent, as it began the run: a digest of its spec and its prompts; "" for runs that have not begun, and for
-    those of earlier versions."""
+    """Of the agent, as it began the run: a digest of its spec and its prompts; "" for runs that have not begun."""
 
     @property
     def finished(self) -> bool:

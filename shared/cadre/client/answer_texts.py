@@ -48,10 +48,7 @@ class AnswerTexts:
 
     def _is_next(self, delta: dict[str, Any]) -> bool:
         answer = self._open.get(delta["run"])
-        # Agents of earlier versions do not say what for the model was asked.
-        if answer is None or answer.call[:2] != _call_of(delta)[:2]:
-            return False
-        if delta.get("purpose") and answer.call != _call_of(delta):
+        if answer is None or answer.call != _call_of(delta):
             return False
         if not answer.is_whole or delta["seq"] <= answer.pieces:
             return False

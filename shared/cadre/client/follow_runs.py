@@ -84,5 +84,5 @@ async def _started_runs(transport: Transport, agent: str | None, since: float | 
 
 
 def _asked_at(run: dict[str, Any]) -> float:
-    """Unlike its beginning it stays what it is. A gateway of an earlier version does not tell it."""
-    return float(run.get("asked_at", run["started_at"]))
+    """Return when the run was asked for: unlike its beginning that never changes."""
+    return float(run["asked_at"])

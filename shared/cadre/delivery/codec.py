@@ -8,7 +8,7 @@ import msgspec
 from cadre.delivery.hash_chain import Sealed, seal
 from cadre.errors import NewerKind, NewerSchema, SpecError, TooLarge, UnreadableMessage
 from cadre.journal.arrivals import AnyRecord
-from cadre.journal.entry import EarlierEntry, Entry
+from cadre.journal.entry import Entry
 from cadre.ports import Blobs
 from cadre.protocol.messages import (
     SCHEMA_VERSION,
@@ -20,7 +20,7 @@ from cadre.protocol.messages import (
     Spilled,
     ToolCall,
 )
-from cadre.protocol.upcast import OLDEST, upcast
+from cadre.protocol.upcast import STEPS, upcast
 from cadre.spec.kinds import declared_kinds
 
 SPILL_BYTES = 256 * 1024
@@ -49,9 +49,6 @@ fields another has read by half ends the process (SIGSEGV)."""
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-_FIRST_WITH_KINDS = 3
-"""The first schema version whose entries name their agent's kind in their head."""
-
 _WITH_KIND = (Entry, KindMessage)
 
 _NOT_AS_TOLD = (KeyError, TypeError, AttributeError)
@@ -66,8 +63,7 @@ def encode(message: Any) -> bytes:
 
 
 def decode(data: bytes, kind: Any) -> Any:
-    """Decodes a value of the given message type or union; one of an earlier schema version is upcast, and an
-    entry among them becomes an EarlierEntry.
+    """Decode a value of the given message type or union; one of an earlier schema version is upcast.
 
     Raises NewerSchema, or UnreadableMessage with what is wrong and where.
     """
@@ -124,7 +120,7 @@ def _newer(head: Head) -> NewerSchema | None:
 
 def _newer_kind(head: Head | Entry | KindMessage) -> NewerKind | None:
     """Why this service cannot go on with what a kind of agent wrote; None when it can."""
-    if not head.kind or head.v < _FIRST_WITH_KINDS:
+    if not head.kind:
         return None
     known = declared_kinds().get(head.kind)
     version = known.version if known is not None else 0
@@ -139,19 +135,14 @@ def _decode_otherwise(data: bytes, kind: Any, error: Exception) -> Any:
         raise UnreadableMessage(f"not a message: {error}") from error
     if (newer := _newer(head)) is not None:
         raise newer from error
-    if not (OLDEST <= head.v < SCHEMA_VERSION and head.type):
+    if head.v not in STEPS or not head.type:
         raise UnreadableMessage(f"message of type {head.type or 'unknown'!r}: {error}") from error
     try:
         said = upcast(msgspec.json.decode(data), head.v, SCHEMA_VERSION)
-        message = msgspec.convert(said, kind)
+        return msgspec.convert(said, kind)
     except (*UNREADABLE, *_NOT_AS_TOLD, SpecError) as problem:
         text = f"message of type {head.type!r} and schema version {head.v}: {problem}"
         raise UnreadableMessage(text) from problem
-    return _earlier(message, said) if isinstance(message, Entry) else message
-
-
-def _earlier(entry: Entry, said: dict[str, Any]) -> EarlierEntry:
-    return EarlierEntry(**msgspec.structs.asdict(entry), said=said)
 
 
 async def pack(message: Message, blobs: Blobs) -> bytes:

@@ -2,8 +2,7 @@
 reorders one unseen.
 
 An entry's hash is taken over the hash of the entry before and over the entry as it is stored, but for its two last
-fields: `prev`, which an import into another stream rewrites, and `hash` itself. Entries of schema versions before 3
-have none; the chain of a run begins with its first entry of version 3.
+fields: `prev`, which an import into another stream rewrites, and `hash` itself.
 """
 
 import hashlib
@@ -18,8 +17,6 @@ _encoder = msgspec.json.Encoder()
 _TAIL = b',"prev":['
 _NO_HASH = b'"hash":""}'
 _HASH_BYTES = 16
-FIRST_VERSION = 3
-"""The first schema version whose entries have a hash."""
 
 
 class Sealed(NamedTuple):
@@ -41,7 +38,6 @@ class Broken(msgspec.Struct, frozen=True):
 class RunLinks(msgspec.Struct):
     """What a link of the chain says of itself, read from an entry as it is stored."""
 
-    v: int
     run: str
     n: int
     hash: str = ""
@@ -59,8 +55,6 @@ class ChainCheck:
 
     def __init__(self) -> None:
         self.entries = 0
-        self.sealed = 0
-        """Entries that have a hash; the others are of earlier schema versions."""
         self.broken: list[Broken] = []
         self._last: dict[str, RunLinks] = {}
 
@@ -81,16 +75,12 @@ class ChainCheck:
         self.entries += 1
         if links.n != known + 1:
             self._note(links, f"entry {links.n} follows entry {known}: entries are missing or out of order")
-        if links.v >= FIRST_VERSION:
-            self.sealed += 1
-            bare = data[: data.rindex(b'"hash":')] + _NO_HASH if links.hash else data
-            if not links.hash or _hash(bare, before) != links.hash:
-                self._note(
-                    links,
-                    "its hash does not fit it and the entry before: one of them was changed or replaced",
-                )
-        elif before:
-            self._note(links, "it has no hash, and the entry before has one")
+        bare = data[: data.rindex(b'"hash":')] + _NO_HASH if links.hash else data
+        if not links.hash or _hash(bare, before) != links.hash:
+            self._note(
+                links,
+                "its hash does not fit it and the entry before: one of them was changed or replaced",
+            )
 
     def _note(self, links: RunLinks, reason: str) -> None:
         self.broken.append(Broken(links.run, links.n, reason))

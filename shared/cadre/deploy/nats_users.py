@@ -260,9 +260,8 @@ class _Bus:
         return self._kept(Subject.QUARANTINE)
 
     def effects(self, role: Role) -> list[str]:
-        """Subjects of the claims of calls of the role's own tools, and to read those of earlier versions."""
-        own = [subject for tool in role.tools for subject in self._kept(Subject.EFFECT, tool=tool)]
-        return [*own, *self._reads(Subject.FORMER_EFFECT)]
+        """Return the subjects of the claims of calls of the role's own tools."""
+        return [subject for tool in role.tools for subject in self._kept(Subject.EFFECT, tool=tool)]
 
     def seed(self, role: Role) -> list[str]:
         """Subjects of the secret of its pool."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol
 
@@ -87,24 +87,12 @@ class Kind(Protocol):
     """
 
     name: str
-    version: int
-    earlier: Mapping[int, Kind]
-    """By version, for runs that began with one of them."""
     stops_circles: bool
     """Whether a run ends when the same answer meets the same error again and again (`limits.repeats`)."""
     counts_steps: bool
     """Whether `limits.max_steps` bounds its runs; other kinds bound them by something of their own."""
     stops_repeats: bool
     """Whether a call is refused when the same one has led to the same again and again (`limits.repeats`)."""
-    counts_answers: bool
-    """Whether calls of one model answer that come to the same count once, not each, for `limits.repeats`."""
-    knows_waiting: bool
-    """Whether the loop guard knows what waits, by its name: such calls are never refused, and counts begin anew behind
-    them."""
-    mends_texts: bool
-    """Whether arguments that are given as a text of JSON are read with patience too."""
-    trusts_counts: bool
-    """Whether a run makes use of the room that its model's own count of tokens leaves over the estimate."""
     ending: str
     """What its models call to give their answer."""
     reads_whole: bool
@@ -253,10 +241,10 @@ class Kind(Protocol):
 
 @functools.cache
 def find_kind(name: str, version: int) -> Kind:
-    """The kind of that name, as it decides in that version. Raises SpecError for one that is not installed."""
-    module, _, attribute = declaration_of(name).behavior.partition(":")
+    """Return the kind of that name, as it decides in that version. Raises SpecError for one that is not installed."""
+    module, _, attribute = declaration_of(name).behavior[version].partition(":")
     found: Kind = getattr(import_module(module), attribute)
-    return found if version == found.version else found.earlier[version]
+    return found
 
 
 def deciding_kind(spec: AgentSpec) -> Kind:

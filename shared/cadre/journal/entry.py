@@ -33,7 +33,7 @@ class ArrivalRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="entry"):
     """One append to a journal: everything that one arrival made true."""
 
-    v: Literal[3] = 3
+    v: Literal[1] = 1
     kind: str = ""
     """Kind of the run's agent; "" while the run has not begun."""
     kind_version: int = 1
@@ -46,20 +46,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="en
     cause: str
     """Id of the record that this entry accounts for, or of the model's answer."""
     at: float
-    arrived: ArrivalRecord | None = None
-    """None in an entry of an earlier schema version."""
+    arrived: ArrivalRecord
     events: list[AnyEvent]
     snapshot: Run | None = None
     """The state before this entry's events; then `prev` is empty."""
     prev: list[int] = []
     """Stream sequences of the entries since the last snapshot, oldest first."""
     hash: str = ""
-    """BLAKE2b of the entry before's hash and of this entry as stored, but for `prev` and `hash` (see
-    `cadre.delivery.hash_chain`); "" in an entry of an earlier schema version."""
-
-
-class EarlierEntry(Entry, frozen=True, kw_only=True, tag="entry"):
-    """An entry that was written in an earlier schema version, as this version reads it."""
-
-    said: dict[str, Any]
-    """The entry as JSON: fields that came later are not in it."""
+    """BLAKE2b of the previous entry's hash and of this entry as stored, without `prev` and `hash` (see
+    `cadre.delivery.hash_chain`); "" until the entry is sealed."""

@@ -214,9 +214,6 @@ class Run(msgspec.Struct, kw_only=True):
     """Tokens of a request besides the steps: instructions, tools, the longest of the fixed prompts."""
     tokens: int = 0
     """Tokens of the steps as the model reads them, the step in work included."""
-    calibration: float = 1.0
-    """How many times as much as estimated its model last counted; never less than 1. For runs that began before
-    `counted` was kept."""
     counted: Counted | None = None
     """The latest request for an action that was counted."""
     context: int | None = None

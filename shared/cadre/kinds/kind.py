@@ -2,7 +2,7 @@
 from an answer, what follows a step, and what its model is asked."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cadre.engine.commands import Command
@@ -30,15 +30,9 @@ class PlainKind(ABC):
     """Base of kinds: `cadre.engine.kind.Kind` says what each method is for."""
 
     name: str
-    version: int = 1
-    earlier: Mapping[int, Kind] = {}
     stops_circles: bool = True
     counts_steps: bool = True
     stops_repeats: bool = True
-    counts_answers: bool = False
-    knows_waiting: bool = False
-    mends_texts: bool = False
-    trusts_counts: bool = True
     ending: str = FINAL_ANSWER
     reads_whole: bool = False
     answers_messages: bool = False

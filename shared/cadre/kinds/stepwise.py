@@ -76,6 +76,5 @@ class StepwiseKind(PlainKind):
 
     def _out_of_steps(self, run: Run) -> ErrorInfo:
         text = f"Reached the limit of {run.max_steps} steps."
-        # Version 1 of the kinds said no more.
-        why = why_idle(run) if self.stops_circles else ""
+        why = why_idle(run)
         return ErrorInfo("AgentMaxStepsError", f"{text} {why}" if why else text)

@@ -29,7 +29,7 @@ class StackState(msgspec.Struct, frozen=True, kw_only=True):
     nats: str
     pids: dict[str, int]
     sync: str = ""
-    """CADRE_NATS_SYNC of its NATS server; empty when an earlier version wrote this file."""
+    """CADRE_NATS_SYNC of its NATS server."""
     model: str = ""
     """URL of its scripted model; empty when it has none."""
 

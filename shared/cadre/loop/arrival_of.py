@@ -111,7 +111,6 @@ def arrived_of(what: Any, events: list[ev.AnyEvent], cause: str) -> ArrivalRecor
 
 def arrival_of(run: Run, entry: Entry) -> Arrival:
     """What arrived at the run, in the state before the entry. Raises ValueError for an entry that does not tell."""
-    assert entry.arrived is not None
     accepted = next((event for event in entry.events if isinstance(event, ev.RunAccepted)), None)
     called = next((event for event in entry.events if isinstance(event, ev.ModelCalled)), None)
     offered = next((event for event in entry.events if isinstance(event, ev.OfferChanged)), None)

@@ -5,11 +5,6 @@ from typing import Any
 
 import msgspec
 
-from cadre.protocol.upcast import LATER
-
-WHOLE: Any = object()
-"""Instead of what was said: everything was."""
-
 _LONGEST = 160
 _ABSENT: Any = object()
 
@@ -19,34 +14,29 @@ def plain(value: Any) -> Any:
     return msgspec.to_builtins(value, order="deterministic")
 
 
-def differences(was: Any, now: Any, said: Any = WHOLE, path: str = "") -> list[str]:
-    """A line for each place where `now` is not as it `was`; none when they agree.
+def differences(was: Any, now: Any, path: str = "") -> list[str]:
+    """Return a line for each place where `now` differs from `was`.
 
-    `said` is the JSON that `was` came from: a field that it lacks came later and was never said. Numbers with a
-    fraction agree when they differ by rounding only.
+    Numbers with a fraction agree when they differ by rounding only.
     """
     if isinstance(was, dict) and isinstance(now, dict):
-        return _of_objects(was, now, said, path)
+        return _of_objects(was, now, path)
     if isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
-        parts = said if isinstance(said, list) and len(said) == len(was) else [said] * len(was)
         return [
             line
-            for index, (old, new, part) in enumerate(zip(was, now, parts, strict=True))
-            for line in differences(old, new, part, f"{path}[{index}]")
+            for index, (old, new) in enumerate(zip(was, now, strict=True))
+            for line in differences(old, new, f"{path}[{index}]")
         ]
     if was == now or _close(was, now):
         return []
     return [f"{path or 'value'}: journaled {_short(was)}, now {_short(now)}"]
 
 
-def _of_objects(was: dict[str, Any], now: dict[str, Any], said: Any, path: str) -> list[str]:
+def _of_objects(was: dict[str, Any], now: dict[str, Any], path: str) -> list[str]:
     lines: list[str] = []
     for key in [*was, *(key for key in now if key not in was)]:
-        if isinstance(said, dict) and key not in said and (key in was or key in LATER):
-            continue
-        part = said.get(key, WHOLE) if isinstance(said, dict) else WHOLE
         where = f"{path}.{key}" if path else key
-        lines += differences(was.get(key, _ABSENT), now.get(key, _ABSENT), part, where)
+        lines += differences(was.get(key, _ABSENT), now.get(key, _ABSENT), where)
     return lines
 
 

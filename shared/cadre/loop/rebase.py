@@ -12,7 +12,7 @@ import msgspec
 from cadre.engine.offer import card_of, offer_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Offer
-from cadre.journal.entry import AnyEvent, EarlierEntry, Entry
+from cadre.journal.entry import AnyEvent, Entry
 from cadre.journal.run import Run
 from cadre.loop.arrival_of import arrival_of
 from cadre.loop.fold import apply_entry
@@ -86,8 +86,8 @@ def _begun(journal: Sequence[Journaled], team: TeamFiles) -> tuple[ev.RunAccepte
     """How the run began, and what its agent's file says now. Raises CannotRebase."""
     first = journal[0].entry
     accepted = next((event for event in first.events if isinstance(event, ev.RunAccepted)), None)
-    if accepted is None or first.arrived is None or isinstance(first, EarlierEntry):
-        raise CannotRebase("its journal does not begin with its task, or was written by an early version")
+    if accepted is None:
+        raise CannotRebase("its journal does not begin with its task")
     spec = team.agents.get(first.agent)
     if spec is None:
         raise CannotRebase(f"the team has no agent {first.agent}")

@@ -13,11 +13,10 @@ import msgspec
 
 from cadre.engine.commands import Send
 from cadre.journal import events as ev
-from cadre.journal.entry import EarlierEntry, Entry
+from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.loop.arrival_of import arrival_of
-from cadre.loop.difference import WHOLE, differences, plain
-from cadre.loop.earlier_arrivals import arrivals_of
+from cadre.loop.difference import differences, plain
 from cadre.loop.fold import apply_entry
 from cadre.loop.owed import owed
 from cadre.loop.transition import transition
@@ -115,14 +114,13 @@ class _Course:
 
     def compare_with_relatives(self, tasks: dict[str, Task], reports: dict[str, Report]) -> None:
         for _, entry in self._journal:
-            for place, event in enumerate(entry.events):
-                said = _said(entry, "events", place)
+            for event in entry.events:
                 match event:
                     case ev.RunAccepted(task=task) if task.run in tasks:
-                        lines = differences(plain(task), plain(tasks[task.run]), _part(said, "task"), "task")
+                        lines = differences(plain(task), plain(tasks[task.run]), "task")
                         self._diverges(entry, "task", lines)
                     case ev.DelegateFinished(call=call) if call in reports:
-                        lines = differences(plain(event), _as_journaled(event, reports[call]), said, "report")
+                        lines = differences(plain(event), _as_journaled(event, reports[call]), "report")
                         self._diverges(entry, "report", lines)
                     case _:
                         pass
@@ -138,34 +136,25 @@ class _Course:
         """Readers go on from the snapshot, so this does too, whatever the fold says."""
         if self._run.entries or entry.n == 1:
             self._replay.snapshots += 1
-            said = _said(entry, "snapshot")
-            lines = differences(plain(snapshot), plain(self._run), said, "snapshot")
+            lines = differences(plain(snapshot), plain(self._run), "snapshot")
             self._diverges(entry, "snapshot", lines)
         # A copy, in the order that it has: texts for the model depend on it.
         self._run = msgspec.convert(msgspec.to_builtins(snapshot), Run)
 
     def _decide(self, entry: Entry, decisions_only: bool) -> None:
         try:
-            arrivals = [arrival_of(self._run, entry)] if entry.arrived else arrivals_of(self._run, entry)
+            arrival = arrival_of(self._run, entry)
         except ValueError:
-            arrivals = []
-        if not arrivals:
             what = f"entry of cause {entry.cause!r} with {_names(entry.events)}: what arrived is not in it"
             self._replay.undecided.append(Undecided(entry.run, entry.n, what))
             return
         self._replay.decided += 1
-        fewest: list[str] | None = None
-        for arrival in arrivals:
-            try:
-                lines = _compare(entry, transition(self._run, arrival), decisions_only)
-            except Exception as error:
-                # Whatever this version trips over in an old run is what the replay is to find.
-                lines = [f"deciding fails now: {type(error).__name__}: {error}"]
-            if fewest is None or len(lines) < len(fewest):
-                fewest = lines
-            if not fewest:
-                return
-        self._diverges(entry, "decision", fewest or [])
+        try:
+            lines = _compare(entry, transition(self._run, arrival), decisions_only)
+        except Exception as error:
+            # Whatever this version trips over in an old run is what the replay is to find.
+            lines = [f"deciding fails now: {type(error).__name__}: {error}"]
+        self._diverges(entry, "decision", lines)
 
     def _note_debts(self, entry: Entry) -> None:
         try:
@@ -199,12 +188,9 @@ def _compare(entry: Entry, now: list[ev.AnyEvent], decisions_only: bool) -> list
     for place, (old, new) in enumerate(zip(was, now, strict=True)):
         if isinstance(old, ev.RecordIgnored) and isinstance(new, ev.RecordIgnored) and old.kind == new.kind:
             continue  # the record itself is not kept, so the reason may be told less exactly
-        if isinstance(new, ev.ToolAnswered | ev.MemoryRecalled) and getattr(old, "started_at", None) is None:
-            new = msgspec.structs.replace(new, started_at=None)  # from before that was kept
         if decisions_only:
             new = msgspec.structs.replace(new, **{name: getattr(old, name) for name in new.quoted})
-        said = _said(entry, "events", place)
-        lines += differences(plain(old), plain(new), said, f"{place + 1}. {_name(old)}")
+        lines += differences(plain(old), plain(new), f"{place + 1}. {_name(old)}")
     return lines
 
 
@@ -235,21 +221,6 @@ def _as_journaled(event: ev.DelegateFinished, report: Report) -> Any:
             steps=report.steps,
         )
     )
-
-
-def _said(entry: Entry, *path: str | int) -> Any:
-    """That part of an earlier entry's own words; everything was said where the entry is of this version."""
-    said: Any = entry.said if isinstance(entry, EarlierEntry) else WHOLE
-    for key in path:
-        said = _part(said, key)
-    return said
-
-
-def _part(said: Any, key: str | int) -> Any:
-    try:
-        return said[key] if said is not WHOLE else WHOLE
-    except (KeyError, IndexError):
-        return WHOLE
 
 
 def _names(events: list[ev.AnyEvent]) -> str:

@@ -105,7 +105,7 @@ class Prompts:
             raise PromptError(f"{where}: {error}") from error
         if kept.kind not in CONTRACTS:
             raise PromptError(f"{where}: prompts of the unknown kind {kept.kind!r}")
-        # An earlier version may have known fewer templates.
+        # Another release may know other templates.
         return cls(where, shipped_texts(kept.kind) | kept.templates, kept.kind)
 
     def system(

@@ -64,10 +64,6 @@ class SandboxCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     version: str = ""
 
 
-SUBJECTS = 1
-"""The form of the subjects that services of this version use: those of different forms do not work side by side."""
-
-
 AT_REST = "at-rest"
 """Stands for the instance of an agent that may have no replica, as it is started by what waits for it."""
 
@@ -82,7 +78,7 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     prompts: str = ""
     """Of an agent: `blob:` reference of its prompts, which stay for as long as the replica lives."""
     spec: str = ""
-    """Of an agent: `blob:` reference of its specification, likewise; empty for services of earlier versions."""
+    """Of an agent: `blob:` reference of its specification, likewise."""
     beside: str = ""
     """Of an agent: what the objects of its revision are called where they stand beside those of the first."""
     priced_models: list[str] = []
@@ -94,9 +90,7 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     """The base URL of the replica's /healthz and /readyz."""
     started_at: float
     skew: float = 0.0
-    """Seconds that its machine's clock is ahead of the NATS server's; 0 for services of earlier versions."""
-    subjects: int = 0
-    """The form of the subjects that it uses, `SUBJECTS`; 0 for services of earlier versions."""
+    """Seconds that its machine's clock is ahead of the NATS server's."""
     agent: AgentCard | None = None
     tool: ToolCard | None = None
     sandbox: SandboxCard | None = None

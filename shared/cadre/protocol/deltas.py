@@ -19,5 +19,5 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     seq: int
     """The place of the piece in the answer, from 1."""
-    purpose: str = ""
-    """What the model is asked for, as in `model.called`, or `answer`; "" from agents of earlier versions."""
+    purpose: str
+    """The purpose of the model call, as in `model.called`, or `answer`."""

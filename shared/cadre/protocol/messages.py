@@ -17,7 +17,7 @@ from cadre.protocol.code import BlobForm, CodeExchange, CodeFunction, CodeLimits
 from cadre.protocol.rounds import Resumption, Unfinished
 from cadre.protocol.usage import Budget, Usage
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 1
 """The version of everything that is stored. `cadre.protocol.upcast` reads messages of earlier versions."""
 
 RunState = Literal["success", "max_steps_error", "error", "cancelled"]
@@ -27,7 +27,7 @@ RunState = Literal["success", "max_steps_error", "error", "cancelled"]
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """The fields that every message has."""
 
-    v: Literal[3] = 3
+    v: Literal[1] = 1
     id: str
     """Identity of the message: its receiver accounts for each id exactly once."""
     tree: str
@@ -273,8 +273,6 @@ class CodeCall(Message, frozen=True, tag="code_call"):
     limits: CodeLimits = CodeLimits()
     deadline: float | None = None
     trace: str | None = None
-    secret_seed: bool = False
-    """Whether chance in the block follows from its pool's secret too; not so in runs of earlier versions."""
 
     @property
     def done(self) -> int:
@@ -348,9 +346,9 @@ class EffectClaim(Message, tag="effect_claim", frozen=True):
     """The instance that runs the call."""
     call_seq: int
     """Stream sequence of the call's message: a second publication of the call has another one."""
-    agent: str = ""
-    tool: str = ""
-    """The tool that `agent` calls; both are empty in claims of earlier versions."""
+    agent: str
+    tool: str
+    """The tool that `agent` calls."""
 
 
 class EffectResult(Message, tag="effect_result", frozen=True):

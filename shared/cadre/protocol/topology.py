@@ -20,8 +20,6 @@ class Subject:
     CALL = "call.{shard}.{tool}.{sender}.{tree}.{call}"
     CODE = "code.{shard}.{pool}.{tree}.{run}"
     EFFECT = "effect.{shard}.{tree}.{call}.{agent}.{tool}"
-    FORMER_EFFECT = "effect.{shard}.{tree}.{call}"
-    """Where the effects of earlier versions stand: they are read, and nothing is written there any more."""
     QUARANTINE = "effect.{shard}.{tree}._trial.{seq}"
     """Holds what is held against the message at a sequence, beside the effects of its tree."""
     FILE = "effect.{shard}.{tree}._file.{digest}"

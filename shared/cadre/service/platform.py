@@ -20,7 +20,7 @@ from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import SetupError
 from cadre.local.local_stack import nats_now
 from cadre.ports import Journal
-from cadre.protocol.cards import SUBJECTS, AgentCard, Presence, SandboxCard, ToolCard
+from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
 from cadre.protocol.topology import Topology
 from cadre.service.health import AsgiApp
 from cadre.settings import Settings
@@ -106,7 +106,6 @@ class Platform(NamedTuple):
             pid=os.getpid(),
             health=self.health_url,
             started_at=self.started_at,
-            subjects=SUBJECTS,
             agent=agent,
             tool=tool,
             sandbox=sandbox,

@@ -11,7 +11,6 @@ from cadre.adapters.nats.streams.store_watch import StoreWatch
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import CadreError
 from cadre.service.health import AsgiApp, send_problem
-from cadre.service.older_replicas import await_older_gone
 from cadre.service.platform import Measured, Part, Platform, Start, Telling, open_platform
 from cadre.settings import Settings
 from cadre.telemetry.metrics.meters import Meters, Sample
@@ -84,7 +83,6 @@ class ServedAccount:
         """Connects, waiting for the server, and starts the part. Raises CadreError."""
         name, settings, meters, health_url, give_up = self._process
         self.platform = await open_platform(name, settings, health_url, meters, give_up)
-        await await_older_gone(self.platform.registry)
         store = StoreWatch(self.platform.nc, self.platform.topology)
         self._watching = await retry(store.start, pauses=EVERY_SECOND, log=log)
         self._store = store

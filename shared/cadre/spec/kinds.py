@@ -93,14 +93,13 @@ class KindDeclaration(NamedTuple):
     """One kind of agent, declared. Functions take the agent's spec."""
 
     name: str
-    behavior: str
-    """Where its `cadre.engine.kind.Kind` is, as `module:attribute`; imported when the first run needs it."""
+    behavior: Mapping[int, str]
+    """Where its `cadre.engine.kind.Kind` is, as `module:attribute`, by version; imported when the first run needs it. A
+    run keeps the version that it began with: a new version is added when decisions change."""
     prompt_files: Mapping[str, PromptFile]
     """The shipped prompt files that its agents may use, by name."""
     purposes: Mapping[str, str]
     """Why its model is asked, and how that is told to a person who looks on."""
-    version: int = 1
-    """Counts up when its decisions change; a run keeps the version that it began with."""
     events: tuple[type[Any], ...] = ()
     """Its own events, subclasses of `cadre.journal.parts.Event`."""
     messages: Mapping[type[msgspec.Struct], type[msgspec.Struct]] = {}
@@ -141,6 +140,11 @@ class KindDeclaration(NamedTuple):
     tools: str = ""
     """Where the tools are made that only its agents call, as `module:attribute`: a function of the spec, of the
     folder of its file, and of whether they are to be served. `cadre tools FILE` serves them."""
+
+    @property
+    def version(self) -> int:
+        """The version in which new runs are decided."""
+        return max(self.behavior)
 
 
 @functools.cache

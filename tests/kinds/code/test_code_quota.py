@@ -78,16 +78,6 @@ def test_a_plan_carried_out_is_bounded_with_all_its_steps() -> None:
     assert course.run.budget == Budget(calls=7, stored_mb=Limits().stored_mb)
 
 
-def test_runs_of_version_6_are_bounded_as_they_were() -> None:
-    course = begun(team=["kid"])
-    course.run.kind_version, course.run.budget = 6, None
-    events = course.arrive(
-        yielded(*[asks("kid", task=str(n)) for n in range(3_001)], stored=1_025 * MEGABYTE)
-    )
-    assert "RunFinished" not in kinds(events)
-    assert course.run.usage.calls == 0
-
-
 def test_a_block_may_have_a_time_from_its_beginning_to_its_end() -> None:
     course = begun(code=CodeSpec(limits=CodeLimits(wall_seconds=60)))
     first = code_call(course).deadline

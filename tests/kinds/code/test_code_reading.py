@@ -67,8 +67,3 @@ def test_an_answer_without_a_block_is_refused(text: str) -> None:
 def test_a_structured_answer_that_is_no_json_is_refused() -> None:
     with pytest.raises(ReadingError, match="not the JSON object"):
         read_code("<code>x = 1</code>", STRUCTURED)
-
-
-def test_a_mere_literal_was_code_in_earlier_versions() -> None:
-    assert read_code(LITERAL, TAGS, runs_literals=True) == LITERAL
-    assert read_code(f"<code>{LITERAL}</code>", TAGS) == LITERAL

@@ -9,7 +9,7 @@ from cadre.spec.model import ModelSpec
 from kinds.goals.build import begun, request_of, says
 from kinds.task_queue.test_task_queue import asked
 from kinds.task_queue.test_task_queue import begun as queued
-from unit.loop.build import Course, kinds, only, sound
+from unit.loop.build import kinds, only, sound
 
 REFUSED = "status 400: response_format is not supported"
 
@@ -48,12 +48,4 @@ def test_a_form_that_was_chosen_stays(form: str) -> None:
         form == "schema",
         form == "object",
     )
-    assert only(course.fail(REFUSED, final=True), ev.RunFinished).state == "error"
-
-
-@pytest.mark.parametrize("course", [begun(), queued()], ids=["goals", "task_queue"])
-def test_runs_of_the_first_version_are_asked_by_the_prompt(course: Course) -> None:
-    course.run.kind_version = 1
-    request = request_of(course)
-    assert (request.schema, request.json_object) == (None, False)
     assert only(course.fail(REFUSED, final=True), ev.RunFinished).state == "error"

@@ -118,16 +118,6 @@ def test_a_budget_counts_all_that_was_used() -> None:
     assert course.run.result.error.type == "BudgetExceeded"
 
 
-def test_runs_of_the_first_version_count_the_last_answer() -> None:
-    course = working()
-    course.run.kind_version = 1
-    wake(course)
-    answered(course, state="working", task="t1", usage={"cost": 0.25})
-    wake(course)
-    ended = answered(course, state="completed", task="t1", answer="Done.", usage={"cost": 0.3})
-    assert only(ended, ev.RunFinished).usage.cost == pytest.approx(0.05)
-
-
 def test_what_is_no_task_ends_the_run() -> None:
     course = begun()
     call = in_work(course)

@@ -11,9 +11,8 @@ from cadre.journal.steps import ActionStep
 from cadre.kinds.task_queue.queue import rebuilt
 from cadre.kinds.task_queue.records import QueueEdited, queue_of
 from cadre.protocol.messages import Edit
-from kinds.goals.build import says
 from kinds.task_queue.test_task_queue import PLAIN, begun, done, purpose, queue_spec, state, text
-from unit.loop.build import Course, kinds, only, replay_of, result, sound
+from unit.loop.build import Course, kinds, only, replay_of, sound
 
 _NUMBERS = itertools.count()
 
@@ -141,13 +140,3 @@ def test_a_fork_begins_with_the_queue_as_it_was_edited() -> None:
     done(course)
     steps = [step for step in course.run.steps if isinstance(step, ActionStep)]
     assert rebuilt(steps, queue_of(course.spec)).pending == ["two", "three"]
-
-
-def test_runs_of_the_first_version_have_nothing_to_edit() -> None:
-    course = begun(PLAIN, "one")
-    course.run.kind_version = 1
-    (refused,) = edit(course, {"op": "add", "task": "two"})
-    assert isinstance(refused, ev.EditRefused)
-    assert "nothing to edit" in refused.reason
-    says(course, "add", a=1, b=2)
-    course.arrive(result(course.run.open_calls()[0].id, 3))

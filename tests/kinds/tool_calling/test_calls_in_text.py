@@ -114,7 +114,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     ],
 )
 def test_arguments_are_read_as_they_are_meant(name: str, given: str, arguments: dict[str, object]) -> None:
-    (found,) = read_calls(f'{{"name": "{name}", "arguments": {given}}}', SCHEMAS.get, mends=True)
+    (found,) = read_calls(f'{{"name": "{name}", "arguments": {given}}}', SCHEMAS.get)
     assert found == ev.RequestedCall(name, arguments)
 
 
@@ -123,13 +123,6 @@ def test_native_arguments_with_bare_line_breaks_are_read() -> None:
     assert only(Course().begin().say(asked), ev.ToolCalled).arguments == {"at": "one\n\ttwo"}
     cut = ev.RequestedCall("look", '{"at": "one\n\ttw')
     assert "not valid JSON" in only(Course().begin().say(cut), ev.CallRefused).error.message
-
-
-def test_a_run_that_began_earlier_reads_them_as_it_did() -> None:
-    course = Course().begin()
-    course.run.kind_version = 3
-    asked = ev.RequestedCall("look", '{"at": "one\ntwo"}')
-    assert "not valid JSON" in only(course.say(asked), ev.CallRefused).error.message
 
 
 def test_native_calls_win_over_what_the_text_says() -> None:

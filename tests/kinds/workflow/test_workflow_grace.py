@@ -120,13 +120,7 @@ def test_of_two_cancels_in_the_grace_the_second_ends_it() -> None:
     sound(course)
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_run_that_has_done_nothing_to_undo_or_began_before_ends_at_once(version: int) -> None:
-    course = (
-        run_of(workflow("told", told=TOLD), "x", deadline=DEADLINE)
-        if version == 2
-        else paid(TOLD, deadline=DEADLINE)
-    )
-    course.run.kind_version = version
+def test_a_run_that_has_done_nothing_to_undo_ends_at_once() -> None:
+    course = run_of(workflow("told", told=TOLD), "x", deadline=DEADLINE)
     course.at = DEADLINE
     assert kinds(course.arrive(timer("deadline"))) == ["RunFinished"]

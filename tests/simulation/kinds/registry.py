@@ -35,7 +35,9 @@ def simulated(spec: AgentSpec) -> SimulatedKind:
 def draw_kind(chance: random.Random) -> str:
     """The kind of one agent; mostly one from outside where one is installed."""
     outside = [
-        name for name, kind in declared_kinds().items() if not kind.behavior.startswith("cadre.kinds.")
+        name
+        for name, kind in declared_kinds().items()
+        if not kind.behavior[kind.version].startswith("cadre.kinds.")
     ]
     if outside and chance.random() < 0.5:
         return chance.choice(outside)

@@ -16,7 +16,7 @@ from cadre.automation.notice import (
     happened_in,
 )
 from cadre.errors import SpecError
-from cadre.journal.entry import Entry
+from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.events import AnyEvent, ApprovalRequested, RunFinished
 from cadre.journal.run import Run
 from cadre.protocol.usage import Budget, Usage
@@ -32,7 +32,17 @@ def spec(**fields: Any) -> NoticeSpec:
 
 
 def entry(*events: AnyEvent, parent: str | None = None) -> Entry:
-    return Entry(tree="r", run="r", agent="boss", parent=parent, n=3, cause="c", at=7.0, events=list(events))
+    return Entry(
+        arrived=ArrivalRecord("Task"),
+        tree="r",
+        run="r",
+        agent="boss",
+        parent=parent,
+        n=3,
+        cause="c",
+        at=7.0,
+        events=list(events),
+    )
 
 
 def test_the_end_of_a_root_and_calls_that_wait_are_told() -> None:

@@ -1,4 +1,4 @@
-"""Journals decided anew: those of earlier versions and of this one agree, and what was changed is found."""
+"""Journals decided anew: kept ones and those of today agree, and what was changed is found."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cadre.delivery.codec import decode, encode
+from cadre.delivery.codec import decode
 from cadre.engine.calls import results
 from cadre.journal import events as ev
-from cadre.journal.entry import EVENTS, EarlierEntry, Entry
+from cadre.journal.entry import EVENTS, Entry
 from cadre.loop import redecide as redecide_module
 from cadre.loop.difference import differences
 from cadre.loop.owed import owed
@@ -38,7 +38,7 @@ KEPT = [(version, name) for version in kept.VERSIONS for name in kept.names(vers
 
 
 @pytest.mark.parametrize(("version", "name"), KEPT)
-def test_runs_of_earlier_versions_are_decided_as_they_were(version: str, name: str) -> None:
+def test_kept_runs_are_decided_as_they_were(version: str, name: str) -> None:
     """An upgrade of Cadre goes on with the runs in flight as they began."""
     replay = redecide(kept.journals(version, name))
     assert (replay.divergences, replay.undecided) == ([], [])
@@ -111,19 +111,6 @@ def test_whatever_happens_to_a_run_is_decided_anew(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 30))):
         chance.step()
     sound(chance.course)
-
-
-def test_results_of_before_their_begin_was_kept() -> None:
-    course = busy_course()
-    earlier = (msgspec.structs.replace(entry, arrived=None) for entry in course.journal())
-    journal = [Journaled(n, entry) for n, entry in enumerate(earlier, start=1)]
-    assert any(getattr(event, "started_at", None) for one in journal for event in one.entry.events)
-    for one in journal:
-        one.entry.events[:] = [
-            msgspec.structs.replace(event, started_at=None) if isinstance(event, ev.ToolAnswered) else event
-            for event in one.entry.events
-        ]
-    assert redecide([chained(journal)]).divergences == []
 
 
 def test_a_cancel_that_overtook_its_task() -> None:
@@ -234,7 +221,7 @@ def test_an_entry_that_does_not_tell_what_arrived() -> None:
 def test_a_rule_that_judges_otherwise_is_found_in_old_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A version that forgets to end a step after its last call would leave runs hanging."""
     monkeypatch.setattr(results, "settled", lambda run, call, arrival: [])
-    replay = redecide(kept.journals("0.1", "parallel_tools"))
+    replay = redecide(kept.journals("1.0", "parallel_tools"))
     assert [one.about for one in replay.divergences] == ["decision"]
     assert replay.divergences[0].lines[0] == "journaled tool.answered, step.finished, model.called"
 
@@ -244,7 +231,7 @@ def test_a_rule_that_fails_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AttributeError("nothing there")
 
     monkeypatch.setattr(results, "settled", fail)
-    replay = redecide(kept.journals("0.1", "parallel_tools"))
+    replay = redecide(kept.journals("1.0", "parallel_tools"))
     assert replay.divergences[0].lines == ["deciding fails now: AttributeError: nothing there"]
 
 
@@ -267,7 +254,7 @@ def test_fractions_that_are_nearly_equal_are(was: Any, now: Any, same: bool) -> 
 def test_a_debt_that_a_redelivery_would_forget_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redecide_module, "owed", lambda run, since=0: owed(run, since) if since else [])
     [replay] = {
-        one.about: one for one in redecide(kept.journals("0.1", "parallel_tools")).divergences
+        one.about: one for one in redecide(kept.journals("1.0", "parallel_tools")).divergences
     }.values()
     assert replay.about == "debts"
     assert replay.lines[0].startswith("owed at once, forgotten by a redelivery: CallModel(")
@@ -278,27 +265,18 @@ def test_a_debt_that_cannot_be_worked_out_is_found(monkeypatch: pytest.MonkeyPat
         raise AttributeError("nothing there")
 
     monkeypatch.setattr(redecide_module, "owed", fail)
-    replay = redecide(kept.journals("0.1", "parallel_tools"))
+    replay = redecide(kept.journals("1.0", "parallel_tools"))
     assert replay.divergences[0].about == "debts"
     assert replay.divergences[0].lines == [
         "working out what is owed fails now: AttributeError: nothing there"
     ]
 
 
-def test_new_limits_do_not_judge_old_runs() -> None:
-    """The guard against repeated calls came later: a run that began without it may repeat itself."""
-    [journal] = kept.journals("0.1", "max_steps")
-    accepted = journal[0].entry.events[0]
-    assert isinstance(accepted, ev.RunAccepted)
-    assert accepted.spec.limits.repeats == 0
-    assert accepted.spec.limits.parallel > 1_000
-
-
 # --- relatives
 
 
 def test_what_child_and_parent_say_of_each_other_is_compared() -> None:
-    family = kept.journals("0.1", "parallel_members")
+    family = kept.journals("1.0", "parallel_members")
     child = next(journal for journal in family if "_" in journal[0].entry.run)
     entry = child[0].entry
     accepted = entry.events[0]
@@ -312,7 +290,7 @@ def test_what_child_and_parent_say_of_each_other_is_compared() -> None:
 
 
 def test_a_report_that_the_child_did_not_give() -> None:
-    family = kept.journals("0.1", "selected_member")
+    family = kept.journals("1.0", "selected_member")
     parent = next(journal for journal in family if "_" not in journal[0].entry.run)
     place, at, event = next(
         (place, at, event)
@@ -325,14 +303,3 @@ def test_a_report_that_the_child_did_not_give() -> None:
     events[at] = msgspec.structs.replace(event, output="something else")
     parent[place] = Journaled(parent[place].seq, msgspec.structs.replace(entry, events=events))
     assert [(one.n, one.about) for one in redecide(family).divergences] == [(entry.n, "report")]
-
-
-def test_an_encoded_old_entry_is_one_of_this_version() -> None:
-    """Whoever stores it again stores what it means now."""
-    [journal] = kept.journals("0.1", "effect")
-    old = journal[0].entry
-    assert isinstance(old, EarlierEntry)
-    fields = {name: getattr(old, name) for name in Entry.__struct_fields__}
-    again = decode(encode(Entry(**fields)), Entry)
-    assert not isinstance(again, EarlierEntry)
-    assert again.events == old.events

@@ -166,15 +166,6 @@ def test_without_a_way_to_wait_none_is_named(name: str) -> None:
     assert "wait" not in only(poll(waiter(name), range(1, 5)), ev.CallRefused).error.message
 
 
-def test_a_run_that_began_earlier_reads_of_no_way_to_wait() -> None:
-    course = waiter(version=3)
-    assert "To wait" not in only(poll(course, range(1, 5)), ev.CallRefused).error.message
-    for step in (5, 6, 7):
-        course.say(call("wait_for_payment", at="soon"))
-        course.arrive(result(f"r1_{step}_0", "nothing yet", tool="wait_for_payment"))
-    assert "CallRefused" in kinds(course.say(call("wait_for_payment", at="soon")))
-
-
 def test_code_is_told_how_to_wait_as_well() -> None:
     course = coder(team=["wait_for_payment"], limits=Limits(repeats=2))
     course.offer = msgspec.structs.replace(

@@ -24,7 +24,7 @@ from cadre.delivery.codec import (
 from cadre.engine.commands import CallModel
 from cadre.errors import BlobMissing, NewerSchema, UnreadableMessage
 from cadre.journal.arrivals import AnyRecord, ModelLost, ModelReplied, Poisoned
-from cadre.journal.entry import EVENTS, Entry
+from cadre.journal.entry import EVENTS, ArrivalRecord, Entry
 from cadre.protocol.cards import Presence
 from cadre.protocol.messages import (
     SCHEMA_VERSION,
@@ -99,7 +99,17 @@ def test_every_event_comes_back_as_it_was(kind: type[msgspec.Struct]) -> None:
     @settings(max_examples=10)
     @given(values(kind))
     def check(event: Any) -> None:
-        entry = Entry(tree="t", run="t", agent="a", n=1, cause="c", at=1.5, events=[event], prev=[3, 4])
+        entry = Entry(
+            arrived=ArrivalRecord("Task"),
+            tree="t",
+            run="t",
+            agent="a",
+            n=1,
+            cause="c",
+            at=1.5,
+            events=[event],
+            prev=[3, 4],
+        )
         assert decode(encode(entry), Entry) == entry
 
     check()
@@ -152,12 +162,7 @@ def changed(**fields: Any) -> bytes:
         (changed(reply_to={"agent": "a"}), r"missing required field `run` - at `\$.reply_to`"),
         (changed(v=0), "'task'"),
         (b'{"v": 1, "id": "x"}', "'unknown'"),
-        (changed(v=1, at="noon"), r"'task' and schema version 1: Expected `float`"),
-        (b'{"v": 1, "type": "entry", "events": 7}', "'entry' and schema version 1: 'int' object"),
-        (
-            b'{"v": 1, "type": "entry", "events": [{"type": "run.accepted"}]}',
-            "'entry' and schema version 1: 'spec'",
-        ),
+        (b'{"v": 1, "type": "entry", "events": 7}', "'entry'"),
         (encode(task("latin")).replace(b"latin", b"\xe9"), "'task'.*utf-8"),
         (encode(task(additional_args={"k": 7})).replace(b"7", b"[" * 9000 + b"]" * 9000), "recursion"),
     ],

@@ -1,7 +1,7 @@
 """Spans of what a run does besides its steps: it remembers, it makes room in its context."""
 
 from cadre.journal import events as ev
-from cadre.journal.entry import Entry
+from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.steps import Memory
 from cadre.protocol.usage import Usage
 from cadre.telemetry.tracing import names
@@ -16,7 +16,16 @@ def journal_of(*entries: list[ev.AnyEvent]) -> list[Entry]:
     """Of a run with these entries behind its first, a second apart."""
     begun: list[ev.AnyEvent] = [ev.RunAccepted(task=task(), spec=SPEC)]
     return [
-        Entry(tree="r1", run="r1", agent="boss", n=n, cause=f"c{n}", at=100.0 + n, events=events)
+        Entry(
+            arrived=ArrivalRecord("Task"),
+            tree="r1",
+            run="r1",
+            agent="boss",
+            n=n,
+            cause=f"c{n}",
+            at=100.0 + n,
+            events=events,
+        )
         for n, events in enumerate([begun, *entries], 1)
     ]
 

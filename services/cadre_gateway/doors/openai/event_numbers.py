@@ -37,6 +37,5 @@ class Told(NamedTuple):
 
 
 def told_at(number: int) -> Told:
-    """What a reader has who names this number as its last one. Numbers of earlier versions count the events alone:
-    nothing is told live before the second."""
-    return Told(number) if number < _STEP else Told(*divmod(number, _STEP))
+    """Return what a reader has seen that gives this number as its last one; a negative one stands for nothing."""
+    return Told(*divmod(number, _STEP)) if number >= 0 else Told()

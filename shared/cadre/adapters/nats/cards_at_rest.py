@@ -15,7 +15,7 @@ from cadre.adapters.nats.registry import remove_key
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import encode
 from cadre.engine.offer import card_of
-from cadre.protocol.cards import AT_REST, SUBJECTS, Presence
+from cadre.protocol.cards import AT_REST, Presence
 from cadre.protocol.topology import Topology
 from cadre.spec.agent import AgentSpec
 
@@ -29,7 +29,6 @@ async def keep_card(nc: Client, topology: Topology, agent: AgentSpec) -> None:
         host="",
         pid=0,
         started_at=time.time(),
-        subjects=SUBJECTS,
         spec=ref,
         agent=card_of(agent),
     )

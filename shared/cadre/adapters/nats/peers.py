@@ -47,7 +47,7 @@ class NatsPeers:
             except nats.errors.TimeoutError:
                 return None
             except NotPermitted as error:
-                # Keys of a former version: interrupted calls are then told from running ones no better than in that.
+                # Without the right to ask, a running call cannot be distinguished from an interrupted one.
                 log.warning("executor %s is taken for dead, unasked: %s", instance, error)
                 return False
             except nats.errors.Error as error:

@@ -14,7 +14,7 @@ from cadre.journal.entry import Entry
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.loop.redecide import Journaled
 
-_VERSION = 2
+_VERSION = 1
 """The newest version of the format that is read here."""
 
 

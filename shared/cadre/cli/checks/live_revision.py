@@ -18,7 +18,7 @@ class LiveRevision(NamedTuple):
     name: str
     spec: AgentSpec
     prompts: str
-    """`blob:` reference; empty of an earlier version's replica."""
+    """`blob:` reference."""
 
 
 def live_revision(gateway: Gateway, agent: str, revision: str) -> LiveRevision:
@@ -44,15 +44,11 @@ def live_revision(gateway: Gateway, agent: str, revision: str) -> LiveRevision:
         spec = msgspec.json.decode(_blob(gateway, str(replica["spec"])), type=AgentSpec)
     except (msgspec.DecodeError, SpecError) as error:
         raise CommandFailed(f"the specification of {named[0]} is another version's: {error}") from error
-    return LiveRevision(named[0], spec, str(replica.get("prompts") or ""))
+    return LiveRevision(named[0], spec, str(replica["prompts"]))
 
 
 def prompts_of(gateway: Gateway, revision: LiveRevision) -> Prompts:
     """Its prompts. Raises CommandFailed."""
-    if not revision.prompts:
-        raise CommandFailed(
-            f"the replicas of {revision.name} are an earlier version's, which do not tell their prompts"
-        )
     try:
         return Prompts.decode(revision.name, _blob(gateway, revision.prompts))
     except PromptError as error:

@@ -117,7 +117,6 @@ def _verify_file(file: Path, run_only: bool) -> Account:
         "id": tree,
         "runs": check.runs,
         "entries": check.entries,
-        "sealed": check.sealed,
         "broken": broken,
     }
 
@@ -142,7 +141,7 @@ def _verify_lines(found: Account) -> Iterator[str]:
     for link in found["broken"]:
         yield f"{link['run']} entry {link['n']}: {link['reason']}"
     verdict = f"{len(found['broken'])} broken" if found["broken"] else "all of them hold"
-    yield f"{found['runs']} run(s), {found['entries']} entries, {found['sealed']} with a hash: {verdict}"
+    yield f"{found['runs']} run(s), {found['entries']} entries: {verdict}"
 
 
 def _many(count: int, one: str, many: str | None = None) -> str:

@@ -102,8 +102,8 @@ def show(memory: str, output: str) -> int:
         _show_whole(chunks)
     if missing := chunks[0].get("count", 1) - len(chunks):
         raise CommandFailed(
-            f"{missing} of its {chunks[0]['count']} chunks are missing here: it is still being stored, or the"
-            " gateway or the memory service is of an older version; `cadre memory export` has what is stored"
+            f"{missing} of its {chunks[0]['count']} chunks are missing here: it is still being"
+            " stored; `cadre memory export` has what is stored"
         )
     return ExitCode.OK
 

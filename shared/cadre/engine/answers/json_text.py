@@ -30,16 +30,14 @@ class ReadingError(Exception):
         self.info = ErrorInfo("AgentParsingError", message)
 
 
-def decode_text(text: str, mends: bool) -> Any:
-    """The value that a text of JSON is; with `mends`, small mistakes such as bare line breaks are read as meant.
+def decode_text(text: str) -> Any:
+    """Return the value of a text of JSON; small mistakes such as bare line breaks are read as meant.
 
     Raises one of UNREADABLE, also where the end is missing.
     """
     try:
         return msgspec.json.decode(text)
     except UNREADABLE:
-        if not mends:
-            raise
         reader = Reader(text)
         value = reader.value()
         if reader.unclosed or text[reader.at :].strip():
@@ -47,12 +45,12 @@ def decode_text(text: str, mends: bool) -> Any:
         return value
 
 
-def read_arguments(call: RequestedCall, *, mends: bool = False) -> dict[str, Any]:
+def read_arguments(call: RequestedCall) -> dict[str, Any]:
     """The arguments as an object. Raises ReadingError naming the call and what is wrong with its JSON."""
     arguments: Any = call.arguments
     if isinstance(arguments, str):
         try:
-            arguments = decode_text(arguments or "{}", mends)
+            arguments = decode_text(arguments or "{}")
         except UNREADABLE as error:
             raise ReadingError(f"The arguments of {call.name!r} are not valid JSON: {error}") from error
     if arguments is None:

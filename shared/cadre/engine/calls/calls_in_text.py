@@ -59,16 +59,14 @@ def schemas_of(run: Run) -> SchemaOf:
     return find
 
 
-def read_calls(
-    content: str, schema_of: SchemaOf = lambda name: None, *, mends: bool = False
-) -> list[RequestedCall]:
-    """The calls in a text, in its order, with anything between them; `mends` as in `decode_text`. Raises ReadingError
-    where there is none, or one that cannot be read."""
+def read_calls(content: str, schema_of: SchemaOf = lambda name: None) -> list[RequestedCall]:
+    """Return the calls in a text, in its order, with anything between them. Raises ReadingError where there is none, or
+    one that cannot be read."""
     calls: list[RequestedCall] = []
     problem = NoCall(_NO_CALL)
     for value in read_objects(content):
         try:
-            calls.append(read_call(value, schema_of, mends=mends))
+            calls.append(read_call(value, schema_of))
         except NoCall as error:
             problem = error
     if not calls:
@@ -76,12 +74,12 @@ def read_calls(
     return calls
 
 
-def read_call(value: Any, schema_of: SchemaOf, *, mends: bool = False) -> RequestedCall:
+def read_call(value: Any, schema_of: SchemaOf) -> RequestedCall:
     """The call that a JSON value is: {name, arguments}, also under `function` or `tool`, or with `tool`, `args` or
     `parameters` for these keys. Raises NoCall where it is none, ReadingError where its arguments cannot be read."""
     for wrapper in ("function", "tool"):
         if isinstance(value, dict) and isinstance(value.get(wrapper), dict):
-            return read_call(value[wrapper], schema_of, mends=mends)
+            return read_call(value[wrapper], schema_of)
     found = value if isinstance(value, dict) else {}
     name = next((found[key] for key in ("name", "tool", "function") if isinstance(found.get(key), str)), "")
     if not name:
@@ -94,21 +92,19 @@ def read_call(value: Any, schema_of: SchemaOf, *, mends: bool = False) -> Reques
             f'{name!r} stands in your answer without "arguments", which is no call. Give them, {{}} where it has none.'
         )
     if key in _SURE:
-        return RequestedCall(name, read_given(name, found[key], schema_of(name), mends=mends))
-    arguments = read_given(name, found[key], schema_of(name), among=_TYPES, mends=mends)
+        return RequestedCall(name, read_given(name, found[key], schema_of(name)))
+    arguments = read_given(name, found[key], schema_of(name), among=_TYPES)
     if not arguments or "description" in found:
         raise NoCall(_DECLARED)
     return RequestedCall(name, arguments)
 
 
-def read_given(
-    name: str, given: Any, schema: Schema | None, among: tuple[str, ...] = (), *, mends: bool = False
-) -> dict[str, Any]:
+def read_given(name: str, given: Any, schema: Schema | None, among: tuple[str, ...] = ()) -> dict[str, Any]:
     """The arguments that were given to a function: an object, or the one argument of a function that takes no other.
 
     Raises NoCall for what declares them, also where each is one of the words `among`; ReadingError for other values.
     """
-    arguments = _as_object(name, given, schema, mends)
+    arguments = _as_object(name, given, schema)
     own = schema.get("properties", {}) if schema is not None else {}
     is_told = arguments.get("properties", {}) == own != {}
     values = {key: value for key, value in arguments.items() if value != {}}
@@ -120,7 +116,7 @@ def read_given(
     return arguments
 
 
-def _as_object(name: str, given: Any, schema: Schema | None, mends: bool) -> dict[str, Any]:
+def _as_object(name: str, given: Any, schema: Schema | None) -> dict[str, Any]:
     """Arguments may be written as a text of JSON; those of a function with one parameter as its value alone."""
     parameters = [*schema.get("properties", {})] if schema is not None else []
     value = given
@@ -128,21 +124,21 @@ def _as_object(name: str, given: Any, schema: Schema | None, mends: bool) -> dic
         try:
             value = msgspec.json.decode(given)
         except UNREADABLE:
-            value = _mended(given, parameters) if mends else None
+            value = _mended(given, parameters)
     if len(parameters) == 1 and not isinstance(value, dict):
         assert schema is not None
         if given not in (None, "", []) or parameters[0] in schema.get("required", []):
             only = {parameters[0]: given}
             # A text may be the JSON of what it means: "5" for the number 5.
             meant = {parameters[0]: value}
-            return meant if mends and not _takes(name, schema, only) and _takes(name, schema, meant) else only
-    return {} if given in (None, "", []) else read_arguments(RequestedCall(name, given), mends=mends)
+            return meant if not _takes(name, schema, only) and _takes(name, schema, meant) else only
+    return {} if given in (None, "", []) else read_arguments(RequestedCall(name, given))
 
 
 def _mended(text: str, parameters: list[str]) -> dict[str, Any] | None:
     """The arguments that a text is with small mistakes; what names other parameters is a text that looks like them."""
     try:
-        value = decode_text(text, mends=True)
+        value = decode_text(text)
     except UNREADABLE:
         return None
     return value if isinstance(value, dict) and (value.keys() <= set(parameters) or not parameters) else None

@@ -54,7 +54,7 @@ def _afforded(run: Run, call: ev.RequestedCall | RunPart, event: ev.AnyEvent) ->
     error = too_little_for(run.members[event.member], event)
     if error is None:
         return event
-    arguments = read_arguments(call, mends=kind_of(run).mends_texts)
+    arguments = read_arguments(call)
     return ev.CallRefused(call=event.call, name=call.name, arguments=arguments, error=error)
 
 
@@ -65,7 +65,7 @@ def _open(
         return _open_part(run, call, call_id)
     arguments: dict[str, Any] = {}
     try:
-        arguments = read_arguments(call, mends=kind_of(run).mends_texts)
+        arguments = read_arguments(call)
         check_call(run, call.name, kind_of(run).arguments(run, arguments))
     except (ReadingError, CallNotAllowed) as error:
         refusal = refused_alike(run, call.name, arguments, error.info) or error.info

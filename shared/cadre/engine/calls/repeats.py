@@ -23,18 +23,16 @@ _REMEMBERED = 32
 
 def note_outcome(run: Run, call: CallState) -> None:
     """Counts what a call came to; called when it has its observation."""
-    kind = kind_of(run)
-    if kind.knows_waiting and _waits(call.name):
+    if _waits(call.name):
         run.repeated.clear()
         return
     key = _key(call.name, call.arguments)
     outcome = _digest(call.error.message if call.error is not None else call.observation)
     before = run.repeated.pop(key, None)
-    step = run.step if kind.counts_answers else 0
     times = 1
     if before is not None and before.outcome == outcome:
-        times = before.times + int(not step or before.step != step)
-    run.repeated[key] = Repeated(outcome=outcome, times=times, step=step)
+        times = before.times + int(before.step != run.step)
+    run.repeated[key] = Repeated(outcome=outcome, times=times, step=run.step)
     while len(run.repeated) > _REMEMBERED:
         del run.repeated[next(iter(run.repeated))]
 
@@ -45,7 +43,7 @@ def refusal_of(run: Run, name: str, arguments: dict[str, Any]) -> ErrorInfo | No
     if not limit or not run.repeated:
         return None
     known = run.repeated.get(_key(name, arguments))
-    if known is None or known.times < limit or (known.step and known.step == run.step):
+    if known is None or known.times < limit or known.step == run.step:
         return None
     text = (
         f"{name!r} was called {known.times} times with these very arguments, and the result was the same each"
@@ -58,7 +56,7 @@ def refusal_of(run: Run, name: str, arguments: dict[str, Any]) -> ErrorInfo | No
 def _how_to_wait(run: Run) -> str:
     """The tools and members by which the run can wait for a change, as a sentence; "" where it has none."""
     names = [repr(name) for name in (*run.tools, *run.members) if _waits(name)]
-    if not names or not kind_of(run).knows_waiting:
+    if not names:
         return ""
     return f" To wait for a change, call {' or '.join(names)} first; then it may be called again."
 

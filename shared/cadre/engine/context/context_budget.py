@@ -80,7 +80,7 @@ def limit(run: Run) -> int:
 def _corrected(run: Run, space: int) -> int:
     """The estimate up to which a request may grow before its model counts more than `space` tokens."""
     if run.counted is None:
-        return int(space / run.calibration)
+        return space
     estimate, tokens = run.counted.estimate, run.counted.tokens
     if tokens > estimate >= _TELLING:
         return int(space / min(4.0, 1.05 * tokens / estimate))
@@ -91,7 +91,7 @@ def _corrected(run: Run, space: int) -> int:
 
 def may_have_room(run: Run) -> bool:
     """Whether instructions and tools leave room for more, as far as anybody can tell before the model has counted."""
-    unknown = run.counted is None and not run.overflows and kind_of(run).trusts_counts
+    unknown = run.counted is None and not run.overflows
     return run.fixed_tokens <= limit(run) * (_TIMES_TOO_HIGH if unknown else 1)
 
 
@@ -111,9 +111,7 @@ def _is_guessed(run: Run) -> bool:
 def note_count(run: Run, tokens: int, answer: int) -> None:
     """Corrects the estimate by the model's count of its request; `answer` is what its answer weighs."""
     estimate = run.fixed_tokens + run.tokens - answer
-    if not kind_of(run).trusts_counts:
-        run.calibration = _calibration(run, estimate, tokens)
-    elif _TIMES_WHOLE * tokens >= estimate and not _lacks_cached(run.counted, estimate, tokens):
+    if _TIMES_WHOLE * tokens >= estimate and not _lacks_cached(run.counted, estimate, tokens):
         run.counted = Counted(estimate, tokens)
 
 
@@ -127,11 +125,10 @@ def note_refusal(run: Run, refused: ev.ContextOverflowed) -> None:
     of_summary = run.model is not None and run.model.purpose == SUMMARY
     # A summary's request is cut to the limit.
     asked = limit(run) if of_summary else run.fixed_tokens + run.tokens
-    if kind_of(run).trusts_counts:
-        if refused.context is not None:
-            run.context = min(refused.context, run.context or refused.context)
-        if refused.tokens is not None and not of_summary:
-            run.counted = Counted(asked, refused.tokens)
+    if refused.context is not None:
+        run.context = min(refused.context, run.context or refused.context)
+    if refused.tokens is not None and not of_summary:
+        run.counted = Counted(asked, refused.tokens)
     # What is known may make the next request shorter already.
     if run.context is None or _is_guessed(run) or limit(run) >= asked:
         run.refused_tokens = min(asked, run.refused_tokens or asked)
@@ -146,13 +143,6 @@ def summary_tokens(run: Run) -> int:
 def per_step(run: Run) -> int:
     """The most that one step's observations may take up together."""
     return known_room(run) // 2
-
-
-def _calibration(run: Run, estimate: int, counted: int) -> float:
-    """The estimate's correction in runs that never take it for too high."""
-    if not counted or estimate < _TELLING:
-        return run.calibration
-    return min(4.0, max(1.0, 1.05 * counted / estimate))
 
 
 def task_of(step: TaskStep, run: Run) -> str:

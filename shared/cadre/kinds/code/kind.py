@@ -50,7 +50,7 @@ from cadre.prompting.code_signature import named_in_code
 from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo, Message
 from cadre.protocol.topology import block_id
 from cadre.protocol.usage import Budget, Usage
-from cadre.spec.agent import AgentSpec, Limits
+from cadre.spec.agent import AgentSpec
 
 THOUGHT_AND_CODE: dict[str, Any] = {
     "type": "object",
@@ -69,27 +69,17 @@ THOUGHT_AND_CODE: dict[str, Any] = {
 class CodeKind(CarriesPlansOut):
     """`cadre.engine.kind.Kind` for agents that write code."""
 
-    name, version = DECLARATION.name, DECLARATION.version
-    counts_answers = knows_waiting = True
+    name = DECLARATION.name
     reads_whole = True
-    runs_literals = False
-    is_bounded = True
-    """Whether `limits.calls` and `limits.stored_mb` bound its code, which may name those blobs only that its run was
-    given, or has made."""
-
-    shares_bounds = True
-    """Whether those bounds are part of the budget, which members have their shares of."""
 
     def bounds(self, spec: AgentSpec) -> Budget | None:
-        if not self.shares_bounds:
-            return None
         return Budget(calls=spec.limits.calls, stored_mb=spec.limits.stored_mb)
 
     def act(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
         """Hands the block that the model wrote to a sandbox."""
         assert run.spec is not None
         try:
-            code = read_code(reply.content, code_of(run.spec), runs_literals=self.runs_literals)
+            code = read_code(reply.content, code_of(run.spec))
         except ReadingError as error:
             return self.went(run, arrival, error.info)
         return [Note(BlockStarted(block=block_id(run.id, step_in_work(run)), code=code))]
@@ -120,7 +110,7 @@ class CodeKind(CarriesPlansOut):
 
     def _unknown(self, run: Run, value: Any, references: list[str]) -> ErrorInfo | None:
         """Why the code may not pass on the value; None when it may."""
-        ref = not_given(state_of(run), value, references) if self.is_bounded else None
+        ref = not_given(state_of(run), value, references)
         if ref is None:
             return None
         return ErrorInfo(
@@ -151,7 +141,6 @@ class CodeKind(CarriesPlansOut):
             tier=yielded.tier,
             references=yielded.references,
             stored=yielded.stored,
-            is_counted=self.shares_bounds,
         )
         if (used_up := self._used_up(run, len(yielded.calls), yielded.stored)) is not None:
             return [Note(event), Stop("error", PARTIAL_RESULT, used_up)]
@@ -185,7 +174,6 @@ class CodeKind(CarriesPlansOut):
             seconds=ended.seconds,
             references=ended.references,
             stored=ended.stored,
-            is_counted=self.shares_bounds,
         )
         if ended.is_final_answer and ended.error is None:
             return [Note(event), Answer(ended.output)]
@@ -198,9 +186,7 @@ class CodeKind(CarriesPlansOut):
     def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
         fold_code(run, event, n, at)
         run.usage += event.used() or Usage()
-        # Snapshots of earlier versions stay as they were.
-        if self.is_bounded:
-            note_use(run, state_of(run), event)
+        note_use(run, state_of(run), event)
 
     def owes(self, run: Run, since: int) -> list[Command]:
         return owed_code(run, since)
@@ -259,7 +245,7 @@ class CodeKind(CarriesPlansOut):
         code = code_of(spec)
         try:
             is_open = not code.structured and closed(reply.content, code) != reply.content
-            return not is_open and bool(read_code(reply.content, code, runs_literals=self.runs_literals))
+            return not is_open and bool(read_code(reply.content, code))
         except (ReadingError, *UNREADABLE):
             return False
 
@@ -275,67 +261,4 @@ def _is_awaited(run: Run, answer: CodeYielded | CodeFinished) -> bool:
     )
 
 
-class CodeKind7(CodeKind):
-    """Version 7: chance in a block follows from the block's id."""
-
-    version = 7
-
-
-class CodeKind6(CodeKind7):
-    """Version 6: a run's code is bounded by its own agent's file alone, whoever asked for it."""
-
-    version, shares_bounds = 6, False
-
-    def _used_up(self, run: Run, calls: int, stored: int) -> ErrorInfo | None:
-        assert run.spec is not None
-        state, limits, shipped = state_of(run), run.spec.limits, Limits()
-        most_calls = limits.calls if limits.calls != shipped.calls else 20_000
-        most_mb = limits.stored_mb if limits.stored_mb != shipped.stored_mb else 4_096
-        text = ""
-        if state.calls + calls > most_calls:
-            text = f"The run's code has made {most_calls} calls, and no more may be."
-        elif state.stored + stored > most_mb << 20:
-            text = f"The run's code has had more than {most_mb} MB stored."
-        return ErrorInfo("BudgetExceeded", text) if text and self.is_bounded else None
-
-
-class CodeKind5(CodeKind6):
-    """Version 5: calls that wait count as all others."""
-
-    version, knows_waiting = 5, False
-
-
-class CodeKind4(CodeKind5):
-    """Version 4: code may name any blob whose hash it knows, and make calls without end."""
-
-    version, is_bounded = 4, False
-
-
-class CodeKind3(CodeKind4):
-    """Version 3: calls of one block that come to the same count each, so that code which polls goes in circles."""
-
-    version, counts_answers = 3, False
-
-
-class CodeKind2(CodeKind3):
-    """Version 2: tokens are counted by the estimate, however much less the model counts; a mere literal is run."""
-
-    version, trusts_counts, runs_literals = 2, False, True
-
-
-class CodeKind1(CodeKind2):
-    """Version 1: a mistake that is made again and again uses up the steps as well."""
-
-    version, stops_circles = 1, False
-
-
-CodeKind.earlier = {
-    1: CodeKind1(),
-    2: CodeKind2(),
-    3: CodeKind3(),
-    4: CodeKind4(),
-    5: CodeKind5(),
-    6: CodeKind6(),
-    7: CodeKind7(),
-}
 CODE = CodeKind()

@@ -11,9 +11,6 @@ from cadre.protocol.code import BASE_IMPORTS, CodeFunction
 from cadre.protocol.messages import CodeCall
 from cadre.protocol.topology import code_call_id
 
-SECRET_SEED = 8
-"""The first version of the kind whose code cannot compute its own chance, nor can others who know the run."""
-
 
 def owed_code(run: Run, since: int) -> list[Command]:
     """The call of the block in work, where an entry from `since` on has made it owed."""
@@ -36,7 +33,6 @@ def owed_code(run: Run, since: int) -> list[Command]:
                 pool=code.pool,
                 block=work.block,
                 code=work.code,
-                secret_seed=run.kind_version >= SECRET_SEED,
                 # A copy: the run may move on before the call is on its way.
                 exchanges=list(work.exchanges),
                 snapshot=state.snapshot,

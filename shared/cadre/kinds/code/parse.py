@@ -30,11 +30,10 @@ def closed(text: str, code: CodeSpec) -> str:
     return text + closing if is_open else text
 
 
-def read_code(content: str, code: CodeSpec, *, runs_literals: bool = False) -> str:
+def read_code(content: str, code: CodeSpec) -> str:
     """All blocks of the answer, joined by empty lines. Raises ReadingError, for the model, when there is none.
 
-    An answer without tags and fences may be code as a whole. A mere literal, as most JSON objects are, does nothing: it
-    counts as code with `runs_literals` only.
+    An answer without tags and fences may be code as a whole, but a mere literal, as most JSON objects are, is no code.
     """
     if code.structured:
         return _structured(content)
@@ -43,11 +42,7 @@ def read_code(content: str, code: CodeSpec, *, runs_literals: bool = False) -> s
     # A block that breaks off in reasoning has lost more than its end.
     text = closed(content, code) if whole.endswith(content[content.rfind(opening) :]) else content
     blocks = re.findall(rf"{re.escape(opening)}(.*?){re.escape(closing)}", text, re.DOTALL)
-    if (
-        not any(map(str.strip, blocks))
-        and _is_python(content)
-        and (runs_literals or not _is_literal(content))
-    ):
+    if not any(map(str.strip, blocks)) and _is_python(content) and not _is_literal(content):
         return content.strip()
     blocks = [_unfenced(block) for block in blocks] or _FENCE.findall(text)
     found = "\n\n".join(block.strip("\n") for block in blocks if block.strip())

@@ -35,11 +35,9 @@ class BlockYielded(JournalEvent, frozen=True, tag="code.yielded"):
     """Blobs that results name which the journal has cut; the code was given them whole."""
     stored: int = 0
     """Bytes that were stored for it."""
-    is_counted: bool = False
-    """Whether its calls and bytes are part of the run's usage: from version 7 of the kind on."""
 
-    def used(self) -> Usage | None:
-        return Usage(calls=len(self.calls), stored_bytes=self.stored) if self.is_counted else None
+    def used(self) -> Usage:
+        return Usage(calls=len(self.calls), stored_bytes=self.stored)
 
 
 class BlockFinished(JournalEvent, frozen=True, tag="code.finished"):
@@ -60,10 +58,9 @@ class BlockFinished(JournalEvent, frozen=True, tag="code.finished"):
     references: list[str] = []
     """As in BlockYielded."""
     stored: int = 0
-    is_counted: bool = False
 
-    def used(self) -> Usage | None:
-        return Usage(stored_bytes=self.stored) if self.is_counted else None
+    def used(self) -> Usage:
+        return Usage(stored_bytes=self.stored)
 
 
 class CodeInWork(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -127,8 +124,7 @@ _TAGS = "code_block_opening_tag code_block_closing_tag"
 
 DECLARATION = KindDeclaration(
     name=section.KIND,
-    version=8,
-    behavior="cadre.kinds.code.kind:CODE",
+    behavior={1: "cadre.kinds.code.kind:CODE"},
     purposes=STEPWISE,
     doing={"code.started": "running code", "code.finished": ""},
     prompt_files={

@@ -37,7 +37,7 @@ from cadre.spec.agent import AgentSpec
 class GoalsKind(StepwiseKind):
     """`cadre.engine.kind.Kind` for agents that work on goals."""
 
-    name, version = DECLARATION.name, DECLARATION.version
+    name = DECLARATION.name
     ending = FINISH
 
     def begin(self, run: Run, arrival: Arrival) -> Moves:
@@ -141,11 +141,4 @@ def _question(steps: Sequence[Step]) -> str | None:
     return thinking_question(last) if last is not None and last.own is None else None
 
 
-class GoalsKind1(GoalsKind):
-    """Version 1: no form of answers is learned."""
-
-    version = 1
-
-
-GoalsKind.earlier = {1: GoalsKind1()}
 GOALS = GoalsKind()

@@ -55,7 +55,7 @@ DECLARATION = KindDeclaration(
     name=KIND,
     graph="cadre.kinds.goals.graph:graph_of",
     lines="cadre.kinds.goals.lines:lines_of",
-    behavior="cadre.kinds.goals.kind:GOALS",
+    behavior={1: "cadre.kinds.goals.kind:GOALS"},
     prompt_files={
         KIND: PromptFile(
             must=SYSTEM_TERMS,
@@ -67,7 +67,6 @@ DECLARATION = KindDeclaration(
         )
     },
     purposes={"act": "thinking", "plan": "planning", "think": "thinking a question through"},
-    version=2,
     events=(GoalThought, JsonFormRefused),
     state=GoalsState,
     step=ThoughtStep,

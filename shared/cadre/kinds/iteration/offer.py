@@ -8,16 +8,12 @@ from cadre.engine.calls.call_check import input_schema
 from cadre.engine.calls.call_schema import ANY_ANSWER, call_union, object_of
 from cadre.engine.calls.calls_in_text import SchemaOf
 from cadre.engine.chat import functions
-from cadre.engine.model_choice import asked_model
 from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.engine.moves import Ask, Moves, Note
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.run import Run
 from cadre.kinds.iteration.parse import FINISH, THINK, THINK_PARAMETERS, plain_name, takes_own
 from cadre.kinds.iteration.records import JsonFormRefused
-
-LEARNS_FORMS = 2
-"""Version of these kinds from which on `structured: auto` begins with a schema."""
 
 _TEXT = {"type": "string"}
 
@@ -71,9 +67,7 @@ def in_form(
 
     `shown_as_object`: what the prompt asks for is a JSON object, so that the endpoint's JSON mode may be used.
     """
-    model, form = asked_model(run), form_of(run)
-    if run.kind_version < LEARNS_FORMS and model.structured == "auto" and model.calls != "schema":
-        form = "prompt"
+    form = form_of(run)
     if form == "schema":
         return ModelRequest(messages=messages, schema=schema)
     return ModelRequest(messages=messages, json_object=form == "object" and shown_as_object)
@@ -82,7 +76,7 @@ def in_form(
 def ask_in_next_form(run: Run, reason: str) -> Moves | None:
     """The same question in the next form, where the endpoint refused this one; None when it refused something else."""
     form, model = form_after(run, reason), run.model
-    if form is None or model is None or run.kind_version < LEARNS_FORMS:
+    if form is None or model is None:
         return None
     return [
         Note(JsonFormRefused(form=form, reason=reason)),

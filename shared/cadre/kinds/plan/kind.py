@@ -4,7 +4,7 @@ A step is a call of a tool or member, or a run of this agent without a plan of i
 journal; people may edit what has not begun.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cadre.engine.answers.answer_form import last_answer_of
@@ -45,7 +45,7 @@ REFUSED = "refused"
 class PlanKind(PlainKind):
     """`cadre.engine.kind.Kind` for runs that carry out a plan."""
 
-    name, version = DECLARATION.name, DECLARATION.version
+    name = DECLARATION.name
     stops_circles = counts_steps = stops_repeats = False
     reads_whole = True
 
@@ -122,7 +122,7 @@ class PlanKind(PlainKind):
         walk = PlanProgress(run, arrival, state_of(run))
         if call.kind == "question":
             return _decided(walk, call, arrival)
-        outcome = outcome_of(call, arrival, takes_nothing=False)
+        outcome = outcome_of(call, arrival)
         item = next((one for one in walk.state.items if one.call == call.id), None)
         if item is None:
             return _made_of_result(outcome.value, outcome.error)
@@ -204,9 +204,7 @@ class PlanKind(PlainKind):
 class DirectKind(ToolCallingKind):
     """How a step is carried out that the agent does itself: by calls of tools, until it has the answer."""
 
-    name, version = DECLARATION.name, DECLARATION.version
-    earlier: Mapping[int, Kind] = {}
-    knows_waiting = mends_texts = False
+    name = DECLARATION.name
 
 
 def _decided(walk: PlanProgress, call: CallState, arrival: Arrival) -> Moves:

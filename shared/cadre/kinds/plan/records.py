@@ -114,7 +114,7 @@ def _needs(spec: Any) -> Needs:
 
 DECLARATION = KindDeclaration(
     name=section.KIND,
-    behavior="cadre.kinds.plan.kind:PLAN",
+    behavior={1: "cadre.kinds.plan.kind:PLAN"},
     purposes={**STEPWISE, **PLAN_PURPOSES},
     doing={
         "plan.made": "",

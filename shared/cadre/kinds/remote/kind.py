@@ -62,9 +62,7 @@ _FAILED = {
 class RemoteKind(PlainKind):
     """`cadre.engine.kind.Kind` for agents that stand for remote ones."""
 
-    name, version = DECLARATION.name, DECLARATION.version
-    counts_usage = True
-    """Whether what the remote agent has used before its end is the run's: from version 2 on."""
+    name = DECLARATION.name
     stops_circles = False
     counts_steps = False
     stops_repeats = False
@@ -258,8 +256,7 @@ class RemoteKind(PlainKind):
             case RemoteWorked():
                 state.cursor = event.cursor or state.cursor
                 state.used += event.usage
-                if self.counts_usage:
-                    run.usage += event.usage
+                run.usage += event.usage
             case RemoteLost():
                 state.lost_at, state.quiet = at, 0
             case RemoteGivenUp():
@@ -311,11 +308,4 @@ def _ended(ending: RemoteGivenUp) -> Moves:
     return [EndStep(ending.error), Stop(ending.state, error=ending.error)]
 
 
-class RemoteKind1(RemoteKind):
-    """Version 1: only what the last answer told is part of the run's usage."""
-
-    version, counts_usage = 1, False
-
-
-RemoteKind.earlier = {1: RemoteKind1()}
 REMOTE = RemoteKind()

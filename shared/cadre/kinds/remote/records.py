@@ -94,8 +94,7 @@ def _asks_no_model(_: Any) -> Needs:
 
 DECLARATION = KindDeclaration(
     name=KIND,
-    version=2,
-    behavior="cadre.kinds.remote.kind:REMOTE",
+    behavior={1: "cadre.kinds.remote.kind:REMOTE"},
     # It asks no model: the prompts are those of every agent that has none of its own.
     prompt_files={},
     prompt_file=lambda _: "tool_calling",

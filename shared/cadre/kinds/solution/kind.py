@@ -52,7 +52,7 @@ FORM = '{"solution": {"calls": [{"name": "some_tool", "arguments": {"some_argume
 class SolutionKind(StepwiseKind):
     """`cadre.engine.kind.Kind` for agents that propose solutions."""
 
-    name, version = DECLARATION.name, DECLARATION.version
+    name = DECLARATION.name
 
     def problems(self, spec: AgentSpec, reach: TeamReach) -> Iterable[ContractProblem]:
         return policy_problems(spec)

@@ -55,7 +55,7 @@ class SolutionStep(KindStep, kw_only=True, tag=section.KIND, omit_defaults=True)
 
 DECLARATION = KindDeclaration(
     name=section.KIND,
-    behavior="cadre.kinds.solution.kind:SOLUTION",
+    behavior={1: "cadre.kinds.solution.kind:SOLUTION"},
     purposes=STEPWISE,
     doing={"solution.proposed": "", "solution.form_refused": ""},
     prompt_files={

@@ -61,7 +61,7 @@ from cadre.spec.agent import AgentSpec
 class TaskQueueKind(PlainKind):
     """`cadre.engine.kind.Kind` for agents that work through a queue of tasks."""
 
-    name, version = DECLARATION.name, DECLARATION.version
+    name = DECLARATION.name
     ending = FINISH
 
     # --- decide
@@ -289,14 +289,4 @@ def _unread(run: Run, error: ErrorInfo) -> Moves:
     return _next(run, [unread], error)
 
 
-class TaskQueueKind1(TaskQueueKind):
-    """Version 1: nobody edits the queue, and no form of answers is learned."""
-
-    version = 1
-
-    def editable(self, run: Run) -> Editable | None:
-        return None
-
-
-TaskQueueKind.earlier = {1: TaskQueueKind1()}
 TASK_QUEUE = TaskQueueKind()

@@ -137,7 +137,7 @@ DECLARATION = KindDeclaration(
     name=KIND,
     graph="cadre.kinds.task_queue.graph:graph_of",
     lines="cadre.kinds.task_queue.lines:lines_of",
-    behavior="cadre.kinds.task_queue.kind:TASK_QUEUE",
+    behavior={1: "cadre.kinds.task_queue.kind:TASK_QUEUE"},
     prompt_files={
         KIND: PromptFile(
             must=SYSTEM_TERMS,
@@ -163,7 +163,6 @@ DECLARATION = KindDeclaration(
         "conclude": "writing the answer",
         "think": "thinking a question through",
     },
-    version=2,
     events=(QueueChanged, QueueTaskTried, QueueTaskDone, QueueAnswerUnread, QueueEdited, JsonFormRefused),
     state=QueueState,
     step=QueueStep,

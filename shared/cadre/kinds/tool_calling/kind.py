@@ -27,12 +27,11 @@ from cadre.spec.agent import AgentSpec
 class ToolCallingKind(CarriesPlansOut):
     """`cadre.engine.kind.Kind` for agents that call tools."""
 
-    name, version = DECLARATION.name, DECLARATION.version
-    knows_waiting = mends_texts = True
+    name = DECLARATION.name
 
     def act(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
         try:
-            calls = reply.calls or read_calls(reply.content, schemas_of(run), mends=self.mends_texts)
+            calls = reply.calls or read_calls(reply.content, schemas_of(run))
         except ReadingError as error:
             return self.went(run, arrival, unreadable(run, error))
         if len(calls) == 1 and calls[0].name == FINAL_ANSWER:
@@ -50,39 +49,19 @@ class ToolCallingKind(CarriesPlansOut):
     def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:
         try:
             if reply.calls and isinstance(arguments := reply.calls[-1].arguments, str):
-                decode_text(arguments, self.mends_texts)
-            return bool(reply.calls or read_calls(reply.content, mends=self.mends_texts))
+                decode_text(arguments)
+            return bool(reply.calls or read_calls(reply.content))
         except (ReadingError, *UNREADABLE):
             return False
 
     def _final_answer(self, run: Run, call: RequestedCall) -> dict[str, Any] | None:
         """The call's arguments, or None when the call itself is wrong (it is refused like any other then)."""
         try:
-            arguments = read_arguments(call, mends=self.mends_texts)
+            arguments = read_arguments(call)
             check_call(run, call.name, arguments)
         except (ReadingError, CallNotAllowed):
             return None
         return arguments
 
 
-class ToolCallingKind3(ToolCallingKind):
-    """Version 3: calls that wait count as all others, and arguments in a text must be sound JSON."""
-
-    version = 3
-    knows_waiting = mends_texts = False
-
-
-class ToolCallingKind2(ToolCallingKind3):
-    """Version 2: tokens are counted by the estimate, however much less the model counts."""
-
-    version, trusts_counts = 2, False
-
-
-class ToolCallingKind1(ToolCallingKind2):
-    """Version 1: a mistake that is made again and again uses up the steps as well."""
-
-    version, stops_circles = 1, False
-
-
-ToolCallingKind.earlier = {1: ToolCallingKind1(), 2: ToolCallingKind2(), 3: ToolCallingKind3()}
 TOOL_CALLING = ToolCallingKind()

@@ -22,8 +22,7 @@ def capabilities(spec: Any) -> frozenset[str]:
 
 DECLARATION = KindDeclaration(
     name="tool_calling",
-    version=4,
-    behavior="cadre.kinds.tool_calling.kind:TOOL_CALLING",
+    behavior={1: "cadre.kinds.tool_calling.kind:TOOL_CALLING"},
     purposes=STEPWISE,
     # A model that calls tools is offered them, and its team, through its API as well.
     prompt_files={

@@ -35,7 +35,7 @@ from cadre.kinds.workflow.section import (
     workflow_of,
 )
 from cadre.kinds.workflow.values import values_of
-from cadre.kinds.workflow.walk import MEMBERS_FAIL, Walk
+from cadre.kinds.workflow.walk import Walk
 from cadre.protocol.messages import ErrorInfo, Message, RunState, TimerFired
 from cadre.spec.agent import AgentSpec
 from cadre.spec.contract import ContractProblem, TaskInputs, TeamReach
@@ -45,7 +45,7 @@ from cadre.spec.expressions import ExpressionError, filled
 class WorkflowKind(PlainKind):
     """`cadre.engine.kind.Kind` for agents that follow a workflow."""
 
-    name, version = DECLARATION.name, DECLARATION.version
+    name = DECLARATION.name
     stops_circles = counts_steps = stops_repeats = False
     reads_whole = True
 
@@ -91,10 +91,7 @@ class WorkflowKind(PlainKind):
     def settled(self, run: Run, call: CallState | None, arrival: Arrival) -> Moves:
         if call is None or run.current is None:
             return []
-        walk, outcome = (
-            Walk(run, arrival),
-            outcome_of(call, arrival, takes_nothing=run.kind_version < MEMBERS_FAIL),
-        )
+        walk, outcome = Walk(run, arrival), outcome_of(call, arrival)
         action = action_of(walk.step)
         if isinstance(action, EachAction | ParallelAction):
             together = on_part(run, walk.state, action, call, outcome)
@@ -201,15 +198,4 @@ def _go_where_it_says(walk: Walk, reply: ModelReplied) -> Moves:
     return walk.settle(StepOutcome(error=ErrorInfo(NO_WAY, text)))
 
 
-class WorkflowKind1(WorkflowKind):
-    """Version 1: the end of a member that used up its steps, or went in circles, is taken for the workflow's own; a
-    deadline or a budget ends it at once."""
-
-    version = 1
-
-    def outlived(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
-        return None
-
-
-WorkflowKind.earlier = {1: WorkflowKind1()}
 WORKFLOW = WorkflowKind()

@@ -22,15 +22,14 @@ class StepOutcome(NamedTuple):
     """The step that this way leads to, as far as that is settled; "" is the end."""
 
 
-def outcome_of(call: CallState, arrival: Arrival, *, takes_nothing: bool) -> StepOutcome:
-    """The call's value or error. A member that used up its steps and found nothing has failed, unless
-    `takes_nothing`: then its result is null."""
+def outcome_of(call: CallState, arrival: Arrival) -> StepOutcome:
+    """Return the call's value or error. A member that used up its steps and found nothing has failed."""
     match arrival.what:
         case ToolResult(output=output, error=error):
             return StepOutcome(output) if error is None else StepOutcome(error=error)
         case Report() as report:
             failure = failure_of(delegate_finished(report))
-            if report.state == "max_steps_error" and report.output is None and not takes_nothing:
+            if report.state == "max_steps_error" and report.output is None:
                 failure = ErrorInfo("AgentMaxStepsError", "It used up its steps and found nothing.")
             return (
                 StepOutcome(report.output) if failure is None else StepOutcome(error=report.error or failure)

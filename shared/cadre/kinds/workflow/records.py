@@ -108,7 +108,7 @@ class WorkflowStepNote(KindStep, kw_only=True, tag=section.KIND, omit_defaults=T
 
 DECLARATION = KindDeclaration(
     name=section.KIND,
-    behavior="cadre.kinds.workflow.kind:WORKFLOW",
+    behavior={1: "cadre.kinds.workflow.kind:WORKFLOW"},
     purposes={
         "arguments": "filling in a tool's arguments",
         "ask": "answering",
@@ -135,7 +135,6 @@ DECLARATION = KindDeclaration(
             has_short=False,
         )
     },
-    version=2,
     events=(ItemsListed, AnswerRead, StepLeft, UndoBegun),
     state=WorkflowState,
     step=WorkflowStepNote,

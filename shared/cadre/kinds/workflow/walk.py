@@ -45,9 +45,6 @@ MISTAKES = 3
 ABSENT = 12
 """How often a step is tried at least whose tool or member no live service offers: about six minutes."""
 
-MEMBERS_FAIL = 2
-"""Version of the kind from which on what a member was ended by is an error of the step like any other."""
-
 OUT_OF_STEPS = "AgentMaxStepsError"
 
 _LONGEST_ABSENCE_SECONDS = 60.0
@@ -207,9 +204,6 @@ class Walk:
 
     def _fail(self, error: ErrorInfo, *, is_own: bool = False) -> None:
         """`is_own`: a bound of the workflow itself is reached, behind which no step follows."""
-        is_own = is_own or (
-            self._run.kind_version < MEMBERS_FAIL and error.type in (OUT_OF_STEPS, "LoopDetected")
-        )
         name, target, more = self.state.step, self.step.on_error, bool(self.state.undo)
         if is_own:
             target = ""

@@ -54,7 +54,7 @@ class PatientState(KindState, kw_only=True, tag="patient", omit_defaults=True):
 
 DECLARATION = KindDeclaration(
     name="patient",
-    behavior="patient_kind.kind:PATIENT",
+    behavior={1: "patient_kind.kind:PATIENT"},
     prompt_files={},
     purposes={"act": "being patient"},
     events=(Noted, Nudged),

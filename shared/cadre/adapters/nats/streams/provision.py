@@ -272,7 +272,7 @@ async def _ensure(nc: Client, config: dict[str, Any]) -> None:
 
 
 async def _with_subjects(nc: Client, config: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """Gives a stream of an earlier version the subjects that it lacks; returns its configuration."""
+    """Add the subjects that the stream lacks; return its configuration."""
     if not set(found["subjects"]) < set(config["subjects"]):
         return found
     wanted = found | {"subjects": config["subjects"]}
@@ -286,7 +286,7 @@ async def _with_subjects(nc: Client, config: dict[str, Any], found: dict[str, An
 
 
 async def _keep_for_ever(nc: Client, found: dict[str, Any]) -> None:
-    """Takes the age limit from a stream of an earlier version: it would lose runs that wait for long."""
+    """Remove the age limit of a stream: it would lose runs that wait for longer."""
     name = found["name"]
     answer = await jetstream.api(nc, f"STREAM.UPDATE.{name}", found | {"max_age": _FOR_EVER})
     error = answer.get("error")
