@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale waiting chaos test-long simulate mutate compat test-clients test-chat-ui test-conformance observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local test-helm
+.PHONY: help release run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale waiting chaos test-long simulate mutate compat test-clients test-chat-ui test-conformance observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local test-helm
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -152,6 +152,14 @@ protocol: docs ## The same as docs
 wheel: .venv/.ready ## Build the wheel into dist/
 	@rm -rf dist
 	@$(BIN)/python -m hatchling build -t wheel -d dist
+
+RELEASE := build/release-venv
+
+release: .venv/.ready $(RELEASE)/.ready ## Build wheel, sdist, chart, image context, bill of materials and checksums into dist/; run the demo from the wheel
+	@deploy/release/build.sh $(RELEASE)/bin/cyclonedx-py
+
+$(RELEASE)/.ready: deploy/release/requirements.txt
+	$(call new-venv,)
 
 COMPILE = uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-annotate --no-header --no-emit-index-url $(UPGRADE)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from generate import chart, diagram, rooms, shapes, tables
+from generate import chart, diagram, release, rooms, shapes, tables
 from generate.asyncapi import document
 from generate.machine import explore
 from generate.schemas import MESSAGES, schema_of
@@ -36,6 +36,7 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "protocol" / "asyncapi.json": _json(document()),
         **chart.files(),
+        **release.files(),
         **{SCHEMAS / f"{message.__name__}.json": _json(schema_of(message)) for message in MESSAGES},
         **{page: _filled(page, made) for page, made in blocks.items()},
     }

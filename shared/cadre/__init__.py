@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cadre.client import Client, SyncClient, follow, new_runs
     from cadre.service.agent import serve
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
 
 __all__ = [
     "Agent",

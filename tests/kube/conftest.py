@@ -80,7 +80,7 @@ class OperatorProcess:
 async def stopped(api: ApiServer, tmp_path: Path) -> AsyncIterator[OperatorProcess]:
     """The operator before its start."""
     (tmp_path / "values.yaml").write_text(
-        "image: cadre:0.1.0\nkeda: false\nmodel: {url: https://models.example/v1, name: m}\n"
+        "image: cadre:test\nkeda: false\nmodel: {url: https://models.example/v1, name: m}\n"
     )
     one = OperatorProcess(tmp_path)
     yield one

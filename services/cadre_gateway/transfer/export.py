@@ -5,11 +5,11 @@ import zlib
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
 import msgspec
 
+from cadre import __version__
 from cadre.adapters.nats.objects.blob_refs import refs_in
 from cadre.adapters.nats.reading.archive import NatsArchive
 from cadre.adapters.nats.workspace import NatsFileIndex
@@ -104,7 +104,7 @@ class RunExporter:
                 v=VERSION,
                 tree=tree,
                 exported_at=time.time(),
-                cadre=_version(),
+                cadre=__version__,
                 runs=extent.runs,
                 entries=extent.entries,
             )
@@ -149,10 +149,3 @@ def _decoded(seq: int, data: bytes) -> Entry:
     except UnreadableMessage as error:
         raise Problem(409, "unreadable-run", f"entry {seq} cannot be exported: {error}") from error
     return entry
-
-
-def _version() -> str:
-    try:
-        return version("cadre-agents")
-    except PackageNotFoundError:
-        return "unknown"

@@ -14,7 +14,7 @@ from cadre.local.team.team_file import read_team
 ROOT = Path(__file__).parents[3]
 TEAM = ROOT / "teams" / "apollo"
 ALL = {
-    "image": "cadre:0.1.0",
+    "image": "cadre:test",
     "memory": True,
     "pools": ["default"],
     "model": {"url": "https://models.example/v1", "name": "m"},

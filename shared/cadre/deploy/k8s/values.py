@@ -260,7 +260,7 @@ def _check_names(values: Values) -> None:
         if not _NAMESPACE.fullmatch(name):
             raise SpecError(f"{key}: {name!r}: a namespace has 1 to 63 of the letters a-z, digits and '-'")
     if values.image.split() != [values.image]:
-        raise SpecError(f"image: {values.image!r}: name an image, as in registry.example/cadre:0.1.0")
+        raise SpecError(f"image: {values.image!r}: name an image, as in registry.example/cadre:TAG")
     if values.files and not values.files.startswith("/"):
         raise SpecError(f"files: {values.files!r}: write where the folder is in the image, from the root /")
     for pool in values.pools:
