@@ -48,6 +48,9 @@ _HEADERS = {
 }
 """What every answer tells browsers unless it says otherwise itself: it is data, for this gateway's pages alone."""
 
+_POLICY_VIOLATION = 1008
+"""The code by which RFC 6455 has a WebSocket closed that may not be opened."""
+
 _READING = ("GET", "HEAD", "OPTIONS")
 _USER = "cadre-user"
 
@@ -122,8 +125,11 @@ class Gate:
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await _refuse(scope["type"], receive, send)
             return
         rule, variables = rule_of(scope["method"], scope["path"])
         state = scope.setdefault("state", {})
@@ -219,6 +225,18 @@ class _Answering:
             return False
         except (RetryableError, TimeoutError):
             return True  # what is not known is not revoked: asked again with the next piece
+
+
+async def _refuse(kind: str, receive: Receive, send: Send) -> None:
+    """Answers whatever is no HTTP request, as nothing here checks who sends it. A WebSocket is closed before it opens,
+    which its server answers with 403."""
+    if kind == "websocket":
+        await receive()
+        await send(
+            {"type": "websocket.close", "code": _POLICY_VIOLATION, "reason": "this gateway speaks HTTP only"}
+        )
+        return
+    raise RuntimeError(f"the gate admits HTTP alone, and this is {kind!r}")
 
 
 async def _nothing() -> Message:
