@@ -46,6 +46,7 @@ from cadre_gateway.access.gate import Access
 from cadre_gateway.access.oidc.renewal import SessionRenewal
 from cadre_gateway.access.oidc.signing_keys import SigningKeys
 from cadre_gateway.access.rate_limit import RateLimits
+from cadre_gateway.access.reach import Reach
 from cadre_gateway.automation.background import Automation, automation_of
 from cadre_gateway.automation.run_starter import RunStarter
 from cadre_gateway.console.settings import read_console_settings
@@ -141,9 +142,10 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     provider = _tracer_provider(platform, tracing_settings) if tracing_settings.endpoint else None
     history = History(nc, topology, blobs)
     lookup = RunLookup(index, history)
-    door, access_routers, to_provider = _access(options, platform, lookup)
+    reach = Reach(lookup, NatsSessions(nc, topology), NatsMemory(nc, topology))
+    door, access_routers, to_provider = _access(options, platform, reach)
     routers, automation, runs_service = _routers(
-        platform, index, ledger, janitor, erasure, tail, feeds, tracing_settings, door.limits, options
+        platform, index, ledger, janitor, erasure, tail, feeds, tracing_settings, door, options
     )
     listening = listening_doors(read_doors(), runs_service, door, platform)
     rebuilder = IndexRebuilder(new_tail, index, tail, platform.clock)
@@ -206,7 +208,7 @@ def _warn_of_strangers(access: AccessSettings, host: str) -> None:
 
 
 def _access(
-    options: GatewayOptions, platform: Platform, lookup: RunLookup
+    options: GatewayOptions, platform: Platform, reach: Reach
 ) -> tuple[Access, list[APIRouter], APIRouter | None]:
     """What the gate knows, the routes of keys and sign-ins, and those to a provider and back."""
     settings, oidc = options.access, options.oidc
@@ -216,7 +218,7 @@ def _access(
     keys = ApiKeys(definitions, clock, settings.admin_key, accepted=ways != {"oidc"})
     trail = AuditTrail(NatsAudit(nc, topology), clock, platform.settings.instance_name())
     limits, hosts = RateLimits(settings.key_rate), frozenset(settings.hosts())
-    door = Access(keys if ways else None, lookup, trail, limits, hosts)
+    door = Access(keys if ways else None, reach, trail, limits, hosts)
     sign_in_ways, to_provider = SignInWays(keys="keys" in ways), None
     if "oidc" in ways and oidc is not None:
         # Its packages are an extra: no other gateway needs them.
@@ -242,7 +244,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     tail: Tail,
     feeds: LiveFeeds,
     tracing_settings: TracingSettings,
-    limits: RateLimits,
+    door: Access,
     options: GatewayOptions,
 ) -> tuple[list[APIRouter], Automation, RunService]:
     """Gives each route the parts that it uses; the order is that of the API's description."""
@@ -259,7 +261,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     carrier = FileCarrier(file_index, history, erasure)
     budgets_left = StandingBudgets(NatsDefinitions(nc, topology, "budget", BudgetState), ledger, clock)
     admission = Admission(index, registry, capacity, budgets_left, history)
-    turns = NatsSessions(nc, topology)
+    reach, turns = door.reach, NatsSessions(nc, topology)
     sessions = Sessions(turns, index, journal, history, clock)
     held_calls, sender = HeldCalls(journal, history), RecordSender(registry, feeds, bus)
     streams = EventStreams(lookup, feeds, partial(watch_deltas, nc, topology))
@@ -270,7 +272,9 @@ def _routers(  # noqa: PLR0913 - what all routes share
         platform, RunStarter(submitter, lookup, run_end), history, budgets_left, options.secret
     )
     routers = [
-        runs.router(submitter, lookup, run_end, streams, registry, clock, read_console_settings().trace_url),
+        runs.router(
+            reach, submitter, lookup, run_end, streams, registry, clock, read_console_settings().trace_url
+        ),
         directory.router(registry, live, index, lags, partial(take_card_away, nc, topology)),
         statistics.router(ledger, clock),
         approvals.router(Approvals(index, registry, held_calls), decisions),
@@ -283,15 +287,17 @@ def _routers(  # noqa: PLR0913 - what all routes share
             RunImporter(index, capacity, tail, history, erasure, raw, file_index, blobs, clock, file_bytes),
         ),
         files.router(lookup, workspaces),
-        memory.router(NatsMemory(nc, topology), clock),
+        memory.router(reach, reach.memory, clock),
         schedules.router(automation.schedules),
         triggers.router(automation.triggers),
         notices.router(automation.notices),
         budgets.router(automation.budgets),
         tracing.router(lookup, clock, content=tracing_settings.content),
     ]
-    begun = (lookup, history, feeds, streams.watch_deltas, turns, submitter, decisions, steer, run_end)
-    runs_service = RunService(*begun, eraser, registry, live, clock, automation.pushes, options.cards, limits)
+    begun = (reach, lookup, history, feeds, streams.watch_deltas, turns, submitter, decisions, steer, run_end)
+    runs_service = RunService(
+        *begun, eraser, registry, live, clock, automation.pushes, options.cards, door.limits
+    )
     return [*routers, *routers_of(read_doors(), runs_service, platform.meters)], automation, runs_service
 
 

@@ -20,17 +20,14 @@ from cadre_gateway.access.audit import AuditTrail, is_recorded
 from cadre_gateway.access.hosts import check_host
 from cadre_gateway.access.principal import ANYBODY, STRANGER, Principal
 from cadre_gateway.access.rate_limit import RateLimits
-from cadre_gateway.access.reach import reaches
+from cadre_gateway.access.reach import Reach
 from cadre_gateway.access.rules import RouteRule, rule_of
-from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.headers import is_own_page
 from cadre_gateway.requests.problems import (
     Problem,
-    answer_deadline,
     as_problem,
     respond,
     unauthorized,
-    unknown_run,
 )
 
 if TYPE_CHECKING:
@@ -64,7 +61,7 @@ class Access:
 
     keys: ApiKeys | None
     """None: nobody is asked who they are."""
-    lookup: RunLookup
+    reach: Reach
     trail: AuditTrail
     limits: RateLimits
     hosts: frozenset[str] = frozenset()
@@ -103,7 +100,7 @@ class Access:
                 f"{rule.method} {rule.path} needs the right `{rule.right}`, which the roles of this key ({roles}) do"
                 " not give: docs/access.md has the table",
             )
-        if caller.sees_all or rule.scope in ("none", "handler"):
+        if caller.sees_all or rule.scope == "none" or rule.scope == "handler":
             return
         if rule.scope == "all":
             raise Problem(
@@ -111,10 +108,7 @@ class Access:
                 "out-of-scope",
                 f"{rule.method} {rule.path} is about all runs, and this key reaches some only",
             )
-        run = variables.get("call") or variables["run"]
-        async with answer_deadline():
-            if not await reaches(self.lookup, caller, run, rule.scope):
-                raise unknown_run(run)
+        await self.reach.check(caller, rule.scope, variables.get("call") or variables["run"])
 
 
 class Gate:

@@ -8,7 +8,6 @@ import msgspec
 from fastapi import Request
 
 from cadre.api.access import Identity
-from cadre.api.runs import RunSummary
 from cadre.protocol.access import ApiKey, RoleName
 from cadre.protocol.memory import Selection
 from cadre_gateway.index.run_filter import TreeReach
@@ -68,11 +67,6 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         """The trees that it reaches."""
         return TreeReach(self.agents | self.teams if self.scoped else None, self.user if self.own else None)
 
-    def reaches_tree(self, root: RunSummary) -> bool:
-        """Whether it reaches the whole tree of this root run."""
-        mine = not self.own or root.user == self.user
-        return mine and (not self.scoped or root.agent in self.agents | self.teams)
-
     def submission(self, wanted: Submission) -> Submission:
         """The request for a run as this caller may make it: in their own name. Raises a 403 problem."""
         if self.scoped and wanted.agent not in self.agents | self.teams:
@@ -91,10 +85,6 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
             raise Problem(403, "out-of-scope", "a key for some agents or teams does not reach memories")
         if self.own and selected.user != self.user:
             raise Problem(403, "out-of-scope", f"this key reaches memories of user={self.user} only: say so")
-
-    def reaches_memory_of(self, user: str) -> bool:
-        """Whether it reaches memories of this person; "" has those of nobody in particular."""
-        return not self.scoped and (not self.own or user == self.user)
 
     def identity(self) -> Identity:
         """The caller as the API shows them."""

@@ -93,6 +93,11 @@ class Progress:
         return next((pause for pause in self.pauses if pause.seq > self.after), None)
 
     @property
+    def questions(self) -> dict[str, HeldBack]:
+        """Return the calls that wait for a person's word."""
+        return {call: held for call, held in self.held.items() if not held.is_callers}
+
+    @property
     def is_settled(self) -> bool:
         """Whether nothing more is to be told: the run has paused behind `after`, or has ended."""
         return self.pause is not None or self.end is not None

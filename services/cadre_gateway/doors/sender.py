@@ -10,7 +10,6 @@ from fastapi import Request
 from cadre.protocol.caller_terms import CallerTerms
 from cadre.protocol.topology import run_id_of
 from cadre_gateway.access.principal import Principal, caller_of
-from cadre_gateway.access.reach import check_session
 from cadre_gateway.doors.progress import Place
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.requests.body import Submission, checked_submission
@@ -69,6 +68,6 @@ async def begin_run(
     runs.limits.check_start(sender.caller)
     async with answer_deadline():
         if request.session is not None:
-            await check_session(runs.lookup, runs.turns, sender.caller, request.agent, request.session)
+            await runs.reach.check_session(sender.caller, request.agent, request.session)
         begun = await runs.submitter.submit(request, key, sender.traceparent, terms=terms)
     return Place(begun.id)

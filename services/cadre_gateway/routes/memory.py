@@ -25,10 +25,10 @@ from cadre.protocol.memory import (
     ShowRequest,
 )
 from cadre.protocol.messages import MemoryScope
-from cadre_gateway.access.principal import Principal, caller_of
+from cadre_gateway.access.principal import caller_of
+from cadre_gateway.access.reach import Reach
 from cadre_gateway.requests import body
 from cadre_gateway.requests.moments import Moment, bounds
-from cadre_gateway.requests.problems import Problem
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
 
@@ -64,16 +64,16 @@ class ImportBody(ImportRequest, frozen=True, kw_only=True, forbid_unknown_fields
     """The body of POST /v1/memory/import."""
 
 
-def router(memory: NatsMemory, clock: Clock) -> APIRouter:
+def router(reach: Reach, memory: NatsMemory, clock: Clock) -> APIRouter:
     """The routes of the memory service."""
     routes = APIRouter(prefix="/v1/memory", tags=["memory"])
-    _reading(routes, memory, clock)
+    _reading(routes, reach, memory, clock)
     _importing(routes, memory)
-    _forgetting(routes, memory)
+    _forgetting(routes, reach, memory)
     return routes
 
 
-def _reading(routes: APIRouter, memory: NatsMemory, clock: Clock) -> None:
+def _reading(routes: APIRouter, reach: Reach, memory: NatsMemory, clock: Clock) -> None:
     @routes.post(
         "/search",
         summary="Find memories",
@@ -126,7 +126,8 @@ def _reading(routes: APIRouter, memory: NatsMemory, clock: Clock) -> None:
     @routes.get("/{memory_id}", summary="One memory, all its chunks", responses=openapi.answers(Listed))
     async def get_memory(memory_id: str, request: Request) -> Response:
         """All chunks in order; `next` is null, however many there are."""
-        return json_answer(await _whole(memory, memory_id, caller_of(request)))
+        await reach.check(caller_of(request), "memory", memory_id)
+        return json_answer(await _whole(memory, memory_id))
 
 
 def _importing(routes: APIRouter, memory: NatsMemory) -> None:
@@ -137,12 +138,11 @@ def _importing(routes: APIRouter, memory: NatsMemory) -> None:
         return json_answer(await memory.import_all(asked))
 
 
-def _forgetting(routes: APIRouter, memory: NatsMemory) -> None:
+def _forgetting(routes: APIRouter, reach: Reach, memory: NatsMemory) -> None:
     @routes.delete("/{memory_id}", summary="Forget one memory", responses=openapi.answers(Receipt))
     async def delete_memory(memory_id: str, request: Request) -> Response:
         """At once and for good; the receipt's counts are taken before and after."""
-        if not (caller := caller_of(request)).sees_all:
-            await _whole(memory, memory_id, caller)
+        await reach.check(caller_of(request), "memory", memory_id)
         return json_answer(await memory.forget(ForgetRequest(memory=memory_id, confirm=True)))
 
     @routes.delete("", summary="Forget all memories of a selection", responses=openapi.answers(Receipt))
@@ -154,13 +154,10 @@ def _forgetting(routes: APIRouter, memory: NatsMemory) -> None:
         return json_answer(await memory.forget(ForgetRequest(selection=selection, confirm=confirm)))
 
 
-async def _whole(memory: NatsMemory, memory_id: str, caller: Principal) -> Listed:
-    """All of a memory. Raises a 404 problem for one that the caller does not reach."""
+async def _whole(memory: NatsMemory, memory_id: str) -> Listed:
+    """Return all of a memory."""
     asked = ShowRequest(memory=memory_id)
     page = await memory.show(asked)
-    for one in page.memories:
-        if not caller.reaches_memory_of(one.user):
-            raise Problem(404, "unknown-memory", f"there is no memory {memory_id!r}")
     chunks = [*page.memories]
     while page.next is not None:
         page = await memory.show(msgspec.structs.replace(asked, after=page.next))

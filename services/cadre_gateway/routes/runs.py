@@ -11,7 +11,7 @@ from cadre.api.runs import Accepted, RunDetail, RunOrder, RunResult, State
 from cadre.ports import Clock
 from cadre.telemetry.tracing.ids import trace_id
 from cadre_gateway.access.principal import caller_of
-from cadre_gateway.access.reach import check_session, reaches
+from cadre_gateway.access.reach import Reach
 from cadre_gateway.index.run_filter import RunFilter, TreeReach
 from cadre_gateway.reading.detail import DetailPage, run_detail, run_result
 from cadre_gateway.reading.lookup import RunLookup
@@ -54,6 +54,7 @@ LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
 
 
 def router(  # noqa: PLR0913 - what the routes of runs share
+    reach: Reach,
     submitter: Submitter,
     lookup: RunLookup,
     run_end: RunEnd,
@@ -80,8 +81,7 @@ def router(  # noqa: PLR0913 - what the routes of runs share
         key = idempotency_key(key_header, "start", data)
         async with answer_deadline():
             if wanted.session:
-                turns = submitter.sessions.turns
-                await check_session(lookup, turns, caller, wanted.agent, wanted.session)
+                await reach.check_session(caller, wanted.agent, wanted.session)
             run = await submitter.submit(wanted, key, traceparent)
         seconds = wait_seconds(prefer)
         answer: Response
@@ -135,8 +135,8 @@ def router(  # noqa: PLR0913 - what the routes of runs share
             reach=caller.reach if parent is None else TreeReach(),
         )
         async with answer_deadline():
-            if parent is not None and not (caller.sees_all or await reaches(lookup, caller, parent, "run")):
-                raise problems.unknown_run(parent)
+            if parent is not None:
+                await reach.check(caller, "run", parent)
             try:
                 found, more = await lookup.index.list(wanted, order=sort, limit=limit, before=before)
             except KeyError:

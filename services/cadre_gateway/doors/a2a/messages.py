@@ -8,9 +8,11 @@ from typing import Any
 import msgspec
 
 from cadre.protocol.caller_terms import CallerTerms
+from cadre.protocol.messages import Task
 from cadre.spec.names import NAME
+from cadre_gateway.access.principal import Principal
 from cadre_gateway.doors.a2a.request import SentMessage, content_of
-from cadre_gateway.doors.a2a.task_object import CONTEXT, questions_of
+from cadre_gateway.doors.a2a.task_object import CONTEXT, context_of
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.message_content import MessageContent
 from cadre_gateway.doors.progress import Place, Progress
@@ -20,7 +22,7 @@ from cadre_gateway.doors.sender import DoorSender, begin_run, known_run, short_h
 from cadre_gateway.doors.verdict_words import word_in
 from cadre_gateway.requests.body import Ruling, Submission
 from cadre_gateway.requests.idempotency import IdempotencyKey
-from cadre_gateway.requests.problems import Problem, invalid
+from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 
 _HOW = (
     "answer it with a data part {call, decision: approve | reject | correct, arguments, feedback} for each call, or"
@@ -72,9 +74,13 @@ class Messages:
         self, agent: str, sent: SentMessage, content: MessageContent, sender: DoorSender
     ) -> Place:
         """Brings words to a run that waits for them, or a message to one that works."""
+        task = await task_of(self.runs, sender.caller, agent, sent.task_id)
+        if sent.context_id and sent.context_id != context_of(task):
+            raise invalid(
+                f"contextId: task {sent.task_id} is not in the context {sent.context_id!r}: leave it out, or"
+                f" name {context_of(task)!r}"
+            )
         progress = await self.answers.so_far(Place(sent.task_id))
-        if progress.task is not None and progress.task.agent != agent:
-            raise Problem(404, "unknown-run", f"agent {agent!r} has no task {sent.task_id!r}")
         rulings = _rulings(content, progress, sender)
         if rulings:
             if not sender.caller.may("decide"):
@@ -88,12 +94,24 @@ class Messages:
             return Place(progress.run, progress.place_behind(set(rulings)))
         if (place := _said_before(content, progress)) is not None:
             return place
-        if questions_of(progress):
+        if progress.questions:
             raise invalid(f"task {sent.task_id} waits for a person: {_HOW}")
         text = content.text or msgspec.json.encode(content.data).decode()
         key = _key_of(sent, sender)
         await self.runs.steering.tell(progress.run, text, "interrupt", f"a2a:{key.key}", sender.name)
         return Place(progress.run, progress.seq)
+
+
+async def task_of(runs: RunService, caller: Principal, agent: str, run: str) -> Task:
+    """Return the task that began a root run of the agent. Raise a 404 problem for one that is not there, is another
+    agent's, or that the caller does not reach; RetryableError."""
+    await runs.reach.check(caller, "tree", run)
+    async with answer_deadline():
+        await runs.lookup.find(run)
+        task = await runs.history.task(run, run)
+    if task is None or task.agent != agent:
+        raise Problem(404, "unknown-run", f"agent {agent!r} has no task {run!r}")
+    return task
 
 
 def _key_of(sent: SentMessage, sender: DoorSender) -> IdempotencyKey:
@@ -113,7 +131,7 @@ def _rulings(content: MessageContent, progress: Progress, sender: DoorSender) ->
             if call not in told:
                 raise invalid(f"task {progress.run} has asked for no call {call!r}")
             found[call] = ruling_of(data, sender.name)
-    asked = questions_of(progress)
+    asked = progress.questions
     if found or not content.text or not asked:
         return found
     word = word_in(content.text)
@@ -127,7 +145,7 @@ def _rulings(content: MessageContent, progress: Progress, sender: DoorSender) ->
 
 def _said_before(content: MessageContent, progress: Progress) -> Place | None:
     """The place of a word in text that came before: no call waits any more, or this very answer was given."""
-    if not progress.pauses or questions_of(progress):
+    if not progress.pauses or progress.questions:
         return None
     answers = [ruled.arguments for ruled in progress.decided.values()]
     if word_in(content.text) is None and {"answer": content.text} not in answers:

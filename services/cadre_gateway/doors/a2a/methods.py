@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from cadre.protocol.messages import Task
-from cadre_gateway.doors.a2a.messages import Messages
+from cadre_gateway.access.principal import Principal
+from cadre_gateway.doors.a2a.messages import Messages, task_of
 from cadre_gateway.doors.a2a.push import TaskWatch
 from cadre_gateway.doors.a2a.request import (
     ListParams,
@@ -37,7 +38,7 @@ from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.doors.sender import DoorSender
 from cadre_gateway.index.run_filter import RunFilter
-from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
+from cadre_gateway.requests.problems import Problem, invalid
 
 _CANCEL_SECONDS = 5.0
 
@@ -54,7 +55,7 @@ class AgentTasks:
     async def send(self, agent: str, sent: SendParams, sender: DoorSender) -> Json:
         """The task that a message begins or goes on with: once it is over or waits, or at once."""
         place = await self._place_of(agent, sent, sender)
-        task = await self._task(agent, place.run)
+        task = await task_of(self.runs, sender.caller, agent, place.run)
         progress = Progress(place.run, place.after)
         if sent.configuration.return_immediately:
             progress = await self.answers.so_far(place)
@@ -67,7 +68,7 @@ class AgentTasks:
     async def send_streaming(self, agent: str, sent: SendParams, sender: DoorSender) -> AsyncGenerator[Json]:
         """The same, with what happens on the way."""
         place = await self._place_of(agent, sent, sender)
-        task = await self._task(agent, place.run)
+        task = await task_of(self.runs, sender.caller, agent, place.run)
         # All that follows from the message is told, however far that has come meanwhile.
         begin = await self.answers.as_of(place)
         return self._events(place, begin, task, sent.configuration.history_length)
@@ -78,57 +79,59 @@ class AgentTasks:
             await self.watch.put(place.run, sent.configuration.task_push_notification_config)
         return place
 
-    async def put_push(self, agent: str, wanted: PushConfig) -> Json:
+    async def put_push(self, agent: str, wanted: PushConfig, caller: Principal) -> Json:
         """Has an address told how a task goes."""
-        await self._task(agent, wanted.task_id)
+        await task_of(self.runs, caller, agent, wanted.task_id)
         return await self.watch.put(wanted.task_id, wanted)
 
-    async def get_push(self, agent: str, wanted: PushParams) -> Json:
+    async def get_push(self, agent: str, wanted: PushParams, caller: Principal) -> Json:
         """One address of a task."""
-        await self._task(agent, wanted.task_id)
+        await task_of(self.runs, caller, agent, wanted.task_id)
         return await self.watch.get(wanted.task_id, wanted.id)
 
-    async def list_pushes(self, agent: str, wanted: PushTask) -> Json:
+    async def list_pushes(self, agent: str, wanted: PushTask, caller: Principal) -> Json:
         """All addresses of a task."""
-        await self._task(agent, wanted.task_id)
+        await task_of(self.runs, caller, agent, wanted.task_id)
         return await self.watch.list(wanted.task_id)
 
-    async def delete_push(self, agent: str, wanted: PushParams) -> Json:
+    async def delete_push(self, agent: str, wanted: PushParams, caller: Principal) -> Json:
         """Has an address told no more."""
-        await self._task(agent, wanted.task_id)
+        await task_of(self.runs, caller, agent, wanted.task_id)
         return await self.watch.remove(wanted.task_id, wanted.id)
 
-    async def subscribe(self, agent: str, wanted: TaskParams) -> AsyncGenerator[Json]:
+    async def subscribe(self, agent: str, wanted: TaskParams, caller: Principal) -> AsyncGenerator[Json]:
         """What happens to a task from now on."""
-        task = await self._task(agent, wanted.id)
+        task = await task_of(self.runs, caller, agent, wanted.id)
         progress = await self.answers.so_far(Place(wanted.id))
         if progress.end is not None:
             raise Problem(409, "run-ended", f"task {wanted.id} is over: ask for it with GetTask")
         place = Place(wanted.id, progress.seq)
         return self._events(place, await self.answers.so_far(place), task, wanted.history_length)
 
-    async def get(self, agent: str, wanted: TaskParams) -> Json:
+    async def get(self, agent: str, wanted: TaskParams, caller: Principal) -> Json:
         """A task as it is now."""
-        task = await self._task(agent, wanted.id)
+        task = await task_of(self.runs, caller, agent, wanted.id)
         return task_object(await self.answers.so_far(Place(wanted.id)), task, wanted.history_length)
 
-    async def cancel(self, agent: str, wanted: TaskParams) -> Json:
+    async def cancel(self, agent: str, wanted: TaskParams, caller: Principal) -> Json:
         """Ends a task, and all that it has others do."""
-        task = await self._task(agent, wanted.id)
+        task = await task_of(self.runs, caller, agent, wanted.id)
         if (await self.answers.so_far(Place(wanted.id))).end is not None:
             raise Problem(409, "task-not-cancelable", f"task {wanted.id} is over")
         await self.runs.run_end.cancel(wanted.id, "cancelled as a task")
         await self.runs.run_end.wait(wanted.id, _CANCEL_SECONDS)
         return task_object(await self.answers.so_far(Place(wanted.id)), task, wanted.history_length)
 
-    async def list(self, agent: str, wanted: ListParams) -> Json:
+    async def list(self, agent: str, wanted: ListParams, caller: Principal) -> Json:
         """Tasks, the newest first."""
         if wanted.status and wanted.status not in STATES:
             raise invalid(f"status: one of {', '.join(sorted(STATES))}")
 
         index = self.runs.lookup.index
         filters = STATE_FILTERS.get(wanted.status, RunFilter())
-        runs = msgspec.structs.replace(filters, agent=agent, conversation=wanted.context_id or None)
+        runs = msgspec.structs.replace(
+            filters, agent=agent, conversation=wanted.context_id or None, reach=caller.reach
+        )
         try:
             found, following = await index.list(
                 runs, limit=wanted.page_size, before=wanted.page_token or None
@@ -137,18 +140,12 @@ class AgentTasks:
             raise invalid(f"there is no page {wanted.page_token!r}: begin without one") from None
         tasks = [brief_task(summary) for summary in found]
         if wanted.include_artifacts:
-            tasks = [await self.get(agent, TaskParams(id=task["id"], history_length=0)) for task in tasks]
+            tasks = [
+                await self.get(agent, TaskParams(id=task["id"], history_length=0), caller) for task in tasks
+            ]
         total = await index.count(runs)
         page: dict[str, Any] = {"tasks": tasks, "nextPageToken": following or ""}
         return page | {"pageSize": wanted.page_size, "totalSize": total}
-
-    async def _task(self, agent: str, run: str) -> Task:
-        async with answer_deadline():
-            await self.runs.lookup.find(run)
-            task = await self.runs.history.task(run, run)
-        if task is None or task.agent != agent:
-            raise Problem(404, "unknown-run", f"agent {agent!r} has no task {run!r} (any more)")
-        return task
 
     async def _events(
         self, place: Place, begin: Progress, task: Task, history: int | None

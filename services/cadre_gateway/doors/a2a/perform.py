@@ -62,23 +62,23 @@ async def perform(
         case "SendStreamingMessage":
             return await tasks.send_streaming(agent, wanted, sender)
         case "SubscribeToTask":
-            return await tasks.subscribe(agent, wanted)
+            return await tasks.subscribe(agent, wanted, sender.caller)
         case "SendMessage":
             return await tasks.send(agent, wanted, sender)
         case "GetTask":
-            return await tasks.get(agent, wanted)
+            return await tasks.get(agent, wanted, sender.caller)
         case "CancelTask":
-            return await tasks.cancel(agent, wanted)
+            return await tasks.cancel(agent, wanted, sender.caller)
         case "CreateTaskPushNotificationConfig":
-            return await tasks.put_push(agent, wanted)
+            return await tasks.put_push(agent, wanted, sender.caller)
         case "GetTaskPushNotificationConfig":
-            return await tasks.get_push(agent, wanted)
+            return await tasks.get_push(agent, wanted, sender.caller)
         case "ListTaskPushNotificationConfigs":
-            return await tasks.list_pushes(agent, wanted)
+            return await tasks.list_pushes(agent, wanted, sender.caller)
         case "DeleteTaskPushNotificationConfig":
-            return await tasks.delete_push(agent, wanted)
+            return await tasks.delete_push(agent, wanted, sender.caller)
         case _:
-            return await tasks.list(agent, wanted)
+            return await tasks.list(agent, wanted, sender.caller)
 
 
 def _read(params: Json, kind: type[msgspec.Struct]) -> Any:

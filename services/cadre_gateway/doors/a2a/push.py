@@ -11,7 +11,7 @@ from cadre.automation.push import PushTarget
 from cadre.errors import SpecError
 from cadre_gateway.automation.pushes import PushNotifications
 from cadre_gateway.doors.a2a.request import PushConfig
-from cadre_gateway.doors.a2a.task_object import Json, questions_of, task_object
+from cadre_gateway.doors.a2a.task_object import Json, task_object
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.progress import Place
 from cadre_gateway.requests.problems import Problem, invalid
@@ -39,7 +39,7 @@ class TaskWatch:
         if progress.end is not None:
             await self.pushes.tell(run, [f"{run}:finished"], target.id)
         else:
-            await self.pushes.tell(run, [f"{call}:approval" for call in questions_of(progress)], target.id)
+            await self.pushes.tell(run, [f"{call}:approval" for call in progress.questions], target.id)
         return _shown(run, target)
 
     async def get(self, run: str, name: str) -> Json:

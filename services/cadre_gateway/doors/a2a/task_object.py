@@ -75,7 +75,7 @@ def status_of(progress: Progress, task: Task) -> Json:
         if progress.end.error is not None:
             status["message"] = message(f"{task.run}-end", [{"text": progress.end.error.message}], task)
         return status
-    asked = questions_of(progress)
+    asked = progress.questions
     if asked:
         parts = [part for call, held in asked.items() for part in _question(call, held)]
         return {
@@ -84,11 +84,6 @@ def status_of(progress: Progress, task: Task) -> Json:
             "message": message(f"{task.run}-{progress.seq}", parts, task),
         }
     return {"state": WORKING if progress.seq else SUBMITTED, "timestamp": at}
-
-
-def questions_of(progress: Progress) -> dict[str, HeldBack]:
-    """The calls that wait for a person's word."""
-    return {call: held for call, held in progress.held.items() if not held.is_callers}
 
 
 def _question(call: str, held: HeldBack) -> list[Json]:

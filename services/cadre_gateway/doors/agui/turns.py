@@ -62,6 +62,8 @@ class Turns:
     async def _decide(
         self, agent: str, rulings: dict[str, Ruling], sender: DoorSender, *, are_callers: bool
     ) -> Place:
+        for call in rulings:
+            await self.runs.reach.check(sender.caller, "call", call)
         run = tree_of(next(iter(rulings)))
         progress = await self.answers.so_far(Place(run))
         if progress.task is not None and progress.task.agent != agent:

@@ -71,7 +71,7 @@ class Listening:
             if hears_tools:
                 group.start_soon(self._tell_tools, stream, context)
             for run in tasks:
-                group.start_soon(self._tell_task, stream, run)
+                group.start_soon(self._tell_task, stream, context, run)
         return SubscriptionsListenResult(_meta=stream.meta)
 
     async def _agreed(self, context: Context, wanted: Iterable[str]) -> list[RunSummary]:
@@ -85,15 +85,15 @@ class Listening:
                     raise
         return found
 
-    async def _tell_task(self, stream: _ListenStream, run: RunSummary) -> None:
+    async def _tell_task(self, stream: _ListenStream, context: Context, run: RunSummary) -> None:
         """Tells the task as it is and as it becomes, until it is over, or was erased or goes on in a newer version: of
         that `tasks/get` tells."""
         with contextlib.suppress(Problem, NewerSchema):
-            await self._tell_changes(stream, run)
+            await self._tell_changes(stream, context, run)
 
-    async def _tell_changes(self, stream: _ListenStream, run: RunSummary) -> None:
+    async def _tell_changes(self, stream: _ListenStream, context: Context, run: RunSummary) -> None:
         progress = await self._answers.so_far(Place(run.id))
-        await stream.tell(_TASK, await self._tasks.detail(run, progress))
+        await stream.tell(_TASK, await self._tasks.detail(context, run, progress))
         lookup, feeds, told = self._runs.lookup, self._runs.feeds, _state(progress)
         follower = Follower(lookup, feeds, run.id, progress.seq, idle_seconds=_IDLE_SECONDS, all_entries=True)
         with feeds.follow(run.id, follower.feed):
@@ -104,7 +104,7 @@ class Listening:
                     if isinstance(item, Stored):
                         progress.take(item)
                     if told != (told := _state(progress)):
-                        await stream.tell(_TASK, await self._tasks.detail(run, progress))
+                        await stream.tell(_TASK, await self._tasks.detail(context, run, progress))
 
     async def _tell_tools(self, stream: _ListenStream, context: Context) -> None:
         caller = caller_of(request_of(context))

@@ -10,8 +10,7 @@ from mcp_types import CallToolResult, Tool
 
 from cadre.api.runs import State
 from cadre_gateway.access.principal import Right, caller_of
-from cadre_gateway.access.reach import reaches
-from cadre_gateway.access.rules import Scope
+from cadre_gateway.access.reach import Kind
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.mcp.call_context import Context, request_of
 from cadre_gateway.doors.mcp.following import follow
@@ -22,7 +21,7 @@ from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.requests import body
 from cadre_gateway.requests.headers import utf8
 from cadre_gateway.requests.idempotency import checked_key
-from cadre_gateway.requests.problems import answer_deadline, unknown_run
+from cadre_gateway.requests.problems import answer_deadline
 
 
 class ListRuns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -119,7 +118,7 @@ class RunTools:
         return data_result({"runs": [{name: getattr(run, name) for name in told} for run in found]})
 
     async def _get(self, context: Context, asked: GetRun) -> CallToolResult:
-        await self._check(context, asked.run, "run")
+        await self._check(context, "run", asked.run)
         progress = await self._answers.so_far(Place(asked.run))
         if asked.wait_seconds and progress.end is None and not progress.held:
             try:
@@ -132,14 +131,14 @@ class RunTools:
         return outcome(progress, needs_data=False)
 
     async def _cancel(self, context: Context, asked: CancelRun) -> CallToolResult:
-        await self._check(context, asked.run, "run")
+        await self._check(context, "run", asked.run)
         async with answer_deadline():
             found = await self._runs.run_end.cancel(asked.run, asked.reason)
         said = f"had ended already ({found.state})" if found.finished else "was asked to end"
         return result(f"Run {asked.run} {said}.")
 
     async def _send(self, context: Context, asked: SendMessage) -> CallToolResult:
-        await self._check(context, asked.run, "run")
+        await self._check(context, "run", asked.run)
         said = body.message(msgspec.json.encode({"text": asked.text}))
         key = checked_key(request_of(context).headers.get("idempotency-key"))
         return data_result(
@@ -147,18 +146,14 @@ class RunTools:
         )
 
     async def _decide(self, context: Context, asked: Decide) -> CallToolResult:
-        await self._check(context, asked.call, "call")
+        await self._check(context, "call", asked.call)
         told = {"decision": asked.decision, "feedback": asked.feedback, "arguments": asked.arguments}
         ruling = body.ruling(msgspec.json.encode(told), _by(context))
         traceparent = request_of(context).headers.get("traceparent")
         return data_result(await self._runs.decisions.decide(asked.call, ruling, traceparent))
 
-    async def _check(self, context: Context, run: str, scope: Scope) -> None:
-        caller = caller_of(request_of(context))
-        if not caller.sees_all:
-            async with answer_deadline():
-                if not await reaches(self._runs.lookup, caller, run, scope):
-                    raise unknown_run(run)
+    async def _check(self, context: Context, what: Kind, name: str) -> None:
+        await self._runs.reach.check(caller_of(request_of(context)), what, name)
 
 
 def _by(context: Context) -> str | None:

@@ -16,14 +16,13 @@ from cadre.api.runs import RunSummary
 from cadre.journal.events import ApprovalRequested
 from cadre.protocol.messages import Verdict
 from cadre_gateway.access.principal import Right, caller_of
-from cadre_gateway.access.reach import reaches
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.mcp.agent_tools import AgentTools
 from cadre_gateway.doors.mcp.call_context import Context, request_of
 from cadre_gateway.doors.mcp.knows_tasks import check_knows_tasks
 from cadre_gateway.doors.mcp.outcome import outcome, problem_result
 from cadre_gateway.doors.progress import HeldBack, Place, Progress
-from cadre_gateway.doors.rulings import ASK_USER
+from cadre_gateway.doors.rulings import ASK_USER, questions_for
 from cadre_gateway.doors.rulings import said as decision_of
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.requests.body import Ruling
@@ -64,17 +63,18 @@ class Tasks:
         """The task as it is now: with its answer once there is one, with what it asks people while it waits."""
         with _refusals(context):
             run = await self.find(context, asked.task_id, "read")
-            return await self.detail(run, await self._answers.so_far(Place(run.id)))
+            return await self.detail(context, run, await self._answers.so_far(Place(run.id)))
 
-    async def detail(self, run: RunSummary, progress: Progress) -> dict[str, Any]:
-        """The task of the run that has come so far."""
+    async def detail(self, context: Context, run: RunSummary, progress: Progress) -> dict[str, Any]:
+        """Return the task of the run that has come so far, with those of its questions that the caller reaches."""
+        asked = await questions_for(self._runs.reach, caller_of(request_of(context)), progress)
         needs_data = await self._agents.schema_of(run.agent) is not None
         at = progress.at or run.started_at
         if progress.end is not None and progress.end.state == "cancelled":
             return _head(run, "cancelled", at)
         if progress.end is not None:
             return {**_head(run, "completed", at), "result": _result(progress, needs_data=needs_data)}
-        waits = {call: _question(held) for call, held in progress.held.items() if not held.is_callers}
+        waits = {call: _question(held) for call, held in asked.items()}
         if waits:
             return {**_head(run, "input_required", at), "inputRequests": waits}
         return _head(run, "working", at)
@@ -84,8 +84,9 @@ class Tasks:
         with _refusals(context):
             run = await self.find(context, asked.task_id, "decide")
             progress = await self._answers.so_far(Place(run.id))
+            waiting = await questions_for(self._runs.reach, caller_of(request_of(context)), progress)
             for call, said in asked.input_responses.items():
-                held = progress.held.get(call)
+                held = waiting.get(call)
                 if held is not None and (ruling := _ruling(held, said, context)) is not None:
                     await self._runs.decisions.decide(call, ruling, None)
         return {}
@@ -107,10 +108,8 @@ class Tasks:
         if not caller.may(right):
             raise Problem(403, "forbidden", f"{context.method} needs the right `{right}`")
         async with answer_deadline():
-            found = await self._runs.lookup.find(run)
-            if not caller.sees_all and not await reaches(self._runs.lookup, caller, run, "run"):
-                raise Problem(404, "unknown-run", f"there is no task {run!r}")
-        return found
+            await self._runs.reach.check(caller, "run", run)
+            return await self._runs.lookup.find(run)
 
 
 @contextlib.contextmanager
