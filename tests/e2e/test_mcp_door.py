@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from harness.patience import patience, until
-from harness.people import done
+from harness.people import decide, done
 from harness.stack import Gateway, Service, Stack
 
 pytest.importorskip("mcp")
@@ -34,7 +34,7 @@ def more(stack: Stack) -> None:
     """Every gateway speaks MCP; one of them asks who calls."""
     stack.environment["CADRE_DOORS"] = "openai,mcp"
     keys = {"CADRE_AUTH": "keys", "CADRE_ADMIN_KEY": ADMIN_KEY}
-    stack.add("guarded", "cadre_gateway", start=False, **keys)
+    stack.add("guarded", "cadre_gateway", start=False, CADRE_MCP_DECIDE="on", **keys)
     stack.add("replica", "cadre_gateway", start=False)
 
 
@@ -82,13 +82,8 @@ async def test_agents_are_tools_with_their_answers_schema(gateway: Gateway, mode
     assert tools["clerk"].input_schema["required"] == ["task"]
     assert tools["clerk"].output_schema is None
     assert set((tools["teller"].output_schema or {})["properties"]) == {"name", "age"}
-    assert {
-        "cadre_list_runs",
-        "cadre_get_run",
-        "cadre_cancel_run",
-        "cadre_send_message",
-        "cadre_decide",
-    } < set(tools)
+    own = {"cadre_list_runs", "cadre_get_run", "cadre_cancel_run", "cadre_send_message"}
+    assert {name for name in tools if name.startswith("cadre_")} == own
 
 
 @ERAS
@@ -310,14 +305,14 @@ async def test_a_call_that_waits_for_a_person_says_so_and_goes_on(gateway: Gatew
         run = run_of(asked)
         call = f"{run}_1_0"
         assert call in text_of(asked)
+        for decision in ("approve", "correct"):
+            refused = await client.call_tool("cadre_decide", {"call": call, "decision": decision})
+            assert (refused.meta or {})["cadre.dev/error"] == "forbidden"
         assert not await asyncio.to_thread(books.exists)
-        ruled = await client.call_tool("cadre_decide", {"call": call, "decision": "approve"})
-        assert not ruled.is_error, text_of(ruled)
+        assert (await asyncio.to_thread(decide, gateway, call, "approve")).status_code == 200
         answer = await client.call_tool("cadre_get_run", {"run": run, "wait_seconds": 60})
         assert text_of(answer) == "refunded 500"
         assert done(books) == ["refund 500"]
-        twice = await client.call_tool("cadre_decide", {"call": call, "decision": "reject"})
-        assert "already-decided" in text_of(twice)
         listed = await client.call_tool("cadre_list_runs", {"agent": "clerk"})
         assert run in [one["id"] for one in cast(dict[str, Any], listed.structured_content)["runs"]]
         ended = await client.call_tool("cadre_cancel_run", {"run": run})
@@ -363,13 +358,16 @@ async def test_each_role_has_the_tools_that_it_may_use(stack: Stack, gateway: Ga
         assert "clerk" not in {tool.name for tool in (await other.list_tools()).tools}
         assert "out-of-scope" in text_of(await other.call_tool("clerk", task))
         assert "unknown-run" in text_of(await other.call_tool("cadre_get_run", {"run": run}))
-        assert "unknown-run" in text_of(await other.call_tool("cadre_decide", call))
+        assert "unknown-approval" in text_of(await other.call_tool("cadre_decide", call))
     async with connected(guarded, **bearer(guarded, "approver")) as approver:
+        assert "cadre_decide" in {tool.name for tool in (await approver.list_tools()).tools}
         assert not (await approver.call_tool("cadre_decide", call)).is_error
+        twice = await approver.call_tool("cadre_decide", {**call, "decision": "reject"})
+        assert (twice.meta or {})["cadre.dev/error"] == "already-decided"
     admin = {"Authorization": f"Bearer {ADMIN_KEY}"}
     query = {"action": "mcp.call"}
     trail = httpx2.get(f"{guarded.url}/v1/audit", params=query, headers=admin, timeout=patience()).json()
-    (entry,) = [one for one in trail["entries"] if one["who"] == "approver"]
+    entry = [one for one in trail["entries"] if one["who"] == "approver"][-1]
     assert entry["detail"] == {"tool": "cadre_decide", **call}
 
 

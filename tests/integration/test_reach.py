@@ -11,9 +11,11 @@ import httpx2
 import msgspec
 import pytest
 
+from cadre.adapters.nats.streams import jetstream
+from cadre.delivery.codec import unpack_record
 from cadre.journal import events as ev
 from cadre.protocol.cards import ToolCard
-from cadre.protocol.messages import Origin, ReplyTo, Task
+from cadre.protocol.messages import Decision, Origin, ReplyTo, Task
 from cadre.protocol.topology import task_id
 from cadre.spec.agent import AgentSpec
 from harness.nats_server import NatsServer
@@ -33,7 +35,9 @@ REFUND = ToolCard(
 @pytest.fixture(scope="module")
 def locked(nats_server: NatsServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     environment = {"CADRE_AUTH": "keys", "CADRE_ADMIN_KEY": ADMIN_KEY, "CADRE_DOORS": "openai,a2a,agui,mcp"}
-    one = GatewayProcess(nats_server.url, tmp_path_factory.mktemp("locked"), **environment)
+    environment |= {"CADRE_MCP_DECIDE": "on"}
+    folder = tmp_path_factory.mktemp("locked")
+    one = GatewayProcess(nats_server.url, folder, None, **environment)
     yield one
     one.kill()
 
@@ -96,7 +100,7 @@ async def client(world: World, *roles: str, **fields: Any) -> httpx2.AsyncClient
     return httpx2.AsyncClient(base_url=world.http.base_url, headers=headers, timeout=patience())
 
 
-async def mcp(who: httpx2.AsyncClient, method: str, name: str, **params: Any) -> dict[str, Any]:
+async def mcp(who: httpx2.AsyncClient, method: str, about: str, **params: Any) -> dict[str, Any]:
     """The answer to one message of a client that knows tasks."""
     version = "2026-07-28"
     meta = {
@@ -107,7 +111,7 @@ async def mcp(who: httpx2.AsyncClient, method: str, name: str, **params: Any) ->
         "accept": "application/json, text/event-stream",
         "mcp-protocol-version": version,
         "mcp-method": method,
-        "mcp-name": name,
+        "mcp-name": about,
     }
     message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
     answer = await who.post("/mcp", json=message, headers=headers)
@@ -163,10 +167,6 @@ async def test_a_key_for_a_member_neither_sees_nor_decides_its_calls_in_anothers
 
 async def decided(world: World, tree: Tree) -> list[str]:
     """What was decided of the tree's call, as the agent will read it."""
-    from cadre.adapters.nats.streams import jetstream
-    from cadre.delivery.codec import unpack_record
-    from cadre.protocol.messages import Decision
-
     subject = world.topology.inbox_of_run(tree.run, tree.member)
     query = {"seq": 1, "batch": 100, "next_by_subj": subject}
     found = await jetstream.batch(world.nc, world.topology.stream_of(tree.run), query)

@@ -9,6 +9,9 @@ from cadre_gateway.doors.progress import HeldBack, Progress
 from cadre_gateway.requests.body import VERDICTS, Ruling
 from cadre_gateway.requests.problems import invalid
 
+OVERTAKEN = frozenset({"already-decided", "approval-expired", "approval-dropped", "run-ended"})
+"""Codes of the problems that say that a decision came after what has settled its call."""
+
 ASK_USER = "ask_user"
 """The tool whose call is answered by what a person says."""
 

@@ -9,25 +9,33 @@ from typing import Any
 
 import anyio
 import msgspec
-from mcp_types import CallToolResult, Tool
+from mcp_types import (
+    CallToolRequestParams,
+    CallToolResult,
+    InputRequiredResult,
+    InputResponses,
+    Tool,
+)
 
 from cadre.api.runs import RunSummary
 from cadre.protocol.cards import Presence
 from cadre.protocol.topology import run_id_of
 from cadre.spec.agent import AgentSpec
-from cadre_gateway.access.principal import Principal, Right
+from cadre_gateway.access.principal import Principal, Right, caller_of
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.mcp.call_context import Context, request_of
+from cadre_gateway.doors.mcp.elicitation import Heard, ask, hear
 from cadre_gateway.doors.mcp.following import follow
 from cadre_gateway.doors.mcp.knows_tasks import check_knows_tasks, takes_tasks
 from cadre_gateway.doors.mcp.outcome import outcome
+from cadre_gateway.doors.progress import Place
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.doors.sender import begin_run, sender_of
 from cadre_gateway.reading.directory import live_agents
 from cadre_gateway.requests import body
 from cadre_gateway.requests.body import Submission
 from cadre_gateway.requests.idempotency import IdempotencyKey, checked_key
-from cadre_gateway.requests.problems import Problem
+from cadre_gateway.requests.problems import Problem, answer_deadline, unknown_run
 
 RIGHT: Right = "act"
 TASKS_LABEL = "cadre.dev/mcp-tasks"
@@ -63,8 +71,9 @@ class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class AgentTools:
     """Lists agents as tools, and has them work."""
 
-    def __init__(self, runs: RunService) -> None:
-        self._runs = runs
+    def __init__(self, runs: RunService, *, offers_decide: bool) -> None:
+        """`offers_decide`: whether approvers' models may have the tool cadre_decide."""
+        self._runs, self._offers_decide = runs, offers_decide
         self._answers = Answers(runs.lookup, runs.feeds, runs.watch_deltas)
 
     async def list(self, caller: Principal) -> list[Tool]:
@@ -78,11 +87,13 @@ class AgentTools:
         ]
 
     async def call(
-        self, context: Context, agent: str, arguments: dict[str, Any]
-    ) -> CallToolResult | RunSummary:
-        """Begins a run, or finds the one of the same key, and follows it to its answer. When the call is given up, a
-        run without a key of the caller's is cancelled: nobody could ask for it again. As a task the run goes on, and
-        is returned. Raises a problem, MCPError for a client that does not know tasks where they are required."""
+        self, context: Context, asked: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult | RunSummary:
+        """Begin a run, or find the one of the same key or of the answers to what it asked, and follow it until it ends
+        or a person is to be asked. When the call is given up, a run without a key of the caller's is cancelled: nobody
+        could ask for it again. As a task the run goes on, and is returned. Raise a problem, MCPError for a client
+        that does not know tasks where they are required."""
+        agent, arguments = asked.name, asked.arguments or {}
         live = live_agents(self._runs.registry.reachable()).get(agent)
         if live is None:
             raise Problem(404, "unknown-agent", f"no live agent is named {agent!r}")
@@ -91,6 +102,11 @@ class AgentTools:
         request = request_of(context)
         meta: dict[str, Any] = dict(context.meta or {})
         own = checked_key(_text(meta.get(KEY)) or request.headers.get("idempotency-key"))
+        needs_data = _answer_schema(spec) is not None
+        if asked.request_state is not None:
+            await self._check_goes_on(context, agent, asked.request_state)
+            heard = asked.input_responses
+            return await self._answer(context, asked.request_state, heard, needs_data, kept=own is not None)
         wanted = _wanted(agent, arguments, spec, _text(meta.get(SESSION)))
         digest = hashlib.sha256(b"mcp\n" + msgspec.json.encode(wanted, order="sorted")).hexdigest()
         key = IdempotencyKey(own or secrets.token_hex(16), digest)
@@ -100,14 +116,40 @@ class AgentTools:
             sender = replace(sender, traceparent=traceparent)
         try:
             await begin_run(self._runs, sender, wanted, key)
-            if as_task:
-                return await self._runs.lookup.find(run)
-            progress = await follow(self._answers, run, context)
         except anyio.get_cancelled_exc_class():
             if own is None and not self._runs.feeds.draining:
                 await self._give_up(run)
             raise
-        return outcome(progress, needs_data=_answer_schema(spec) is not None)
+        if as_task:
+            return await self._runs.lookup.find(run)
+        return await self._answer(context, run, None, needs_data, kept=own is not None)
+
+    async def _check_goes_on(self, context: Context, agent: str, run: str) -> None:
+        """Raise a 404 problem unless the caller reaches this run of the agent, RetryableError."""
+        await self._runs.reach.check(caller_of(request_of(context)), "run", run)
+        async with answer_deadline():
+            if (await self._runs.lookup.find(run)).agent != agent:
+                raise unknown_run(run)
+
+    async def _answer(
+        self, context: Context, run: str, said: InputResponses | None, needs_data: bool, *, kept: bool
+    ) -> CallToolResult | InputRequiredResult:
+        """Return the answer of a run, or what a person is to be asked; `said` is what one has said. Unless the run is
+        `kept`, it is cancelled when the call is given up. Raise a problem."""
+        try:
+            heard = Heard()
+            if said:
+                heard = await hear(context, self._runs, await self._answers.so_far(Place(run)), said)
+            progress = await follow(self._answers, run, context, heard.decided)
+        except anyio.get_cancelled_exc_class():
+            if not kept and not self._runs.feeds.draining:
+                await self._give_up(run)
+            raise
+        asked = await ask(context, self._runs, progress, heard)
+        return asked or outcome(progress, needs_data=needs_data, decides=self._decides(context))
+
+    def _decides(self, context: Context) -> bool:
+        return self._offers_decide and caller_of(request_of(context)).may("decide")
 
     async def schema_of(self, agent: str) -> dict[str, Any] | None:
         """The schema of the answers of a live agent, if it has one."""

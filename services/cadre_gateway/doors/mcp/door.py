@@ -15,10 +15,11 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
 from starlette.types import Message, Receive, Scope, Send
 
+from cadre.settings import read
 from cadre_gateway.access.audit import leave_out, note
 from cadre_gateway.doors.door_meter import count_request
 from cadre_gateway.doors.mcp.run_tools import RECORDED
-from cadre_gateway.doors.mcp.tools import Tools, server_of
+from cadre_gateway.doors.mcp.tools import McpSettings, Tools, server_of
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.requests import body
 from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
@@ -34,7 +35,7 @@ _MAX_CHARS = 200
 def router(runs: RunService) -> APIRouter:
     """The route of the door. The protocol describes itself, so the gateway's own description leaves it out."""
     routes = APIRouter(route_class=_McpRoute, include_in_schema=False)
-    server = server_of(Tools(runs))
+    server = server_of(Tools(runs, read(McpSettings, "CADRE_MCP_")))
 
     @routes.api_route(_PATH, methods=["GET", "POST", "DELETE"])
     async def exchange(request: Request) -> Response:
@@ -126,6 +127,9 @@ def _note_for_audit(request: Request, data: bytes) -> None:
     params = asked if isinstance(asked, dict) else {}
     if method in ("tasks/update", "tasks/cancel"):
         note(request, tool=method, run=str(params.get("taskId"))[:_MAX_CHARS])
+    elif method == "tools/call" and isinstance(said := params.get("inputResponses"), dict) and said:
+        calls = ", ".join(said)[:_MAX_CHARS]
+        note(request, tool=str(params.get("name"))[:_MAX_CHARS], call=calls)
     elif method == "tools/call" and params.get("name") in RECORDED:
         arguments = params.get("arguments")
         given = arguments if isinstance(arguments, dict) else {}

@@ -9,11 +9,14 @@ from cadre_gateway.doors.mcp.call_context import Context
 from cadre_gateway.doors.progress import Place, Progress
 
 
-async def follow(answers: Answers, run: str, context: Context) -> Progress:
+async def follow(
+    answers: Answers, run: str, context: Context, decided: frozenset[str] = frozenset()
+) -> Progress:
     """The run when it has ended, or waits for a person; at once where it does already. One that has ended before it is
-    looked at tells its progress all the same. Raises a problem."""
+    looked at tells its progress all the same. Calls that were `decided` are waited for no more, however late their run
+    hears of it. Raises a problem."""
     known = await answers.so_far(Place(run))
-    if known.held:
+    if known.held.keys() - decided:
         return known
     # What waited before was decided: the next pause counts.
     progress, told = Progress(run, known.pauses[-1].seq if known.pauses else 0), 0

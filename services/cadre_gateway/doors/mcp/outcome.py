@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -40,12 +41,20 @@ def problem_result(problem: Problem) -> CallToolResult:
     return result(f"{problem.code}: {problem.detail}", is_error=True, meta={"cadre.dev/error": problem.code})
 
 
-def outcome(progress: Progress, *, needs_data: bool) -> CallToolResult:
-    """The answer of a run that is settled, or what it waits for; with `needs_data` only an object is an answer. Raises
-    a problem when the run failed."""
+def outcome(
+    progress: Progress,
+    *,
+    needs_data: bool,
+    asked: Mapping[str, HeldBack] | None = None,
+    decides: bool = False,
+) -> CallToolResult:
+    """Return the answer of a run that is settled, or what it waits for: `asked`, all that is held unless given. With
+    `needs_data` only an object is an answer. `decides`: the caller's model has the tool cadre_decide. Raise a problem
+    when the run failed."""
     meta = {RUN: progress.run, STATE: progress.end.state if progress.end is not None else "waiting"}
     if progress.end is None:
-        return result(_waiting(progress.run, progress.held), is_error=needs_data, meta=meta)
+        waiting = _waiting(progress.run, progress.held if asked is None else asked, decides=decides)
+        return result(waiting, is_error=needs_data, meta=meta)
     check_success(progress)
     output = for_people(progress.end.output)
     structured = output if needs_data and isinstance(output, dict) else None
@@ -53,17 +62,18 @@ def outcome(progress: Progress, *, needs_data: bool) -> CallToolResult:
     return result(text, structured=structured, is_error=needs_data and structured is None, meta=meta)
 
 
-def _waiting(run: str, held: dict[str, HeldBack]) -> str:
+def _waiting(run: str, held: Mapping[str, HeldBack], *, decides: bool) -> str:
     lines = [
         f"- call {call}: {one.request.name} {json.dumps(one.request.arguments, ensure_ascii=False)}"
         f" ({one.request.reason})"
         for call, one in held.items()
     ]
-    return "\n".join(
-        [
-            f"Run {run} has not ended: it waits for a person's word on",
-            *lines,
-            "Ask the person; then call cadre_decide with the call and their decision, and cadre_get_run with"
-            " wait_seconds for the answer.",
-        ]
+    how = (
+        "Ask the person; then call cadre_decide with the call and their decision, and cadre_get_run with wait_seconds"
+        " for the answer."
+        if decides
+        else "A person decides in the console, or with `cadre approve CALL`. Call cadre_get_run with wait_seconds for"
+        " the answer."
     )
+    waits = f"Run {run} has not ended: it waits for a person{' to decide on' if lines else '.'}"
+    return "\n".join([waits, *lines, how])

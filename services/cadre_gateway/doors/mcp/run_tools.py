@@ -6,22 +6,30 @@ import asyncio
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
-from mcp_types import CallToolResult, Tool
+from mcp_types import (
+    CallToolRequestParams,
+    CallToolResult,
+    InputRequiredResult,
+    InputResponses,
+    Tool,
+)
 
 from cadre.api.runs import State
-from cadre_gateway.access.principal import Right, caller_of
+from cadre_gateway.access.principal import Principal, Right, caller_of
 from cadre_gateway.access.reach import Kind
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.mcp.call_context import Context, request_of
+from cadre_gateway.doors.mcp.elicitation import ask, hear
 from cadre_gateway.doors.mcp.following import follow
 from cadre_gateway.doors.mcp.outcome import data_result, outcome, result
 from cadre_gateway.doors.progress import Place
+from cadre_gateway.doors.rulings import questions_for
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.requests import body
 from cadre_gateway.requests.headers import utf8
 from cadre_gateway.requests.idempotency import checked_key
-from cadre_gateway.requests.problems import answer_deadline
+from cadre_gateway.requests.problems import Problem, answer_deadline
 
 
 class ListRuns(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,12 +84,13 @@ def _offered(name: str, right: Right, kind: type[msgspec.Struct]) -> _RunTool:
     return _RunTool(Tool(name=name, description=description, input_schema=schema), right)
 
 
+DECIDE = "cadre_decide"
 TOOLS: dict[str, _RunTool] = {
     "cadre_list_runs": _offered("cadre_list_runs", "read", ListRuns),
     "cadre_get_run": _offered("cadre_get_run", "read", GetRun),
     "cadre_cancel_run": _offered("cadre_cancel_run", "act", CancelRun),
     "cadre_send_message": _offered("cadre_send_message", "act", SendMessage),
-    "cadre_decide": _offered("cadre_decide", "decide", Decide),
+    DECIDE: _offered(DECIDE, "decide", Decide),
 }
 RECORDED = frozenset(name for name, one in TOOLS.items() if one.right != "read")
 """Those whose calls stand in the audit trail."""
@@ -90,18 +99,30 @@ RECORDED = frozenset(name for name, one in TOOLS.items() if one.right != "read")
 class RunTools:
     """Does what the tools say. Every method raises Problem, RetryableError."""
 
-    def __init__(self, runs: RunService) -> None:
-        self._runs = runs
+    def __init__(self, runs: RunService, *, offers_decide: bool) -> None:
+        """`offers_decide`: whether approvers' models may have the tool cadre_decide."""
+        self._runs, self._offers_decide = runs, offers_decide
         self._answers = Answers(runs.lookup, runs.feeds, runs.watch_deltas)
 
-    async def call(self, context: Context, name: str, arguments: dict[str, Any]) -> CallToolResult:
-        """What came of a call of one of TOOLS."""
-        data = msgspec.json.encode(arguments)
-        match name:
+    def offers(self, caller: Principal, name: str) -> bool:
+        """Return whether the caller has this one of TOOLS."""
+        return caller.may(TOOLS[name].right) and (name != DECIDE or self._offers_decide)
+
+    async def call(
+        self, context: Context, asked: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult:
+        """Return what came of a call of one of TOOLS. Raise a 403 problem for one that the caller has not."""
+        if not self.offers(caller_of(request_of(context)), asked.name):
+            needed = f"tool {asked.name!r} needs the right `{TOOLS[asked.name].right}`"
+            if asked.name == DECIDE and not self._offers_decide:
+                needed += " and CADRE_MCP_DECIDE=on at the gateway: a person decides in the console instead"
+            raise Problem(403, "forbidden", needed)
+        data = msgspec.json.encode(asked.arguments or {})
+        match asked.name:
             case "cadre_list_runs":
                 return await self._list(context, body.parse(data, ListRuns))
             case "cadre_get_run":
-                return await self._get(context, body.parse(data, GetRun))
+                return await self._get(context, body.parse(data, GetRun), asked.input_responses)
             case "cadre_cancel_run":
                 return await self._cancel(context, body.parse(data, CancelRun))
             case "cadre_send_message":
@@ -117,18 +138,25 @@ class RunTools:
         told = ("id", "agent", "task", "state", "waiting_for", "approvals", "started_at", "ended_at")
         return data_result({"runs": [{name: getattr(run, name) for name in told} for run in found]})
 
-    async def _get(self, context: Context, asked: GetRun) -> CallToolResult:
+    async def _get(
+        self, context: Context, asked: GetRun, said: InputResponses | None
+    ) -> CallToolResult | InputRequiredResult:
+        caller = caller_of(request_of(context))
         await self._check(context, "run", asked.run)
         progress = await self._answers.so_far(Place(asked.run))
-        if asked.wait_seconds and progress.end is None and not progress.held:
+        heard = await hear(context, self._runs, progress, said)
+        if asked.wait_seconds and progress.end is None and not progress.held.keys() - heard.decided:
             try:
                 async with asyncio.timeout(asked.wait_seconds):
-                    progress = await follow(self._answers, asked.run, context)
+                    progress = await follow(self._answers, asked.run, context, heard.decided)
             except TimeoutError:
                 progress = await self._answers.so_far(Place(asked.run))
-        if progress.end is None and not progress.held:
+        if progress.end is None and not progress.held.keys() - heard.decided:
             return result(f"Run {asked.run} goes on. Ask again, with wait_seconds.")
-        return outcome(progress, needs_data=False)
+        questions = await questions_for(self._runs.reach, caller, progress)
+        return await ask(context, self._runs, progress, heard) or outcome(
+            progress, needs_data=False, asked=questions, decides=self.offers(caller, DECIDE)
+        )
 
     async def _cancel(self, context: Context, asked: CancelRun) -> CallToolResult:
         await self._check(context, "run", asked.run)

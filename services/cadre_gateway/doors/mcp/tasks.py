@@ -4,7 +4,6 @@ of it is in the journals, whichever gateway is asked."""
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -13,21 +12,17 @@ from mcp import MCPError
 from mcp_types import HEADER_MISMATCH, INVALID_PARAMS, RequestParams
 
 from cadre.api.runs import RunSummary
-from cadre.journal.events import ApprovalRequested
-from cadre.protocol.messages import Verdict
 from cadre_gateway.access.principal import Right, caller_of
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.mcp.agent_tools import AgentTools
 from cadre_gateway.doors.mcp.call_context import Context, request_of
+from cadre_gateway.doors.mcp.elicitation import question, ruling
 from cadre_gateway.doors.mcp.knows_tasks import check_knows_tasks
 from cadre_gateway.doors.mcp.outcome import outcome, problem_result
-from cadre_gateway.doors.progress import HeldBack, Place, Progress
-from cadre_gateway.doors.rulings import ASK_USER, questions_for
-from cadre_gateway.doors.rulings import said as decision_of
+from cadre_gateway.doors.progress import Place, Progress
+from cadre_gateway.doors.rulings import questions_for
 from cadre_gateway.doors.run_service import RunService
-from cadre_gateway.requests.body import Ruling
-from cadre_gateway.requests.headers import utf8
-from cadre_gateway.requests.problems import FORESEEN, Problem, answer_deadline, as_problem, invalid
+from cadre_gateway.requests.problems import FORESEEN, Problem, answer_deadline, as_problem
 
 _POLL_MS = 1_000
 _NAMED = ("tasks/get", "tasks/update", "tasks/cancel")
@@ -74,7 +69,7 @@ class Tasks:
             return _head(run, "cancelled", at)
         if progress.end is not None:
             return {**_head(run, "completed", at), "result": _result(progress, needs_data=needs_data)}
-        waits = {call: _question(held) for call, held in asked.items()}
+        waits = {call: question(held) for call, held in asked.items()}
         if waits:
             return {**_head(run, "input_required", at), "inputRequests": waits}
         return _head(run, "working", at)
@@ -87,8 +82,8 @@ class Tasks:
             waiting = await questions_for(self._runs.reach, caller_of(request_of(context)), progress)
             for call, said in asked.input_responses.items():
                 held = waiting.get(call)
-                if held is not None and (ruling := _ruling(held, said, context)) is not None:
-                    await self._runs.decisions.decide(call, ruling, None)
+                if held is not None and (decision := ruling(held, said, context)) is not None:
+                    await self._runs.decisions.decide(call, decision, None)
         return {}
 
     async def cancel(self, context: Context, asked: McpTaskParams) -> dict[str, Any]:
@@ -148,49 +143,6 @@ def _result(progress: Progress, *, needs_data: bool) -> dict[str, Any]:
     except Problem as problem:
         found = problem_result(problem)
     return found.model_dump(by_alias=True, mode="json", exclude_none=True)
-
-
-def _question(held: HeldBack) -> dict[str, Any]:
-    """What a person is asked, as an elicitation."""
-    request = held.request
-    properties: dict[str, Any] = {
-        "confirm": {"type": "boolean", "title": "Yes"},
-        "feedback": {"type": "string", "description": "Told to the agent."},
-    }
-    required, message = ["confirm"], _ask(request)
-    if request.name == ASK_USER:
-        properties, required = {"answer": {"type": "string"}}, ["answer"]
-        message = str(request.arguments.get("question", ""))
-    schema = {"type": "object", "properties": properties, "required": required}
-    params = {"mode": "form", "message": message, "requestedSchema": schema}
-    return {"method": "elicitation/create", "params": params}
-
-
-def _ask(request: ApprovalRequested) -> str:
-    if request.kind == "question":
-        return request.reason
-    arguments = json.dumps(request.arguments, ensure_ascii=False)
-    return f"May {request.name} be called with {arguments}? ({request.reason})"
-
-
-def _ruling(held: HeldBack, said: dict[str, Any], context: Context) -> Ruling | None:
-    """The decision in the answer to an elicitation; None where the person has put it off."""
-    content = said.get("content")
-    told: dict[str, Any] = content if isinstance(content, dict) else {}
-    action, arguments = said.get("action"), None
-    verdict: Verdict = "rejected"
-    if action == "cancel":
-        return None
-    if action == "accept" and held.request.name == ASK_USER and isinstance(told.get("answer"), str):
-        verdict, arguments = "corrected", {"answer": told["answer"]}
-    elif action == "accept" and told.get("confirm") is True:
-        verdict = "approved"
-    elif action != "decline" and not (action == "accept" and told.get("confirm") is False):
-        raise invalid(
-            "answer an elicitation with accept (and the content that it asks for), decline or cancel"
-        )
-    by = utf8(request_of(context).headers.get("cadre-user")) or ""
-    return decision_of(verdict, by, str(told.get("feedback", "")), arguments)
 
 
 def _refused(problem: Problem) -> MCPError:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
+import msgspec
 from mcp import MCPError
 from mcp.server.lowlevel import Server
 from mcp_types import (
     INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
+    InputRequiredResult,
     ListToolsResult,
     PaginatedRequestParams,
     Tool,
@@ -31,42 +33,52 @@ from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
 
 _INSTRUCTIONS = (
     "Each agent is a tool: give it a task, and it answers when it is done, with progress meanwhile. A call that waits"
-    " for a person comes back with what is asked; cadre_decide says the person's word, and cadre_get_run waits for the"
-    " answer. Send `cadre.dev/idempotency-key` in `_meta` to find the same run again when a call is repeated."
+    " for a person has the person asked, or comes back with what is asked; cadre_get_run then waits for the answer."
+    " Send `cadre.dev/idempotency-key` in `_meta` to find the same run again when a call is repeated."
 )
+
+
+class McpSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`CADRE_MCP_<FIELD>`."""
+
+    decide: Literal["off", "on"] = "off"
+    """Whether approvers' keys have the tool `cadre_decide`, by which the model that asked may approve its own call."""
 
 
 class Tools:
     """Lists and calls tools, as far as their caller may use them."""
 
-    def __init__(self, runs: RunService) -> None:
-        self._agents = AgentTools(runs)
+    def __init__(self, runs: RunService, settings: McpSettings) -> None:
+        offers_decide = settings.decide == "on"
+        self._agents = AgentTools(runs, offers_decide=offers_decide)
         self.tasks = Tasks(runs, self._agents)
         self.listening = Listening(runs, self._agents, self.tasks)
-        self._runs = RunTools(runs)
+        self._runs = RunTools(runs, offers_decide=offers_decide)
 
     async def list(self, context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
         """The tools that the caller may use."""
         caller = caller_of(request_of(context))
-        own: list[Tool] = [tool for tool, right in run_tools.TOOLS.values() if caller.may(right)]
+        own: list[Tool] = [
+            one.tool for name, one in run_tools.TOOLS.items() if self._runs.offers(caller, name)
+        ]
         agents = await self._agents.list(caller) if caller.may(agent_tools.RIGHT) else []
         return ListToolsResult(tools=[*agents, *own])
 
-    async def call(self, context: Context, asked: CallToolRequestParams) -> CallToolResult | dict[str, Any]:
+    async def call(
+        self, context: Context, asked: CallToolRequestParams
+    ) -> CallToolResult | InputRequiredResult | dict[str, Any]:
         """What came of a call. Raises MCPError for a tool that there is not."""
-        name, arguments = asked.name, asked.arguments or {}
         try:
-            if name in run_tools.TOOLS:
-                self._check(context, name, run_tools.TOOLS[name][1])
-                return await self._runs.call(context, name, arguments)
-            self._check(context, name, agent_tools.RIGHT)
-            begun = await self._agents.call(context, name, arguments)
+            if asked.name in run_tools.TOOLS:
+                return await self._runs.call(context, asked)
+            self._check(context, asked.name, agent_tools.RIGHT)
+            begun = await self._agents.call(context, asked)
             return created(begun) if isinstance(begun, RunSummary) else begun
         except FORESEEN as error:
             problem = as_problem(error)
             request_of(context).state.problem = problem
             if problem.code == "unknown-agent":
-                _refuse_unknown(name)
+                _refuse_unknown(asked.name)
             return problem_result(problem)
 
     def _check(self, context: Context, tool: str, right: Right) -> None:

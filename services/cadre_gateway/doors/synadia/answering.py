@@ -14,7 +14,7 @@ from cadre.protocol.tagged import for_people
 from cadre_gateway.access.audit import AuditTrail
 from cadre_gateway.doors.following import Answers, check_success
 from cadre_gateway.doors.progress import HeldBack, Progress, answer_text
-from cadre_gateway.doors.rulings import ASK_USER, ruling_of, said
+from cadre_gateway.doors.rulings import ASK_USER, OVERTAKEN, ruling_of, said
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.doors.sender import DoorSender
 from cadre_gateway.doors.synadia.admission import AdmittedPrompt, rejected, turn_of_prompt
@@ -128,7 +128,7 @@ class _AnswerStream:
         try:
             await self._runs.decisions.decide(call, ruling, sender.traceparent)
         except Problem as problem:
-            if problem.code not in ("already-decided", "approval-expired", "approval-dropped", "run-ended"):
+            if problem.code not in OVERTAKEN:
                 raise
             log.info("call %s: %s", call, problem.detail)
             return

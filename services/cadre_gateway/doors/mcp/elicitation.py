@@ -1,0 +1,126 @@
+"""Questions to a person, by way of their client: what waits for a word, and what they answer.
+
+A client of 2026 is asked in the result of its call, and sends the call again with the answers. The run is named by the
+call's `requestState`, so that any gateway goes on with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult, InputResponses
+
+from cadre.journal.events import ApprovalRequested
+from cadre.protocol.messages import Verdict
+from cadre_gateway.access.principal import caller_of
+from cadre_gateway.doors.mcp.call_context import Context, request_of
+from cadre_gateway.doors.progress import HeldBack, Progress
+from cadre_gateway.doors.rulings import ASK_USER, OVERTAKEN, questions_for, said
+from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.requests.body import Ruling
+from cadre_gateway.requests.headers import utf8
+from cadre_gateway.requests.problems import Problem, invalid
+
+
+def may_be_asked(context: Context) -> bool:
+    """Return whether the client takes forms for a person to fill in, and its key may decide."""
+    told = context.session.client_capabilities
+    offered = told.elicitation if told is not None else None
+    takes_forms = offered is not None and (offered.form is not None or offered.url is None)
+    return takes_forms and caller_of(request_of(context)).may("decide")
+
+
+class Heard(NamedTuple):
+    """What a person has said to the questions of a run, by call."""
+
+    decided: frozenset[str] = frozenset()
+    put_off: frozenset[str] = frozenset()
+
+
+async def hear(
+    context: Context, runs: RunService, progress: Progress, responses: InputResponses | None
+) -> Heard:
+    """Decide on what a person was asked; what does not wait any more is passed over. Raise a 403 problem for a key that
+    may not decide, a 422 one, RetryableError."""
+    if not responses:
+        return Heard()
+    caller = caller_of(request_of(context))
+    if not caller.may("decide"):
+        raise Problem(403, "forbidden", "this key may not decide on calls: the role `approver` does")
+    waiting = await questions_for(runs.reach, caller, progress)
+    decided, put_off = set[str](), set[str]()
+    for call, response in responses.items():
+        if (held := waiting.get(call)) is None:
+            continue
+        decision = ruling(held, response.model_dump(by_alias=True), context)
+        if decision is None:
+            put_off.add(call)
+            continue
+        decided.add(call)
+        try:
+            await runs.decisions.decide(call, decision, request_of(context).headers.get("traceparent"))
+        except Problem as problem:
+            if problem.code not in OVERTAKEN:
+                raise
+    return Heard(frozenset(decided), frozenset(put_off))
+
+
+async def ask(
+    context: Context, runs: RunService, progress: Progress, heard: Heard
+) -> InputRequiredResult | None:
+    """Return the result that has the client ask a person what the run waits for; None where there is no question for
+    them. Raise RetryableError."""
+    if progress.end is not None or not may_be_asked(context):
+        return None
+    asked = await questions_for(runs.reach, caller_of(request_of(context)), progress)
+    requests: dict[str, Any] = {
+        call: ElicitRequest(params=ElicitRequestFormParams.model_validate(question(held)["params"]))
+        for call, held in asked.items()
+        if call not in heard.decided | heard.put_off
+    }
+    return InputRequiredResult(input_requests=requests, request_state=progress.run) if requests else None
+
+
+def question(held: HeldBack) -> dict[str, Any]:
+    """Return the request that asks a person about a call."""
+    request = held.request
+    properties: dict[str, Any] = {
+        "confirm": {"type": "boolean", "title": "Yes"},
+        "feedback": {"type": "string", "description": "Told to the agent."},
+    }
+    required, message = ["confirm"], _ask(request)
+    if request.name == ASK_USER:
+        properties, required = {"answer": {"type": "string"}}, ["answer"]
+        message = str(request.arguments.get("question", ""))
+    schema = {"type": "object", "properties": properties, "required": required}
+    params = {"mode": "form", "message": message, "requestedSchema": schema}
+    return {"method": "elicitation/create", "params": params}
+
+
+def _ask(request: ApprovalRequested) -> str:
+    if request.kind == "question":
+        return request.reason
+    arguments = json.dumps(request.arguments, ensure_ascii=False)
+    return f"May {request.name} be called with {arguments}? ({request.reason})"
+
+
+def ruling(held: HeldBack, answer: Mapping[str, Any], context: Context) -> Ruling | None:
+    """Return the decision in the answer to a question; None where the person has put it off. Raise a 422 problem."""
+    content = answer.get("content")
+    told: dict[str, Any] = content if isinstance(content, dict) else {}
+    action, arguments = answer.get("action"), None
+    verdict: Verdict = "rejected"
+    if action == "cancel":
+        return None
+    if action == "accept" and held.request.name == ASK_USER and isinstance(told.get("answer"), str):
+        verdict, arguments = "corrected", {"answer": told["answer"]}
+    elif action == "accept" and told.get("confirm") is True:
+        verdict = "approved"
+    elif action != "decline" and not (action == "accept" and told.get("confirm") is False):
+        raise invalid(
+            "answer an elicitation with accept (and the content that it asks for), decline or cancel"
+        )
+    by = utf8(request_of(context).headers.get("cadre-user")) or ""
+    return said(verdict, by, str(told.get("feedback", "")), arguments)
