@@ -46,7 +46,7 @@ from cadre_gateway.access.gate import Access
 from cadre_gateway.access.oidc.renewal import SessionRenewal
 from cadre_gateway.access.oidc.signing_keys import SigningKeys
 from cadre_gateway.access.rate_limit import RateLimits
-from cadre_gateway.access.reach import Reach
+from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.automation.background import Automation, automation_of
 from cadre_gateway.automation.run_starter import RunStarter
 from cadre_gateway.console.settings import read_console_settings
@@ -140,9 +140,8 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     tail = new_tail(projector.on_entry, projector.on_fate)
     feeds = LiveFeeds(tail)
     provider = _tracer_provider(platform, tracing_settings) if tracing_settings.endpoint else None
-    history = History(nc, topology, blobs)
-    lookup = RunLookup(index, history)
-    reach = Reach(lookup, NatsSessions(nc, topology), NatsMemory(nc, topology))
+    lookup = RunLookup(index, History(nc, topology, blobs))
+    reach = CallerReach(lookup, NatsSessions(nc, topology), NatsMemory(nc, topology))
     door, access_routers, to_provider = _access(options, platform, reach)
     routers, automation, runs_service = _routers(
         platform, index, ledger, janitor, erasure, tail, feeds, tracing_settings, door, options
@@ -171,7 +170,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     )
     ledger.is_current = False
     tail.start(gateway.place_to_read_from(), ends, held=not is_open)
-    index.begin_reading(lambda: tail.positions, ends, TreeFromJournals(history, erasure).read)
+    index.begin_reading(lambda: tail.positions, ends, TreeFromJournals(lookup.history, erasure).read)
     gateway.start(None if is_open else opened)
     _warn_of_strangers(options.access, platform.settings.host)
     return gateway
@@ -208,7 +207,7 @@ def _warn_of_strangers(access: AccessSettings, host: str) -> None:
 
 
 def _access(
-    options: GatewayOptions, platform: Platform, reach: Reach
+    options: GatewayOptions, platform: Platform, reach: CallerReach
 ) -> tuple[Access, list[APIRouter], APIRouter | None]:
     """What the gate knows, the routes of keys and sign-ins, and those to a provider and back."""
     settings, oidc = options.access, options.oidc
@@ -250,18 +249,17 @@ def _routers(  # noqa: PLR0913 - what all routes share
     """Gives each route the parts that it uses; the order is that of the API's description."""
     nc, topology, registry = platform.nc, platform.topology, platform.registry
     bus, blobs, journal, clock = platform.bus, platform.blobs, platform.journal, platform.clock
-    history = History(nc, topology, blobs)
+    reach, limits, trace_url = door.reach, door.limits, read_console_settings().trace_url
+    lookup, history, turns = reach.lookup, reach.lookup.history, reach.turns
     file_index, live = NatsFileIndex(nc, topology), LiveContracts(blobs)
     raw = NatsArchive(nc, topology, blobs, history)
     capacity = Capacity(NatsStorage(nc, topology, platform.settings.max_bytes))
-    lookup = RunLookup(index, history)
     run_end = RunEnd(lookup, feeds, bus, clock)
     file_bytes, lags = platform.settings.file_bytes, partial(lag_samples, nc, topology)
     workspaces = Workspaces(file_index, blobs, file_bytes)
     carrier = FileCarrier(file_index, history, erasure)
     budgets_left = StandingBudgets(NatsDefinitions(nc, topology, "budget", BudgetState), ledger, clock)
     admission = Admission(index, registry, capacity, budgets_left, history)
-    reach, turns = door.reach, NatsSessions(nc, topology)
     sessions = Sessions(turns, index, journal, history, clock)
     held_calls, sender = HeldCalls(journal, history), RecordSender(registry, feeds, bus)
     streams = EventStreams(lookup, feeds, partial(watch_deltas, nc, topology))
@@ -272,9 +270,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
         platform, RunStarter(submitter, lookup, run_end), history, budgets_left, options.secret
     )
     routers = [
-        runs.router(
-            reach, submitter, lookup, run_end, streams, registry, clock, read_console_settings().trace_url
-        ),
+        runs.router(reach, submitter, lookup, run_end, streams, registry, clock, trace_url),
         directory.router(registry, live, index, lags, partial(take_card_away, nc, topology)),
         statistics.router(ledger, clock),
         approvals.router(Approvals(index, registry, held_calls), decisions),
@@ -295,9 +291,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
         tracing.router(lookup, clock, content=tracing_settings.content),
     ]
     begun = (reach, lookup, history, feeds, streams.watch_deltas, turns, submitter, decisions, steer, run_end)
-    runs_service = RunService(
-        *begun, eraser, registry, live, clock, automation.pushes, options.cards, door.limits
-    )
+    runs_service = RunService(*begun, eraser, registry, live, clock, automation.pushes, options.cards, limits)
     return [*routers, *routers_of(read_doors(), runs_service, platform.meters)], automation, runs_service
 
 

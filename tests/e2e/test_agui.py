@@ -123,6 +123,18 @@ def test_a_thread_goes_on(gateway: Gateway) -> None:
     assert "my name is Rosa" in gateway.run(run, full="true")["memory"][0]["task"]
 
 
+def test_a_thread_that_was_taken_back_is_what_its_client_sends(gateway: Gateway) -> None:
+    """A message is edited, and everything behind it goes."""
+    first = asking("my name is Iris")
+    turn(gateway, "host", first)
+    edited = asking("my name is Una", "Noted.", "what is my name", threadId=first["threadId"])
+    told = turn(gateway, "host", edited)
+    assert text_of(told) == "You are Una."
+    run = gateway.run(told[0]["metadata"]["cadre"]["run"], full="true")
+    assert "Iris" not in json.dumps(run["memory"])
+    assert run["session"] == first["threadId"]
+
+
 def test_members_are_told_and_an_interrupt_is_answered(gateway: Gateway, books: Path) -> None:
     wanted = asking(f"have clerk: refund {books} 500")
     told = turn(gateway, "chief", wanted)

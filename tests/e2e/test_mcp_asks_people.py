@@ -21,7 +21,14 @@ pytest.importorskip("mcp")
 from mcp import Client
 from mcp.client import ClientRequestContext
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, InputRequiredResult, TextContent
+from mcp_types import (
+    CallToolResult,
+    ElicitRequestParams,
+    ElicitResult,
+    InputRequiredResult,
+    InputResponses,
+    TextContent,
+)
 
 TEAM = Path(__file__).parent / "calling"
 ADMIN_KEY = "an-admin-key-of-more-than-32-characters"
@@ -138,7 +145,7 @@ async def test_a_key_that_may_not_decide_has_nobody_asked(
         waits = await operator.call_tool("clerk", {"task": f"refund {books} 505"})
         assert (waits.meta or {})["cadre.dev/state"] == "waiting"
         run = (waits.meta or {})["cadre.dev/run"]
-        answers = {f"{run}_1_0": ElicitResult(action="accept", content={"confirm": True})}
+        answers: InputResponses = {f"{run}_1_0": ElicitResult(action="accept", content={"confirm": True})}
         forced = await operator.session.call_tool(
             "clerk", {"task": "any"}, input_responses=answers, request_state=run, allow_input_required=True
         )
@@ -167,7 +174,7 @@ async def test_the_answers_reach_the_run_at_any_gateway(stack: Stack, gateway: G
     assert isinstance(asked, InputRequiredResult)
     ((call, _),) = (asked.input_requests or {}).items()
     gateway.service.kill()
-    answers = {call: ElicitResult(action="accept", content={"confirm": True})}
+    answers: InputResponses = {call: ElicitResult(action="accept", content={"confirm": True})}
     async with connected(replica) as client:
         answer = await client.session.call_tool(
             "clerk",

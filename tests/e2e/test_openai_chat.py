@@ -142,38 +142,6 @@ def test_pictures_come_with_the_message(openai_client: OpenAI) -> None:
 # --- one chat is one session
 
 
-def test_a_chat_that_sends_its_history_goes_on_with_the_run_before(
-    openai_client: OpenAI, gateway: Gateway
-) -> None:
-    chat = said("Hello, my name is Ravi")
-    first = openai_client.chat.completions.create(model="host", messages=chat)
-    chat += [
-        {"role": "assistant", "content": first.choices[0].message.content},
-        {"role": "user", "content": "what is my name?"},
-    ]
-    second = openai_client.chat.completions.create(model="host", messages=chat)
-    assert second.choices[0].message.content == "You are Ravi."
-    newest, before = runs_of(gateway, agent="host", limit="2")
-    assert newest["session"] == before["session"]
-    steps = gateway.run(newest["id"], full="true")["memory"]
-    assert any("my name is Ravi" in json.dumps(step) for step in steps), "it goes on with the memory"
-
-
-def test_the_same_words_in_another_chat_are_another_chat(openai_client: OpenAI, gateway: Gateway) -> None:
-    openai_client.chat.completions.create(model="host", messages=said("Hi, my name is Mia"))
-    chat: list[ChatCompletionMessageParam] = [
-        *said("Hi, my name is Mia"),
-        {"role": "assistant", "content": "Somebody else said that."},
-        {"role": "user", "content": "what is my name?"},
-    ]
-    openai_client.chat.completions.create(model="host", messages=chat)
-    newest, _ = runs_of(gateway, agent="host", limit="2")
-    steps = gateway.run(newest["id"], full="true")["memory"]
-    assert "Somebody else said that." in json.dumps(steps), "it is told what was said"
-    tasks = [step for step in steps if step["type"] == "task"]
-    assert len(tasks) == 1, "it does not go on with a run whose answer that was not"
-
-
 @pytest.mark.parametrize("by", ["X-OpenWebUI-Chat-Id", "thread_id"])
 def test_a_header_or_the_metadata_name_the_session(gateway: Gateway, by: str) -> None:
     headers, metadata = ({by: "0d1c-chat"}, {}) if by.startswith("X-") else ({}, {by: "A thread, of mine"})

@@ -20,7 +20,7 @@ from cadre_gateway.access.audit import AuditTrail, is_recorded
 from cadre_gateway.access.hosts import check_host
 from cadre_gateway.access.principal import ANYBODY, STRANGER, Principal
 from cadre_gateway.access.rate_limit import RateLimits
-from cadre_gateway.access.reach import Reach
+from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.access.rules import RouteRule, rule_of
 from cadre_gateway.requests.headers import is_own_page
 from cadre_gateway.requests.problems import (
@@ -61,7 +61,7 @@ class Access:
 
     keys: ApiKeys | None
     """None: nobody is asked who they are."""
-    reach: Reach
+    reach: CallerReach
     trail: AuditTrail
     limits: RateLimits
     hosts: frozenset[str] = frozenset()

@@ -50,7 +50,7 @@ _UNKNOWN = {"run": unknown_run, "tree": unknown_run, "call": unknown_call, "memo
 
 
 @dataclass(frozen=True)
-class Reach:
+class CallerReach:
     """Checks what callers name."""
 
     lookup: RunLookup

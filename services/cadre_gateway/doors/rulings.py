@@ -4,7 +4,7 @@ from typing import Any
 
 from cadre.protocol.messages import Verdict
 from cadre_gateway.access.principal import Principal
-from cadre_gateway.access.reach import Reach
+from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.doors.progress import HeldBack, Progress
 from cadre_gateway.requests.body import VERDICTS, Ruling
 from cadre_gateway.requests.problems import invalid
@@ -16,7 +16,7 @@ ASK_USER = "ask_user"
 """The tool whose call is answered by what a person says."""
 
 
-async def questions_for(reach: Reach, caller: Principal, progress: Progress) -> dict[str, HeldBack]:
+async def questions_for(reach: CallerReach, caller: Principal, progress: Progress) -> dict[str, HeldBack]:
     """Return the calls that wait for a person, if the caller reaches calls of this tree. Raise RetryableError."""
     asked = progress.questions
     return asked if asked and await reach.has(caller, "call", next(iter(asked))) else {}

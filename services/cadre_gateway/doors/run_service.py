@@ -9,7 +9,7 @@ from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.sessions import NatsSessions
 from cadre.ports import Clock
 from cadre_gateway.access.rate_limit import RateLimits
-from cadre_gateway.access.reach import Reach
+from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.automation.pushes import PushNotifications
 from cadre_gateway.doors.card_settings import CardSettings
 from cadre_gateway.reading.contracts import LiveContracts
@@ -27,7 +27,7 @@ from cadre_gateway.streaming.live_feeds import LiveFeeds
 class RunService:
     """What the native API starts, follows and decides runs with."""
 
-    reach: Reach
+    reach: CallerReach
     lookup: RunLookup
     history: History
     feeds: LiveFeeds

@@ -62,12 +62,14 @@ async def begin_run(
     wanted: Submission,
     key: IdempotencyKey,
     terms: CallerTerms | None = None,
+    beside: frozenset[str] = frozenset(),
 ) -> Place:
-    """Begins a run in the sender's own name, within what they may begin. Raises Problem, RetryableError."""
+    """Begins a run in the sender's own name, within what they may begin; `beside`: as Submitter.submit has it. Raises
+    Problem, RetryableError."""
     request = sender.caller.submission(checked_submission(wanted))
     runs.limits.check_start(sender.caller)
     async with answer_deadline():
         if request.session is not None:
             await runs.reach.check_session(sender.caller, request.agent, request.session)
-        begun = await runs.submitter.submit(request, key, sender.traceparent, terms=terms)
+        begun = await runs.submitter.submit(request, key, sender.traceparent, terms=terms, beside=beside)
     return Place(begun.id)

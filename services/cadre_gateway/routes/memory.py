@@ -26,7 +26,7 @@ from cadre.protocol.memory import (
 )
 from cadre.protocol.messages import MemoryScope
 from cadre_gateway.access.principal import caller_of
-from cadre_gateway.access.reach import Reach
+from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.requests import body
 from cadre_gateway.requests.moments import Moment, bounds
 from cadre_gateway.routes import openapi
@@ -64,7 +64,7 @@ class ImportBody(ImportRequest, frozen=True, kw_only=True, forbid_unknown_fields
     """The body of POST /v1/memory/import."""
 
 
-def router(reach: Reach, memory: NatsMemory, clock: Clock) -> APIRouter:
+def router(reach: CallerReach, memory: NatsMemory, clock: Clock) -> APIRouter:
     """The routes of the memory service."""
     routes = APIRouter(prefix="/v1/memory", tags=["memory"])
     _reading(routes, reach, memory, clock)
@@ -73,7 +73,7 @@ def router(reach: Reach, memory: NatsMemory, clock: Clock) -> APIRouter:
     return routes
 
 
-def _reading(routes: APIRouter, reach: Reach, memory: NatsMemory, clock: Clock) -> None:
+def _reading(routes: APIRouter, reach: CallerReach, memory: NatsMemory, clock: Clock) -> None:
     @routes.post(
         "/search",
         summary="Find memories",
@@ -138,7 +138,7 @@ def _importing(routes: APIRouter, memory: NatsMemory) -> None:
         return json_answer(await memory.import_all(asked))
 
 
-def _forgetting(routes: APIRouter, reach: Reach, memory: NatsMemory) -> None:
+def _forgetting(routes: APIRouter, reach: CallerReach, memory: NatsMemory) -> None:
     @routes.delete("/{memory_id}", summary="Forget one memory", responses=openapi.answers(Receipt))
     async def delete_memory(memory_id: str, request: Request) -> Response:
         """At once and for good; the receipt's counts are taken before and after."""

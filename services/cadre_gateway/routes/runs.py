@@ -11,7 +11,7 @@ from cadre.api.runs import Accepted, RunDetail, RunOrder, RunResult, State
 from cadre.ports import Clock
 from cadre.telemetry.tracing.ids import trace_id
 from cadre_gateway.access.principal import caller_of
-from cadre_gateway.access.reach import Reach
+from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.index.run_filter import RunFilter, TreeReach
 from cadre_gateway.reading.detail import DetailPage, run_detail, run_result
 from cadre_gateway.reading.lookup import RunLookup
@@ -54,7 +54,7 @@ LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
 
 
 def router(  # noqa: PLR0913 - what the routes of runs share
-    reach: Reach,
+    reach: CallerReach,
     submitter: Submitter,
     lookup: RunLookup,
     run_end: RunEnd,

@@ -43,17 +43,18 @@ class Submitter:
         *,
         needs_agent: bool = True,
         terms: CallerTerms | None = None,
+        beside: frozenset[str] = frozenset(),
     ) -> RunSummary:
         """Publishes the Task of a new root run; a repeated `key` finds the run that it started before.
 
-        Unless it `needs_agent`, the run waits in the inbox for an agent that is not there. Raises Problem,
-        RetryableError.
+        Unless it `needs_agent`, the run waits in the inbox for an agent that is not there. Arguments that are `beside`
+        the agent's own are not held to its `input_schema`, unless that names them. Raises Problem, RetryableError.
         """
         run, known = await self.admission.admit(wanted.agent, wanted.user, key, needs_agent=needs_agent)
         if known is not None:
             return known
         if needs_agent:
-            await self._check_input(wanted)
+            await self._check_input(wanted, beside)
         images = [await self._image(number, ref) for number, ref in enumerate(wanted.images)]
         await self.workspaces.put(run, wanted.files)
         continues = None
@@ -87,11 +88,15 @@ class Submitter:
         await self.admission.confirm(run, key)
         return summary_of_task(task)
 
-    async def _check_input(self, wanted: Submission) -> None:
+    async def _check_input(self, wanted: Submission, beside: frozenset[str]) -> None:
         """Raises a 422 problem when the agent wants other `additional_args`."""
         spec = await self.contracts.of_agent(self.admission.registry.reachable(), wanted.agent)
         schema = spec.input_schema if spec is not None else None
-        if schema is not None and (wrong := misfits(schema, wanted.additional_args, "additional_args")):
+        if schema is None:
+            return
+        beside -= set(schema.get("properties", {}))
+        own = {name: value for name, value in wanted.additional_args.items() if name not in beside}
+        if wrong := misfits(schema, own, "additional_args"):
             raise invalid(f"agent {wanted.agent} does not take this: {'; '.join(wrong)}")
 
     async def _image(self, number: int, ref: str) -> str:

@@ -27,7 +27,9 @@ class ThreadMessage(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     role: str
     content: Any = None
+    name: str | None = None
     tool_call_id: str = ""
+    tool_calls: list[dict[str, Any]] | None = None
 
 
 class RunInput(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

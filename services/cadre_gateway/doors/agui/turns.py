@@ -10,9 +10,10 @@ import msgspec
 from cadre.protocol.caller_terms import CallerTerms
 from cadre.protocol.topology import tree_of
 from cadre.spec.names import NAME
-from cadre_gateway.doors.agui.request import Resume, RunInput, content_of
+from cadre_gateway.doors.agui.request import Resume, RunInput, ThreadMessage, content_of
 from cadre_gateway.doors.callers_tools import tools_of
 from cadre_gateway.doors.following import Answers
+from cadre_gateway.doors.history import ARGUMENT, TOLD, ToldHistory
 from cadre_gateway.doors.progress import HeldBack, Place
 from cadre_gateway.doors.rulings import ruling_of, said
 from cadre_gateway.doors.run_service import RunService
@@ -20,6 +21,11 @@ from cadre_gateway.doors.sender import DoorSender, begin_run, known_run, short_h
 from cadre_gateway.reading.directory import card_of
 from cadre_gateway.requests.body import Ruling, Submission
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
+
+_BESIDE = frozenset({"context", "state", ARGUMENT})
+"""Arguments that are the thread's and not the agent's own."""
+_OWN_AFFAIRS = ("reasoning", "activity")
+"""Roles of messages that are the client's account of a run, and no part of what was said."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +91,7 @@ class Turns:
         if said_last is None or said_last.role != "user":
             raise invalid("the last message is the user's, or `resume` answers what waits - at `$.messages`")
         content = content_of(said_last, f"messages[{len(wanted.messages) - 1}]")
+        history = _history(wanted.messages[:-1])
         told = msgspec.json.encode(
             [wanted.messages, wanted.tools, wanted.context, wanted.state], order="sorted"
         )
@@ -95,34 +102,50 @@ class Turns:
         session = (
             wanted.thread_id if NAME.fullmatch(wanted.thread_id) else f"agui-{short_hash(wanted.thread_id)}"
         )
-        async with answer_deadline():
-            recorded, _ = await self.runs.turns.read(agent, session)
+        goes_on = not history or await self._holds(agent, session, history, sender)
+        before = ToldHistory() if goes_on else history
         request = Submission(
             agent=agent,
             task=content.text,
-            additional_args=_arguments(wanted, knows_thread=recorded is not None),
-            images=content.images,
-            files=content.files,
+            additional_args=_arguments(wanted, before),
+            images=[*before.images, *content.images],
+            files=before.files | content.files,
             session=session,
-            reset=False,
+            reset=not goes_on,
         )
         card = card_of(self.runs.registry.reachable(), agent)
         described = [{"type": "function", **tool} for tool in wanted.tools or []]
-        terms = CallerTerms(tools=tools_of(described, None, card))
-        return await begin_run(self.runs, sender, request, key, terms)
+        metadata = {TOLD: history.mark("user", content, name=said_last.name)}
+        terms = CallerTerms(tools=tools_of(described, None, card), metadata=metadata)
+        return await begin_run(self.runs, sender, request, key, terms, _BESIDE)
+
+    async def _holds(self, agent: str, session: str, history: ToldHistory, sender: DoorSender) -> bool:
+        """Return whether the thread's last run has told what the history ends with."""
+        await self.runs.reach.check_session(sender.caller, agent, session)
+        async with answer_deadline():
+            recorded, _ = await self.runs.turns.read(agent, session)
+            task = await self.runs.history.task(recorded.run, recorded.run) if recorded is not None else None
+        return task is not None and history.ends_with(task, await self.answers.so_far(Place(task.run)))
 
 
-def _arguments(wanted: RunInput, *, knows_thread: bool) -> dict[str, Any]:
+def _history(messages: list[ThreadMessage]) -> ToldHistory:
+    """Return the messages of a thread before the present one. Raise a 422 problem."""
+    found = ToldHistory()
+    for index, one in enumerate(messages):
+        if one.role in _OWN_AFFAIRS:
+            continue
+        content = content_of(one, f"messages[{index}]")
+        calls = [{"id": call.get("id"), **call.get("function", {})} for call in one.tool_calls or []]
+        found.add(one.role, content, name=one.name, calls=calls, call=one.tool_call_id)
+    return found
+
+
+def _arguments(wanted: RunInput, before: ToldHistory) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if wanted.context:
         found["context"] = wanted.context
     if wanted.state:
         found["state"] = wanted.state
-    before = [
-        {"role": message.role, "text": text}
-        for index, message in enumerate(wanted.messages[:-1])
-        if message.role in ("user", "assistant") and (text := content_of(message, f"messages[{index}]").text)
-    ]
-    if before and not knows_thread:
-        found["conversation"] = before
+    if before:
+        found[ARGUMENT] = before.said
     return found

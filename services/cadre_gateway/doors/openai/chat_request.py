@@ -8,8 +8,10 @@ import msgspec
 
 from cadre.protocol.cards import AgentCard
 from cadre_gateway.doors.callers_tools import schema_of, tools_of
-from cadre_gateway.doors.openai.content_parts import content_of, text_of
-from cadre_gateway.doors.openai.turn import Said, Turn
+from cadre_gateway.doors.history import ToldHistory
+from cadre_gateway.doors.message_content import MessageContent
+from cadre_gateway.doors.openai.content_parts import content_of
+from cadre_gateway.doors.openai.turn import Turn
 from cadre_gateway.doors.openai.turn_request import Envelope
 from cadre_gateway.requests.problems import invalid
 
@@ -21,7 +23,11 @@ class ChatMessage(msgspec.Struct, kw_only=True):
 
     role: str
     content: Any = None
+    name: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    function_call: dict[str, Any] | None = None
     tool_call_id: str | None = None
+    reasoning_content: str | None = None
 
 
 class StreamOptions(msgspec.Struct, kw_only=True):
@@ -50,22 +56,31 @@ def chat_turn(body: ChatBody, envelope: Envelope, card: AgentCard | None) -> Tur
     """The turn that the body asks for. Raises a 422 problem that names what cannot be used."""
     if body.n not in (None, 1):
         raise invalid("an agent gives one answer: leave n out, or send several requests - at `$.n`")
-    last = next(
-        (index for index in reversed(range(len(body.messages))) if _is_said(body.messages[index])), None
-    )
-    if last is None:
+    messages = body.messages
+    contents = [content_of(one.content, f"messages[{at}].content") for at, one in enumerate(messages)]
+    asked = max((at for at, one in enumerate(messages) if one.role == "user"), default=-1)
+    results = _results(messages, contents, asked + 1)
+    if asked < 0 and not results:
         raise invalid("say what the agent shall do, in a message of the role user - at `$.messages`")
-    now = body.messages[last]
-    earlier = [Said(one.role, text_of(one.content, "messages")) for one in body.messages[:last]]
-    turn = Turn(
+    history, mark = _history(messages, contents, asked)
+    now = contents[asked] if asked >= 0 else MessageContent()
+    text = now.text.strip() or ("What is in this?" if now.images or now.files else "")
+    if asked >= 0 and not text:
+        raise invalid(f"the message is empty: say what the agent shall do - at `$.messages[{asked}].content`")
+    rules = [content.text for one, content in zip(messages, contents, strict=True) if one.role in _RULES]
+    return Turn(
         agent=body.model,
-        text="",
-        instructions="\n\n".join(said.text for said in earlier if said.role in _RULES and said.text),
-        history=[said for said in earlier if said.role in ("user", "assistant") and said.text],
+        text=text,
+        images=now.images,
+        files=now.files,
+        instructions="\n\n".join(rule for rule in rules if rule),
+        history=history,
+        mark=mark,
+        results=results,
         session=envelope.session,
         user=envelope.user,
         by=envelope.by,
-        may_decide=envelope.may_decide,
+        caller=envelope.caller,
         tools=tools_of(body.tools or [], body.tool_choice, card),
         output_schema=schema_of(body.response_format, "response_format"),
         metadata=body.metadata or {},
@@ -74,26 +89,43 @@ def chat_turn(body: ChatBody, envelope: Envelope, card: AgentCard | None) -> Tur
         is_retry=envelope.is_retry,
         traceparent=envelope.traceparent,
     )
-    if now.role == "tool":
-        return msgspec.structs.replace(turn, results=_results(body.messages))
-    content = content_of(now.content, f"messages[{last}].content")
-    text = content.text.strip() or ("What is in this?" if content.images or content.files else "")
-    if not text:
-        raise invalid(f"the message is empty: say what the agent shall do - at `$.messages[{last}].content`")
-    return msgspec.structs.replace(turn, text=text, images=content.images, files=content.files)
 
 
-def _is_said(message: ChatMessage) -> bool:
-    return message.role in ("user", "tool")
+def _history(
+    messages: list[ChatMessage], contents: list[MessageContent], asked: int
+) -> tuple[ToldHistory, str]:
+    """Return all messages but the one that is `asked`, and what stands for those up to that one."""
+    history, mark = ToldHistory(), ""
+    for at, (one, content) in enumerate(zip(messages, contents, strict=True)):
+        if at == asked:
+            mark = history.mark(one.role, content, name=one.name)
+        elif one.role not in _RULES:
+            history.add(
+                one.role,
+                content,
+                name=one.name,
+                calls=[_call(call) for call in one.tool_calls or []],
+                call=one.tool_call_id,
+                function=one.function_call,
+                reasoning=one.reasoning_content,
+                after_task=at > asked,
+            )
+    return history, mark
 
 
-def _results(messages: list[ChatMessage]) -> dict[str, str]:
-    """The results of the caller's functions since the last message of a person."""
-    since = max((index for index, one in enumerate(messages) if one.role == "user"), default=-1)
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    """Return a call of a function as a run reads it."""
+    function = call.get("function")
+    about = function if isinstance(function, dict) else call.get("custom") or {}
+    return {"id": call.get("id"), **about} if isinstance(about, dict) else {"id": call.get("id")}
+
+
+def _results(messages: list[ChatMessage], contents: list[MessageContent], since: int) -> dict[str, str]:
+    """Return the results of the caller's functions since the last message of a person."""
     found = {}
-    for index, one in enumerate(messages[since + 1 :], since + 1):
+    for at, one in enumerate(messages[since:], since):
         if one.role == "tool":
             if not one.tool_call_id:
-                raise invalid(f"whose result is it? - at `$.messages[{index}].tool_call_id`")
-            found[one.tool_call_id] = text_of(one.content, f"messages[{index}].content")
+                raise invalid(f"whose result is it? - at `$.messages[{at}].tool_call_id`")
+            found[one.tool_call_id] = contents[at].text
     return found

@@ -41,7 +41,7 @@ class ChatCompletions:
         """The completion, or its chunks. Raises Problem, RetryableError."""
         data = await body.read(request)
         wanted = body.parse(data, ChatBody)
-        created = int(self.conversations.clock.now())
+        created = int(self.conversations.runs.clock.now())
         envelope = envelope_of(request, data, wanted.user, wanted.metadata or {})
         turn = chat_turn(wanted, envelope, card_of(self.registry.reachable(), wanted.model))
         if not turn.results and (text := hidden_tasks.answer_of(turn.text)) is not None:

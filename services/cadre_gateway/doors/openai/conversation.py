@@ -1,4 +1,9 @@
-"""From a turn to the run that answers it: begun, gone on with, decided on, steered, or found again."""
+"""From a turn to the run that answers it: begun, gone on with, decided on, steered, or found again.
+
+A request goes on from an earlier run only where it names that run: by a session, by a response before it, or by a call
+that waits, whose id stands in the answer that it repeats. Any other begins a run that is given the request's own
+history. Nothing is guessed from what somebody has said.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +11,27 @@ import hashlib
 import re
 from dataclasses import dataclass
 
-from cadre.adapters.nats.reading.history import History
-from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
+from cadre.adapters.nats.sessions import SessionTurn
 from cadre.api.runs import RunSummary
 from cadre.errors import Fenced
-from cadre.ports import Clock
 from cadre.protocol.caller_terms import CallerTerms
 from cadre.protocol.topology import run_id_of, tree_of
 from cadre_gateway.doors.following import Answers
+from cadre_gateway.doors.history import ARGUMENT, TOLD, ToldHistory
 from cadre_gateway.doors.openai.turn import Turn
-from cadre_gateway.doors.progress import Place, Progress, answer_text
+from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.doors.rulings import ASK_USER, said
+from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.doors.verdict_words import PersonsWord, word_in
-from cadre_gateway.index.run_filter import RunFilter
-from cadre_gateway.index.run_summary import shortened
-from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.body import Submission, checked_submission
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
-from cadre_gateway.starting.submit import Submitter
-from cadre_gateway.steering.decide import ApprovalDecisions
-from cadre_gateway.steering.steer import Steering
 
 _NOT_FOUND = 404
-_SEARCHED_RUNS = 2_000
-"""The newest runs of an agent among which the one is looked for that a chat goes on from."""
-_READ_RUNS = 4
-_CALL = re.compile(r"`([A-Za-z0-9-]{1,64}(?:_\d{1,9}_\d{1,9}){1,64})`")
+_CALL = re.compile(r"[A-Za-z0-9-]{1,64}(?:_\d{1,9}_\d{1,9}){1,64}")
+_NAMED = re.compile(f"`({_CALL.pattern})`")
 """A call, as a question to a person names it."""
+_BESIDE = frozenset({"instructions", ARGUMENT})
+"""Arguments that are the chat's and not the agent's own."""
 
 
 @dataclass(frozen=True)
@@ -40,41 +39,41 @@ class Conversations:
     """Finds or begins the runs of turns. Every method raises Problem, RetryableError."""
 
     answers: Answers
-    lookup: RunLookup
-    history: History
-    turns: NatsSessions
-    submitter: Submitter
-    decisions: ApprovalDecisions
-    steering: Steering
-    clock: Clock
+    runs: RunService
 
     async def place_of(self, turn: Turn) -> Place:
         """Where the answer to the turn is told; the same turn, sent again, finds the place that it had before."""
-        if turn.results or turn.words:
-            return await self._answer_calls(turn)
+        if (turn.results or turn.words) and (place := await self._answer_calls(turn)) is not None:
+            return place
         if turn.has_own_key:
             run = run_id_of(turn.agent, turn.key.key)
-            task = await self.history.task(run, run)
+            task = await self.runs.history.task(run, run)
             if task is not None:
                 turn.key.check(task.request)
                 return Place(run)
         if turn.continues is not None:
+            await self.runs.reach.check(turn.caller, "tree", turn.continues.run)
             await self.answers.check(turn.continues)
-            return await self._go_on_from(turn, await self.lookup.find(turn.continues.run))
+            return await self._go_on_from(turn, await self.runs.lookup.find(turn.continues.run))
         if turn.session is not None:
+            await self.runs.reach.check_session(turn.caller, turn.agent, turn.session)
             return await self._next_in(turn, turn.session)
-        if not turn.history:
-            return await self._begin(turn, _session_of(turn))
-        last = await self._recognized(turn)
+        last = await self._named(turn)
         return await self._go_on_from(turn, last) if last else await self._begin(turn, _session_of(turn))
 
     # --- words for calls that wait
 
-    async def _answer_calls(self, turn: Turn) -> Place:
-        """Brings results of the caller's functions, and a person's words, to the run that waits for them."""
+    async def _answer_calls(self, turn: Turn) -> Place | None:
+        """Bring results of the caller's functions, and a person's words, to the run that waits for them; None where
+        they are about calls that another program's model has made, which are part of the history."""
         calls = {**{call: PersonsWord("approved", text) for call, text in turn.results.items()}, **turn.words}
+        if turn.text and not any(_CALL.fullmatch(call) for call in calls):
+            return None
         run = tree_of(next(reversed(calls)))
+        await self.runs.reach.check(turn.caller, "tree", run)
         progress = await self.answers.so_far(Place(run))
+        if turn.text and not turn.words and progress.task is not None and progress.task.agent != turn.agent:
+            return None  # a handoff: this agent reads what the other one was answered
         told = {call for pause in progress.pauses for call in pause.held}
         given = {call: word for call, word in calls.items() if call in told}
         if not given:
@@ -101,28 +100,29 @@ class Conversations:
         verdict = "corrected" if answer is not None else word.verdict
         arguments = {"answer": answer} if answer is not None else None
         ruling = said(verdict, turn.by, word.feedback, arguments)
-        await self.decisions.decide(call, ruling, turn.traceparent)
+        await self.runs.decisions.decide(call, ruling, turn.traceparent)
 
     # --- sessions
 
     async def _next_in(self, turn: Turn, session: str) -> Place:
         async with answer_deadline():
-            recorded, _ = await self.turns.read(turn.agent, session)
+            recorded, _ = await self.runs.turns.read(turn.agent, session)
             last = await self._find(recorded.run) if recorded is not None else None
-        if last is not None and (place := await self._with_last(turn, last)) is not None:
-            return place
-        return await self._begin(turn, session, goes_on=True, knows_history=last is not None)
-
-    async def _with_last(self, turn: Turn, last: RunSummary) -> Place | None:
-        """The place in the session's last run when the turn is about that; None when it begins a new one."""
+        if last is None:
+            return await self._begin(turn, session, goes_on=True)
         progress = await self.answers.so_far(Place(last.id))
-        if progress.task is None:
-            task = await self.history.task(last.tree, last.id)
-            digest = task.request if task is not None else ""
-        else:
-            digest = progress.task.request
-        if digest == turn.key.digest and (turn.is_retry or progress.end is None):
+        task = progress.task or await self.runs.history.task(last.tree, last.id)
+        if task is not None and task.request == turn.key.digest and (turn.is_retry or progress.end is None):
             return Place(last.id)
+        if turn.history and not turn.adds and (task is None or not turn.history.ends_with(task, progress)):
+            # The caller has taken back what the session holds: its own history counts.
+            return await self._begin(turn, session)
+        if (place := await self._with_last(turn, progress)) is not None:
+            return place
+        return await self._begin(turn, session, goes_on=True, knows_history=not turn.adds)
+
+    async def _with_last(self, turn: Turn, progress: Progress) -> Place | None:
+        """Return the place in the session's last run when the turn is about that; None when it begins a new one."""
         if progress.end is not None:
             return self._repeated(turn, progress)
         if progress.task is None:
@@ -134,7 +134,7 @@ class Conversations:
         elsewhere."""
         if not turn.is_retry:
             asked = progress.pauses[-1] if progress.pauses else None
-            if asked and word_in(turn.text) and any(call in turn.last_answer for call in asked.held):
+            if asked and word_in(turn.text) and any(call in turn.history.last_answer for call in asked.held):
                 return Place(progress.run, asked.seq)
             return None
         before = next((seq for seq, text in progress.messages if text == turn.text), None)
@@ -146,7 +146,7 @@ class Conversations:
         """A word on what the run waits for, else a message to it."""
         word = word_in(turn.text)
         asked = {call: held for call, held in progress.held.items() if not held.is_callers}
-        told = {call: held for call, held in asked.items() if call in turn.last_answer} or asked
+        told = {call: held for call, held in asked.items() if call in turn.history.last_answer} or asked
         questions = [call for call, held in told.items() if held.request.name == ASK_USER]
         if questions:
             _check_may_decide(turn)
@@ -160,7 +160,7 @@ class Conversations:
                 await self._decide(call, word, turn)
             return Place(progress.run, progress.place_behind(set(told)) if told else progress.pauses[-1].seq)
         try:
-            await self.steering.tell(
+            await self.runs.steering.tell(
                 progress.run,
                 turn.text,
                 "next" if progress.held else "interrupt",
@@ -175,11 +175,11 @@ class Conversations:
 
     async def _go_on_from(self, turn: Turn, last: RunSummary) -> Place:
         """Goes on from a run: in its session where it is the last one there, else in a session that branches off."""
-        own, branch = last.session or _session_of(turn), f"{_session_of(turn)[:20]}-{last.id}"
-        for session in (own, branch):
-            recorded, _ = await self.turns.read(turn.agent, session)
+        branch = f"after-{last.id}"
+        for session in (last.session, branch) if last.session is not None else (branch,):
+            recorded, _ = await self.runs.turns.read(turn.agent, session)
             if recorded is not None and recorded.previous == last.id and turn.is_retry:
-                task = await self.history.task(recorded.run, recorded.run)
+                task = await self.runs.history.task(recorded.run, recorded.run)
                 if task is not None and task.request == turn.key.digest:
                     return Place(recorded.run)
             if recorded is not None and recorded.run == last.id:
@@ -189,36 +189,32 @@ class Conversations:
 
     async def _branch(self, agent: str, session: str, run: str) -> None:
         """Makes `run` the last one of the session. Whoever begins the same branch at the same moment means the same."""
-        recorded, fence = await self.turns.read(agent, session)
+        recorded, fence = await self.runs.turns.read(agent, session)
         if recorded is None or recorded.run != run:
-            turn = SessionTurn(run=run, at=self.clock.now())
+            turn = SessionTurn(run=run, at=self.runs.clock.now())
             try:
-                await self.turns.record(agent, session, turn, fence)
+                await self.runs.turns.record(agent, session, turn, fence)
             except Fenced as error:
                 raise Problem(409, "session-busy", "others go on from the same answer just now") from error
 
-    async def _recognized(self, turn: Turn) -> RunSummary | None:
-        """The run whose answer the caller was told last: its task and its output are the end of the history."""
-        asked = next((said.text for said in reversed(turn.history) if said.role == "user"), None)
-        if asked is None or not turn.last_answer:
-            return None
-        recorded, _ = await self.turns.read(turn.agent, _session_of(turn))
-        named = [tree_of(call) for call in _CALL.findall(turn.last_answer)]
-        runs = [*named, *([recorded.run] if recorded is not None else [])]
-        candidates = [found for run in runs if (found := await self._find(run)) is not None]
-        listed, _ = await self.lookup.index.list(RunFilter(agent=turn.agent), limit=_SEARCHED_RUNS)
-        tasks = {shortened(said.text.strip()) for said in turn.history if said.role == "user"}
-        candidates += [one for one in listed if one.task in tasks]
-        known = {one.id: one for one in candidates if (one.agent, one.user) == (turn.agent, turn.user)}
-        for one in list(known.values())[:_READ_RUNS]:
-            progress = await self.answers.so_far(Place(one.id))
-            if _was_told(progress, asked, turn.last_answer):
-                return one
+    async def _named(self, turn: Turn) -> RunSummary | None:
+        """Return the run that has asked about a call which the last answer of the history names: a run of this agent,
+        for this person, that the caller reaches."""
+        calls = _NAMED.findall(turn.history.last_answer)
+        for run in dict.fromkeys(map(tree_of, calls)):
+            if not await self.runs.reach.has(turn.caller, "tree", run):
+                continue
+            found = await self._find(run)
+            if found is None or (found.agent, found.user or "") != (turn.agent, turn.user or ""):
+                continue
+            progress = await self.answers.so_far(Place(run))
+            if any(call in pause.held for pause in progress.pauses for call in calls):
+                return found
         return None
 
     async def _find(self, run: str) -> RunSummary | None:
         try:
-            return await self.lookup.find(run)
+            return await self.runs.lookup.find(run)
         except Problem as problem:
             if problem.status != _NOT_FOUND:
                 raise
@@ -230,59 +226,49 @@ class Conversations:
         self, turn: Turn, session: str, *, goes_on: bool = False, knows_history: bool = False
     ) -> Place:
         if turn.is_retry and not goes_on and not turn.has_own_key:
-            recorded, _ = await self.turns.read(turn.agent, session)
+            recorded, _ = await self.runs.turns.read(turn.agent, session)
             if recorded is not None:
-                task = await self.history.task(recorded.run, recorded.run)
+                task = await self.runs.history.task(recorded.run, recorded.run)
                 if task is not None and task.request == turn.key.digest:
                     return Place(recorded.run)
         arguments: dict[str, object] = {}
         if turn.instructions:
             arguments["instructions"] = turn.instructions
-        if turn.history and not knows_history:
-            arguments["conversation"] = [{"role": said.role, "text": said.text} for said in turn.history]
-        wanted = checked_submission(
-            Submission(
-                agent=turn.agent,
-                task=turn.text,
-                additional_args=arguments,
-                images=turn.images,
-                files=turn.files,
-                session=session,
-                user=turn.user,
-                reset=not goes_on,
+        before = ToldHistory() if knows_history else turn.history
+        if before:
+            arguments[ARGUMENT] = before.said
+        wanted = turn.caller.submission(
+            checked_submission(
+                Submission(
+                    agent=turn.agent,
+                    task=turn.text,
+                    additional_args=arguments,
+                    images=[*before.images, *turn.images],
+                    files=before.files | turn.files,
+                    session=session,
+                    user=turn.user,
+                    reset=not goes_on,
+                )
             )
         )
-        terms = CallerTerms(tools=turn.tools, output_schema=turn.output_schema, metadata=turn.metadata)
+        metadata = turn.metadata | {TOLD: turn.mark}
+        terms = CallerTerms(tools=turn.tools, output_schema=turn.output_schema, metadata=metadata)
         async with answer_deadline():
-            run = await self.submitter.submit(wanted, turn.key, turn.traceparent, terms=terms)
+            run = await self.runs.submitter.submit(
+                wanted, turn.key, turn.traceparent, terms=terms, beside=_BESIDE
+            )
         return Place(run.id)
 
 
 def _session_of(turn: Turn) -> str:
-    """The session of a chat that names none: of all that begin with the same words."""
-    begun = f"{turn.agent}\n{turn.user or ''}\n{turn.first_text}"
-    return f"chat-{hashlib.sha256(begun.encode()).hexdigest()[:24]}"
-
-
-def _was_told(progress: Progress, asked: str, answer: str) -> bool:
-    """Whether the run was asked this last, and has given this answer or waits for what it names."""
-    if any(call in answer for pause in progress.pauses for call in pause.held):
-        return True
-    said = [text for _, text in progress.messages] + (
-        [progress.task.task] if progress.task is not None else []
-    )
-    if progress.end is None or progress.end.output is None:
-        return False
-    is_asked = any(_plain(text) == _plain(asked) for text in said) or word_in(asked) is not None
-    return is_asked and _plain(answer_text(progress.end.output)) == _plain(answer)
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.split())
+    """Return the session of a turn that names none: of this request of this caller alone, so that the same request,
+    sent again, finds its run."""
+    asked = f"{turn.caller.account or turn.caller.key}\n{turn.key.digest}"
+    return f"chat-{hashlib.sha256(asked.encode()).hexdigest()[:24]}"
 
 
 def _check_may_decide(turn: Turn) -> None:
-    if not turn.may_decide:
+    if not turn.caller.may("decide"):
         raise Problem(
             403, "forbidden", "this key may not decide on calls: somebody with the role `approver` does"
         )

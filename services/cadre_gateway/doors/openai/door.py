@@ -17,20 +17,11 @@ def router(runs: RunService) -> APIRouter:
     """The routes of the door. OpenAI's own description tells of them, so the gateway's leaves them out."""
     routes = APIRouter(prefix="/v1", route_class=OpenAIRoute, include_in_schema=False)
     answers = Answers(runs.lookup, runs.feeds, runs.watch_deltas)
-    conversations = Conversations(
-        answers,
-        runs.lookup,
-        runs.history,
-        runs.turns,
-        runs.submitter,
-        runs.decisions,
-        runs.steering,
-        runs.clock,
-    )
+    conversations = Conversations(answers, runs)
     model_routes.add_routes(routes, runs.registry)
     chat_routes.add_routes(routes, ChatCompletions(conversations, answers, runs.run_end, runs.registry))
     response_routes.add_routes(
         routes,
-        Responses(conversations, answers, runs.history, runs.run_end, runs.eraser, runs.registry),
+        Responses(conversations, answers, runs.reach, runs.history, runs.run_end, runs.eraser, runs.registry),
     )
     return routes

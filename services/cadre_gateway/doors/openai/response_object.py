@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from cadre.protocol.messages import Task
+from cadre_gateway.doors.history import TOLD
 from cadre_gateway.doors.openai.response_id import response_id
 from cadre_gateway.doors.openai.response_request import BACKGROUND, OWN_NOTE, PREVIOUS
 from cadre_gateway.doors.progress import HeldBack, Place, Progress, Tokens, answer_text
@@ -73,7 +74,9 @@ def response_object(progress: Progress, task: Task, output: list[Json], status: 
         "store": True,
         "background": terms.metadata.get(BACKGROUND) == "true",
         "service_tier": "default",
-        "metadata": {key: value for key, value in terms.metadata.items() if not key.startswith(OWN_NOTE)},
+        "metadata": {
+            key: value for key, value in terms.metadata.items() if not key.startswith((OWN_NOTE, TOLD))
+        },
         "safety_identifier": None,
         "prompt_cache_key": None,
     }

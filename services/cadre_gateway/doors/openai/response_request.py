@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from cadre.protocol.cards import AgentCard
 from cadre_gateway.doors.callers_tools import schema_of, tools_of
+from cadre_gateway.doors.history import ToldHistory
 from cadre_gateway.doors.message_content import MessageContent
 from cadre_gateway.doors.openai.content_parts import content_of, text_of
 from cadre_gateway.doors.openai.response_id import place_of_response
-from cadre_gateway.doors.openai.turn import Said, Turn
+from cadre_gateway.doors.openai.turn import Turn
 from cadre_gateway.doors.openai.turn_request import Envelope, session_name
 from cadre_gateway.doors.verdict_words import PersonsWord
 from cadre_gateway.requests.problems import invalid
@@ -21,7 +23,6 @@ OWN_NOTE = "openai."
 BACKGROUND, PREVIOUS = f"{OWN_NOTE}background", f"{OWN_NOTE}previous"
 
 _RULES = ("system", "developer")
-_PASSED_OVER = ("function_call", "reasoning", "item_reference", "mcp_approval_request", "mcp_list_tools")
 
 
 class ResponseBody(msgspec.Struct, kw_only=True):
@@ -46,40 +47,66 @@ class _Read:
     """The items of an input, as they are read one by one."""
 
     def __init__(self) -> None:
-        self.said: list[Said] = []
-        self.now = MessageContent()
-        """Of the last message of a person."""
+        self.rules: list[str] = []
+        self.history, self.mark = ToldHistory(), ""
+        """What was said beside `now`, and what stands for that up to `now`."""
+        self.now: MessageContent | None = None
+        """The last message of a person."""
         self.results: dict[str, str] = {}
         """Since that message, by call; likewise the words."""
         self.words: dict[str, PersonsWord] = {}
 
-    def take(self, item: dict[str, Any], where: str) -> None:
-        """Reads one item. Raises a 422 problem."""
+    def take(self, item: dict[str, Any], where: str, *, is_last: bool, is_after: bool) -> None:
+        """Read one item: `is_last`: the last message of a person; `is_after`: it comes behind that. Raise a 422
+        problem."""
+        add = partial(self.history.add, after_task=is_after)
         match item:
             case {"type": "function_call_output", "call_id": str(call)}:
-                self.results[call] = text_of(item.get("output"), f"{where}.output")
+                output = content_of(item.get("output"), f"{where}.output")
+                add("tool", output, call=call)
+                if is_after:
+                    self.results[call] = output.text
             case {"type": "mcp_approval_response", "approval_request_id": str(call), "approve": bool(yes)}:
-                reason = item.get("reason")
-                self.words[call] = PersonsWord("approved" if yes else "rejected", str(reason or ""))
-            case {"type": str(kind)} if kind in _PASSED_OVER:
+                reason = str(item.get("reason") or "")
+                add("user", MessageContent(text=reason), call=call, approve=str(yes).lower())
+                if is_after:
+                    self.words[call] = PersonsWord("approved" if yes else "rejected", reason)
+            case {"type": "function_call", "name": str(name)}:
+                called = {"id": item.get("call_id"), "name": name, "arguments": item.get("arguments")}
+                add("assistant", MessageContent(), calls=[called])
+            case {"type": "mcp_approval_request", "name": str(name)}:
+                asked = {"id": item.get("id"), "name": name, "arguments": item.get("arguments")}
+                add("assistant", MessageContent(), asked=[asked])
+            case {"type": "reasoning"}:
+                parts = [*(item.get("summary") or []), *(item.get("content") or [])]
+                add("assistant", MessageContent(), reasoning=text_of(parts, where))
+            case {"type": "item_reference", "id": str(named)}:
+                add("assistant", MessageContent(), item=named)
+            case {"type": "mcp_list_tools"}:
                 pass
             case {"role": str(role)} if item.get("type", "message") == "message":
-                self._take_message(role, content_of(item.get("content"), f"{where}.content"))
+                content = content_of(item.get("content"), f"{where}.content")
+                if is_last:
+                    self.now, self.mark = content, self.history.mark(role, content)
+                elif role in _RULES:
+                    self.rules.append(content.text)
+                else:
+                    add(role, content)
             case _:
                 raise invalid(f"an item of type {item.get('type')!r} cannot be used - at `$.{where}`")
 
-    def _take_message(self, role: str, content: MessageContent) -> None:
-        self.said.append(Said(role, content.text))
-        if role == "user":
-            self.now, self.results, self.words = content, {}, {}
+
+def _is_persons(item: dict[str, Any]) -> bool:
+    return item.get("type", "message") == "message" and item.get("role") == "user"
 
 
 def response_turn(body: ResponseBody, envelope: Envelope, card: AgentCard | None) -> Turn:
     """The turn that the body asks for. Raises a 404 or 422 problem that names what cannot be used."""
     read = _Read()
     items = [{"role": "user", "content": body.input}] if isinstance(body.input, str) else body.input
+    last = max((at for at, item in enumerate(items) if _is_persons(item)), default=-1)
     for index, item in enumerate(items):
-        read.take(item, f"input[{index}]")
+        read.take(item, f"input[{index}]", is_last=index == last, is_after=index > last)
     metadata = dict(body.metadata or {})
     if body.background:
         metadata[BACKGROUND] = "true"
@@ -87,16 +114,28 @@ def response_turn(body: ResponseBody, envelope: Envelope, card: AgentCard | None
     if body.previous_response_id is not None:
         continues = place_of_response(body.previous_response_id)
         metadata[PREVIOUS] = body.previous_response_id
-    rules = [body.instructions or "", *(said.text for said in read.said if said.role in _RULES)]
-    turn = Turn(
+    conversation = _session(body.conversation)
+    now = read.now or MessageContent()
+    text = now.text.strip() or ("What is in this?" if now.images or now.files else "")
+    if not text and (last >= 0 or not (read.results or read.words)):
+        raise invalid("say what the agent shall do, in a message of the role user - at `$.input`")
+    rules = [body.instructions or "", *read.rules]
+    return Turn(
         agent=body.model,
-        text="",
+        text=text,
+        images=now.images,
+        files=now.files,
         instructions="\n\n".join(rule for rule in rules if rule),
-        session=_session(body.conversation) or envelope.session,
+        history=read.history,
+        mark=read.mark,
+        results=read.results,
+        words=read.words,
+        session=conversation or envelope.session,
         continues=continues,
+        adds=continues is not None or conversation is not None,
         user=envelope.user,
         by=envelope.by,
-        may_decide=envelope.may_decide,
+        caller=envelope.caller,
         tools=tools_of(body.tools or [], body.tool_choice, card),
         output_schema=schema_of((body.text or {}).get("format"), "text.format"),
         metadata=metadata,
@@ -104,16 +143,6 @@ def response_turn(body: ResponseBody, envelope: Envelope, card: AgentCard | None
         has_own_key=envelope.has_own_key,
         is_retry=envelope.is_retry,
         traceparent=envelope.traceparent,
-    )
-    if read.results or read.words:
-        return msgspec.structs.replace(turn, results=read.results, words=read.words)
-    last = max((index for index, said in enumerate(read.said) if said.role == "user"), default=None)
-    text = read.now.text.strip() or ("What is in this?" if read.now.images or read.now.files else "")
-    if last is None or not text:
-        raise invalid("say what the agent shall do, in a message of the role user - at `$.input`")
-    history = [said for said in read.said[:last] if said.role in ("user", "assistant") and said.text]
-    return msgspec.structs.replace(
-        turn, text=text, images=read.now.images, files=read.now.files, history=history
     )
 
 

@@ -14,6 +14,8 @@ from fastapi.responses import Response
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.protocol.messages import Task
+from cadre_gateway.access.principal import caller_of
+from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.doors.answer_json import json_answer, run_headers
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.openai import hidden_tasks
@@ -44,6 +46,7 @@ class Responses:
 
     conversations: Conversations
     answers: Answers
+    reach: CallerReach
     history: History
     run_end: RunEnd
     eraser: Eraser
@@ -57,7 +60,7 @@ class Responses:
         envelope = envelope_of(request, data, user, wanted.metadata or {})
         turn = response_turn(wanted, envelope, card_of(self.registry.reachable(), wanted.model))
         if not turn.results and not turn.words and (text := hidden_tasks.answer_of(turn.text)) is not None:
-            events = unrun_response(wanted.model, text, self.conversations.clock.now())
+            events = unrun_response(wanted.model, text, self.conversations.runs.clock.now())
             return EventStream(_told(events)) if wanted.stream else json_answer(_whole(events))
         place = await self.conversations.place_of(turn)
         if wanted.stream:
@@ -106,9 +109,11 @@ class Responses:
         """The input items of the response, the last one first."""
         return input_items(await self.answers.so_far(place), await self._task(place))
 
-    async def named(self, given: str) -> Place:
-        """Where the response with this id begins. Raises a 404 problem for an id that was never given out."""
+    async def named(self, given: str, request: Request) -> Place:
+        """Where the response with this id begins. Raises a 404 problem for an id that was never given out, or whose run
+        the caller does not reach."""
         place = place_of_response(given)
+        await self.reach.check(caller_of(request), "tree", place.run)
         await self.answers.check(place)
         return place
 
@@ -167,37 +172,39 @@ def add_routes(routes: APIRouter, responses: Responses) -> None:
         return await responses.create(request)
 
     @routes.get("/responses/{response}", summary="A response, or its events from any one on")
-    async def get_response(
+    async def get_response(  # noqa: PLR0913 - as the protocol names them
         response: str,
+        request: Request,
         stream: bool = False,
         starting_after: Annotated[int, Query(ge=-1)] = -1,
         include_obfuscation: bool | None = None,
         include: Annotated[list[str] | None, Query()] = None,
         includes: Annotated[list[str] | None, Query(alias="include[]")] = None,
     ) -> Response:
-        place = await responses.named(response)
+        place = await responses.named(response, request)
         if stream:
             return EventStream(await responses.events(place, told_at(starting_after)))
         return json_answer(await responses.now(place))
 
     @routes.post("/responses/{response}/cancel", summary="End the run of a response")
-    async def post_cancel(response: str) -> Response:
-        return json_answer(await responses.cancel(await responses.named(response)))
+    async def post_cancel(response: str, request: Request) -> Response:
+        return json_answer(await responses.cancel(await responses.named(response, request)))
 
     @routes.delete("/responses/{response}", summary="Erase the run of a response")
-    async def delete_response(response: str) -> Response:
-        return json_answer(await responses.delete(await responses.named(response)))
+    async def delete_response(response: str, request: Request) -> Response:
+        return json_answer(await responses.delete(await responses.named(response, request)))
 
     @routes.get("/responses/{response}/input_items", summary="What was said with a response")
-    async def get_items(
+    async def get_items(  # noqa: PLR0913 - as the protocol names them
         response: str,
+        request: Request,
         limit: Annotated[int, Query(ge=1, le=100)] = 20,
         order: str = "desc",
         after: str | None = None,
         include: Annotated[list[str] | None, Query()] = None,
         includes: Annotated[list[str] | None, Query(alias="include[]")] = None,
     ) -> Response:
-        items = await responses.items(await responses.named(response))
+        items = await responses.items(await responses.named(response, request))
         items = items if order == "desc" else items[::-1]
         ids = [item["id"] for item in items]
         begin = ids.index(after) + 1 if after in ids else 0

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from cadre.protocol.cards import ToolCard
+from cadre_gateway.access.principal import Principal
+from cadre_gateway.doors.history import ToldHistory
 from cadre_gateway.doors.progress import Place
 from cadre_gateway.doors.verdict_words import PersonsWord
 from cadre_gateway.requests.idempotency import IdempotencyKey
-
-
-class Said(NamedTuple):
-    """What somebody said earlier in the conversation."""
-
-    role: str
-    text: str
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """What the caller says now, and what it brings of what was before."""
 
     agent: str
-    text: str
+    text: str = ""
+    """"" where the caller says nothing but results and words."""
     images: list[str] = []
     files: dict[str, str] = {}
     instructions: str = ""
-    history: list[Said] = []
-    """What was said before `text`."""
+    history: ToldHistory
+    """What was said beside `text`: the conversation, as the caller has it."""
+    mark: str = ""
+    """Stands for the history with `text` behind it."""
     results: dict[str, str] = {}
     """Results of the caller's functions, by call; with them the turn goes on with the run of the calls."""
     words: dict[str, PersonsWord] = {}
@@ -36,11 +34,12 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     continues: Place | None = None
     """The run that the turn goes on from, where the caller names it."""
     session: str | None = None
+    adds: bool = False
+    """Whether the history comes on top of what the named run or session holds, else it is all of the conversation."""
     user: str | None = None
     by: str = ""
     """Who sends the turn, as decisions name them."""
-    may_decide: bool = True
-    """Whether the sender may approve calls."""
+    caller: Principal
     tools: list[ToolCard] = []
     output_schema: dict[str, Any] | None = None
     metadata: dict[str, str] = {}
@@ -50,13 +49,3 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     is_retry: bool = False
     """Whether the caller's client says that it has sent the request before."""
     traceparent: str | None = None
-
-    @property
-    def last_answer(self) -> str:
-        """What the caller was told last; "" at the beginning."""
-        return next((said.text for said in reversed(self.history) if said.role == "assistant"), "")
-
-    @property
-    def first_text(self) -> str:
-        """The first thing that the caller said in the conversation."""
-        return next((said.text for said in self.history if said.role == "user"), self.text)

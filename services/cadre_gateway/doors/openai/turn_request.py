@@ -11,7 +11,7 @@ import msgspec
 from fastapi import Request
 
 from cadre.spec.names import NAME
-from cadre_gateway.access.principal import caller_of
+from cadre_gateway.access.principal import Principal, caller_of
 from cadre_gateway.requests.headers import utf8
 from cadre_gateway.requests.idempotency import IdempotencyKey, checked_key
 from cadre_gateway.requests.problems import invalid
@@ -32,7 +32,7 @@ class Envelope(NamedTuple):
     user: str | None
     by: str
     """Who sent the request, as decisions name them."""
-    may_decide: bool
+    caller: Principal
     key: IdempotencyKey
     has_own_key: bool
     is_retry: bool
@@ -59,7 +59,7 @@ def envelope_of(request: Request, data: bytes, user: str | None, metadata: dict[
         session=session_name(session) if session else None,
         user=who,
         by=named or who or "",
-        may_decide=caller.may("decide"),
+        caller=caller,
         key=IdempotencyKey(own or secrets.token_hex(16), _digest(data, session, who)),
         has_own_key=own is not None,
         is_retry=bool(_COUNT.fullmatch(count)) and int(count) > 0,

@@ -1,0 +1,87 @@
+"""What was said in a conversation before the present message, as its client sends it and as a run is given it."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from cadre.protocol.messages import Task
+from cadre_gateway.doors.message_content import MessageContent
+from cadre_gateway.doors.progress import Progress, answer_text
+
+ARGUMENT = "conversation"
+"""The argument by which a run is given the history."""
+TOLD = "cadre.told"
+"""Where a run's terms keep the mark of all that its client had said when it began: words of the client's history that
+begin with these are about this run."""
+
+
+class ToldHistory:
+    """Messages in their order, with the images and files in them. Nothing of what the client sends is left out."""
+
+    def __init__(self) -> None:
+        self.said: list[dict[str, Any]] = []
+        """Each with its `role` and `text`; `images` are numbers, from 1, into those of the task."""
+        self.images: list[str] = []
+        self.files: dict[str, str] = {}
+        """`data:` URLs by name."""
+        self._marks: list[str] = []
+        """Of each message, one that stands for it and all before it."""
+
+    def __bool__(self) -> bool:
+        return bool(self.said)
+
+    def add(self, role: str, content: MessageContent, *, after_task: bool = False, **more: Any) -> None:
+        """Take the next message in; `more` is what it has beside its content, without what is empty. `after_task`: it
+        comes behind the message that the run is given as its task."""
+        entry: dict[str, Any] = {"role": role, "text": content.text}
+        if content.images:
+            first = len(self.images) + 1
+            entry["images"] = list(range(first, first + len(content.images)))
+            self.images += content.images
+        if content.files:
+            entry["files"] = [self._keep(name, data) for name, data in content.files.items()]
+        if content.data:
+            entry["data"] = content.data
+        entry |= {name: value for name, value in more.items() if value}
+        if not content.text and len(entry) == len(("role", "text")):
+            return
+        self._marks.append(self.mark(role, content, **more))
+        self.said.append(entry | ({"after_task": True} if after_task else {}))
+
+    def mark(self, role: str, content: MessageContent, **more: Any) -> str:
+        """Return what stands for all messages with this one behind them."""
+        before = self._marks[-1] if self._marks else ""
+        more = {name: value for name, value in more.items() if value}
+        said = msgspec.json.encode([before, role, content, more], order="sorted")
+        return hashlib.sha256(said).hexdigest()[:32]
+
+    @property
+    def last_answer(self) -> str:
+        """Return what the client was told last; "" at the beginning."""
+        told = (one["text"] for one in reversed(self.said) if one["role"] == "assistant" and one["text"])
+        return next(told, "")
+
+    def ends_with(self, task: Task, progress: Progress) -> bool:
+        """Return whether it ends with what the run of this task has told: it begins with the very words that had begun
+        the run, and its last answer is the run's, or names a call that the run has asked about. Messages that were
+        edited, left out or answered again are another conversation."""
+        told = self.last_answer
+        if any(call in told for pause in progress.pauses for call in pause.held):
+            return True
+        if task.terms.metadata.get(TOLD) not in self._marks:
+            return False
+        if progress.end is None:
+            return True
+        output = progress.end.output
+        return told.split() == (answer_text(output).split() if output is not None else [])
+
+    def _keep(self, name: str, data: str) -> str:
+        kept, number = name, 1
+        while self.files.get(kept, data) != data:
+            number += 1
+            kept = f"{number}-{name}"
+        self.files[kept] = data
+        return kept
