@@ -75,6 +75,14 @@ def test_two_chats_of_the_same_words_know_nothing_of_each_other(
     assert "7391" not in json.dumps(told_to(gateway, "host"))
 
 
+def test_a_chat_without_a_name_has_no_session(openai_client: OpenAI, gateway: Gateway) -> None:
+    """What agents keep for a session is not shared by all who begin with the same words."""
+    for _ in range(2):
+        turn(openai_client, [], "Good day to all")
+    newest, before = runs_of(gateway, agent="host", limit="2")
+    assert (newest["task"], newest["session"], before["session"]) == ("Good day to all", None, None)
+
+
 def test_nothing_of_a_history_is_left_out(openai_client: OpenAI, gateway: Gateway) -> None:
     """Calls of another program's model, their results, names, pictures, and a message behind the task."""
     function = {"name": "look_up", "arguments": '{"what": "tides"}'}

@@ -7,6 +7,7 @@ history. Nothing is guessed from what somebody has said.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ _NOT_FOUND = 404
 _CALL = re.compile(r"[A-Za-z0-9-]{1,64}(?:_\d{1,9}_\d{1,9}){1,64}")
 _NAMED = re.compile(f"`({_CALL.pattern})`")
 """A call, as a question to a person names it."""
+_RETRY_SECONDS = 3_600
+"""A client that tries again finds the run that it began so long ago."""
 _BESIDE = frozenset({"instructions", ARGUMENT})
 """Arguments that are the chat's and not the agent's own."""
 
@@ -59,7 +62,7 @@ class Conversations:
             await self.runs.reach.check_session(turn.caller, turn.agent, turn.session)
             return await self._next_in(turn, turn.session)
         last = await self._named(turn)
-        return await self._go_on_from(turn, last) if last else await self._begin(turn, _session_of(turn))
+        return await self._go_on_from(turn, last) if last else await self._begin(turn, None)
 
     # --- words for calls that wait
 
@@ -222,15 +225,24 @@ class Conversations:
 
     # --- new runs
 
+    async def _note(self, turn: Turn, fence: int) -> None:
+        """Keep for a while which run the turn begins, for a client that tries again. Where the caller sends the very
+        request twice at once, the first counts."""
+        begun = SessionTurn(run=run_id_of(turn.agent, turn.key.key), at=self.runs.clock.now())
+        with contextlib.suppress(Fenced):
+            await self.runs.turns.record(turn.agent, _request_of(turn), begun, fence, seconds=_RETRY_SECONDS)
+
     async def _begin(
-        self, turn: Turn, session: str, *, goes_on: bool = False, knows_history: bool = False
+        self, turn: Turn, session: str | None, *, goes_on: bool = False, knows_history: bool = False
     ) -> Place:
-        if turn.is_retry and not goes_on and not turn.has_own_key:
-            recorded, _ = await self.runs.turns.read(turn.agent, session)
-            if recorded is not None:
+        if not goes_on and not turn.has_own_key:
+            recorded, fence = await self.runs.turns.read(turn.agent, session or _request_of(turn))
+            if recorded is not None and turn.is_retry:
                 task = await self.runs.history.task(recorded.run, recorded.run)
                 if task is not None and task.request == turn.key.digest:
                     return Place(recorded.run)
+            if session is None:
+                await self._note(turn, fence)
         arguments: dict[str, object] = {}
         if turn.instructions:
             arguments["instructions"] = turn.instructions
@@ -260,11 +272,11 @@ class Conversations:
         return Place(run.id)
 
 
-def _session_of(turn: Turn) -> str:
-    """Return the session of a turn that names none: of this request of this caller alone, so that the same request,
-    sent again, finds its run."""
+def _request_of(turn: Turn) -> str:
+    """Return the name under which the run of a turn without a session is found when its client tries again: of this
+    request of this caller alone."""
     asked = f"{turn.caller.account or turn.caller.key}\n{turn.key.digest}"
-    return f"chat-{hashlib.sha256(asked.encode()).hexdigest()[:24]}"
+    return f"request-{hashlib.sha256(asked.encode()).hexdigest()[:32]}"
 
 
 def _check_may_decide(turn: Turn) -> None:

@@ -37,17 +37,21 @@ class NatsSessions:
         """Returns the last turn and its fence. Raises BusUnavailable."""
         return Recorded(*await self._turn(agent, session).read())
 
-    async def record(self, agent: str, session: str, turn: SessionTurn, fence: int) -> None:
-        """Replaces the turn at `fence`. Raises Fenced when somebody else recorded a turn since; RetryableError."""
-        await self._turn(agent, session).write(turn, fence)
+    async def record(
+        self, agent: str, session: str, turn: SessionTurn, fence: int, *, seconds: int | None = None
+    ) -> None:
+        """Replaces the turn at `fence`, for as many `seconds` where they are given. Raises Fenced when somebody else
+        recorded a turn since; RetryableError."""
+        await self._turn(agent, session, seconds).write(turn, fence)
 
     async def forget(self, agent: str, session: str, fence: int) -> None:
         """Removes what `read` found, unless somebody recorded a turn since. Raises BusUnavailable."""
         subject = self._subject(agent, session)
         await jetstream.purge(self._nc, f"KV_{self._bucket}", subject, fence + 1)
 
-    def _turn(self, agent: str, session: str) -> FencedValue[SessionTurn]:
-        return FencedValue(self._nc, f"KV_{self._bucket}", self._subject(agent, session), SessionTurn)
+    def _turn(self, agent: str, session: str, seconds: int | None = None) -> FencedValue[SessionTurn]:
+        subject, headers = self._subject(agent, session), {jetstream.TTL: f"{seconds}s"} if seconds else None
+        return FencedValue(self._nc, f"KV_{self._bucket}", subject, SessionTurn, headers)
 
     def _subject(self, agent: str, session: str) -> str:
         return f"$KV.{self._bucket}.{agent}.{session}"
