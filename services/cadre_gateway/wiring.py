@@ -43,6 +43,7 @@ from cadre_gateway import SENDER
 from cadre_gateway.access.api_keys import ApiKeys
 from cadre_gateway.access.audit import AuditTrail
 from cadre_gateway.access.gate import Access
+from cadre_gateway.access.makers import Makers
 from cadre_gateway.access.oidc.renewal import SessionRenewal
 from cadre_gateway.access.oidc.signing_keys import SigningKeys
 from cadre_gateway.access.rate_limit import RateLimits
@@ -141,7 +142,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     feeds = LiveFeeds(tail)
     provider = _tracer_provider(platform, tracing_settings) if tracing_settings.endpoint else None
     lookup = RunLookup(index, History(nc, topology, blobs))
-    reach = CallerReach(lookup, NatsSessions(nc, topology), NatsMemory(nc, topology))
+    reach = CallerReach(lookup, NatsMemory(nc, topology))
     door, access_routers, to_provider = _access(options, platform, reach)
     routers, automation, runs_service = _routers(
         platform, index, ledger, janitor, erasure, tail, feeds, tracing_settings, door, options
@@ -250,7 +251,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     nc, topology, registry = platform.nc, platform.topology, platform.registry
     bus, blobs, journal, clock = platform.bus, platform.blobs, platform.journal, platform.clock
     reach, limits, trace_url = door.reach, door.limits, read_console_settings().trace_url
-    lookup, history, turns = reach.lookup, reach.lookup.history, reach.turns
+    lookup, history, turns = reach.lookup, reach.lookup.history, NatsSessions(nc, topology)
     file_index, live = NatsFileIndex(nc, topology), LiveContracts(blobs)
     raw = NatsArchive(nc, topology, blobs, history)
     capacity = Capacity(NatsStorage(nc, topology, platform.settings.max_bytes))
@@ -259,7 +260,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     workspaces = Workspaces(file_index, blobs, file_bytes)
     carrier = FileCarrier(file_index, history, erasure)
     budgets_left = StandingBudgets(NatsDefinitions(nc, topology, "budget", BudgetState), ledger, clock)
-    admission = Admission(index, registry, capacity, budgets_left, history)
+    admission = Admission(index, registry, capacity, budgets_left, history, door.limits)
     sessions = Sessions(turns, index, journal, history, clock)
     held_calls, sender = HeldCalls(journal, history), RecordSender(registry, feeds, bus)
     streams = EventStreams(lookup, feeds, partial(watch_deltas, nc, topology))
@@ -267,7 +268,11 @@ def _routers(  # noqa: PLR0913 - what all routes share
     decisions = ApprovalDecisions(held_calls, sender, clock)
     steer, eraser = Steering(lookup, journal, sender, clock), Eraser(lookup, run_end, tail, registry, janitor)
     automation = automation_of(
-        platform, RunStarter(submitter, lookup, run_end), history, budgets_left, options.secret
+        platform,
+        RunStarter(submitter, lookup, run_end, Makers(door.keys, door.tokens)),
+        history,
+        budgets_left,
+        options.secret,
     )
     routers = [
         runs.router(reach, submitter, lookup, run_end, streams, registry, clock, trace_url),
@@ -291,7 +296,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
         tracing.router(lookup, clock, content=tracing_settings.content),
     ]
     begun = (reach, lookup, history, feeds, streams.watch_deltas, turns, submitter, decisions, steer, run_end)
-    runs_service = RunService(*begun, eraser, registry, live, clock, automation.pushes, options.cards, limits)
+    runs_service = RunService(*begun, eraser, registry, live, clock, automation.pushes, options.cards)
     return [*routers, *routers_of(read_doors(), runs_service, platform.meters)], automation, runs_service
 
 

@@ -81,7 +81,7 @@ def keys_for(shares: Rollout, revision: str) -> Iterator[str]:
     """Idempotency-Keys whose runs begin with the revision while all are live."""
     live = {share.revision for share in shares.shares}
     for number in itertools.count():
-        chosen = shares.choose(run_id_of("clerk", f"key {number}"), live)
+        chosen = shares.choose(run_id_of("clerk", "", f"key {number}"), live)
         if chosen is not None and chosen.revision == revision:
             yield f"key {number}"
 

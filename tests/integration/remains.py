@@ -108,6 +108,6 @@ async def full_tree(world: World, run: str) -> list[str]:
     await root.write(ToolAnswered(call=call, tool="look", output=CANARY, blob=output))
     await root.write(FINISHED)
     sessions = NatsSessions(world.nc, world.topology)
-    _, fence = await sessions.read("boss", "talk")
-    await sessions.record("boss", "talk", SessionTurn(run=run, at=time.time()), fence)
+    _, fence = await sessions.read("boss", "talk", None)
+    await sessions.record("boss", "talk", None, SessionTurn(run=run, at=time.time()), fence)
     return [image, output]

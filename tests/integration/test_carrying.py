@@ -193,10 +193,10 @@ async def test_bounds_hold_for_what_is_carried_and_given(world: World) -> None:
     assert refused.status_code == 422
     assert f"begin with {MAX_FILES + 1} files" in refused.json()["detail"]
     sessions = NatsSessions(world.nc, world.topology)
-    taken, fence = await sessions.read("boss", session)
+    taken, fence = await sessions.read("boss", session, None)
     assert taken is not None
     # Ten seconds later a turn that was never started counts as none.
-    await sessions.record("boss", session, msgspec.structs.replace(taken, at=1.0), fence)
+    await sessions.record("boss", session, None, msgspec.structs.replace(taken, at=1.0), fence)
     key = new_run()
     for _ in range(5):  # each try completes what the one before has carried_over
         answer = await turn(world, session, key)
@@ -240,7 +240,7 @@ async def test_a_run_that_is_erased_while_its_files_are_carried_is_begun_without
     before = await ended_turn(world, session, {"a": f"of {session}"})
     record, _ = await NatsFileIndex(world.nc, world.topology).read(before, "a") or (None, 0)
     assert record is not None
-    await NatsFileIndex(world.nc, world.topology).write(carried_over(record, run_id_of("boss", key)), 0)
+    await NatsFileIndex(world.nc, world.topology).write(carried_over(record, run_id_of("boss", "", key)), 0)
     erasure = NatsErasure(world.nc, world.topology, world.blobs)
     await erasure.record(Erased(id=f"{before}:erased", tree=before, run=before, at=time.time()), 0)
 
@@ -262,7 +262,7 @@ async def test_a_try_that_was_cut_short_is_completed_by_the_next(world: World) -
     other = await written(world)
     mark = run[:6]
     key = new_run()
-    new = run_id_of("boss", key)
+    new = run_id_of("boss", "", key)
     index = NatsFileIndex(world.nc, world.topology)
     for source, path in ((run, "given"), (other, "a"), (other, "c")):
         record, _ = await index.read(source, path) or (None, 0)
@@ -295,7 +295,7 @@ async def test_a_request_that_is_sent_several_times_at_once_is_one_run_with_all_
 async def test_a_turn_goes_on_from_another_run_than_the_try_before(world: World) -> None:
     session, key = new_run(), new_run()
     first = await ended_turn(world, session, {"first": "1", "both": "1"})
-    new = run_id_of("boss", key)
+    new = run_id_of("boss", "", key)
     index = NatsFileIndex(world.nc, world.topology)
     for path in ("first", "both"):
         record, _ = await index.read(first, path) or (None, 0)
@@ -303,7 +303,7 @@ async def test_a_turn_goes_on_from_another_run_than_the_try_before(world: World)
         await index.write(carried_over(record, new), 0)
     second = await ended_turn(world, session, {"second": "2", "both": "2"}, reset=True)
     sessions = NatsSessions(world.nc, world.topology)
-    recorded, _ = await sessions.read("boss", session)
+    recorded, _ = await sessions.read("boss", session, None)
     assert recorded is not None
     assert isinstance(recorded, SessionTurn)
     assert recorded.run == second

@@ -70,7 +70,7 @@ async def test_an_erased_run_leaves_nothing_anywhere(world: World) -> None:
     assert await status(world, call_id(run, 1, 0)) == 404
     assert (await world.http.delete(f"/v1/runs/{run}")).status_code == 404
     await gone(world, run, *blobs)
-    turn, _ = await NatsSessions(world.nc, world.topology).read("boss", "talk")
+    turn, _ = await NatsSessions(world.nc, world.topology).read("boss", "talk", None)
     assert turn is None
 
 
@@ -140,7 +140,7 @@ async def test_who_follows_a_run_that_is_erased_is_let_go(world: World, other: W
 async def test_who_waits_for_the_end_of_a_run_that_is_erased_is_told(world: World) -> None:
     asked = {"agent": "boss", "task": "Wait."}
     key = new_run()
-    run = run_id_of("boss", key)
+    run = run_id_of("boss", "", key)
     headers = {"Idempotency-Key": key, "Prefer": "wait=60"}
     waiting = asyncio.create_task(
         world.http.post("/v1/runs", json=asked, headers=headers, timeout=patience())
@@ -320,8 +320,8 @@ async def test_an_erasure_that_died_halfway_is_ended_by_whoever_comes_next(
             assert await status(world, run) == 404
             # Its session was left before the record was written.
             sessions = NatsSessions(world.nc, world.topology)
-            _, fence = await sessions.read("boss", "talk")
-            await sessions.forget("boss", "talk", fence)
+            _, fence = await sessions.read("boss", "talk", None)
+            await sessions.forget("boss", "talk", None, fence)
             await gone(world, run, *blobs)
     finally:
         gateway.kill()

@@ -213,8 +213,8 @@ async def test_a_post_may_answer_with_the_events(world: World) -> None:
         headers={"Idempotency-Key": key},
     ) as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
-        assert answer.headers["location"] == f"/v1/runs/{run_id_of('boss', key)}"
-        await world.finished_run(run_id_of("boss", key))
+        assert answer.headers["location"] == f"/v1/runs/{run_id_of('boss', '', key)}"
+        await world.finished_run(run_id_of("boss", "", key))
         names = [one.name async for one in sse_events(answer)]
     assert names == ["run.accepted", "model.called", "run.finished", "end"]
 

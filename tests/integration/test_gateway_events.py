@@ -133,6 +133,6 @@ async def test_a_run_that_ends_while_its_stream_opens_is_told_whole(world: World
             json={"agent": "boss", "task": "x", "stream": True},
             headers={"Idempotency-Key": key},
         ) as answer:
-            await world.finished_run(run_id_of("boss", key))
+            await world.finished_run(run_id_of("boss", "", key))
             names = [one.name async for one in sse_events(answer)]
         assert names == ["run.accepted", "model.called", "run.finished", "end"]

@@ -61,7 +61,7 @@ async def test_a_turn_that_was_never_started_is_passed_over(world: World) -> Non
     await world.finished_run(before, session=session)
     sessions = NatsSessions(world.nc, world.topology)
     # As a gateway leaves it that died long ago between recording the turn and publishing its task.
-    await sessions.record("boss", session, SessionTurn(run=lost, previous=before, at=1.0), 0)
+    await sessions.record("boss", session, None, SessionTurn(run=lost, previous=before, at=1.0), 0)
     answer = await world.http.post(
         "/v1/runs", json={"agent": "boss", "task": "x", "session": session, "reset": False}
     )
@@ -69,7 +69,7 @@ async def test_a_turn_that_was_never_started_is_passed_over(world: World) -> Non
     task = await world.history.task(run, run)
     assert task is not None
     assert task.continues == before
-    assert (await sessions.read("boss", session)).turn.previous == before  # type: ignore[union-attr]
+    assert (await sessions.read("boss", session, None)).turn.previous == before  # type: ignore[union-attr]
 
 
 # --- cancelling

@@ -72,7 +72,7 @@ async def test_of_two_requests_with_one_key_at_once_one_starts_a_run(
                     *(post(world.http, key, "This."), post(second, key, "That.")),
                     *(post(second, key, "This."), post(world.http, key, "That.")),
                 )
-                run = run_id_of("boss", key)
+                run = run_id_of("boss", "", key)
                 begun = await world.history.task(run, run)
                 assert begun is not None
                 assert {said for status, said in answers if status == 202} == {begun.task}

@@ -7,11 +7,7 @@ from starlette.datastructures import Headers
 from cadre_gateway.access.hosts import check_host
 from cadre_gateway.access.principal import ANYBODY, Principal
 from cadre_gateway.access.rate_limit import MAX_WRONG_KEYS, RateLimits
-from cadre_gateway.access.rules import rule_of
 from cadre_gateway.requests.problems import Problem
-
-READ, _ = rule_of("GET", "/v1/runs")
-START, _ = rule_of("POST", "/v1/runs")
 
 
 class Hands:
@@ -31,48 +27,48 @@ def test_a_key_has_its_rate_and_a_burst_of_five_seconds_of_it() -> None:
     clock = Hands()
     limits = RateLimits(100.0, clock)
     for _ in range(10):
-        limits.check(caller(rate=2), READ)
+        limits.check_rate(caller(rate=2))
     with pytest.raises(Problem) as refused:
-        limits.check(caller(rate=2), READ)
+        limits.check_rate(caller(rate=2))
     assert (refused.value.status, refused.value.code) == (429, "rate-limited")
     assert refused.value.headers == {"Retry-After": "1"}
-    limits.check(caller("other", rate=2), READ)
+    limits.check_rate(caller("other", rate=2))
     clock.now += 0.5
-    limits.check(caller(rate=2), READ)
+    limits.check_rate(caller(rate=2))
     with pytest.raises(Problem):
-        limits.check(caller(rate=2), READ)
+        limits.check_rate(caller(rate=2))
 
 
 def test_without_one_of_its_own_it_has_that_of_the_gateway_and_who_has_no_key_has_none() -> None:
     limits = RateLimits(1.0, Hands())
     for _ in range(5):
-        limits.check(caller(), READ)
+        limits.check_rate(caller())
     with pytest.raises(Problem):
-        limits.check(caller(), READ)
+        limits.check_rate(caller())
     for _ in range(1000):
-        limits.check(ANYBODY, START)
+        limits.check_start(ANYBODY)
 
 
 def test_a_new_sign_in_begins_with_no_new_quota() -> None:
     limits = RateLimits(1000.0, Hands())
     for sign_in in ("one", "two"):
-        limits.check(msgspec.structs.replace(caller(sign_in, runs=2), account="k"), START)
+        limits.check_start(msgspec.structs.replace(caller(sign_in, runs=2), account="k"))
     with pytest.raises(Problem):
-        limits.check(caller("k", runs=2), START)
+        limits.check_start(caller("k", runs=2))
 
 
 def test_a_quota_counts_runs_and_nothing_else() -> None:
     clock = Hands()
     limits = RateLimits(1000.0, clock)
     for _ in range(3):
-        limits.check(caller(runs=3), START)
-        limits.check(caller(runs=3), READ)
+        limits.check_start(caller(runs=3))
+        limits.check_rate(caller(runs=3))
     with pytest.raises(Problem, match="3 runs a day") as refused:
-        limits.check(caller(runs=3), START)
+        limits.check_start(caller(runs=3))
     assert int(refused.value.headers["Retry-After"]) == 86_400 // 3 + 1
-    limits.check(caller(runs=3), READ)
+    limits.check_rate(caller(runs=3))
     clock.now += 86_400 / 3 + 1
-    limits.check(caller(runs=3), START)
+    limits.check_start(caller(runs=3))
 
 
 def test_who_tries_keys_is_slowed_down() -> None:

@@ -21,7 +21,7 @@ from cadre.spec.names import NAME
 from cadre_gateway.requests import problems
 from cadre_gateway.requests.body import CancelBody, Submission, parse, ruling, submission
 from cadre_gateway.requests.headers import MAX_WAIT_SECONDS, resume_position, wait_seconds
-from cadre_gateway.requests.idempotency import idempotency_key
+from cadre_gateway.requests.idempotency import IdempotencyKey, idempotency_key
 from cadre_gateway.requests.problems import Problem, answer_deadline, note_progress
 from cadre_gateway.requests.trace_link import trace_of
 from cadre_gateway.starting.admission import new_run_id
@@ -41,28 +41,54 @@ def test_later_run_ids_sort_behind_earlier_ones() -> None:
 
 @given(st.text(min_size=1, max_size=255), st.text(min_size=1, max_size=255))
 def test_a_key_always_names_the_same_run(key: str, other: str) -> None:
-    run = run_id_of("boss", key)
-    assert run == run_id_of("boss", key)
+    run = run_id_of("boss", "", key)
+    assert run == run_id_of("boss", "", key)
     assert re.fullmatch("[0-9a-f]{32}", run)
-    assert run != run_id_of("helper", key)
-    assert (run == run_id_of("boss", other)) == (key == other)
+    assert run != run_id_of("helper", "", key)
+    assert (run == run_id_of("boss", "", other)) == (key == other)
+
+
+OWNERS = [
+    "",
+    "user ann",
+    "user bob",
+    "key 0123456789ab",
+    "schedule nightly",
+    "by-hand nightly",
+    "trigger nightly",
+]
+
+
+@given(st.text(min_size=1, max_size=255), st.text(min_size=1, max_size=255))
+def test_no_key_of_one_owner_names_the_run_of_another(key: str, other: str) -> None:
+    texts = (key, other, f"nightly\n{key}", f"schedule nightly\n{key}")
+    runs = {(owner, text): run_id_of("boss", owner, text) for owner in OWNERS for text in texts}
+    assert len(set(runs.values())) == len(runs)
+    records = {
+        (owner, text): IdempotencyKey(owner, text).record_of("r", "message")
+        for owner in OWNERS
+        for text in texts
+    }
+    assert len(set(records.values())) == len(records)
 
 
 @pytest.mark.parametrize("key", ["", "k" * 256])
 def test_a_key_of_no_use_is_refused(key: str) -> None:
     with pytest.raises(Problem, match="Idempotency-Key"):
-        idempotency_key(key, "start", b"{}")
+        idempotency_key("", key, "start", b"{}")
 
 
 def test_a_key_belongs_to_one_request() -> None:
-    first = idempotency_key("k", "start", b'{"agent": "boss", "task": "Look.", "max_steps": 3}')
+    first = idempotency_key("user ann", "k", "start", b'{"agent": "boss", "task": "Look.", "max_steps": 3}')
     assert first is not None
-    same = idempotency_key("k", "start", b'{"max_steps":3,"task":"Look.","agent":"boss","stream":true}')
+    same = idempotency_key(
+        "user ann", "k", "start", b'{"max_steps":3,"task":"Look.","agent":"boss","stream":true}'
+    )
     assert same == first
     for what, body in (("start", b'{"agent": "boss", "task": "Look."}'), ("fork r1", b'{"at": 1}')):
-        other = idempotency_key("k", what, body)
+        other = idempotency_key("user ann", "k", what, body)
         assert other is not None
-        with pytest.raises(Problem, match="a key of its own") as caught:
+        with pytest.raises(Problem, match="another key") as caught:
             other.check(first.digest)
         assert (caught.value.status, caught.value.code) == (422, "idempotency-key-reused")
         other.check("")  # of a run that an earlier version started
@@ -146,7 +172,7 @@ def forked(began: Task, body: bytes) -> tuple[float | None, Budget | None]:
         at=began.at + 5,
         events=[event],
     )
-    task = _task(fold([entry], "r", "r"), "new", parse(body, ForkBody), None, 1000.0, "")
+    task = _task(fold([entry], "r", "r"), "new", parse(body, ForkBody), 1000.0)
     return (None if task.deadline is None else round(task.deadline - task.at, 3)), task.budget
 
 

@@ -102,7 +102,7 @@ class Streams:
     async def forget_pushes(self, tree: str) -> None:
         pass
 
-    async def leave_session(self, agent: str, session: str, run: str) -> None:
+    async def leave_session(self, agent: str, session: str, user: str | None, run: str) -> None:
         pass
 
     async def belongings(self, tree: str, before: int) -> Belongings:

@@ -9,7 +9,7 @@ import secrets
 import time
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -35,6 +35,7 @@ OF_SETTINGS = "settings"
 SIGN_IN_SECONDS = 12 * 3600.0
 """A browser stays signed in so long."""
 
+_OF_SETTINGS = Principal(name="admin", key=OF_SETTINGS, roles=frozenset({"admin"}))
 _TOKEN = re.compile(r"cadre_([0-9a-f]{12})_[0-9a-f]{64}")
 _MAX_NAME_CHARS = 200
 
@@ -87,15 +88,11 @@ class ApiKeys:
         """Who has this token; None when nobody does (any more). Raises a 403 problem for whom the provider grants
         nothing any more."""
         if self.accepted and self.admin_key and hmac.compare_digest(token.encode(), self.admin_key.encode()):
-            return Principal(name="admin", key=OF_SETTINGS, roles=frozenset({"admin"}))
+            return _OF_SETTINGS
         shape = _TOKEN.fullmatch(token)
         if shape is None:
             return None
-        await self._read(FRESH_SECONDS)
-        if shape[1] not in self._known:
-            # Another gateway may have made it this moment: who has just signed in is not told that they have not.
-            await self._read(0.0, apart=_MISS_SECONDS)
-        key = self._known.get(shape[1])
+        key = await self._find(shape[1])
         if key is None or not hmac.compare_digest(_digest(token), key.digest) or not self._counts(key):
             return None
         if self.renewal is not None and self.renewal.is_due(key):
@@ -105,6 +102,16 @@ class ApiKeys:
                 return None
             self._known[key.id] = key
         return caller_with(key)
+
+    async def holder(self, identity: str) -> Principal | Literal["revoked", "expired"]:
+        """Return who has the key with this id, which may be OF_SETTINGS, with the rights of this moment; else why
+        nobody does."""
+        if identity == OF_SETTINGS:
+            return _OF_SETTINGS if self.accepted and self.admin_key else "revoked"
+        key = await self._find(identity)
+        if key is None or not self.accepted:
+            return "revoked"
+        return caller_with(key) if self._counts(key) else "expired"
 
     async def make(self, wanted: KeyBody, by: str) -> MadeKey:
         """Makes a key and returns it with its token, which nobody can read again. Raises a 422 problem."""
@@ -190,6 +197,13 @@ class ApiKeys:
         await self.definitions.put(identity, key)
         self._known[identity] = key
         return MadeKey(**msgspec.structs.asdict(_view(key)), token=token)
+
+    async def _find(self, identity: str) -> ApiKey | None:
+        await self._read(FRESH_SECONDS)
+        if identity not in self._known:
+            # Another gateway may have made it this moment: who has just signed in is not told that they have not.
+            await self._read(0.0, apart=_MISS_SECONDS)
+        return self._known.get(identity)
 
     async def _read(self, within: float, apart: float = 0.0) -> None:
         """Has all keys as they were at most so many seconds ago; waits until `apart` seconds after the last reading."""

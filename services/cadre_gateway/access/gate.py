@@ -161,7 +161,7 @@ class Gate:
         if caller.key:
             # Who decides, says or edits something is the one who was let in, whatever the request says.
             MutableHeaders(scope=scope)[_USER] = caller.name.encode().decode("latin-1")
-        access.limits.check(caller, rule)
+        access.limits.check_rate(caller)
         await access.check(caller, rule, variables)
 
 

@@ -49,6 +49,13 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: float | None = None
 
     @property
+    def owner(self) -> str:
+        """Return what owns the caller's Idempotency-Keys: the person, else the API key; "" where nobody is asked."""
+        if self.user:
+            return f"user {self.user}"
+        return f"key {self.account or self.key}" if self.key else ""
+
+    @property
     def scoped(self) -> bool:
         """Whether it reaches some agents only."""
         return bool(self.agents or self.teams)
@@ -67,17 +74,35 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         """The trees that it reaches."""
         return TreeReach(self.agents | self.teams if self.scoped else None, self.user if self.own else None)
 
-    def submission(self, wanted: Submission) -> Submission:
-        """The request for a run as this caller may make it: in their own name. Raises a 403 problem."""
-        if self.scoped and wanted.agent not in self.agents | self.teams:
-            raise Problem(403, "out-of-scope", f"this key may not start runs of agent {wanted.agent!r}")
-        if not self.user or wanted.user == self.user:
-            return wanted
-        if wanted.user is not None:
+    @property
+    def names_users(self) -> bool:
+        """Return whether it may start runs for any person: it is bound to no person, no agent and no team."""
+        return not (self.user or self.scoped)
+
+    def starts_for(self, agent: str, user: str | None) -> str | None:
+        """Return the person whom a run of the agent is for when this caller starts it for `user`. Raises a 403
+        problem for a run that the caller may not start."""
+        if not self.may("act"):
+            raise Problem(403, "forbidden", "this key may not start runs: the roles operator and admin do")
+        if self.scoped and agent not in self.agents | self.teams:
+            raise Problem(403, "out-of-scope", f"this key may not start runs of agent {agent!r}")
+        if self.names_users or user == self.user:
+            return user
+        if user is None:
+            return self.user or None
+        if not self.user:
             raise Problem(
-                403, "out-of-scope", f"this key is {self.user!r}'s: leave `user` out, or write that name"
+                403,
+                "out-of-scope",
+                "this key is for some agents or teams and no person's: leave `user` out, or use that person's key",
             )
-        return msgspec.structs.replace(wanted, user=self.user)
+        raise Problem(
+            403, "out-of-scope", f"this key is {self.user!r}'s: leave `user` out, or write that name"
+        )
+
+    def submission(self, wanted: Submission) -> Submission:
+        """Return the request for a run as this caller may make it. Raises a 403 problem."""
+        return msgspec.structs.replace(wanted, user=self.starts_for(wanted.agent, wanted.user))
 
     def check_selection(self, selected: Selection) -> None:
         """Raises a 403 problem for memories that are not all the caller's own."""

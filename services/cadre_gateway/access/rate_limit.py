@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from cadre.recent import Recent
 from cadre_gateway.access.principal import Principal
-from cadre_gateway.access.rules import RouteRule
 from cadre_gateway.requests.problems import Problem
 
 MAX_BUCKETS = 10_000
@@ -21,15 +20,6 @@ _DAY_SECONDS = 86_400.0
 _BURST_SECONDS = 5.0
 """A key that was silent for so long may ask for all of that time at once."""
 
-_STARTS = (
-    "/v1/runs",
-    "/v1/runs/{run}/fork",
-    "/v1/runs/{run}/continue",
-    "/v1/schedules/{name}/run",
-    "/v1/chat/completions",
-    "/v1/responses",
-)
-
 
 class RateLimits:
     """The buckets of one gateway."""
@@ -41,14 +31,8 @@ class RateLimits:
         self._buckets: Recent[str, tuple[float, float]] = Recent(MAX_BUCKETS)
         """What each has left, and when that was counted."""
 
-    def check(self, caller: Principal, rule: RouteRule) -> None:
-        """Counts a request. Raises a 429 problem when there were too many."""
-        self.check_rate(caller)
-        if rule.method == "POST" and rule.path in _STARTS:
-            self.check_start(caller)
-
     def check_rate(self, caller: Principal) -> None:
-        """Counts a request of any kind. Raises a 429 problem when there were too many."""
+        """Counts a request. Raises a 429 problem when there were too many."""
         if caller.key:
             account, rate = caller.account or caller.key, caller.rate or self._default_rate
             self._take(

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from cadre.adapters.nats.memory import NatsMemory
-from cadre.adapters.nats.sessions import NatsSessions
 from cadre.protocol.memory import ShowRequest
 from cadre.protocol.topology import parent_of
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.reading.lookup import RunLookup, checked_tree_of
-from cadre_gateway.requests.problems import Problem, answer_deadline, unknown_run
-from cadre_gateway.steering.held_calls import unknown_call
+from cadre_gateway.requests.problems import Problem, answer_deadline, unknown_call, unknown_run
 
 Kind = Literal["run", "tree", "call", "memory"]
 """What an id names: a run; the whole tree that a run is part of; a call that was held back, by its tree; a memory. A
@@ -54,7 +52,6 @@ class CallerReach:
     """Checks what callers name."""
 
     lookup: RunLookup
-    turns: NatsSessions
     memory: NatsMemory
 
     async def check(self, caller: Principal, what: Kind, name: str) -> None:
@@ -81,22 +78,6 @@ class CallerReach:
                 raise
             return False
         return True
-
-    async def check_session(self, caller: Principal, agent: str, session: str) -> None:
-        """Raise a 403 problem for a session whose last run the caller does not reach: a new run would go on with its
-        memory. Raise RetryableError."""
-        if caller.sees_all:
-            return
-        turn, _ = await self.turns.read(agent, session)
-        for run in (turn.run, turn.previous) if turn is not None else ():
-            try:
-                known = run is None or reaches(caller, await self._owner("tree", run))
-            except Problem as problem:
-                if problem.status != _NOT_FOUND:
-                    raise
-                continue  # it is gone, and its memory with it
-            if not known:
-                raise Problem(403, "out-of-scope", f"session {session!r} is somebody else's")
 
     async def _owner(self, what: Kind, name: str) -> Owner:
         """Return the owner of what the id names. Raise a 404 problem, RetryableError."""

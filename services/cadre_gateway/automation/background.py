@@ -12,7 +12,7 @@ from cadre.adapters.webhooks import WebhookSender
 from cadre.automation.notice import NoticeSpec
 from cadre.automation.push import PUSHES, TaskPushes
 from cadre.automation.schedule_state import ScheduleState
-from cadre.automation.trigger import TriggerSpec
+from cadre.automation.trigger import TriggerState
 from cadre.service.platform import Platform
 from cadre_gateway.automation.budget_editor import BudgetEditor
 from cadre_gateway.automation.definition_editor import DefinitionEditor
@@ -66,7 +66,7 @@ def automation_of(
     states = NatsDefinitions(platform.nc, platform.topology, "schedule", ScheduleState)
     alarms = NatsAlarms(platform.nc, platform.topology)
     scheduler = Scheduler(states, alarms, runs, clock)
-    triggers = NatsDefinitions(platform.nc, platform.topology, "trigger", TriggerSpec)
+    triggers = NatsDefinitions(platform.nc, platform.topology, "trigger", TriggerState)
     specs = NatsDefinitions(platform.nc, platform.topology, "notice", NoticeSpec)
     deliveries = NatsDeliveries(platform.nc, platform.topology)
     sender = WebhookSender(read_networks("CADRE_NOTICE_PRIVATE", platform.settings.notice_private))

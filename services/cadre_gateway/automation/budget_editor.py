@@ -36,15 +36,13 @@ class BudgetEditor:
 
     async def show(self, name: str) -> BudgetView:
         """One budget. Raises a 404 problem."""
-        await self.states.show(name)
-        self.budgets.forget()
-        return next(one for one in await self.all() if one.name == name)
+        return _view(self.budgets.meter((await self.states.show(name)).spec))
 
     async def put(self, spec: BudgetSpec) -> BudgetView:
         """Makes or replaces a budget; what was used before in its window counts."""
         await self.states.definitions.put(spec.name, BudgetState(spec=spec))
         self.budgets.forget()
-        return await self.show(spec.name)
+        return _view(self.budgets.meter(spec))
 
     async def remove(self, name: str) -> None:
         """Removes a budget. Raises a 404 problem."""

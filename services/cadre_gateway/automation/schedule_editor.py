@@ -1,5 +1,6 @@
 """What people do with schedules: make, replace, show, pause, resume, run, remove."""
 
+import asyncio
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,22 +11,35 @@ from cadre.adapters.nats.automations import NatsAlarms, NatsDefinitions
 from cadre.api.automations import ScheduleView, TickView
 from cadre.automation.schedule import ScheduleSpec
 from cadre.automation.schedule_state import (
+    OwedStart,
     ScheduleState,
     TickOutcome,
     changed,
-    manual_key,
     new_schedule,
     owed_start,
     paused,
     started_by_hand,
+    taken_over,
 )
 from cadre.errors import Fenced, SpecError, UnreadableMessage
 from cadre.ports import Clock
-from cadre_gateway.automation.run_starter import RunStarter, submission_of
+from cadre_gateway.access.makers import maker_of
+from cadre_gateway.access.principal import Principal
+from cadre_gateway.automation.run_starter import RunStarter, check_start
 from cadre_gateway.automation.scheduler import Scheduler
 from cadre_gateway.requests.problems import Problem, invalid
 
 _MAX_SHOWN = 1000
+
+_STATUS = {
+    "forbidden": 403,
+    "out-of-scope": 403,
+    "session-busy": 409,
+    "run-erased": 410,
+    "rate-limited": 429,
+    "budget-exhausted": 429,
+}
+"""The HTTP status of a problem that a tick's outcome names by its code; any other is 422."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +54,17 @@ class ScheduleEditor:
 
     async def list(self, upcoming: int) -> list[ScheduleView]:
         """All schedules by name, each with so many next ticks; without those that only a newer gateway can read."""
-        found = await self.states.all()
-        return [schedule_view(one, upcoming) for one in found if isinstance(one, ScheduleState)]
+        found = [one for one in await self.states.all() if isinstance(one, ScheduleState)]
+        return await asyncio.gather(*(self._shown(one, upcoming) for one in found))
 
     async def show(self, name: str, upcoming: int) -> ScheduleView:
         """One schedule. Raises a 404 problem."""
-        return schedule_view((await self._read(name))[0], upcoming)
+        return await self._shown((await self._read(name))[0], upcoming)
 
-    async def put(self, spec: ScheduleSpec, *, only_new: bool = False) -> ScheduleView:
-        """Makes the schedule, or replaces its specification; it goes on from now. Raises a 409 or 422 problem."""
-        submission_of(spec.agent, "as of its first tick", spec.options)
+    async def put(self, caller: Principal, spec: ScheduleSpec, *, only_new: bool = False) -> ScheduleView:
+        """Makes the schedule, or replaces its specification; it goes on from now, with the caller's rights. Raises a
+        403, 409 or 422 problem."""
+        check_start(caller, spec)
         _check_task(spec, self.clock.now())
         while True:
             state, fence = await self._find(spec.name)
@@ -59,24 +74,50 @@ class ScheduleEditor:
                     "schedule-exists",
                     f"there is a schedule {spec.name!r}: PUT replaces it, DELETE removes it",
                 )
-            now = self.clock.now()
-            state = new_schedule(spec, now) if state is None else changed(state, spec, now)
+            now, maker = self.clock.now(), maker_of(caller)
+            if state is None:
+                state = new_schedule(spec, now, maker)
+            else:
+                state = taken_over(changed(state, spec, now), maker, now)
             if await self._written(state, fence):
                 return await self._go_on(spec.name)
 
-    async def pause(self, name: str, pause: bool) -> ScheduleView:
-        """Pauses or resumes a schedule. Raises a 404 problem."""
-        await self._change(name, lambda state: paused(state, pause, self.clock.now()))
+    async def pause(self, name: str) -> ScheduleView:
+        """Pauses a schedule. Raises a 404 problem."""
+        await self._change(name, lambda state: paused(state, True, self.clock.now()))
         return await self._go_on(name)
 
-    async def run(self, name: str, key: str | None) -> str:
-        """Starts a run of the schedule at once, whatever its overlap policy, and returns its id; the same `key` starts
-        one. Raises a 404 or 422 problem."""
-        key = manual_key(name, key or secrets.token_hex(16))
-        state = await self._change(name, lambda state: self._started(state, key))
-        await self._go_on(name)
-        assert state.last_run is not None
-        return state.last_run
+    async def resume(self, caller: Principal, name: str) -> ScheduleView:
+        """Resumes a schedule; one that has paused for want of a maker goes on with the caller's rights. Raises a 403 or
+        404 problem."""
+
+        def resumed(state: ScheduleState) -> ScheduleState:
+            now = self.clock.now()
+            if not state.paused_for:
+                return paused(state, False, now)
+            check_start(caller, state.spec)
+            return taken_over(state, maker_of(caller), now)
+
+        await self._change(name, resumed)
+        return await self._go_on(name)
+
+    async def run(self, caller: Principal, name: str, key: str | None) -> str:
+        """Starts a run of the schedule with the caller's rights at once, whatever its overlap policy, and returns its
+        id; the same `key` of the same caller starts one. Raises a problem when it cannot be started."""
+        spec = (await self._read(name))[0].spec
+        check_start(caller, spec)
+        key = f"{caller.owner}\n{key or secrets.token_hex(16)}"
+        run = self._start(caller, spec, 0, key).run
+        if not await self.runs.is_known(run):
+            await self._change(
+                name,
+                lambda state: started_by_hand(
+                    state, self._start(caller, state.spec, state.ticks, key), self.clock.now()
+                ),
+            )
+            await self._go_on(name)
+            await self._check_started(name, run)
+        return run
 
     async def remove(self, name: str) -> None:
         """Removes a schedule; its runs go on. Raises a 404 problem."""
@@ -84,12 +125,25 @@ class ScheduleEditor:
             raise _unknown(name)
         await self.alarms.clear(name)
 
-    def _started(self, state: ScheduleState, key: str) -> ScheduleState:
+    async def _shown(self, state: ScheduleState, upcoming: int) -> ScheduleView:
+        """Return the schedule as the API shows it. A maker's loss shows before the schedule's next tick comes."""
+        refusal = await self.scheduler.refusal(state)
+        if refusal is not None:
+            state = paused(state, True, self.clock.now(), refusal.code)
+        return schedule_view(state, upcoming)
+
+    def _start(self, caller: Principal, spec: ScheduleSpec, number: int, key: str) -> OwedStart:
         try:
-            start = owed_start(state.spec, self.clock.now(), state.ticks, key)
+            return owed_start(spec, self.clock.now(), number, key, maker_of(caller))
         except SpecError as error:
             raise invalid(str(error)) from error
-        return started_by_hand(state, start, self.clock.now())
+
+    async def _check_started(self, name: str, run: str) -> None:
+        """Raises a problem when the run, which was decided, could not be started."""
+        state, _ = await self._read(name)
+        refused = next((one for one in state.outcomes if one.run == run and one.outcome == "failed"), None)
+        if refused is not None:
+            raise Problem(_STATUS.get(refused.code, 422), refused.code, refused.detail)
 
     async def _change(self, name: str, change: Callable[[ScheduleState], ScheduleState]) -> ScheduleState:
         while True:
@@ -133,6 +187,8 @@ def schedule_view(state: ScheduleState, upcoming: int) -> ScheduleView:
         name=state.spec.name,
         agent=state.spec.agent,
         paused=state.paused,
+        paused_for=state.paused_for,
+        maker=state.maker.name,
         next=state.upcoming(min(upcoming, _MAX_SHOWN)),
         ticks=state.ticks,
         started=state.started,
@@ -154,7 +210,7 @@ def _tick_view(tick: TickOutcome, is_owed: bool) -> TickView:
 def _check_task(spec: ScheduleSpec, now: float) -> None:
     """Raises a 422 problem when the task of a tick cannot be rendered."""
     try:
-        owed_start(spec, now, 1, "")
+        owed_start(spec, now, 1)
     except SpecError as error:
         raise invalid(str(error)) from error
 

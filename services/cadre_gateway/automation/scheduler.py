@@ -9,9 +9,11 @@ import logging
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from cadre.automation.schedule_state import OwedStart, ScheduleState, decide, refused, settled
+from cadre.automation.schedule import ScheduleSpec
+from cadre.automation.schedule_state import OwedStart, ScheduleState, decide, paused, refused, settled
 from cadre.errors import Fenced, RetryableError, UnreadableMessage
 from cadre.ports import Clock
+from cadre.protocol.access import Maker
 
 log = logging.getLogger("cadre.schedules")
 
@@ -24,6 +26,11 @@ _LATE_SECONDS = 15.0
 
 class StartRefused(Exception):
     """The run of a tick cannot be started, and trying again would not help; the text says why."""
+
+    def __init__(self, why: str, code: str) -> None:
+        super().__init__(why)
+        self.code = code
+        """That of a problem, or of a MakerLoss."""
 
 
 class ScheduleStates(Protocol):
@@ -43,8 +50,12 @@ class Alarms(Protocol):
 class ScheduledRuns(Protocol):
     """The runs that schedules start. Every method raises RetryableError."""
 
-    async def start(self, start: OwedStart, options: dict[str, Any]) -> None:
-        """Starts the run unless it is started. Raises StartRefused."""
+    async def start(self, start: OwedStart, options: dict[str, Any], maker: Maker) -> None:
+        """Starts the run with the rights of its starter, else its maker, unless it is started. Raises StartRefused."""
+        ...
+
+    async def check(self, spec: ScheduleSpec, maker: Maker) -> None:
+        """Raises StartRefused when the maker may not start such runs at present."""
         ...
 
     async def is_active(self, run: str) -> bool:
@@ -79,6 +90,10 @@ class Scheduler:
                     await self.states.write(name, settled(await self._carry_out(state)), fence)
                     continue
                 now = self.clock.now()
+                if (refusal := await self.refusal(state)) is not None:
+                    log.warning("schedule %s pauses: %s", name, refusal)
+                    await self.states.write(name, paused(state, True, now, refusal.code), fence)
+                    continue
                 busy = state.last_run is not None and await self.runs.is_active(state.last_run)
                 decided = decide(state, now, busy)
                 if decided is state:
@@ -90,6 +105,16 @@ class Scheduler:
         if (wake := state.wake_at(now)) is not None:
             await self.alarms.set(name, wake)
 
+    async def refusal(self, state: ScheduleState) -> StartRefused | None:
+        """Return why a schedule has to pause that goes on, None when nothing is against it. Raises RetryableError."""
+        if state.due_at() is None and (state.paused or not state.queued):
+            return None
+        try:
+            await self.runs.check(state.spec, state.maker)
+        except StartRefused as refusal:
+            return refusal
+        return None
+
     async def look_after(self) -> None:
         """Looks at all schedules now and then, for ever: what is due and unheard of is late, and not lost."""
         while True:
@@ -100,14 +125,16 @@ class Scheduler:
             await self.clock.sleep(_LOOK_SECONDS)
 
     async def handle_overdue(self) -> None:
-        """Handles each schedule whose alarm should have gone off. Raises RetryableError."""
+        """Handles each schedule whose alarm should have gone off, or whose maker may start no runs any more. Raises
+        RetryableError."""
         for state in await self.states.all():
             if isinstance(state, UnreadableMessage):
                 log.warning("a schedule is left to a newer gateway: %s", state)
                 continue
             late = self.clock.now() - _LATE_SECONDS
             due = state.due_at()
-            if state.is_owed or state.queued or (due is not None and due < late):
+            is_late = state.is_owed or state.queued or (due is not None and due < late)
+            if is_late or await self.refusal(state) is not None:
                 try:
                     await self.handle(state.spec.name)
                 except UnreadableMessage as error:
@@ -122,10 +149,10 @@ class Scheduler:
         )
         for start in state.starts:
             try:
-                await self.runs.start(start, state.spec.options)
+                await self.runs.start(start, state.spec.options, state.maker)
             except StartRefused as refusal:
                 log.warning("schedule %s: run %s not started: %s", state.spec.name, start.run, refusal)
-                state = refused(state, start, str(refusal))
+                state = refused(state, start, str(refusal), refusal.code)
         return state
 
 

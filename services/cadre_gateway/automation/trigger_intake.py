@@ -1,18 +1,20 @@
 """Starts the runs of triggers: from messages on the bus and from signed webhooks, one for each id."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cadre.adapters.nats.automations import NatsDefinitions
+from cadre.api.automations import TriggerView
 from cadre.automation.durations import seconds_of
-from cadre.automation.schedule_state import OwedStart
 from cadre.automation.signature import SignatureInvalid, verify
-from cadre.automation.trigger import TriggerSpec, trigger_key
+from cadre.automation.trigger import TriggerSpec, TriggerState
 from cadre.errors import SpecError, UnreadableMessage
 from cadre.ports import Clock
-from cadre.protocol.topology import run_id_of
-from cadre_gateway.automation.run_starter import RunStarter, submission_of
+from cadre_gateway.access.makers import maker_of
+from cadre_gateway.access.principal import Principal
+from cadre_gateway.automation.run_starter import RunStarter, check_start
 from cadre_gateway.automation.scheduler import StartRefused
 from cadre_gateway.requests.problems import Problem, invalid
 
@@ -27,20 +29,35 @@ _TOO_MANY_REQUESTS = 429
 class TriggerIntake:
     """Every method raises RetryableError, and those of requests a problem."""
 
-    triggers: NatsDefinitions[TriggerSpec]
+    triggers: NatsDefinitions[TriggerState]
     runs: RunStarter
     clock: Clock
     secret: Callable[[str], str]
     """Finds the secret of a name; "" when there is none."""
-    _known: list[TriggerSpec] = field(default_factory=list)
+    _known: list[TriggerState] = field(default_factory=list)
     _read_at: float = 0.0
 
-    async def all(self) -> list[TriggerSpec]:
+    async def all(self) -> list[TriggerView]:
         """All triggers by name, without those that only a newer gateway can read."""
-        return [one for one in await self.triggers.all() if isinstance(one, TriggerSpec)]
+        return await asyncio.gather(*(self._shown(one) for one in await self._states()))
 
-    async def show(self, name: str) -> TriggerSpec:
+    async def show(self, name: str) -> TriggerView:
         """One trigger. Raises a 404 problem."""
+        return await self._shown(await self._read(name))
+
+    async def _states(self) -> list[TriggerState]:
+        return [one for one in await self.triggers.all() if isinstance(one, TriggerState)]
+
+    async def _shown(self, state: TriggerState) -> TriggerView:
+        code = ""
+        try:
+            await self.runs.check(state.spec, state.maker)
+        except StartRefused as refusal:
+            code = refusal.code
+        spec = {name: getattr(state.spec, name) for name in state.spec.__struct_fields__}
+        return TriggerView(**spec, maker=state.maker.name, paused_for=code)
+
+    async def _read(self, name: str) -> TriggerState:
         try:
             found, _ = await self.triggers.read(name)
         except UnreadableMessage as error:
@@ -51,38 +68,40 @@ class TriggerIntake:
             )
         return found
 
-    async def put(self, spec: TriggerSpec) -> TriggerSpec:
-        """Makes or replaces a trigger. Raises a 422 problem."""
-        submission_of(spec.agent, "as of its first message", spec.options)
-        await self.triggers.put(spec.name, spec)
+    async def put(self, caller: Principal, spec: TriggerSpec) -> TriggerView:
+        """Makes or replaces a trigger, whose runs start with the caller's rights. Raises a 403 or 422 problem."""
+        check_start(caller, spec)
+        state = TriggerState(spec=spec, maker=maker_of(caller))
+        await self.triggers.put(spec.name, state)
         self._read_at = 0.0
-        return spec
+        return await self._shown(state)
 
     async def remove(self, name: str) -> None:
         """Removes a trigger. Raises a 404 problem."""
-        await self.show(name)
+        await self._read(name)
         await self.triggers.remove(name)
         self._read_at = 0.0
 
     async def on_message(self, subject: str, message: str, payload: bytes) -> list[str]:
         """Starts a run for each trigger that listens to the subject; returns why some were not started."""
         if time.monotonic() - self._read_at > _FRESH_SECONDS:
-            self._known, self._read_at = await self.all(), time.monotonic()
+            self._known, self._read_at = await self._states(), time.monotonic()
         refusals = []
-        for spec in self._known:
-            if spec.listens_to(subject):
+        for state in self._known:
+            if state.spec.listens_to(subject):
                 try:
-                    await self._start(spec, message, payload, subject)
+                    await self._start(state, message, payload, subject)
                 except (SpecError, StartRefused) as error:
-                    refusals.append(f"trigger {spec.name}: {error}")
+                    refusals.append(f"trigger {state.spec.name}: {error}")
         return refusals
 
     async def on_webhook(self, name: str, headers: dict[str, str], body: bytes) -> str:
         """Starts the run of a webhook and returns its id; the same message again finds the run that it started.
 
-        Raises a 401, 404, 422 or 429 problem.
+        Raises a 401, 404, 422, 429 or 503 problem.
         """
-        spec = await self.show(name)
+        state = await self._read(name)
+        spec = state.spec
         if spec.webhook is None:
             raise Problem(404, "unknown-trigger", f"trigger {name!r} has no webhook")
         message = headers.get("webhook-id", "")
@@ -104,16 +123,16 @@ class TriggerIntake:
         except (SignatureInvalid, ValueError) as error:
             raise Problem(401, "invalid-signature", str(error)) from error
         try:
-            return await self._start(spec, message, body, "")
+            return await self._start(state, message, body, "")
         except (SpecError, StartRefused) as error:
+            if isinstance(error, StartRefused) and error.code.startswith("maker-"):
+                raise Problem(503, "trigger-paused", f"trigger {name!r}: {error}") from error
             if isinstance(error.__cause__, Problem) and error.__cause__.status == _TOO_MANY_REQUESTS:
                 raise error.__cause__ from error
             raise invalid(str(error)) from error
 
-    async def _start(self, spec: TriggerSpec, message: str, payload: bytes, subject: str) -> str:
-        key = trigger_key(spec.name, message)
-        run = run_id_of(spec.agent, key)
-        task = spec.task_for(payload, message, subject)
-        start = OwedStart(run=run, key=key, agent=spec.agent, task=task, tick=self.clock.now())
-        await self.runs.start(start, spec.options)
-        return run
+    async def _start(self, state: TriggerState, message: str, payload: bytes, subject: str) -> str:
+        await self.runs.check(state.spec, state.maker)
+        start = state.start_for(payload, message, subject, self.clock.now())
+        await self.runs.start(start, state.spec.options, state.maker)
+        return start.run

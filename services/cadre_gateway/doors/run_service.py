@@ -8,7 +8,6 @@ from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.sessions import NatsSessions
 from cadre.ports import Clock
-from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.automation.pushes import PushNotifications
 from cadre_gateway.doors.card_settings import CardSettings
@@ -43,5 +42,3 @@ class RunService:
     clock: Clock
     pushes: PushNotifications
     cards: CardSettings
-    limits: RateLimits
-    """What callers may begin; for doors whose address does not tell what begins a run."""

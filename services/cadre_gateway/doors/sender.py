@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from fastapi import Request
 
 from cadre.protocol.caller_terms import CallerTerms
-from cadre.protocol.topology import run_id_of
 from cadre_gateway.access.principal import Principal, caller_of
 from cadre_gateway.doors.progress import Place
 from cadre_gateway.doors.run_service import RunService
@@ -30,7 +29,8 @@ class DoorSender:
     def key(self, door: str, message: str, content: bytes) -> IdempotencyKey:
         """The same for the same message of the same sender; `content` is what must be the same with it."""
         told = short_hash(f"{self.name}\n{message}")
-        return IdempotencyKey(f"{door}-{told}", hashlib.sha256(content).hexdigest())
+        digest = hashlib.sha256(content).hexdigest()
+        return IdempotencyKey(self.caller.owner, f"{door}-{told}", digest)
 
 
 def sender_of(request: Request) -> DoorSender:
@@ -48,7 +48,7 @@ def short_hash(text: str) -> str:
 async def known_run(runs: RunService, agent: str, key: IdempotencyKey) -> Place | None:
     """Where the run lies that the same message has begun before. Raises a 422 problem if that message said something
     else, RetryableError."""
-    run = run_id_of(agent, key.key)
+    run = key.run_of(agent)
     known = await runs.history.task(run, run)
     if known is None:
         return None
@@ -66,10 +66,9 @@ async def begin_run(
 ) -> Place:
     """Begins a run in the sender's own name, within what they may begin; `beside`: as Submitter.submit has it. Raises
     Problem, RetryableError."""
-    request = sender.caller.submission(checked_submission(wanted))
-    runs.limits.check_start(sender.caller)
+    request = checked_submission(wanted)
     async with answer_deadline():
-        if request.session is not None:
-            await runs.reach.check_session(sender.caller, request.agent, request.session)
-        begun = await runs.submitter.submit(request, key, sender.traceparent, terms=terms, beside=beside)
+        begun = await runs.submitter.submit(
+            sender.caller, request, key, sender.traceparent, terms=terms, beside=beside
+        )
     return Place(begun.id)

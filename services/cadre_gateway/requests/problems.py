@@ -125,6 +125,12 @@ def unknown_run(run: str) -> Problem:
     return Problem(404, "unknown-run", f"run {run!r} is not known here: GET /v1/runs lists the runs")
 
 
+def unknown_call(call: str) -> Problem:
+    """The 404 problem of a call that was never held back."""
+    detail = f"no call {call!r} was held back: GET /v1/approvals lists those that wait"
+    return Problem(404, "unknown-approval", detail)
+
+
 def unauthorized(detail: str, error: str = "") -> Problem:
     """The 401 problem; `error` is one of RFC 6750, for a token that was read and does not count."""
     problem = Problem(401, "unauthorized", detail)

@@ -77,12 +77,10 @@ def router(  # noqa: PLR0913 - what the routes of runs share
         with `stream: true` its events."""
         data = await body.read(request)
         caller = caller_of(request)
-        wanted = caller.submission(body.submission(data))
-        key = idempotency_key(key_header, "start", data)
+        wanted = body.submission(data)
+        key = idempotency_key(caller.owner, key_header, "start", data)
         async with answer_deadline():
-            if wanted.session:
-                await reach.check_session(caller, wanted.agent, wanted.session)
-            run = await submitter.submit(wanted, key, traceparent)
+            run = await submitter.submit(caller, wanted, key, traceparent)
         seconds = wait_seconds(prefer)
         answer: Response
         if wanted.stream:

@@ -9,9 +9,10 @@ from cadre.api.steering import (
     Delivered,
     Edited,
 )
+from cadre_gateway.access.principal import caller_of
 from cadre_gateway.requests import body
 from cadre_gateway.requests.headers import utf8
-from cadre_gateway.requests.idempotency import IdempotencyHeader, checked_key
+from cadre_gateway.requests.idempotency import IdempotencyHeader, owned_key
 from cadre_gateway.requests.trace_link import trace_headers
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
@@ -60,8 +61,8 @@ def router(steering: Steering) -> APIRouter:
         """The body is the payload, any JSON value; without one it is null. 409 when the run is over, or keeps as many
         signals as it can."""
         payload = body.payload(await body.read(request))
-        found = await steering.signal(run, name, payload, checked_key(key_header), utf8(cadre_user) or "")
-        return _answer(found)
+        key = owned_key(caller_of(request).owner, key_header)
+        return _answer(await steering.signal(run, name, payload, key, utf8(cadre_user) or ""))
 
     @routes.post("/{run}/messages", summary="Say something to a run", openapi_extra=_MESSAGE)
     async def post_message(
@@ -69,8 +70,8 @@ def router(steering: Steering) -> APIRouter:
     ) -> Response:
         """The run's model reads it with its next call. 409 when the run is over, or keeps as many as it can."""
         said = body.message(await body.read(request))
-        by = utf8(cadre_user) or said.by
-        return _answer(await steering.tell(run, said.text, said.mode, checked_key(key_header), by))
+        by, key = utf8(cadre_user) or said.by, owned_key(caller_of(request).owner, key_header)
+        return _answer(await steering.tell(run, said.text, said.mode, key, by))
 
     @routes.get("/{run}/queue", summary="What a run has queued", responses=openapi.answers(Edited))
     async def get_queue(run: str) -> Response:
@@ -98,7 +99,8 @@ def router(steering: Steering) -> APIRouter:
 
     async def edited(run: str, name: str, request: Request, key: str | None, user: str | None) -> Response:
         wanted = body.edit(await body.read(request))
-        found = await steering.edit(run, name, wanted, checked_key(key), utf8(user) or wanted.by)
+        owned = owned_key(caller_of(request).owner, key)
+        found = await steering.edit(run, name, wanted, owned, utf8(user) or wanted.by)
         return _answer(found) if isinstance(found, Delivered) else json_answer(found)
 
     return routes

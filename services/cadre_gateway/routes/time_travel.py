@@ -10,6 +10,7 @@ from cadre.adapters.nats.reading.archive import NatsArchive
 from cadre.api.runs import Accepted, SentRequest
 from cadre.ports import Blobs
 from cadre_gateway.access.audit import note
+from cadre_gateway.access.principal import caller_of
 from cadre_gateway.reading.audit import ReplayAnswer, VerifyAnswer, replay, verify
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.reading.sent_request import sent_request
@@ -69,9 +70,10 @@ def router(lookup: RunLookup, archive: NatsArchive, forker: Forker, blobs: Blobs
         """202 with the id of the new root run; 409 while the steps before are not finished."""
         data = await body.read(request)
         wanted = body.parse(data, ForkBody)
-        key = idempotency_key(key_header, f"fork {run}", data)
+        caller = caller_of(request)
+        key = idempotency_key(caller.owner, key_header, f"fork {run}", data)
         async with answer_deadline():
-            forked = await forker.fork(run, wanted, key, traceparent)
+            forked = await forker.fork(caller, run, wanted, key, traceparent)
         note(request, run=forked.run.id, at=str(wanted.at))
         return accepted(forked.run, forked.later_files)
 
@@ -88,11 +90,11 @@ def router(lookup: RunLookup, archive: NatsArchive, forker: Forker, blobs: Blobs
         traceparent: Annotated[str | None, Header()] = None,
     ) -> Response:
         """202 with the id of the new root run; 409 while the other one goes on, 422 when it has its answer."""
-        data = await body.read(request)
-        wanted = body.parse(data or b"{}", ContinueBody)
-        key = idempotency_key(key_header, f"continue {run}", data)
+        data = await body.read(request) or b"{}"
+        wanted, caller = body.parse(data, ContinueBody), caller_of(request)
+        key = idempotency_key(caller.owner, key_header, f"continue {run}", data)
         async with answer_deadline():
-            forked = await forker.go_on(run, wanted, key, traceparent)
+            forked = await forker.go_on(caller, run, wanted, key, traceparent)
         note(request, run=forked.run.id)
         return accepted(forked.run, forked.later_files)
 

@@ -1,4 +1,4 @@
-"""Whether a run may begin: its agent is alive, it is new, there is room, no budget is used up; and the id it gets."""
+"""Decides whether a run may begin, whatever starts it, and which id it gets."""
 
 import secrets
 import time
@@ -10,12 +10,14 @@ from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.storage import NatsStorage
 from cadre.api.runs import RunSummary
-from cadre.protocol.topology import run_id_of
+from cadre_gateway.access.principal import Principal
+from cadre_gateway.access.rate_limit import RateLimits
+from cadre_gateway.access.reach import Owner, reaches
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.run_summary import summary_of_task
 from cadre_gateway.reading.directory import live_agents
 from cadre_gateway.requests.idempotency import IdempotencyKey
-from cadre_gateway.requests.problems import Problem, full
+from cadre_gateway.requests.problems import Problem, full, unknown_run
 from cadre_gateway.starting.standing_budgets import StandingBudgets
 
 MAX_FILL_SHARE = 0.9
@@ -42,29 +44,41 @@ class Admitted(NamedTuple):
     """A run that a request may begin."""
 
     run: str
+    user: str | None
+    """The person whom it is for."""
     known: RunSummary | None
     """The run itself, when the same request has begun it before."""
 
 
 @dataclass(frozen=True)
 class Admission:
-    """Checks that an agent is alive, that the run is new, that there is room for it and no budget is used up."""
+    """Checks that a caller may start a run of an agent, that the agent is alive, that the run is new, that there is
+    room for it, and that neither a budget nor the caller's runs of a day are used up.
+    """
 
     index: RunIndex
     registry: NatsRegistry
     capacity: Capacity
     budgets: StandingBudgets
     history: History
+    limits: RateLimits
 
     async def admit(
-        self, agent: str, user: str | None, key: IdempotencyKey | None, *, needs_agent: bool = True
+        self,
+        caller: Principal,
+        agent: str,
+        user: str | None,
+        key: IdempotencyKey | None,
+        *,
+        needs_agent: bool = True,
     ) -> Admitted:
-        """Admits a new run of the agent, which must be alive if it is needed at once; a repeated `key` finds the run
-        that it started before.
+        """Admits a new run of the agent for `user` with the caller's rights; the agent must be alive if it is needed at
+        once. A repeated `key` finds the run that it started before, if the caller reaches that.
 
-        Raises a 404, 410, 422 or 429 problem, RetryableError.
+        Raises a 403, 404, 410, 422 or 429 problem, RetryableError.
         """
-        run = new_run_id() if key is None else run_id_of(agent, key.key)
+        user = caller.starts_for(agent, user)
+        run = new_run_id() if key is None else key.run_of(agent)
         if needs_agent and agent not in (live := live_agents(self.registry.reachable())):
             # In a full store nobody can say that they are alive.
             await self.capacity.admit(run)
@@ -80,7 +94,10 @@ class Admission:
                 )
             await self.capacity.admit(run)
             await self.budgets.admit(agent, user or "")
-        return Admitted(run, known)
+            self.limits.check_start(caller)
+        elif not reaches(caller, Owner(known.user or "", known.agent)):
+            raise unknown_run(run)
+        return Admitted(run, user, known)
 
     async def confirm(self, run: str, key: IdempotencyKey | None) -> None:
         """Raises a 422 problem when the published task of `run` lost to that of another request with the same key,

@@ -17,6 +17,7 @@ from cadre.ports import Clock, Stored
 from cadre.protocol.messages import Fork, Origin, Task
 from cadre.protocol.topology import task_id, tree_of
 from cadre_gateway import SENDER
+from cadre_gateway.access.principal import Principal
 from cadre_gateway.index.run_summary import summary_of_task
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.body import BudgetBody, Count, Deadline
@@ -87,22 +88,36 @@ class Forker:
     clock: Clock
 
     async def fork(
-        self, run: str, wanted: ForkBody, key: IdempotencyKey | None, traceparent: str | None
+        self,
+        caller: Principal,
+        run: str,
+        wanted: ForkBody,
+        key: IdempotencyKey | None,
+        traceparent: str | None,
     ) -> Forked:
-        """Gives the new run its files and publishes its Task, for the same agent. Raises Problem, RetryableError."""
+        """Gives the new run its files and publishes its Task, for the same agent. It is for the same person if the
+        caller may name people, else for the caller's own. Raises Problem, RetryableError."""
         source = await self.lookup.find(run)
-        new, known = await self.admission.admit(source.agent, source.user, key)
+        user = source.user if caller.names_users else None
+        new, user, known = await self.admission.admit(caller, source.agent, user, key)
         if known is not None:
             return Forked(known, [])
         past = await self._past(run)
-        return await self._start(past, new, wanted, key, traceparent)
+        return await self._start(past, new, user, wanted, key, traceparent)
 
     async def go_on(
-        self, run: str, wanted: ContinueBody, key: IdempotencyKey | None, traceparent: str | None
+        self,
+        caller: Principal,
+        run: str,
+        wanted: ContinueBody,
+        key: IdempotencyKey | None,
+        traceparent: str | None,
     ) -> Forked:
-        """Starts a run that goes on where another one ended without an answer. Raises Problem, RetryableError."""
+        """Starts a run that goes on where another one ended without an answer, for the person that `fork` names. Raises
+        Problem, RetryableError."""
         source = await self.lookup.find(run)
-        new, known = await self.admission.admit(source.agent, source.user, key)
+        user = source.user if caller.names_users else None
+        new, user, known = await self.admission.admit(caller, source.agent, user, key)
         if known is not None:
             return Forked(known, [])
         past = await self._past(run)
@@ -113,13 +128,24 @@ class Forker:
         steps = at - 1 + wanted.iterations if wanted.iterations is not None else None
         if steps is None and past.run.max_steps < at:
             steps = at - 1 + past.run.max_steps
-        return await self._start(past, new, ForkBody(at=at, max_steps=steps), key, traceparent)
+        return await self._start(past, new, user, ForkBody(at=at, max_steps=steps), key, traceparent)
 
     async def _start(
-        self, past: _Past, new: str, wanted: ForkBody, key: IdempotencyKey | None, traceparent: str | None
+        self,
+        past: _Past,
+        new: str,
+        user: str | None,
+        wanted: ForkBody,
+        key: IdempotencyKey | None,
+        traceparent: str | None,
     ) -> Forked:
-        digest = key.digest if key is not None else ""
-        task = _task(past.run, new, wanted, trace_of(traceparent), self.clock.now(), digest)
+        task = msgspec.structs.replace(
+            _task(past.run, new, wanted, self.clock.now()),
+            # In no session.
+            origin=Origin(user=user) if user else None,
+            trace=trace_of(traceparent),
+            request=key.digest if key is not None else "",
+        )
         later = await self.carrier.carry(await self._files_at(past, wanted.at), new)
         task = msgspec.structs.replace(task, has_files=await self.carrier.has_files(new))
         await self.bus.send(task, SENDER)
@@ -152,7 +178,7 @@ def _step_of(event: AnyEvent) -> int:
     return step
 
 
-def _task(source: Run, run: str, wanted: ForkBody, trace: str | None, now: float, request: str) -> Task:
+def _task(source: Run, run: str, wanted: ForkBody, now: float) -> Task:
     began = source.task
     if wanted.task is not None and not wanted.task.strip():
         raise invalid("task is empty: say what the agent shall do, or leave it out")
@@ -184,11 +210,7 @@ def _task(source: Run, run: str, wanted: ForkBody, trace: str | None, now: float
         forks=about,
         deadline=_deadline(began, wanted, now),
         budget=began.budget if wanted.budget is None else wanted.budget.as_budget(),
-        # Still for the same person, in no session.
-        origin=Origin(user=began.origin.user) if began.origin and began.origin.user else None,
         labels=began.labels,
-        trace=trace,
-        request=request,
     )
 
 

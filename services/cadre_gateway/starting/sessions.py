@@ -28,21 +28,22 @@ class Sessions:
     history: History
     clock: Clock
 
-    async def take_turn(self, agent: str, session: str, run: str, reset: bool) -> str | None:
-        """Makes `run` the session's last; returns the run whose memory it goes on from.
+    async def take_turn(
+        self, agent: str, session: str, user: str | None, run: str, reset: bool
+    ) -> str | None:
+        """Makes `run` the last one of the person's session; returns the run whose memory it goes on from.
 
         Raises a 409 problem while the last one is still going (unless `reset`), RetryableError.
         """
         for _ in range(_MAX_TRIES):
-            turn, fence = await self.turns.read(agent, session)
+            turn, fence = await self.turns.read(agent, session, user)
             if turn is not None and turn.run == run:
                 last = turn.previous  # the same request, sent again
             else:
                 last = await self._last_run(turn, session, reset) if turn else None
                 try:
-                    await self.turns.record(
-                        agent, session, SessionTurn(run=run, previous=last, at=self.clock.now()), fence
-                    )
+                    taken = SessionTurn(run=run, previous=last, at=self.clock.now())
+                    await self.turns.record(agent, session, user, taken, fence)
                 except Fenced:
                     continue
             return None if reset else last

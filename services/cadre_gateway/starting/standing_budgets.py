@@ -60,6 +60,11 @@ class StandingBudgets:
             self.ledger.check_current()
         return [self._meter(meter.spec) for meter in self._meters.values()]
 
+    def meter(self, spec: BudgetSpec) -> BudgetMeter:
+        """Return what is used of a budget that was read or written this moment."""
+        self.ledger.check_current()
+        return self._meter(spec)
+
     async def admit(self, agent: str, user: str) -> None:
         """Raises a 429 problem when a new tree of the agent must not begin for this user."""
         for meter in await self.meters():

@@ -11,6 +11,7 @@ from cadre.protocol.messages import Origin, Task
 from cadre.protocol.topology import task_id
 from cadre.spec.answer_schema import misfits
 from cadre_gateway import SENDER
+from cadre_gateway.access.principal import Principal
 from cadre_gateway.index.run_summary import summary_of_task
 from cadre_gateway.reading.contracts import LiveContracts
 from cadre_gateway.requests.body import Submission
@@ -37,6 +38,7 @@ class Submitter:
 
     async def submit(
         self,
+        caller: Principal,
         wanted: Submission,
         key: IdempotencyKey | None,
         traceparent: str | None,
@@ -45,12 +47,15 @@ class Submitter:
         terms: CallerTerms | None = None,
         beside: frozenset[str] = frozenset(),
     ) -> RunSummary:
-        """Publishes the Task of a new root run; a repeated `key` finds the run that it started before.
+        """Publishes the Task of a new root run with the caller's rights; a repeated `key` finds the run that it started
+        before.
 
         Unless it `needs_agent`, the run waits in the inbox for an agent that is not there. Arguments that are `beside`
         the agent's own are not held to its `input_schema`, unless that names them. Raises Problem, RetryableError.
         """
-        run, known = await self.admission.admit(wanted.agent, wanted.user, key, needs_agent=needs_agent)
+        run, user, known = await self.admission.admit(
+            caller, wanted.agent, wanted.user, key, needs_agent=needs_agent
+        )
         if known is not None:
             return known
         if needs_agent:
@@ -59,7 +64,7 @@ class Submitter:
         await self.workspaces.put(run, wanted.files)
         continues = None
         if wanted.session:
-            continues = await self.sessions.take_turn(wanted.agent, wanted.session, run, wanted.reset)
+            continues = await self.sessions.take_turn(wanted.agent, wanted.session, user, run, wanted.reset)
             await self.carrier.carry(await self.sessions.files_of(continues), run)
         has_files = bool(wanted.files) or (continues is not None and await self.carrier.has_files(run))
         now = self.clock.now()
@@ -78,7 +83,7 @@ class Submitter:
             continues=continues,
             deadline=now + wanted.deadline if wanted.deadline is not None else None,
             budget=wanted.budget.as_budget() if wanted.budget is not None else None,
-            origin=_origin(wanted),
+            origin=Origin(user=user, session=wanted.session) if user or wanted.session else None,
             labels=wanted.labels,
             trace=trace_of(traceparent),
             request=key.digest if key is not None else "",
@@ -111,10 +116,3 @@ class Submitter:
                 f"images[{number}]: send a `data:image/…;base64,…` URL, an https: URL or a `blob:<sha256>`"
             )
         return await self.blobs.put(content.data)
-
-
-def _origin(wanted: Submission) -> Origin | None:
-    """Whose tree it is; None when nobody's in particular."""
-    if wanted.user is None and wanted.session is None:
-        return None
-    return Origin(user=wanted.user, session=wanted.session)

@@ -16,7 +16,7 @@ from cadre.loop.fold import fold
 from cadre.ports import Journal
 from cadre.protocol.topology import parent_of, tree_of
 from cadre_gateway.index.decided_approvals import decision_of
-from cadre_gateway.requests.problems import Problem
+from cadre_gateway.requests.problems import Problem, unknown_call
 
 _CALL_ID = re.compile(r"[A-Za-z0-9-]{1,64}(?:_\d{1,9}_\d{1,9}){1,64}")
 
@@ -92,12 +92,6 @@ def schema_in(run: Run, name: str, kind: str, pending: CallState | None = None) 
     if kind == "question":
         return None
     return run.tools[name].input_schema if name in run.tools else None
-
-
-def unknown_call(call: str) -> Problem:
-    """The 404 problem of a call that was never held back."""
-    detail = f"no call {call!r} was held back: GET /v1/approvals lists those that wait"
-    return Problem(404, "unknown-approval", detail)
 
 
 def _search(

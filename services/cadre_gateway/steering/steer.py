@@ -1,6 +1,5 @@
 """What people send to runs that go on, and what the runs' journals make of it."""
 
-import hashlib
 import secrets
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +23,7 @@ from cadre.spec.names import check_name
 from cadre_gateway import SENDER
 from cadre_gateway.reading.lookup import RunLookup, checked_tree_of
 from cadre_gateway.requests.body import EditBody
+from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 from cadre_gateway.steering.record_sender import RecordSender
 
@@ -37,7 +37,9 @@ class Steering:
     sender: RecordSender
     clock: Clock
 
-    async def signal(self, run: str, name: str, payload: Any, key: str | None, by: str) -> Delivered:
+    async def signal(
+        self, run: str, name: str, payload: Any, key: IdempotencyKey | None, by: str
+    ) -> Delivered:
         """Sends a signal to the run; a repeated `key` finds the one that was sent before.
 
         Raises a 404, 409 or 422 problem, RetryableError.
@@ -58,10 +60,12 @@ class Steering:
         )
         event, delivered = await self._send(record, agent, key, "signals-full")
         if isinstance(event, SignalReceived) and (event.name, event.payload) != (name, payload):
-            raise _other_request(key or "")
+            raise _other_request(key)
         return delivered
 
-    async def tell(self, run: str, text: str, mode: MessageMode, key: str | None, by: str) -> Delivered:
+    async def tell(
+        self, run: str, text: str, mode: MessageMode, key: IdempotencyKey | None, by: str
+    ) -> Delivered:
         """Sends a message to the run; a repeated `key` finds the one that was sent before.
 
         Raises a 404, 409 or 422 problem, RetryableError.
@@ -78,7 +82,7 @@ class Steering:
         )
         event, delivered = await self._send(record, agent, key, "messages-full")
         if isinstance(event, MessageReceived) and (event.text, event.mode) != (text, mode):
-            raise _other_request(key or "")
+            raise _other_request(key)
         return delivered
 
     async def editable(self, run: str, name: str) -> Edited:
@@ -95,7 +99,7 @@ class Steering:
         return Edited(run=run, name=name, version=found.version, state=found.state)
 
     async def edit(
-        self, run: str, name: str, wanted: EditBody, key: str | None, by: str
+        self, run: str, name: str, wanted: EditBody, key: IdempotencyKey | None, by: str
     ) -> Edited | Delivered:
         """Edits what the run has under this name; returns how it is then, or a Delivered without `at` when no agent
         has taken the edit up yet.
@@ -129,7 +133,7 @@ class Steering:
             record.base,
             record.operations,
         ):
-            raise _other_request(key or "")
+            raise _other_request(key)
         return await self.editable(run, name)
 
     async def _open_run(self, run: str) -> tuple[str, str]:
@@ -141,7 +145,7 @@ class Steering:
         return summary.agent, summary.tree
 
     async def _send(
-        self, record: Signal | UserMessage | Edit, agent: str, key: str | None, full: str
+        self, record: Signal | UserMessage | Edit, agent: str, key: IdempotencyKey | None, full: str
     ) -> tuple[AnyEvent | None, Delivered]:
         """Sends the record unless one with this key was sent before; returns what the journal says of it, None when no
         agent has taken it up yet. Raises a 409 problem with the code `full` when a run that goes on refused it,
@@ -164,10 +168,9 @@ class Steering:
         return next((one.entry for one in stored if one.entry.cause == record.id), None)
 
 
-def _record_id(run: str, what: str, key: str | None) -> str:
-    """The same for every request with this key."""
-    own = hashlib.sha256(key.encode()).hexdigest()[:32] if key is not None else secrets.token_hex(16)
-    return f"{run}:{what}:{own}"
+def _record_id(run: str, what: str, key: IdempotencyKey | None) -> str:
+    """Return the same id for every request with this key."""
+    return key.record_of(run, what) if key is not None else f"{run}:{what}:{secrets.token_hex(16)}"
 
 
 def _stale(run: str, name: str, version: int) -> Problem:
@@ -179,6 +182,7 @@ def _run_ended(run: str) -> Problem:
     return Problem(409, "run-ended", f"run {run} is over: nothing can be sent to it any more")
 
 
-def _other_request(key: str) -> Problem:
-    detail = f"something else was sent with the Idempotency-Key {key!r}: use a key of its own for this"
+def _other_request(key: IdempotencyKey | None) -> Problem:
+    named = repr(key.key) if key is not None else ""
+    detail = f"you have sent something else with the Idempotency-Key {named}: use another key for this"
     return Problem(422, "idempotency-key-reused", detail)

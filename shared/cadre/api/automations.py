@@ -1,10 +1,11 @@
-"""What the gateway says of schedules and standing budgets."""
+"""What the gateway says of schedules, triggers and standing budgets."""
 
 from typing import Any
 
 import msgspec
 
 from cadre.automation.standing_budget import BudgetUse
+from cadre.automation.trigger import TriggerSpec
 
 
 class TickView(msgspec.Struct, kw_only=True):
@@ -18,6 +19,8 @@ class TickView(msgspec.Struct, kw_only=True):
     """`starting`, then `started` or `failed`; `queued`, `skipped` or `missed`."""
     run: str | None = None
     detail: str = ""
+    code: str = ""
+    """Why it `failed`: the code of a problem."""
 
 
 class ScheduleView(msgspec.Struct, kw_only=True):
@@ -26,6 +29,10 @@ class ScheduleView(msgspec.Struct, kw_only=True):
     name: str
     agent: str
     paused: bool
+    paused_for: str = ""
+    """Why it has paused without a person's doing, such as `maker-revoked`; "" where a person paused it."""
+    maker: str = ""
+    """Who wrote it last: its runs start with their rights. "" where nobody was asked who they are."""
     next: list[float]
     """Its next ticks, without jitter."""
     ticks: int
@@ -39,6 +46,15 @@ class ScheduleView(msgspec.Struct, kw_only=True):
     """The keys of its file, under `spec`."""
     outcomes: list[TickView]
     """Of the last ticks, newest first."""
+
+
+class TriggerView(TriggerSpec, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A trigger as the API shows it."""
+
+    maker: str = ""
+    """Who wrote it last: its runs start with their rights. "" where nobody was asked who they are."""
+    paused_for: str = ""
+    """Why it starts no runs, such as `maker-revoked`; "" while it does."""
 
 
 class BudgetView(msgspec.Struct, kw_only=True):

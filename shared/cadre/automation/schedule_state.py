@@ -4,7 +4,6 @@ A decision is written down before anything is done: the state says which runs ar
 them, for their ids follow from schedule and tick.
 """
 
-from hashlib import sha256
 from itertools import islice
 from typing import Literal
 
@@ -15,6 +14,7 @@ from cadre.automation.schedule import ScheduleSpec
 from cadre.automation.templates import render
 from cadre.automation.ticks import first_tick, jittered, next_ticks, ticks_after
 from cadre.errors import SpecError
+from cadre.protocol.access import NO_MAKER, Maker
 from cadre.protocol.topology import run_id_of
 
 LATE_SECONDS = 60.0
@@ -46,11 +46,15 @@ class QueuedTick(msgspec.Struct, frozen=True):
 
 
 class OwedStart(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that a tick starts."""
+    """A run that a tick, a person or a message starts."""
 
     run: str
+    owner: str
+    """Whose `key` it is: `schedule NAME` or the like, which is no caller's."""
     key: str
-    """The idempotency key from which the run's id follows, with the agent."""
+    """The key from which the run's id follows, with the agent and the owner."""
+    starter: Maker | None = None
+    """Who starts it by hand, with rights of their own; None: it starts with its maker's rights."""
     agent: str
     task: str
     tick: float
@@ -65,6 +69,8 @@ class TickOutcome(msgspec.Struct, frozen=True, kw_only=True):
     outcome: TickResult
     run: str | None = None
     detail: str = ""
+    code: str = ""
+    """Why it `failed`: the code of a problem."""
 
 
 class ScheduleState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -75,9 +81,13 @@ class ScheduleState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     spec: ScheduleSpec
     made_at: float
+    maker: Maker = NO_MAKER
+    """Who wrote it last: its runs start with their rights."""
     next_at: float | None
     """The next tick; None when there will be none."""
     paused: bool = False
+    paused_for: str = ""
+    """Why it has paused without a person's doing: a code such as `maker-revoked`."""
     ticks: int = 0
     """Ticks that have come, whatever became of them."""
     started: int = 0
@@ -118,9 +128,16 @@ class ScheduleState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         return [self.next_at, *later][: limit if left is None else min(limit, left)]
 
 
-def new_schedule(spec: ScheduleSpec, now: float) -> ScheduleState:
+def new_schedule(spec: ScheduleSpec, now: float, maker: Maker = NO_MAKER) -> ScheduleState:
     """The state of a schedule that is made now."""
-    return ScheduleState(spec=spec, made_at=now, next_at=first_tick(spec, now), paused=spec.paused)
+    first = first_tick(spec, now)
+    return ScheduleState(spec=spec, made_at=now, maker=maker, next_at=first, paused=spec.paused)
+
+
+def taken_over(state: ScheduleState, maker: Maker, now: float) -> ScheduleState:
+    """Return the state once the maker answers for it: a pause for want of one ends."""
+    state = msgspec.structs.replace(state, maker=maker)
+    return paused(state, False, now) if state.paused_for else state
 
 
 def changed(state: ScheduleState, spec: ScheduleSpec, now: float) -> ScheduleState:
@@ -147,9 +164,10 @@ def _same_times(one: ScheduleSpec, other: ScheduleSpec) -> bool:
     return all(getattr(one, field) == getattr(other, field) for field in _TIMES)
 
 
-def paused(state: ScheduleState, pause: bool, now: float) -> ScheduleState:
-    """The state in a pause or out of it: ticks of a pause do not come, but for the one of a one-time schedule."""
-    state = msgspec.structs.replace(state, paused=pause)
+def paused(state: ScheduleState, pause: bool, now: float, code: str = "") -> ScheduleState:
+    """The state in a pause or out of it: ticks of a pause do not come, but for the one of a one-time schedule. `code`
+    says why it pauses without a person's doing."""
+    state = msgspec.structs.replace(state, paused=pause, paused_for=code)
     if not pause and state.next_at is not None and not state.spec.is_one_time:
         state.next_at = next(ticks_after(state.spec, max(now, state.next_at - 0.001), state.made_at), None)
     return state
@@ -161,9 +179,11 @@ def settled(state: ScheduleState) -> ScheduleState:
 
 
 def started_by_hand(state: ScheduleState, start: OwedStart, now: float) -> ScheduleState:
-    """The state once a person starts a run of the schedule: it is its last one, and no tick of its own."""
-    if state.last_run == start.run:
-        return state  # the same request, sent again
+    """The state once a person starts a run of the schedule: it is its last one, and no tick of its own. The same
+    request, sent again, changes nothing unless its run could not be started before."""
+    known = [one for one in state.outcomes if one.run == start.run]
+    if any(one.outcome != "failed" for one in known):
+        return state
     noted = TickOutcome(
         tick=start.tick, number=state.ticks, at=now, outcome="started", run=start.run, detail="by hand"
     )
@@ -172,35 +192,32 @@ def started_by_hand(state: ScheduleState, start: OwedStart, now: float) -> Sched
         starts=[*state.starts, start],
         started=state.started + 1,
         last_run=start.run,
-        outcomes=[*state.outcomes, noted][-_KEPT_OUTCOMES:],
+        outcomes=[*(one for one in state.outcomes if one not in known), noted][-_KEPT_OUTCOMES:],
     )
 
 
-def refused(state: ScheduleState, start: OwedStart, why: str) -> ScheduleState:
+def refused(state: ScheduleState, start: OwedStart, why: str, code: str) -> ScheduleState:
     """The state once a run that was decided turned out not to be startable."""
     outcomes = [
-        msgspec.structs.replace(one, outcome="failed", detail=why) if one.run == start.run else one
+        msgspec.structs.replace(one, outcome="failed", detail=why, code=code) if one.run == start.run else one
         for one in state.outcomes
     ]
     return msgspec.structs.replace(state, started=state.started - 1, outcomes=outcomes)
 
 
-def tick_key(schedule: str, tick: float) -> str:
-    """The idempotency key of the run that a tick starts."""
-    return f"schedule/{schedule}/{tick:.3f}"
-
-
-def manual_key(schedule: str, key: str) -> str:
-    """The idempotency key of a run that a person starts from a schedule."""
-    return f"schedule/{schedule}/manual/{sha256(key.encode()).hexdigest()}"
-
-
-def owed_start(spec: ScheduleSpec, tick: float, number: int, key: str) -> OwedStart:
-    """The run that a tick starts. Raises SpecError when its task cannot be rendered."""
+def owed_start(
+    spec: ScheduleSpec, tick: float, number: int, by_hand: str | None = None, starter: Maker | None = None
+) -> OwedStart:
+    """The run that a tick starts, or that `starter` starts by hand with this key. Raises SpecError when its task cannot
+    be rendered."""
     values = {"tick": spec.local(tick), "count": number, "schedule": spec.name}
+    owner = f"schedule {spec.name}" if by_hand is None else f"by-hand {spec.name}"
+    key = f"{tick:.3f}" if by_hand is None else by_hand
     return OwedStart(
-        run=run_id_of(spec.agent, key),
+        run=run_id_of(spec.agent, owner, key),
+        owner=owner,
         key=key,
+        starter=starter,
         agent=spec.agent,
         task=render("task", spec.task, values),
         tick=tick,
@@ -311,7 +328,7 @@ class _Decision:
         state = self.state
         self.is_changed = True
         try:
-            start = owed_start(state.spec, tick, number, tick_key(state.spec.name, tick))
+            start = owed_start(state.spec, tick, number)
         except SpecError as error:
             self._note(tick, number, "failed", detail=str(error))
             return

@@ -7,8 +7,11 @@ import msgspec
 
 from cadre.automation.durations import seconds_of
 from cadre.automation.schedule import check_options
+from cadre.automation.schedule_state import OwedStart
 from cadre.automation.templates import check_template, render
 from cadre.errors import SpecError
+from cadre.protocol.access import NO_MAKER, Maker
+from cadre.protocol.topology import run_id_of
 from cadre.spec.names import check_name
 
 _PATTERN = re.compile(r"[^\s.*>]+(\.[^\s.*>]+)*")
@@ -65,9 +68,24 @@ class TriggerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return render("task", self.task, values)
 
 
-def trigger_key(trigger: str, message: str) -> str:
-    """The idempotency key of the run that a message starts."""
-    return f"trigger/{trigger}/{message}"
+class TriggerState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A trigger with what is remembered of it."""
+
+    spec: TriggerSpec
+    maker: Maker = NO_MAKER
+    """Who wrote it last: its runs start with their rights."""
+
+    def start_for(self, payload: bytes, message: str, subject: str, at: float) -> OwedStart:
+        """Return the run that a message of this id starts. Raises SpecError when its task cannot be rendered."""
+        spec, owner = self.spec, f"trigger {self.spec.name}"
+        return OwedStart(
+            run=run_id_of(spec.agent, owner, message),
+            owner=owner,
+            key=message,
+            agent=spec.agent,
+            task=spec.task_for(payload, message, subject),
+            tick=at,
+        )
 
 
 def check_variable(key: str, name: str) -> None:

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cadre.api.automations import BudgetView, ScheduleView
+from cadre.api.automations import BudgetView, ScheduleView, TriggerView
 from cadre.automation.notice import NoticeSpec
-from cadre.automation.trigger import TriggerSpec
 from cadre.client.transport import Transport, typed
 
 
@@ -29,17 +28,17 @@ class Definitions(Transport):
         """Removes a schedule; its runs go on."""
         await self.request("DELETE", f"/v1/schedules/{name}")
 
-    async def triggers(self) -> list[TriggerSpec]:
+    async def triggers(self) -> list[TriggerView]:
         """All triggers, by name."""
-        return typed((await self.request("GET", "/v1/triggers"))["triggers"], list[TriggerSpec])
+        return typed((await self.request("GET", "/v1/triggers"))["triggers"], list[TriggerView])
 
-    async def trigger(self, name: str) -> TriggerSpec:
+    async def trigger(self, name: str) -> TriggerView:
         """One trigger."""
-        return typed(await self.request("GET", f"/v1/triggers/{name}"), TriggerSpec)
+        return typed(await self.request("GET", f"/v1/triggers/{name}"), TriggerView)
 
-    async def put_trigger(self, name: str, spec: Mapping[str, Any]) -> TriggerSpec:
+    async def put_trigger(self, name: str, spec: Mapping[str, Any]) -> TriggerView:
         """Makes or replaces a trigger by the keys of its file: `agent`, `task`, `subject` or `webhook`, …"""
-        return typed(await self.request("PUT", f"/v1/triggers/{name}", json=dict(spec)), TriggerSpec)
+        return typed(await self.request("PUT", f"/v1/triggers/{name}", json=dict(spec)), TriggerView)
 
     async def remove_trigger(self, name: str) -> None:
         """Removes a trigger; runs that it started go on."""

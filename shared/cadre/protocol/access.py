@@ -31,6 +31,32 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What else there is to say: never a secret, a task or an argument."""
 
 
+class Rights(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a provider's word gave somebody, as the fields of the same names of an API key."""
+
+    roles: list[RoleName]
+    user: str
+    own: bool = False
+    agents: list[str] = []
+    teams: list[str] = []
+    rate: float | None = None
+    runs_per_day: int | None = None
+
+
+class Maker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who made a schedule or a trigger: its runs start with their rights."""
+
+    name: str = ""
+    key: str = ""
+    """Id of their API key, or what stands for it; "" where the gateway asked nobody who they are."""
+    vouched: Rights | None = None
+    """What a provider's word gave them when they made it; None for whoever has an API key."""
+
+
+NO_MAKER = Maker()
+"""Whoever made something where nobody is asked who they are."""
+
+
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One key; times are Unix seconds."""
 

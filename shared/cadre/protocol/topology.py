@@ -353,9 +353,14 @@ def is_within(run: str, top: str) -> bool:
     return run == top or run.startswith(f"{top}_")
 
 
-def run_id_of(agent: str, key: str) -> str:
-    """The id of the root run that every request with this agent and idempotency key starts."""
-    return sha256(f"{agent}\n{key}".encode()).hexdigest()[:32]
+def run_id_of(agent: str, owner: str, key: str) -> str:
+    """Return the id of the root run of the agent that the owner's key stands for.
+
+    `owner` begins with a word that says what owns the key (a person, an API key, a schedule, a trigger), so that no
+    request can name a key of a schedule. It is "" where the gateway asks nobody who they are. Neither `agent` nor
+    `owner` has a line break.
+    """
+    return sha256(f"{agent}\n{owner}\n{key}".encode()).hexdigest()[:32]
 
 
 def call_id(run: str, step: int, index: int) -> str:

@@ -7,9 +7,11 @@ from typing import Any
 
 import msgspec
 
+from cadre.automation.schedule import ScheduleSpec
 from cadre.automation.schedule_state import OwedStart, ScheduleState
 from cadre.errors import Fenced, UnreadableMessage
-from cadre_gateway.automation.scheduler import Scheduler
+from cadre.protocol.access import Maker
+from cadre_gateway.automation.scheduler import Scheduler, StartRefused
 
 
 class SetClock:
@@ -73,12 +75,19 @@ class InboxRuns:
         self.started: dict[str, tuple[OwedStart, float]] = {}
         self.published: Counter[str] = Counter()
         self.cancelled: dict[str, float] = {}
+        self.lost: dict[str, str] = {}
+        """Keys of makers that count no more, and why."""
 
-    async def start(self, start: OwedStart, options: dict[str, Any]) -> None:
+    async def start(self, start: OwedStart, options: dict[str, Any], maker: Maker) -> None:
         await asyncio.sleep(0)
         self.published[start.run] += 1
         self.started.setdefault(start.run, (start, self._clock.now()))
         await asyncio.sleep(0)
+
+    async def check(self, spec: ScheduleSpec, maker: Maker) -> None:
+        await asyncio.sleep(0)
+        if maker.key in self.lost:
+            raise StartRefused("the key was revoked", self.lost[maker.key])
 
     async def is_active(self, run: str) -> bool:
         await asyncio.sleep(0)

@@ -9,6 +9,7 @@ import jwt
 import msgspec
 
 from cadre.adapters.oidc.settings import EVERYBODY, Grant, OidcSettings
+from cadre.protocol.access import Rights
 from cadre_gateway.access.oidc.signing_keys import SigningKeys
 from cadre_gateway.access.principal import OF_PROVIDER, Principal
 from cadre_gateway.requests.problems import Problem, answer_deadline, unauthorized
@@ -113,6 +114,12 @@ class ProviderTokens:
             expires_at=float(claims["exp"]),
             **fields,
         )
+
+    def grants(self, rights: Rights) -> bool:
+        """Return whether the settings still grant these rights to somebody. The provider is not asked."""
+        reach = rights.own, frozenset(rights.agents), frozenset(rights.teams)
+        fitting = [one for one in self._grants.values() if _scope(one) == reach]
+        return set(rights.roles) <= {role for one in fitting for role in one.roles}
 
     def _granted(self, held: list[object]) -> Grant | None:
         """The first grant of these values, with the roles of others that reach no more and no less: the role that

@@ -98,7 +98,7 @@ class Messages:
             raise invalid(f"task {sent.task_id} waits for a person: {_HOW}")
         text = content.text or msgspec.json.encode(content.data).decode()
         key = _key_of(sent, sender)
-        await self.runs.steering.tell(progress.run, text, "interrupt", f"a2a:{key.key}", sender.name)
+        await self.runs.steering.tell(progress.run, text, "interrupt", key, sender.name)
         return Place(progress.run, progress.seq)
 
 

@@ -121,9 +121,8 @@ class Turns:
 
     async def _holds(self, agent: str, session: str, history: ToldHistory, sender: DoorSender) -> bool:
         """Return whether the thread's last run has told what the history ends with."""
-        await self.runs.reach.check_session(sender.caller, agent, session)
         async with answer_deadline():
-            recorded, _ = await self.runs.turns.read(agent, session)
+            recorded, _ = await self.runs.turns.read(agent, session, sender.caller.user)
             task = await self.runs.history.task(recorded.run, recorded.run) if recorded is not None else None
         return task is not None and history.ends_with(task, await self.answers.so_far(Place(task.run)))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from dataclasses import replace
 from typing import Any
@@ -19,7 +18,6 @@ from mcp_types import (
 
 from cadre.api.runs import RunSummary
 from cadre.protocol.cards import Presence
-from cadre.protocol.topology import run_id_of
 from cadre.spec.agent import AgentSpec
 from cadre_gateway.access.principal import Principal, Right, caller_of
 from cadre_gateway.doors.following import Answers
@@ -34,7 +32,7 @@ from cadre_gateway.doors.sender import begin_run, sender_of
 from cadre_gateway.reading.directory import live_agents
 from cadre_gateway.requests import body
 from cadre_gateway.requests.body import Submission
-from cadre_gateway.requests.idempotency import IdempotencyKey, checked_key
+from cadre_gateway.requests.idempotency import IdempotencyKey, checked_key, request_digest
 from cadre_gateway.requests.problems import Problem, answer_deadline, unknown_run
 
 RIGHT: Right = "act"
@@ -108,10 +106,10 @@ class AgentTools:
             heard = asked.input_responses
             return await self._answer(context, asked.request_state, heard, needs_data, kept=own is not None)
         wanted = _wanted(agent, arguments, spec, _text(meta.get(SESSION)))
-        digest = hashlib.sha256(b"mcp\n" + msgspec.json.encode(wanted, order="sorted")).hexdigest()
-        key = IdempotencyKey(own or secrets.token_hex(16), digest)
-        run = run_id_of(agent, key.key)
         sender = sender_of(request)
+        owner = sender.caller.owner
+        key = IdempotencyKey(owner, own or secrets.token_hex(16), request_digest(owner, "mcp", wanted))
+        run = key.run_of(agent)
         if (traceparent := _text(meta.get("traceparent"))) is not None:
             sender = replace(sender, traceparent=traceparent)
         try:

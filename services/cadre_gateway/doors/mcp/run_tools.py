@@ -28,7 +28,7 @@ from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.requests import body
 from cadre_gateway.requests.headers import utf8
-from cadre_gateway.requests.idempotency import checked_key
+from cadre_gateway.requests.idempotency import owned_key
 from cadre_gateway.requests.problems import Problem, answer_deadline
 
 
@@ -168,7 +168,8 @@ class RunTools:
     async def _send(self, context: Context, asked: SendMessage) -> CallToolResult:
         await self._check(context, "run", asked.run)
         said = body.message(msgspec.json.encode({"text": asked.text}))
-        key = checked_key(request_of(context).headers.get("idempotency-key"))
+        request = request_of(context)
+        key = owned_key(caller_of(request).owner, request.headers.get("idempotency-key"))
         return data_result(
             await self._runs.steering.tell(asked.run, said.text, said.mode, key, _by(context) or "")
         )

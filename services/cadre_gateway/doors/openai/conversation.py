@@ -8,7 +8,6 @@ history. Nothing is guessed from what somebody has said.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ from cadre.adapters.nats.sessions import SessionTurn
 from cadre.api.runs import RunSummary
 from cadre.errors import Fenced
 from cadre.protocol.caller_terms import CallerTerms
-from cadre.protocol.topology import run_id_of, tree_of
+from cadre.protocol.topology import tree_of
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.history import ARGUMENT, TOLD, ToldHistory
 from cadre_gateway.doors.openai.turn import Turn
@@ -49,7 +48,7 @@ class Conversations:
         if (turn.results or turn.words) and (place := await self._answer_calls(turn)) is not None:
             return place
         if turn.has_own_key:
-            run = run_id_of(turn.agent, turn.key.key)
+            run = turn.key.run_of(turn.agent)
             task = await self.runs.history.task(run, run)
             if task is not None:
                 turn.key.check(task.request)
@@ -59,7 +58,6 @@ class Conversations:
             await self.answers.check(turn.continues)
             return await self._go_on_from(turn, await self.runs.lookup.find(turn.continues.run))
         if turn.session is not None:
-            await self.runs.reach.check_session(turn.caller, turn.agent, turn.session)
             return await self._next_in(turn, turn.session)
         last = await self._named(turn)
         return await self._go_on_from(turn, last) if last else await self._begin(turn, None)
@@ -109,7 +107,7 @@ class Conversations:
 
     async def _next_in(self, turn: Turn, session: str) -> Place:
         async with answer_deadline():
-            recorded, _ = await self.runs.turns.read(turn.agent, session)
+            recorded, _ = await self.runs.turns.read(turn.agent, session, turn.user)
             last = await self._find(recorded.run) if recorded is not None else None
         if last is None:
             return await self._begin(turn, session, goes_on=True)
@@ -167,7 +165,7 @@ class Conversations:
                 progress.run,
                 turn.text,
                 "next" if progress.held else "interrupt",
-                f"turn:{turn.key.digest}",
+                turn.key._replace(key=f"turn:{turn.key.digest}"),
                 turn.user or "",
             )
         except Problem as problem:
@@ -180,23 +178,23 @@ class Conversations:
         """Goes on from a run: in its session where it is the last one there, else in a session that branches off."""
         branch = f"after-{last.id}"
         for session in (last.session, branch) if last.session is not None else (branch,):
-            recorded, _ = await self.runs.turns.read(turn.agent, session)
+            recorded, _ = await self.runs.turns.read(turn.agent, session, turn.user)
             if recorded is not None and recorded.previous == last.id and turn.is_retry:
                 task = await self.runs.history.task(recorded.run, recorded.run)
                 if task is not None and task.request == turn.key.digest:
                     return Place(recorded.run)
             if recorded is not None and recorded.run == last.id:
                 return await self._next_in(turn, session)
-        await self._branch(turn.agent, branch, last.id)
+        await self._branch(turn, branch, last.id)
         return await self._next_in(turn, branch)
 
-    async def _branch(self, agent: str, session: str, run: str) -> None:
+    async def _branch(self, turn: Turn, session: str, run: str) -> None:
         """Makes `run` the last one of the session. Whoever begins the same branch at the same moment means the same."""
-        recorded, fence = await self.runs.turns.read(agent, session)
+        recorded, fence = await self.runs.turns.read(turn.agent, session, turn.user)
         if recorded is None or recorded.run != run:
-            turn = SessionTurn(run=run, at=self.runs.clock.now())
+            branched = SessionTurn(run=run, at=self.runs.clock.now())
             try:
-                await self.runs.turns.record(agent, session, turn, fence)
+                await self.runs.turns.record(turn.agent, session, turn.user, branched, fence)
             except Fenced as error:
                 raise Problem(409, "session-busy", "others go on from the same answer just now") from error
 
@@ -228,15 +226,18 @@ class Conversations:
     async def _note(self, turn: Turn, fence: int) -> None:
         """Keep for a while which run the turn begins, for a client that tries again. Where the caller sends the very
         request twice at once, the first counts."""
-        begun = SessionTurn(run=run_id_of(turn.agent, turn.key.key), at=self.runs.clock.now())
+        begun = SessionTurn(run=turn.key.run_of(turn.agent), at=self.runs.clock.now())
         with contextlib.suppress(Fenced):
-            await self.runs.turns.record(turn.agent, _request_of(turn), begun, fence, seconds=_RETRY_SECONDS)
+            await self.runs.turns.record(
+                turn.agent, _request_of(turn), turn.user, begun, fence, seconds=_RETRY_SECONDS
+            )
 
     async def _begin(
         self, turn: Turn, session: str | None, *, goes_on: bool = False, knows_history: bool = False
     ) -> Place:
         if not goes_on and not turn.has_own_key:
-            recorded, fence = await self.runs.turns.read(turn.agent, session or _request_of(turn))
+            named = session or _request_of(turn)
+            recorded, fence = await self.runs.turns.read(turn.agent, named, turn.user)
             if recorded is not None and turn.is_retry:
                 task = await self.runs.history.task(recorded.run, recorded.run)
                 if task is not None and task.request == turn.key.digest:
@@ -249,25 +250,23 @@ class Conversations:
         before = ToldHistory() if knows_history else turn.history
         if before:
             arguments[ARGUMENT] = before.said
-        wanted = turn.caller.submission(
-            checked_submission(
-                Submission(
-                    agent=turn.agent,
-                    task=turn.text,
-                    additional_args=arguments,
-                    images=[*before.images, *turn.images],
-                    files=before.files | turn.files,
-                    session=session,
-                    user=turn.user,
-                    reset=not goes_on,
-                )
+        wanted = checked_submission(
+            Submission(
+                agent=turn.agent,
+                task=turn.text,
+                additional_args=arguments,
+                images=[*before.images, *turn.images],
+                files=before.files | turn.files,
+                session=session,
+                user=turn.user,
+                reset=not goes_on,
             )
         )
         metadata = turn.metadata | {TOLD: turn.mark}
         terms = CallerTerms(tools=turn.tools, output_schema=turn.output_schema, metadata=metadata)
         async with answer_deadline():
             run = await self.runs.submitter.submit(
-                wanted, turn.key, turn.traceparent, terms=terms, beside=_BESIDE
+                turn.caller, wanted, turn.key, turn.traceparent, terms=terms, beside=_BESIDE
             )
         return Place(run.id)
 
@@ -275,8 +274,7 @@ class Conversations:
 def _request_of(turn: Turn) -> str:
     """Return the name under which the run of a turn without a session is found when its client tries again: of this
     request of this caller alone."""
-    asked = f"{turn.caller.account or turn.caller.key}\n{turn.key.digest}"
-    return f"request-{hashlib.sha256(asked.encode()).hexdigest()[:32]}"
+    return f"request-{turn.key.digest[:32]}"
 
 
 def _check_may_decide(turn: Turn) -> None:

@@ -13,7 +13,7 @@ from fastapi import Request
 from cadre.spec.names import NAME
 from cadre_gateway.access.principal import Principal, caller_of
 from cadre_gateway.requests.headers import utf8
-from cadre_gateway.requests.idempotency import IdempotencyKey, checked_key
+from cadre_gateway.requests.idempotency import IdempotencyKey, checked_key, request_digest
 from cadre_gateway.requests.problems import invalid
 
 SESSION_HEADERS = ("x-cadre-session", "x-openwebui-chat-id")
@@ -50,7 +50,9 @@ def envelope_of(request: Request, data: bytes, user: str | None, metadata: dict[
     own = checked_key(headers.get("idempotency-key"))
     caller = caller_of(request)
     named = utf8(headers.get("cadre-user"))  # the gate's own word where it asks who calls
-    who = caller.user or (named if not caller.key else "") or utf8(headers.get(END_USER_HEADER)) or user
+    # A caller that may name no one else acts for its own person, whatever its client calls the user.
+    who = named if not caller.key else ""
+    who = (who or utf8(headers.get(END_USER_HEADER)) or user) if caller.names_users else caller.user or None
     count = headers.get("x-stainless-retry-count", "")
     hangup = headers.get(HANGUP_HEADER, "continue").lower()
     if hangup not in ("continue", "cancel"):
@@ -60,7 +62,9 @@ def envelope_of(request: Request, data: bytes, user: str | None, metadata: dict[
         user=who,
         by=named or who or "",
         caller=caller,
-        key=IdempotencyKey(own or secrets.token_hex(16), _digest(data, session, who)),
+        key=IdempotencyKey(
+            caller.owner, own or secrets.token_hex(16), _digest(caller.owner, data, session, who)
+        ),
         has_own_key=own is not None,
         is_retry=bool(_COUNT.fullmatch(count)) and int(count) > 0,
         cancels=hangup == "cancel",
@@ -73,11 +77,10 @@ def session_name(given: str) -> str:
     return given if NAME.fullmatch(given) else f"chat-{hashlib.sha256(given.encode()).hexdigest()[:24]}"
 
 
-def _digest(data: bytes, session: str | None, user: str | None) -> str:
+def _digest(owner: str, data: bytes, session: str | None, user: str | None) -> str:
     asked: dict[str, Any] = msgspec.json.decode(data)
     content = {key: value for key, value in asked.items() if key not in _OF_THE_ANSWER}
-    told = msgspec.json.encode([session, user, content], order="sorted")
-    return hashlib.sha256(b"openai\n" + told).hexdigest()
+    return request_digest(owner, "openai", [session, user, content])
 
 
 def _first(values: Any) -> str | None:

@@ -10,9 +10,10 @@ from cadre.api.automations import ScheduleView
 from cadre.automation.automation_file import automation_of
 from cadre.automation.schedule import ScheduleSpec
 from cadre.errors import SpecError
+from cadre_gateway.access.principal import caller_of
 from cadre_gateway.automation.schedule_editor import ScheduleEditor
 from cadre_gateway.requests import body
-from cadre_gateway.requests.idempotency import IdempotencyHeader
+from cadre_gateway.requests.idempotency import IdempotencyHeader, checked_key
 from cadre_gateway.requests.problems import answer_deadline, invalid
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer, run_headers
@@ -57,7 +58,7 @@ def router(schedules: ScheduleEditor) -> APIRouter:
         """201; 409 when there is one of its name."""
         spec = await spec_of(ScheduleSpec, None, request)
         async with answer_deadline():
-            return json_answer(await schedules.put(spec, only_new=True), 201)
+            return json_answer(await schedules.put(caller_of(request), spec, only_new=True), 201)
 
     @routes.get("/{name}", summary="One schedule", responses=shown)
     async def get_schedule(name: str, upcoming: Upcoming = 5) -> Response:
@@ -69,7 +70,7 @@ def router(schedules: ScheduleEditor) -> APIRouter:
         """Replaces all keys. Where its times stay the same, its ticks do; else they are counted from now."""
         spec = await spec_of(ScheduleSpec, name, request)
         async with answer_deadline():
-            return json_answer(await schedules.put(spec))
+            return json_answer(await schedules.put(caller_of(request), spec))
 
     @routes.delete("/{name}", summary="Remove a schedule", status_code=204, response_class=Response)
     async def delete_schedule(name: str) -> Response:
@@ -82,18 +83,19 @@ def router(schedules: ScheduleEditor) -> APIRouter:
     async def post_pause(name: str) -> Response:
         """Ticks of the pause do not come, and are not missed either."""
         async with answer_deadline():
-            return json_answer(await schedules.pause(name, True))
+            return json_answer(await schedules.pause(name))
 
     @routes.post("/{name}/resume", summary="Resume a schedule", responses=shown)
-    async def post_resume(name: str) -> Response:
+    async def post_resume(name: str, request: Request) -> Response:
+        """One that has paused because its maker may not start its runs goes on with the rights of who resumes it."""
         async with answer_deadline():
-            return json_answer(await schedules.pause(name, False))
+            return json_answer(await schedules.resume(caller_of(request), name))
 
     @routes.post("/{name}/run", summary="Start a run of it now", status_code=202, responses=_RUN)
-    async def post_run_now(name: str, key: IdempotencyHeader = None) -> Response:
-        """Starts it whatever its times and its overlap policy say."""
+    async def post_run_now(name: str, request: Request, key: IdempotencyHeader = None) -> Response:
+        """Starts it with the caller's rights, whatever its times and its overlap policy say."""
         async with answer_deadline():
-            run = await schedules.run(name, key)
+            run = await schedules.run(caller_of(request), name, checked_key(key))
         answer = json_answer(StartedRun(run), 202)
         answer.headers.update(run_headers(run))
         return answer

@@ -4,7 +4,9 @@ import msgspec
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from cadre.api.automations import TriggerView
 from cadre.automation.trigger import TriggerSpec
+from cadre_gateway.access.principal import caller_of
 from cadre_gateway.automation.trigger_intake import TriggerIntake
 from cadre_gateway.requests import body
 from cadre_gateway.requests.problems import answer_deadline
@@ -12,14 +14,14 @@ from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer, run_headers
 from cadre_gateway.routes.automation.schedules import StartedRun, spec_of
 
-_PUT = openapi.operation(TriggerSpec, {"200": ("Made or replaced", TriggerSpec)})
+_PUT = openapi.operation(TriggerSpec, {"200": ("Made or replaced", TriggerView)})
 _POST = openapi.operation("application/json", {"202": ("Started", StartedRun)})
 
 
 class TriggerList(msgspec.Struct):
     """All triggers, by name."""
 
-    triggers: list[TriggerSpec]
+    triggers: list[TriggerView]
 
 
 def router(triggers: TriggerIntake) -> APIRouter:
@@ -31,7 +33,7 @@ def router(triggers: TriggerIntake) -> APIRouter:
         async with answer_deadline():
             return json_answer(TriggerList(await triggers.all()))
 
-    @routes.get("/{name}", summary="One trigger", responses=openapi.answers(TriggerSpec))
+    @routes.get("/{name}", summary="One trigger", responses=openapi.answers(TriggerView))
     async def get_trigger(name: str) -> Response:
         async with answer_deadline():
             return json_answer(await triggers.show(name))
@@ -40,7 +42,7 @@ def router(triggers: TriggerIntake) -> APIRouter:
     async def put_trigger(name: str, request: Request) -> Response:
         spec = await spec_of(TriggerSpec, name, request)
         async with answer_deadline():
-            return json_answer(await triggers.put(spec))
+            return json_answer(await triggers.put(caller_of(request), spec))
 
     @routes.delete("/{name}", summary="Remove a trigger", status_code=204, response_class=Response)
     async def delete_trigger(name: str) -> Response:

@@ -91,14 +91,15 @@ class NatsErasure:
         subject = self._topology.definition(PUSHES, tree)
         await jetstream.purge(self._nc, self._topology.automation_stream, subject)
 
-    async def leave_session(self, agent: str, session: str, run: str) -> None:
+    async def leave_session(self, agent: str, session: str, user: str | None, run: str) -> None:
         """Has the next turn of a session begin afresh if this was its last run."""
-        turn, fence = await self._sessions.read(agent, session)
+        turn, fence = await self._sessions.read(agent, session, user)
         try:
             if turn is not None and turn.run == run:
-                await self._sessions.forget(agent, session, fence)
+                await self._sessions.forget(agent, session, user, fence)
             elif turn is not None and turn.previous == run:
-                await self._sessions.record(agent, session, SessionTurn(run=turn.run, at=turn.at), fence)
+                left = SessionTurn(run=turn.run, at=turn.at)
+                await self._sessions.record(agent, session, user, left, fence)
         except Fenced:
             log.debug("session %s of %s has moved on", session, agent)
 
