@@ -27,7 +27,7 @@ from cadre_memory.index.filters import (
     visible,
 )
 from cadre_memory.index.qdrant.store import rest_filter
-from cadre_memory.index.schema import Schema
+from cadre_memory.index.schema import Schema, owner
 from cadre_memory.index.vector_index import Chunk, Clause, IndexRefused, Vectors, Where, Within
 from cadre_memory.text import bm25, unstemmed
 from cadre_memory.text.sparse import SparseVector
@@ -89,11 +89,21 @@ def test_all_of_a_clause_must_hold_and_one_clause_is_enough() -> None:
 
 @pytest.mark.parametrize(
     ("scope", "field"),
-    [("run", "tree"), ("session", "session"), ("agent", "agent"), ("team", "team"), ("user", "user")],
+    [("run", "tree"), ("agent", "agent"), ("team", "team"), ("user", "user")],
 )
 def test_a_scope_with_its_owner_asks_the_tenant(scope: str, field: str) -> None:
     clause = visible(Within(any_of=[Clause({"scope": scope, field: "x"})]))
     assert clause == AnyOf([AllOf([Equal("scope", scope), Equal(field, "x"), Equal("owner", f"{scope}:x")])])
+
+
+def test_a_session_asks_the_tenant_of_one_person_or_of_all_who_have_one_of_its_name() -> None:
+    named = visible(Within(any_of=[Clause({"scope": "session", "session": "s"})]))
+    assert named == AnyOf([AllOf([Equal("scope", "session"), Equal("session", "s")])])
+    owners = [owner("session", "s"), owner("session", "s", "anna"), owner("session", "s", "ben")]
+    assert len(set(owners)) == 3
+    for one in owners:
+        mine = visible(Within(any_of=[Clause({"scope": "session", "session": "s", "owner": one})]))
+        assert mine == AnyOf([AllOf([Equal("scope", "session"), Equal("session", "s"), Equal("owner", one)])])
 
 
 def test_a_scope_alone_and_another_field_ask_no_tenant() -> None:
@@ -107,7 +117,6 @@ def test_a_scope_alone_and_another_field_ask_no_tenant() -> None:
         ({}, "every memory"),
         ({"user": ""}, "empty 'user'"),
         ({"scope": "user", "session": ""}, "empty 'session'"),
-        ({"owner": "user:anna"}, "'owner'"),
         ({"embed_state": "done"}, "'embed_state'"),
     ],
 )

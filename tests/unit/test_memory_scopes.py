@@ -8,6 +8,7 @@ from cadre.errors import MemoryRefused, UnreadableMessage
 from cadre.protocol.memory import Selection
 from cadre.protocol.messages import MemoryScope, Origin, ToolCall
 from cadre.protocol.topology import Topology
+from cadre_memory.index.schema import owner
 from cadre_memory.index.scopes import (
     SCOPES,
     Caller,
@@ -53,6 +54,11 @@ def fields(caller: Caller) -> dict[str, str | None]:
     }
 
 
+def session_owner(caller: Caller) -> str:
+    """A session's owner, as the index stores it: of the same name, every person has one."""
+    return owner("session", caller.origin.session or "", caller.origin.user or "")
+
+
 @given(callers)
 def test_a_clause_names_a_scope_that_is_read_and_the_callers_own_name_for_it(caller: Caller) -> None:
     within = reading(caller, 5.0)
@@ -60,7 +66,8 @@ def test_a_clause_names_a_scope_that_is_read_and_the_callers_own_name_for_it(cal
     for clause in within.any_of:
         scope = clause.equals["scope"]
         assert scope in caller.origin.reads
-        assert clause.equals == {"scope": scope, OWNER[scope]: fields(caller)[OWNER[scope]]}
+        own = {"owner": session_owner(caller)} if scope == "session" else {}
+        assert clause.equals == {"scope": scope, OWNER[scope]: fields(caller)[OWNER[scope]], **own}
     opened = {clause.equals["scope"] for clause in within.any_of}
     assert opened == {scope for scope in caller.origin.reads if fields(caller)[OWNER[scope]]}
 
@@ -68,14 +75,15 @@ def test_a_clause_names_a_scope_that_is_read_and_the_callers_own_name_for_it(cal
 @given(callers, callers)
 def test_what_one_writes_another_reads_only_as_its_owner(writer: Caller, reader: Caller) -> None:
     scope = writing(writer)
-    stored = {**fields(writer), "scope": scope}
+    stored = {**fields(writer), "scope": scope, "owner": session_owner(writer)}
     seen = any(
         all(stored[field] == value for field, value in clause.equals.items())
         for clause in reading(reader, 0.0).any_of
     )
-    owner = fields(writer)[OWNER[scope]]
-    assert seen == (scope in reader.origin.reads and owner == fields(reader)[OWNER[scope]])
-    assert owner, "nothing is stored without an owner"
+    mine, theirs = fields(writer)[OWNER[scope]], fields(reader)[OWNER[scope]]
+    is_same_person = scope != "session" or fields(writer)["user"] == fields(reader)["user"]
+    assert seen == (scope in reader.origin.reads and mine == theirs and is_same_person)
+    assert mine, "nothing is stored without an owner"
 
 
 @given(callers)

@@ -112,7 +112,8 @@ def _clause(clause: Clause) -> Condition:
     parts: list[Condition] = [Equal(field, value) for field, value in clause.equals.items()]
     scope = clause.equals.get("scope", "")
     for known, field in OWNER_OF.items():
-        if known == scope and field in clause.equals:
+        # A session's name alone selects the sessions of all persons who have one of that name.
+        if known == scope != "session" and field in clause.equals:
             parts.append(Equal(OWNER, owner(scope, clause.equals[field])))
     return AllOf(parts)
 

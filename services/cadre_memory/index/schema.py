@@ -28,7 +28,7 @@ OWNER_OF: dict[MemoryScope, str] = {
     "team": "team",
     "user": "user",
 }
-"""The field that holds a memory's owner, by scope."""
+"""The field that holds a memory's owner, by scope. A session is its person's: see `owner`."""
 
 KEYWORDS = (
     *("scope", "tree", "run", "agent", "session", "team", "user"),
@@ -39,7 +39,7 @@ KEYWORDS = (
 NUMBERS = ("created_at", "expires_at")
 """Fields that are indexed for ranges, in Unix seconds."""
 
-NAMED = frozenset(KEYWORDS) - {"embed_state"}
+NAMED = frozenset([*KEYWORDS, OWNER]) - {"embed_state"}
 """The fields that a clause may name."""
 
 _NAME = re.compile(r"(?P<prefix>.+)__(?P<model>[a-z0-9-]+)__(?P<dim>[0-9]+|lexical)__s(?P<version>[0-9]+)")
@@ -78,16 +78,17 @@ def dim_of(collection: str) -> int | None:
     return None if match["dim"] == LEXICAL else int(match["dim"])
 
 
-def owner(scope: str, name: str) -> str:
-    """Returns the value of the field OWNER."""
-    return f"{scope}:{name}"
+def owner(scope: str, name: str, user: str = "") -> str:
+    """Returns the value of the field OWNER. Sessions of the same name belong to their persons: `user` counts for
+    them alone, and has no line break."""
+    return f"{scope}:{name}\n{user}" if scope == "session" and user else f"{scope}:{name}"
 
 
 def payload(chunk: Chunk) -> dict[str, Any]:
     """Returns the fields of a point's payload: all of the chunk but its id, which is the point's, and the owner."""
     fields: dict[str, Any] = msgspec.to_builtins(chunk)
     del fields["id"]
-    return {**fields, OWNER: owner(chunk.scope, getattr(chunk, OWNER_OF[chunk.scope]))}
+    return {**fields, OWNER: owner(chunk.scope, getattr(chunk, OWNER_OF[chunk.scope]), chunk.user)}
 
 
 def chunk(id: str, payload: dict[str, Any]) -> Chunk:

@@ -13,7 +13,8 @@ from cadre.errors import MemoryRefused, UnreadableMessage
 from cadre.protocol.memory import Selection
 from cadre.protocol.messages import MemoryScope, Origin, ToolCall
 from cadre.protocol.topology import Address, parent_of, tree_of
-from cadre_memory.index.schema import OWNER_OF
+from cadre_memory.index.schema import OWNER, OWNER_OF
+from cadre_memory.index.schema import owner as stored_owner
 from cadre_memory.index.vector_index import Clause, Within
 
 SCOPES: tuple[MemoryScope, ...] = get_args(MemoryScope)
@@ -114,7 +115,9 @@ def _clauses(caller: Caller, scopes: list[MemoryScope]) -> list[Clause]:
         owner = caller.owner(scope)
         if owner is not None:
             field, value = owner
-            clauses.append(Clause({"scope": scope, field: value}))
+            # A session is its person's: by its name alone it would be everybody's who knows that.
+            own = {OWNER: stored_owner(scope, value, caller.origin.user or "")} if scope == "session" else {}
+            clauses.append(Clause({"scope": scope, field: value, **own}))
     return clauses
 
 
