@@ -121,7 +121,7 @@ def started(answer: httpx2.Response, *, ok: tuple[int, ...] = (200, 202)) -> Sta
     if answer.status_code not in ok:
         return "", code_of(answer)
     location = answer.headers.get("location", "")
-    return location.removeprefix("/v1/runs/"), ""
+    return answer.headers.get("x-cadre-run") or location.removeprefix("/v1/runs/"), ""
 
 
 def post_run(caller: Caller, key: str, *, prefer: str = "", **fields: Any) -> Started:
@@ -210,10 +210,11 @@ def test_a_key_on_a_run_that_several_reach_is_each_ones_own(callers: dict[str, C
     body = {"agent": "clerk", "task": f"refund {books} 500"}
     run = callers["ann"].ask("POST", "/v1/runs", json=body).json()["id"]
     wait_for_call(callers["admin"], run)
-    headers = {"Idempotency-Key": uuid4().hex}
+    key = uuid4().hex
     reaching = [one for one in callers.values() if one.reaches("ann", "clerk")]
 
     def send(caller: Caller, verb: str, body: Any) -> str:
+        headers = {"Idempotency-Key": f"{key} {verb}"}
         answer = caller.ask("POST", f"/v1/runs/{run}/{verb}", json=body, headers=headers)
         assert answer.status_code in (200, 202), (caller.name, verb, answer.text)
         return str(answer.json()["id"])
@@ -449,7 +450,8 @@ def test_who_reaches_a_run_is_answered_by_every_door(
             assert caller.own or caller.agents is not None, (caller.name, text)
             continue
         answered += (status, text) != told(attempt, caller, made_up, f"{made_up}_1_0")
-    assert answered >= 6 or door in ("file", "plan", "queue", "export", "A2A list", "A2A pushes"), answered
+    has_none = ("runs below", "file", "plan", "queue", "export", "A2A list", "A2A pushes")
+    assert answered >= 6 or door in has_none, answered
 
 
 @pytest.mark.parametrize("door", ["chat", "A2A", "AG-UI", "MCP", "start"])
@@ -466,7 +468,8 @@ def test_a_conversation_of_the_same_name_is_another_one_for_each_person(
 
 
 def say(door: str, caller: Caller, talk: str, text: str) -> str:
-    """Says something in the conversation; returns all that was answered."""
+    """Says something in the conversation; returns all that was answered. The model of a run that was told no name
+    answers with an error."""
     said = {"role": "user", "content": text}
     sent = {"messageId": uuid4().hex, "contextId": talk, "role": "ROLE_USER", "parts": [{"text": text}]}
     thread = {"threadId": talk, "runId": uuid4().hex, "messages": [{"id": "1", **said}]}
@@ -476,11 +479,9 @@ def say(door: str, caller: Caller, talk: str, text: str) -> str:
             answer = caller.ask("POST", "/v1/chat/completions", json=body, headers={"X-Cadre-Session": talk})
         case "A2A":
             answer = caller.ask("POST", "/a2a/host/message:send", json={"message": sent})
-            assert answer.status_code == 200, answer.text
-            return json.dumps(answer.json()["task"]["artifacts"])
+            return json.dumps(answer.json()["task"].get("artifacts"))
         case "AG-UI":
             answer = caller.ask("POST", "/agui/host", json={**thread, "tools": [], "context": []})
-            assert answer.status_code == 200, answer.text
             return "".join(line for line in answer.text.splitlines() if "RUN_FINISHED" in line)
         case "MCP":
             arguments = {"task": text, "session": talk}
@@ -489,5 +490,4 @@ def say(door: str, caller: Caller, talk: str, text: str) -> str:
         case _:
             body = {"agent": "host", "task": text, "session": talk, "reset": False}
             answer = caller.ask("POST", "/v1/runs", json=body, headers={"Prefer": "wait=60"})
-    assert answer.status_code == 200, answer.text
     return answer.text

@@ -158,12 +158,17 @@ def _row(one: dict[str, Any]) -> list[str]:
         one["name"],
         one["agent"],
         brief(_when(spec), 40),
-        "paused" if one["paused"] else moment(one["next"][0]) if one["next"] else "over",
+        _paused(one) or (moment(one["next"][0]) if one["next"] else "over"),
         str(one["started"]),
         str(one["skipped"]),
         str(one["missed"]),
         one["last_run"] or "-",
     ]
+
+
+def _paused(one: dict[str, Any]) -> str:
+    """Return that it is paused, with the code of a pause that no person made; "" while it goes on."""
+    return f"paused: {one['paused_for']}" if one["paused_for"] else "paused" if one["paused"] else ""
 
 
 def _when(spec: dict[str, Any]) -> str:
@@ -175,7 +180,8 @@ def _when(spec: dict[str, Any]) -> str:
 def _details(one: dict[str, Any]) -> Iterator[str]:
     yield f"schedule  {one['name']}"
     yield f"made      {moment(one['made_at'])}"
-    yield f"state     {'paused' if one['paused'] else 'active' if one['next'] else 'over'}"
+    yield f"maker     {one['maker'] or '-'}"
+    yield f"state     {_paused(one) or ('active' if one['next'] else 'over')}"
     yield f"ticks     {one['ticks']}: {one['started']} started, {one['skipped']} skipped, {one['missed']} missed"
     if one["queued"]:
         yield f"queued    {one['queued']}"
@@ -193,7 +199,9 @@ def _details(one: dict[str, Any]) -> Iterator[str]:
             ]
             for tick in one["outcomes"]
         ]
-        details = [brief(tick["detail"], 200) for tick in one["outcomes"]]
+        details = [
+            brief(": ".join(filter(None, (tick["code"], tick["detail"]))), 200) for tick in one["outcomes"]
+        ]
         yield table(
             ["TICK", "OUTCOME", "RUN", ""],
             [[*row, detail] for row, detail in zip(rows, details, strict=True)],

@@ -27,10 +27,13 @@ def list_triggers(output: str) -> None:
         click.echo("no triggers; make one with `cadre trigger add FILE`", err=True)
     else:
         rows = [
-            [one["name"], one["agent"], one.get("subject", "-"), "yes" if "webhook" in one else "-"]
+            [
+                *(one["name"], one["agent"], one.get("subject", "-"), "yes" if "webhook" in one else "-"),
+                *(f"paused: {one['paused_for']}" if "paused_for" in one else "active", one.get("maker", "-")),
+            ]
             for one in found
         ]
-        click.echo(table(["NAME", "AGENT", "SUBJECT", "WEBHOOK"], rows))
+        click.echo(table(["NAME", "AGENT", "SUBJECT", "WEBHOOK", "STATE", "MAKER"], rows))
 
 
 add_definition_verbs(command, "trigger", "runs that they started go on")

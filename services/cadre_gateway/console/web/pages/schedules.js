@@ -17,8 +17,14 @@ export function schedulesPage(main) {
     const [clocks, others] = await Promise.all([get("/v1/schedules", signal), get("/v1/triggers", signal)]);
     fill(schedules, clocks.schedules.length ? table(["Name", "Agent", "State", "Next", "Last", "Started", ""], clocks.schedules.map(cells))
       : empty("There are none: `cadre schedule` makes one."));
-    fill(triggers, others.triggers.length ? showValue(others.triggers) : empty("There are none: `cadre trigger` makes one."));
+    fill(triggers, others.triggers.length ? [others.triggers.filter((one) => one.paused_for).map(paused), showValue(others.triggers)] : empty("There are none: `cadre trigger` makes one."));
   }, (error) => fill(problem, error && alert(error.message)));
+
+  const paused = (one) => alert(`${one.name} starts no runs: ${one.paused_for}`);
+
+  // With the code of a pause that no person made, such as that its maker's key was revoked.
+  const state = (one) => (one.paused_for ? badge("failed", `paused: ${one.paused_for}`)
+    : badge(one.paused ? "waiting" : "ok", one.paused ? "paused" : "on"));
 
   function cells(one) {
     const path = `/v1/schedules/${encodeURIComponent(one.name)}`;
@@ -29,7 +35,7 @@ export function schedulesPage(main) {
       else refresh.now();
     };
     return [
-      one.name, one.agent, badge(one.paused ? "waiting" : "ok", one.paused ? "paused" : "on"),
+      one.name, one.agent, state(one),
       one.next.length > 0 && !one.paused ? h("span", { title: clock(one.next[0]) }, relative(one.next[0])) : "",
       one.last_run && h("a", { href: `#/run/${encodeURIComponent(one.last_run)}` }, one.outcomes[0]?.outcome ?? "run"),
       `${one.started} of ${one.ticks}`,
