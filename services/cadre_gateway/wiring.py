@@ -291,7 +291,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
         memory.router(reach, reach.memory, clock),
         schedules.router(automation.schedules),
         triggers.router(automation.triggers),
-        notices.router(automation.notices),
+        notices.router(automation.notices, automation.notice_queues.notices),
         budgets.router(automation.budgets),
         tracing.router(lookup, clock, content=tracing_settings.content),
     ]

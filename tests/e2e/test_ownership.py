@@ -471,11 +471,11 @@ def say(door: str, caller: Caller, talk: str, text: str) -> str:
     """Says something in the conversation; returns all that was answered. The model of a run that was told no name
     answers with an error."""
     said = {"role": "user", "content": text}
-    sent = {"messageId": uuid4().hex, "contextId": talk, "role": "ROLE_USER", "parts": [{"text": text}]}
-    thread = {"threadId": talk, "runId": uuid4().hex, "messages": [{"id": "1", **said}]}
+    sent: Json = {"messageId": uuid4().hex, "contextId": talk, "role": "ROLE_USER", "parts": [{"text": text}]}
+    thread: Json = {"threadId": talk, "runId": uuid4().hex, "messages": [{"id": "1", **said}]}
     match door:
         case "chat":
-            body = {"model": "host", "messages": [said]}
+            body: Json = {"model": "host", "messages": [said]}
             answer = caller.ask("POST", "/v1/chat/completions", json=body, headers={"X-Cadre-Session": talk})
         case "A2A":
             answer = caller.ask("POST", "/a2a/host/message:send", json={"message": sent})

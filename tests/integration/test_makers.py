@@ -21,13 +21,22 @@ from cadre.cli.main import group
 from harness.nats_server import NatsServer
 from harness.oidc_provider import OidcProviderServer
 from harness.patience import patience, until
-from integration.gateway_world import GatewayProcess, World, entered
+from integration.gateway_world import GatewayProcess, World, entered, new_run
 from integration.oidc_world import program, settings_of
 from integration.test_access import ADMIN_KEY, client
+from integration.test_notice_delivery import SECRET as NOTICE_SECRET
+from integration.test_notice_delivery import Receiver
+from integration.test_notice_delivery import receiver as receiver
 from integration.test_schedules import outcomes, shown, tasks_of
 from integration.test_triggers import SECRET
 
-KEYS = {"CADRE_AUTH": "keys", "CADRE_ADMIN_KEY": ADMIN_KEY, "CADRE_SECRET_SHOP": SECRET}
+KEYS: dict[str, Any] = {
+    "CADRE_AUTH": "keys",
+    "CADRE_ADMIN_KEY": ADMIN_KEY,
+    "CADRE_SECRET_SHOP": SECRET,
+    "CADRE_SECRET_DESK": NOTICE_SECRET,
+    "CADRE_NOTICE_PRIVATE": "127.0.0.0/8",
+}
 OFTEN: dict[str, Any] = {"agent": "boss", "task": "Tick {{ count }}.", "every": 1, "overlap": "allow"}
 
 
@@ -106,7 +115,7 @@ async def test_a_schedule_whose_makers_key_was_revoked_pauses_and_says_so(
     assert resumed.json()["maker"] == "admin", "it goes on with the rights of who has resumed it"
 
     async def goes_on() -> bool:
-        return (await shown(world, name))["ticks"] > ticks
+        return bool((await shown(world, name))["ticks"] > ticks)
 
     await until(goes_on)
     assert (await world.http.delete(f"/v1/schedules/{name}")).status_code == 204
@@ -261,6 +270,47 @@ async def test_a_trigger_whose_makers_key_was_revoked_keeps_its_messages(world: 
     assert task.task == "Order."
 
 
+async def test_a_notice_whose_makers_key_was_revoked_tells_nothing(world: World, receiver: Receiver) -> None:
+    """What its maker may not read any more goes to no address of theirs."""
+    agent, elsewhere = named(), Receiver()
+    spec = {"secret_env": "CADRE_SECRET_DESK", "agents": [agent]}
+
+    async def told(address: Receiver) -> str:
+        """A run that is told of there; others may be over before the journals are followed."""
+        run = new_run()
+        await world.finished_run(run, agent)
+        async with asyncio.timeout(1):
+            await until(lambda: heard(address, run))
+        return run
+
+    async def heard(address: Receiver, run: str) -> bool:
+        return run in [one["subject"] for one in address.taken]
+
+    async def once_told(address: Receiver) -> str:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                return await told(address)
+
+    try:
+        async with await client(world, "admin") as robot:
+            theirs = f"/v1/notices/{named()}"
+            made = await robot.put(theirs, json={**spec, "url": elsewhere.url})
+            assert made.status_code == 200, made.text
+            async with asyncio.timeout(patience()):
+                await once_told(elsewhere)
+            await revoke(world, robot)
+        assert (await world.http.get(theirs)).json()["paused_for"] == "maker-revoked"
+        ours = await world.http.put(f"/v1/notices/{named()}", json={**spec, "url": receiver.url})
+        assert ours.json()["maker"] == "admin"
+        async with asyncio.timeout(patience()):
+            first = await once_told(receiver)
+            second = await once_told(receiver)
+        assert first != second
+        assert not {first, second} & {one["subject"] for one in elsewhere.taken}
+    finally:
+        elsewhere.close()
+
+
 async def test_what_was_made_while_nobody_was_asked_waits_for_a_maker(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
@@ -281,7 +331,7 @@ async def test_what_was_made_while_nobody_was_asked_waits_for_a_maker(
             assert (taken["maker"], taken["paused"]) == ("admin", False)
 
             async def goes_on() -> bool:
-                return (await shown(world, "free"))["started"] > before["started"]
+                return bool((await shown(world, "free"))["started"] > before["started"])
 
             await until(goes_on)
     finally:

@@ -9,6 +9,7 @@ import secrets
 import time
 from dataclasses import dataclass, field
 from hashlib import sha256
+from math import inf
 from typing import Annotated, Literal
 
 import msgspec
@@ -18,6 +19,7 @@ from cadre.api.access import KeyView, MadeKey
 from cadre.errors import UnreadableMessage
 from cadre.ports import Clock
 from cadre.protocol.access import ApiKey, RoleName
+from cadre.recent import Recent
 from cadre_gateway.access.oidc.renewal import SessionRenewal
 from cadre_gateway.access.oidc.sealing import seal
 from cadre_gateway.access.principal import OF_PROVIDER, Principal, caller_with
@@ -38,6 +40,7 @@ SIGN_IN_SECONDS = 12 * 3600.0
 _OF_SETTINGS = Principal(name="admin", key=OF_SETTINGS, roles=frozenset({"admin"}))
 _TOKEN = re.compile(r"cadre_([0-9a-f]{12})_[0-9a-f]{64}")
 _MAX_NAME_CHARS = 200
+_MAX_MISSED = 1000
 
 
 class KeyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,6 +84,8 @@ class ApiKeys:
     renewal: SessionRenewal | None = None
     """Asks the provider that people sign in by whether it still vouches for them; None without one."""
     _known: dict[str, ApiKey] = field(default_factory=dict)
+    _missed: Recent[str, float] = field(default_factory=lambda: Recent(_MAX_MISSED))
+    """Ids that were looked for in NATS, and when: no key has the id of a former one."""
     _read_at: float = -FRESH_SECONDS
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -200,9 +205,13 @@ class ApiKeys:
 
     async def _find(self, identity: str) -> ApiKey | None:
         await self._read(FRESH_SECONDS)
-        if identity not in self._known:
+        if (
+            identity not in self._known
+            and time.monotonic() - self._missed.get(identity, -inf) > FRESH_SECONDS
+        ):
             # Another gateway may have made it this moment: who has just signed in is not told that they have not.
             await self._read(0.0, apart=_MISS_SECONDS)
+            self._missed[identity] = time.monotonic()
         return self._known.get(identity)
 
     async def _read(self, within: float, apart: float = 0.0) -> None:

@@ -9,7 +9,7 @@ from cadre.adapters.nats.automations import NatsAlarms, NatsDefinitions, NatsDel
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.webhooks import WebhookSender
-from cadre.automation.notice import NoticeSpec
+from cadre.automation.notice import KeptNotice
 from cadre.automation.push import PUSHES, TaskPushes
 from cadre.automation.schedule_state import ScheduleState
 from cadre.automation.trigger import TriggerState
@@ -35,7 +35,7 @@ class Automation:
     scheduler: Scheduler
     schedules: ScheduleEditor
     triggers: TriggerIntake
-    notices: DefinitionEditor[NoticeSpec]
+    notices: DefinitionEditor[KeptNotice]
     notice_queues: NoticeQueues
     budgets: BudgetEditor
     pushes: PushNotifications
@@ -67,13 +67,13 @@ def automation_of(
     alarms = NatsAlarms(platform.nc, platform.topology)
     scheduler = Scheduler(states, alarms, runs, clock)
     triggers = NatsDefinitions(platform.nc, platform.topology, "trigger", TriggerState)
-    specs = NatsDefinitions(platform.nc, platform.topology, "notice", NoticeSpec)
+    specs = NatsDefinitions(platform.nc, platform.topology, "notice", KeptNotice)
     deliveries = NatsDeliveries(platform.nc, platform.topology)
     sender = WebhookSender(read_networks("CADRE_NOTICE_PRIVATE", platform.settings.notice_private))
     source = f"urn:cadre:{platform.settings.prefix}"
     tasks = NatsDefinitions(platform.nc, platform.topology, PUSHES, TaskPushes)
     pushes = PushNotifications(tasks, deliveries, sender, clock)
-    notices = Notices(specs, deliveries, history, sender, source, clock, secret, pushes)
+    notices = Notices(specs, deliveries, history, sender, source, clock, secret, pushes, runs.makers)
     queues = NoticeQueues(platform, notices)
     pushes.follow = queues.follow_now
     return Automation(

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from cadre.adapters.nats.automations import NatsDefinitions, NatsDeliveries
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.webhooks import WebhookFailed, WebhookGone, WebhookSender
+from cadre.api.automations import NoticeView
 from cadre.automation.notice import (
     RETRY_SECONDS,
     Happened,
+    KeptNotice,
     NoticeDelivery,
     NoticeSpec,
     budget_warning,
@@ -24,6 +26,8 @@ from cadre.journal.entry import Entry
 from cadre.journal.events import DelegateFinished, ModelAnswered
 from cadre.loop.fold import fold
 from cadre.ports import Clock
+from cadre_gateway.access.makers import MakerGone, Makers, maker_of
+from cadre_gateway.access.principal import Principal
 from cadre_gateway.automation.pushes import PushNotifications
 
 log = logging.getLogger("cadre.notices")
@@ -40,7 +44,7 @@ class DeliveryGivenUp(Exception):
 class Notices:
     """Every method raises RetryableError."""
 
-    specs: NatsDefinitions[NoticeSpec]
+    specs: NatsDefinitions[KeptNotice]
     deliveries: NatsDeliveries
     history: History
     sender: WebhookSender
@@ -50,14 +54,36 @@ class Notices:
     secret: Callable[[str], str]
     """Finds the secret of a name; "" when there is none."""
     pushes: PushNotifications
-    _known: list[NoticeSpec] = field(default_factory=list)
+    makers: Makers
+    _known: list[KeptNotice] = field(default_factory=list)
     _read_at: float = 0.0
 
-    async def known(self) -> list[NoticeSpec]:
-        """All notices, as they were a second ago at most."""
+    async def shown(self, notice: KeptNotice) -> NoticeView:
+        """Return the notice as the API shows it."""
+        fields = {name: getattr(notice, name) for name in NoticeSpec.__struct_fields__}
+        return NoticeView(**fields, maker=notice.maker.name, paused_for=await self._loss(notice))
+
+    async def put(self, caller: Principal, spec: NoticeSpec) -> NoticeView:
+        """Makes or replaces a notice, which tells as long as the caller may have it."""
+        fields = {name: getattr(spec, name) for name in NoticeSpec.__struct_fields__}
+        notice = KeptNotice(**fields, maker=maker_of(caller))
+        await self.specs.put(notice.name, notice)
+        self._read_at = 0.0
+        return await self.shown(notice)
+
+    async def _loss(self, notice: KeptNotice) -> str:
+        """Return why the notice tells nothing, a MakerLoss; "" while it tells."""
+        try:
+            caller = await self.makers.caller(notice.maker)
+        except MakerGone as gone:
+            return gone.code
+        return "" if caller.sees_all and caller.may("administer") else "maker-forbidden"
+
+    async def known(self) -> list[KeptNotice]:
+        """All notices that tell, as they were a second ago at most."""
         if time.monotonic() - self._read_at > _FRESH_SECONDS:
             found = await self.specs.all()
-            self._known = [one for one in found if isinstance(one, NoticeSpec)]
+            self._known = [one for one in found if isinstance(one, KeptNotice) and not await self._loss(one)]
             self._read_at = time.monotonic()
         return self._known
 
@@ -94,6 +120,8 @@ class Notices:
             return
         spec, _ = await self.specs.read(delivery.notice)
         if spec is not None:
+            if loss := await self._loss(spec):
+                raise DeliveryGivenUp(f"notice {spec.name}: {loss}: an administrator has to write it again")
             await self._try(delivery, f"notice {spec.name}", spec.attempts, self._post(spec, delivery))
 
     async def _try(

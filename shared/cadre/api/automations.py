@@ -1,9 +1,10 @@
-"""What the gateway says of schedules, triggers and standing budgets."""
+"""What the gateway says of schedules, triggers, notices and standing budgets."""
 
 from typing import Any
 
 import msgspec
 
+from cadre.automation.notice import NoticeSpec
 from cadre.automation.standing_budget import BudgetUse
 from cadre.automation.trigger import TriggerSpec
 
@@ -55,6 +56,15 @@ class TriggerView(TriggerSpec, frozen=True, kw_only=True, forbid_unknown_fields=
     """Who wrote it last: its runs start with their rights. "" where nobody was asked who they are."""
     paused_for: str = ""
     """Why it starts no runs, such as `maker-revoked`; "" while it does."""
+
+
+class NoticeView(NoticeSpec, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A notice as the API shows it."""
+
+    maker: str = ""
+    """Who wrote it last: it tells as long as they may have it. "" where nobody was asked who they are."""
+    paused_for: str = ""
+    """Why it tells nothing, such as `maker-revoked`; "" while it tells."""
 
 
 class BudgetView(msgspec.Struct, kw_only=True):

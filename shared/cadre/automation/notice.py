@@ -12,6 +12,7 @@ from cadre.errors import SpecError
 from cadre.journal.entry import Entry
 from cadre.journal.events import ApprovalRequested, RunFinished
 from cadre.journal.run import Run
+from cadre.protocol.access import NO_MAKER, Maker
 from cadre.spec.names import check_name
 
 Happening = Literal[
@@ -65,6 +66,13 @@ class NoticeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         if not self.tells_of(happened.type) or (self.agents and agent not in self.agents):
             return False
         return happened.type != "run.finished" or not self.states or happened.data["state"] in self.states
+
+
+class KeptNotice(NoticeSpec, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A notice as it is kept."""
+
+    maker: Maker = NO_MAKER
+    """Who wrote it last: it tells as long as they may have it."""
 
 
 class Happened(NamedTuple):

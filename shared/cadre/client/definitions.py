@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cadre.api.automations import BudgetView, ScheduleView, TriggerView
-from cadre.automation.notice import NoticeSpec
+from cadre.api.automations import BudgetView, NoticeView, ScheduleView, TriggerView
 from cadre.client.transport import Transport, typed
 
 
@@ -44,17 +43,17 @@ class Definitions(Transport):
         """Removes a trigger; runs that it started go on."""
         await self.request("DELETE", f"/v1/triggers/{name}")
 
-    async def notices(self) -> list[NoticeSpec]:
+    async def notices(self) -> list[NoticeView]:
         """All notices, by name."""
-        return typed((await self.request("GET", "/v1/notices"))["notices"], list[NoticeSpec])
+        return typed((await self.request("GET", "/v1/notices"))["notices"], list[NoticeView])
 
-    async def notice(self, name: str) -> NoticeSpec:
+    async def notice(self, name: str) -> NoticeView:
         """One notice."""
-        return typed(await self.request("GET", f"/v1/notices/{name}"), NoticeSpec)
+        return typed(await self.request("GET", f"/v1/notices/{name}"), NoticeView)
 
-    async def put_notice(self, name: str, spec: Mapping[str, Any]) -> NoticeSpec:
+    async def put_notice(self, name: str, spec: Mapping[str, Any]) -> NoticeView:
         """Makes or replaces a notice by the keys of its file: `url`, `secret_env`, `events`, …"""
-        return typed(await self.request("PUT", f"/v1/notices/{name}", json=dict(spec)), NoticeSpec)
+        return typed(await self.request("PUT", f"/v1/notices/{name}", json=dict(spec)), NoticeView)
 
     async def remove_notice(self, name: str) -> None:
         """Removes a notice; what is on its way is not delivered."""

@@ -2,7 +2,7 @@
 
 import click
 
-from cadre.cli.terminal.automations import add_definition_verbs
+from cadre.cli.terminal.automations import add_definition_verbs, state_and_maker
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.table import table
@@ -26,8 +26,11 @@ def list_notices(output: str) -> None:
     elif not found:
         click.echo("no notices; make one with `cadre notice add FILE`", err=True)
     else:
-        rows = [[one["name"], one["url"], ", ".join(one.get("events", ["all"]))] for one in found]
-        click.echo(table(["NAME", "URL", "EVENTS"], rows))
+        rows = [
+            [one["name"], one["url"], ", ".join(one.get("events", ["all"])), *state_and_maker(one)]
+            for one in found
+        ]
+        click.echo(table(["NAME", "URL", "EVENTS", "STATE", "MAKER"], rows))
 
 
 add_definition_verbs(command, "notice", "what is on its way is not delivered")

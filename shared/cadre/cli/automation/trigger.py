@@ -2,7 +2,7 @@
 
 import click
 
-from cadre.cli.terminal.automations import add_definition_verbs
+from cadre.cli.terminal.automations import add_definition_verbs, state_and_maker
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.table import table
@@ -29,7 +29,7 @@ def list_triggers(output: str) -> None:
         rows = [
             [
                 *(one["name"], one["agent"], one.get("subject", "-"), "yes" if "webhook" in one else "-"),
-                *(f"paused: {one['paused_for']}" if "paused_for" in one else "active", one.get("maker", "-")),
+                *state_and_maker(one),
             ]
             for one in found
         ]

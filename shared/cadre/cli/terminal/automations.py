@@ -24,6 +24,12 @@ def moment(at: float) -> str:
     return datetime.fromtimestamp(at).astimezone().isoformat(" ", "seconds")
 
 
+def state_and_maker(one: dict[str, Any]) -> list[str]:
+    """The cells that say whether a trigger or notice works, and who wrote it last."""
+    code = one.get("paused_for", "")
+    return [f"paused: {code}" if code else "active", one.get("maker") or "-"]
+
+
 def spec_text(spec: dict[str, Any]) -> str:
     """The keys of a specification as YAML."""
     return yaml.safe_dump(spec, sort_keys=False, allow_unicode=True).rstrip()
