@@ -114,6 +114,24 @@ def _named(identity: dict[str, str]) -> dict[str, Any]:
     return {key: value for key, value in identity.items() if key in ("user", "session", "team")}
 
 
+async def test_a_session_of_the_same_name_is_another_one_for_each_person(bench: Bench) -> None:
+    session, agent = bench.own("talk"), bench.own("boss")
+
+    def about(user: str | None, place: str) -> dict[str, Any]:
+        named = {"session": session} | ({"user": bench.own(user)} if user else {})
+        return {"agent": agent, "tree": uuid4().hex, "origin": origin("session", **named), "place": place}
+
+    texts = {"anna": "Anna likes marmalade.", "boris": "Boris likes marmalade.", None: "Some like marmalade."}
+    for number, (user, text) in enumerate(texts.items()):
+        await bench.remember(text, **about(user, f"{number}_0"))
+    for user, text in texts.items():
+        assert await bench.texts("likes marmalade", **about(user, "9_0")) == [text], user
+    everything = await bench.everything(Selection(session=session))
+    assert {one.text for one in everything} == set(texts.values()), "people select by name, whoever has it"
+    annas = await bench.everything(Selection(session=session, user=bench.own("anna")))
+    assert [one.text for one in annas] == [texts["anna"]]
+
+
 async def test_without_an_owner_the_memory_stays_with_its_run(bench: Bench) -> None:
     tree = bench.own("aaa")
     await bench.remember("The code word is hazelnut.", tree=tree, origin=origin("user"))

@@ -1,5 +1,6 @@
 """Standing budgets on a real server: no run begins beyond, whoever would start it, at any gateway; it is told once."""
 
+import asyncio
 import time
 from pathlib import Path
 
@@ -71,5 +72,42 @@ async def test_nothing_begins_beyond_a_budget(
             assert await ids(receiver, 2) == told, "once, though two gateways look"
     finally:
         await elsewhere.aclose()
+        gateway.kill()
+        other.kill()
+
+
+async def test_a_budget_that_others_write_and_remove_meanwhile_is_shown_or_unknown(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    gateway = GatewayProcess(nats_server.url, tmp_path)
+    other = GatewayProcess(nats_server.url, tmp_path, gateway.settings)
+    try:
+        async with with_boss(gateway) as world:
+            async with httpx2.AsyncClient(base_url=other.url, timeout=patience()) as elsewhere:
+                spec = {"window": "month", "tokens": 24}
+
+                async def ask(method: str, http: httpx2.AsyncClient) -> tuple[str, int]:
+                    json = spec if method == "PUT" else None
+                    answer = await http.request(method, "/v1/budgets/busy", json=json)
+                    return method, answer.status_code
+
+                asked = [
+                    ask(method, http)
+                    for method in ("PUT", "GET", "DELETE")
+                    for http in (world.http, elsewhere)
+                ]
+                answers = await asyncio.gather(*asked, *(ask("GET", world.http) for _ in range(20)))
+                for _ in range(20):
+                    answers += await asyncio.gather(
+                        *(
+                            ask(method, http)
+                            for method in ("PUT", "GET", "DELETE")
+                            for http in (world.http, elsewhere)
+                        )
+                    )
+            assert {status for method, status in answers if method == "PUT"} == {200}
+            assert {status for method, status in answers if method == "GET"} <= {200, 404}
+            assert {status for method, status in answers if method == "DELETE"} <= {204, 404}
+    finally:
         gateway.kill()
         other.kill()

@@ -13,9 +13,14 @@ from cadre.automation.schedule_state import (
     changed,
     decide,
     new_schedule,
+    owed_start,
     paused,
+    refused,
     settled,
+    started_by_hand,
+    taken_over,
 )
+from cadre.protocol.access import Maker
 
 MADE = 1_000_000.0
 DAY = 86_400.0
@@ -145,3 +150,37 @@ def test_a_tick_whose_task_cannot_be_rendered_is_told_and_the_next_one_comes() -
 def test_a_state_survives_being_written_down() -> None:
     state = decide(made(jitter=3, overlap="queue"), MADE + 13, busy=True)
     assert msgspec.json.decode(msgspec.json.encode(state), type=ScheduleState) == state
+
+
+def test_the_same_request_for_a_run_by_hand_counts_once_whatever_came_between() -> None:
+    state = made()
+    first, other = (owed_start(state.spec, MADE, 0, key, Maker(name="ann")) for key in ("k1", "k2"))
+    for start in (first, other, first, other, first):
+        state = settled(started_by_hand(state, start, MADE + 1))
+    assert (state.started, state.ticks) == (2, 0)
+    assert [one.run for one in state.outcomes] == [first.run, other.run]
+
+
+def test_a_run_by_hand_that_was_refused_may_be_asked_for_again() -> None:
+    state = made()
+    start = owed_start(state.spec, MADE, 0, "k", Maker(name="ann"))
+    state = refused(settled(started_by_hand(state, start, MADE)), start, "too many", "rate-limited")
+    assert (state.started, [one.code for one in state.outcomes]) == (0, ["rate-limited"])
+    state = started_by_hand(state, start, MADE + 5)
+    assert (state.started, outcomes(state), state.starts) == (1, ["started"], [start])
+
+
+def test_ticks_and_runs_by_hand_have_no_id_in_common() -> None:
+    state = made()
+    tick = owed_start(state.spec, MADE, 1)
+    assert owed_start(state.spec, MADE, 1, tick.key).run != tick.run
+    assert owed_start(made(name="weekly").spec, MADE, 1).run != tick.run
+
+
+def test_who_takes_a_schedule_over_ends_its_pause_for_want_of_a_maker_and_no_other() -> None:
+    ann = Maker(name="ann", key="k")
+    lost = taken_over(paused(made(), True, MADE, "maker-revoked"), ann, MADE + 25)
+    assert (lost.paused, lost.paused_for, lost.maker, lost.next_at) == (False, "", ann, MADE + 30)
+    by_hand = taken_over(paused(made(), True, MADE), ann, MADE + 25)
+    assert (by_hand.paused, by_hand.maker) == (True, ann)
+    assert paused(paused(made(), True, MADE, "maker-revoked"), True, MADE).paused_for == ""

@@ -7,6 +7,7 @@ import pytest
 from cadre.automation.schedule import ScheduleSpec
 from cadre.automation.schedule_state import ScheduleState, new_schedule, paused
 from cadre.automation.ticks import next_ticks
+from cadre.protocol.access import Maker
 from unit.automation.month import SimulatedGateways
 
 MARCH = 1_772_323_200.0  # 2026-03-01T00:00Z
@@ -114,3 +115,24 @@ async def test_a_pause_that_comes_while_a_tick_is_handled_starts_nothing_twice()
     await world.schedulers[0].handle("paused")
     await world.until(MARCH + 450)
     assert started_ticks(world) == [MARCH + 200, MARCH + 300, MARCH + 400]
+
+
+async def test_a_schedule_pauses_without_a_tick_when_its_maker_has_lost_their_rights() -> None:
+    spec = ScheduleSpec(name="often", agent="clerk", task="{{ count }}", every=10)
+    world = SimulatedGateways(3, MARCH)
+    await world.states.write(spec.name, new_schedule(spec, MARCH, Maker(name="ann", key="k1")), 0)
+    await world.schedulers[0].handle(spec.name)
+    await world.until(MARCH + 100)
+    before = await state_of(world, "often")
+    assert before.started >= 9
+    world.runs.lost["k1"] = "maker-revoked"
+    await world.until(MARCH + 500)
+    state = await state_of(world, "often")
+    assert (state.paused, state.paused_for, state.ticks) == (True, "maker-revoked", before.ticks)
+    assert len(world.runs.started) == before.started
+    over = ScheduleSpec(name="over", agent="clerk", task="x", every=10, count=1)
+    await world.states.write("over", new_schedule(over, MARCH - 20, Maker(name="bob", key="k2")), 0)
+    await world.schedulers[0].handle("over")
+    world.runs.lost["k2"] = "maker-expired"
+    await world.schedulers[1].handle_overdue()
+    assert not (await state_of(world, "over")).paused, "nothing is left that could start"
