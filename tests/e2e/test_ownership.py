@@ -37,7 +37,7 @@ KEYS: dict[str, Json] = {
     "of the host": {"agents": ["host"]},
     "of the chief's team": {"teams": ["chief"]},
 }
-"""Fields of the keys. The principals `admin` and `nobody` (of a gateway that asks nobody who they are) come to them."""
+"""Fields of the keys. The principals `admin` and `anybody` (of a gateway that asks for no key) come to them."""
 
 
 class Caller(NamedTuple):
@@ -64,7 +64,7 @@ class Caller(NamedTuple):
 
 @pytest.fixture(scope="module")
 def more(stack: Stack) -> None:
-    """The gateway of the stack asks nobody who they are, another one does; both are of one deployment."""
+    """The gateway of the stack asks for no key, another one does; both are of one deployment."""
     stack.environment["CADRE_DOORS"] = "openai,a2a,agui,mcp"
     stack.add("guarded", "cadre_gateway", start=False, CADRE_AUTH="keys", CADRE_ADMIN_KEY=ADMIN_KEY)
 
@@ -80,7 +80,7 @@ def callers(stack: Stack, gateway: Gateway) -> Iterator[dict[str, Caller]]:
     admin = client(url, ADMIN_KEY)
     found = {
         "admin": Caller("admin", admin, None, False, None),
-        "nobody": Caller("nobody", client(gateway.service.url), None, False, None),
+        "anybody": Caller("anybody", client(gateway.service.url), None, False, None),
     }
     for name, fields in KEYS.items():
         body = {"name": name, "roles": ["operator", "approver"], **fields}
@@ -195,7 +195,7 @@ def test_the_same_body_and_key_of_two_callers_are_two_runs(door: str, callers: d
 
 
 @pytest.mark.parametrize("door", ["start", "start and wait", "start and follow"])
-def test_nobody_takes_the_place_of_another_ones_key(door: str, callers: dict[str, Caller]) -> None:
+def test_no_caller_takes_the_place_of_another_ones_key(door: str, callers: dict[str, Caller]) -> None:
     key = uuid4().hex
     other, _ = post_run(callers["bob"], key, task="what is my name?")
     mine, code = STARTS[door](callers["ann"], key)
@@ -412,7 +412,7 @@ def has_ended(caller: Caller, run: str) -> bool:
     return caller.ask("GET", f"/v1/runs/{run}").json()["ended_at"] is not None
 
 
-def told(attempt: Attempt, caller: Caller, run: str, call: str) -> tuple[int, str]:
+def answered(attempt: Attempt, caller: Caller, run: str, call: str) -> tuple[int, str]:
     """The answer, with the ids that were asked for left out."""
     answer = attempt(caller, run, call)
     return answer.status_code, answer.text.replace(call, "CALL").replace(run, "RUN")
@@ -428,8 +428,8 @@ def test_what_is_somebody_elses_is_answered_as_what_is_made_up(
     assert {one.name for one in strangers} == {"bob", "of the host", "of the chief's team"}
     for stranger in strangers:
         made_up = uuid4().hex
-        foreign = told(attempt, stranger, run, call)
-        assert foreign == told(attempt, stranger, made_up, f"{made_up}_1_0"), stranger.name
+        foreign = answered(attempt, stranger, run, call)
+        assert foreign == answered(attempt, stranger, made_up, f"{made_up}_1_0"), stranger.name
         assert str(book) not in foreign[1], stranger.name
     waits = callers["ann"].ask("GET", f"/v1/approvals/{call}").json()
     assert (waits["state"], done(book)) == ("pending", [])
@@ -442,23 +442,23 @@ def test_who_reaches_a_run_is_answered_by_every_door(
 ) -> None:
     """Otherwise than for an id that is made up, unless the door takes no keys with a scope."""
     run, call, _ = held
-    attempt, answered = READING[door], 0
+    attempt, differing = READING[door], 0
     for caller in [one for one in callers.values() if one.reaches("ann", "clerk")]:
         made_up = uuid4().hex
-        status, text = told(attempt, caller, run, call)
+        status, text = answered(attempt, caller, run, call)
         if status == 403:
             assert caller.own or caller.agents is not None, (caller.name, text)
             continue
-        answered += (status, text) != told(attempt, caller, made_up, f"{made_up}_1_0")
+        differing += (status, text) != answered(attempt, caller, made_up, f"{made_up}_1_0")
     has_none = ("runs below", "file", "plan", "queue", "export", "A2A list", "A2A pushes")
-    assert answered >= 6 or door in has_none, answered
+    assert differing >= 6 or door in has_none, differing
 
 
 @pytest.mark.parametrize("door", ["chat", "A2A", "AG-UI", "MCP", "start"])
 def test_a_conversation_of_the_same_name_is_another_one_for_each_person(
     door: str, callers: dict[str, Caller]
 ) -> None:
-    """Whoever names somebody else's session, thread or context begins one of the same name."""
+    """A caller that names another person's session, thread or context begins one of the same name."""
     name = f"talk-{uuid4().hex[:8]}"
     mine, others = callers["ann everywhere"], [callers["bob everywhere"], callers["robot"]]
     say(door, mine, name, "my name is Rumpelstiltskin")
@@ -468,7 +468,7 @@ def test_a_conversation_of_the_same_name_is_another_one_for_each_person(
 
 
 def say(door: str, caller: Caller, talk: str, text: str) -> str:
-    """Says something in the conversation; returns all that was answered. The model of a run that was told no name
+    """Says something in the conversation; returns all that was answered. The model of a run that knows no name
     answers with an error."""
     said = {"role": "user", "content": text}
     sent: Json = {"messageId": uuid4().hex, "contextId": talk, "role": "ROLE_USER", "parts": [{"text": text}]}

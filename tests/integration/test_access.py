@@ -229,7 +229,7 @@ async def test_a_person_starts_runs_in_their_own_name_and_sees_their_own(world: 
 
 
 async def test_a_session_of_the_same_name_is_another_one_for_each_person(world: World) -> None:
-    """Nobody goes on with somebody else's memory, nor takes the name away from them, nor learns that it is taken."""
+    """No caller goes on with another person's memory, takes the name away from them, or learns that it is taken."""
     session = uuid4().hex
     asked = {"agent": "boss", "task": "x", "session": session, "reset": False}
 

@@ -107,8 +107,8 @@ async def test_a_schedule_whose_makers_key_was_revoked_pauses_and_says_so(
     assert all(tick["at"] < at + 6 for tick in pause["outcomes"] if tick["outcome"] == "started")
     monkeypatch.setenv("CADRE_GATEWAY_URL", str(world.http.base_url))
     for words in (["schedule", "ls"], ["schedule", "show", name]):
-        told = await asyncio.to_thread(CliRunner().invoke, group, ["--key", ADMIN_KEY, *words])
-        assert "paused: maker-revoked" in told.stdout, told.output
+        done = await asyncio.to_thread(CliRunner().invoke, group, ["--key", ADMIN_KEY, *words])
+        assert "paused: maker-revoked" in done.stdout, done.output
     ticks = (await shown(world, name))["ticks"]
     resumed = await world.http.post(f"/v1/schedules/{name}/resume")
     assert (resumed.json()["paused"], resumed.json()["paused_for"]) == (False, "")
@@ -170,7 +170,7 @@ async def test_a_repeated_key_takes_nothing_from_the_runs_of_a_day(world: World)
         assert (await robot.post("/v1/runs", json=body)).json()["code"] == "rate-limited"
 
 
-async def test_nobody_starts_runs_in_the_name_of_another(world: World) -> None:
+async def test_no_key_starts_runs_in_the_name_of_another(world: World) -> None:
     """Neither by a request nor by what starts runs later."""
     spec = {**OFTEN, "paused": True}
     async with (
@@ -192,9 +192,9 @@ async def test_nobody_starts_runs_in_the_name_of_another(world: World) -> None:
             assert (answer.status_code, answer.json()["code"]) == (403, "out-of-scope"), answer.text
         own = await bob.post("/v1/runs", json={"agent": "boss", "task": "x", "user": "bob"})
         assert own.status_code == 202
-        nobodys = await poets.post("/v1/runs", json={"agent": "poet", "task": "x"})
-        assert (await world.http.get(f"/v1/runs/{nobodys.json()['id']}")).json()["user"] is None
-        # A program that is nobody's acts for people.
+        free = await poets.post("/v1/runs", json={"agent": "poet", "task": "x"})
+        assert (await world.http.get(f"/v1/runs/{free.json()['id']}")).json()["user"] is None
+        # A program's key names people.
         name = named()
         made = await robot.put(f"/v1/schedules/{name}", json={**spec, "options": {"user": "ann"}})
         assert made.status_code == 200
@@ -270,13 +270,13 @@ async def test_a_trigger_whose_makers_key_was_revoked_keeps_its_messages(world: 
     assert task.task == "Order."
 
 
-async def test_a_notice_whose_makers_key_was_revoked_tells_nothing(world: World, receiver: Receiver) -> None:
+async def test_a_notice_whose_makers_key_was_revoked_is_not_sent(world: World, receiver: Receiver) -> None:
     """What its maker may not read any more goes to no address of theirs."""
     agent, elsewhere = named(), Receiver()
     spec = {"secret_env": "CADRE_SECRET_DESK", "agents": [agent]}
 
-    async def told(address: Receiver) -> str:
-        """A run that is told of there; others may be over before the journals are followed."""
+    async def sent(address: Receiver) -> str:
+        """A run that a webhook there names; others may be over before the journals are followed."""
         run = new_run()
         await world.finished_run(run, agent)
         async with asyncio.timeout(1):
@@ -286,10 +286,10 @@ async def test_a_notice_whose_makers_key_was_revoked_tells_nothing(world: World,
     async def heard(address: Receiver, run: str) -> bool:
         return run in [one["subject"] for one in address.taken]
 
-    async def once_told(address: Receiver) -> str:
+    async def once_sent(address: Receiver) -> str:
         while True:
             with contextlib.suppress(TimeoutError):
-                return await told(address)
+                return await sent(address)
 
     try:
         async with await client(world, "admin") as robot:
@@ -297,21 +297,21 @@ async def test_a_notice_whose_makers_key_was_revoked_tells_nothing(world: World,
             made = await robot.put(theirs, json={**spec, "url": elsewhere.url})
             assert made.status_code == 200, made.text
             async with asyncio.timeout(patience()):
-                await once_told(elsewhere)
+                await once_sent(elsewhere)
             await revoke(world, robot)
         assert (await world.http.get(theirs)).json()["paused_for"] == "maker-revoked"
         ours = await world.http.put(f"/v1/notices/{named()}", json={**spec, "url": receiver.url})
         assert ours.json()["maker"] == "admin"
         async with asyncio.timeout(patience()):
-            first = await once_told(receiver)
-            second = await once_told(receiver)
+            first = await once_sent(receiver)
+            second = await once_sent(receiver)
         assert first != second
         assert not {first, second} & {one["subject"] for one in elsewhere.taken}
     finally:
         elsewhere.close()
 
 
-async def test_what_was_made_while_nobody_was_asked_waits_for_a_maker(
+async def test_what_was_made_while_no_key_was_asked_for_waits_for_a_maker(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
     open_to_all = GatewayProcess(nats_server.url, tmp_path)

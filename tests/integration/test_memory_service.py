@@ -127,7 +127,7 @@ async def test_a_session_of_the_same_name_is_another_one_for_each_person(bench: 
     for user, text in texts.items():
         assert await bench.texts("likes marmalade", **about(user, "9_0")) == [text], user
     everything = await bench.everything(Selection(session=session))
-    assert {one.text for one in everything} == set(texts.values()), "people select by name, whoever has it"
+    assert {one.text for one in everything} == set(texts.values()), "people select by name, of all persons"
     annas = await bench.everything(Selection(session=session, user=bench.own("anna")))
     assert [one.text for one in annas] == [texts["anna"]]
 

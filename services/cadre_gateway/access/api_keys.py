@@ -110,7 +110,7 @@ class ApiKeys:
 
     async def holder(self, identity: str) -> Principal | Literal["revoked", "expired"]:
         """Return who has the key with this id, which may be OF_SETTINGS, with the rights of this moment; else why
-        nobody does."""
+        there is no such person."""
         if identity == OF_SETTINGS:
             return _OF_SETTINGS if self.accepted and self.admin_key else "revoked"
         key = await self._find(identity)

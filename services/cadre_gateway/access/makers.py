@@ -46,7 +46,7 @@ class Makers:
     """Finds the present rights of makers."""
 
     keys: ApiKeys | None
-    """None: nobody is asked who they are."""
+    """None: the gateway asks for no key."""
     tokens: ProviderTokens | None = None
     """Those of a provider; None where its word counts for nothing."""
 
@@ -55,7 +55,7 @@ class Makers:
         if self.keys is None:
             return ANYBODY
         if not maker.key:
-            raise MakerGone("maker-unknown", "it was made while the gateway asked nobody who they are")
+            raise MakerGone("maker-unknown", "it was made while the gateway asked for no key")
         if maker.vouched is not None:
             return self._vouched(maker, maker.vouched)
         match await self.keys.holder(maker.key):
@@ -69,7 +69,8 @@ class Makers:
     def _vouched(self, maker: Maker, rights: Rights) -> Principal:
         if self.tokens is None or not self.tokens.grants(rights):
             raise MakerGone(
-                "maker-revoked", f"what {maker.name}, who made it, was granted is granted to nobody any more"
+                "maker-revoked",
+                f"what {maker.name}, who made it, was granted is not granted to anyone any more",
             )
         return Principal(
             name=maker.name,

@@ -64,7 +64,7 @@ class Notices:
         return NoticeView(**fields, maker=notice.maker.name, paused_for=await self._loss(notice))
 
     async def put(self, caller: Principal, spec: NoticeSpec) -> NoticeView:
-        """Makes or replaces a notice, which tells as long as the caller may have it."""
+        """Makes or replaces a notice, which is sent as long as the caller may have it."""
         fields = {name: getattr(spec, name) for name in NoticeSpec.__struct_fields__}
         notice = KeptNotice(**fields, maker=maker_of(caller))
         await self.specs.put(notice.name, notice)
@@ -72,7 +72,7 @@ class Notices:
         return await self.shown(notice)
 
     async def _loss(self, notice: KeptNotice) -> str:
-        """Return why the notice tells nothing, a MakerLoss; "" while it tells."""
+        """Return why the notice is not sent, a MakerLoss; "" while it is."""
         try:
             caller = await self.makers.caller(notice.maker)
         except MakerGone as gone:
@@ -80,7 +80,7 @@ class Notices:
         return "" if caller.sees_all and caller.may("administer") else "maker-forbidden"
 
     async def known(self) -> list[KeptNotice]:
-        """All notices that tell, as they were a second ago at most."""
+        """All notices that are sent, as they were a second ago at most."""
         if time.monotonic() - self._read_at > _FRESH_SECONDS:
             found = await self.specs.all()
             self._known = [one for one in found if isinstance(one, KeptNotice) and not await self._loss(one)]

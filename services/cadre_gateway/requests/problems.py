@@ -70,6 +70,7 @@ _TITLES = {
     "unknown-budget": "There is no such budget",
     "budget-exhausted": "A standing budget is used up",
     "unknown-trigger": "There is no such trigger",
+    "trigger-paused": "The trigger starts no runs now",
     "invalid-signature": "The webhook is not signed as it must be",
     "no-secret": "A secret is not set",
     "newer-version": "A newer version wrote it",

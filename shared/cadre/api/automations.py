@@ -33,7 +33,7 @@ class ScheduleView(msgspec.Struct, kw_only=True):
     paused_for: str = ""
     """Why it has paused without a person's doing, such as `maker-revoked`; "" where a person paused it."""
     maker: str = ""
-    """Who wrote it last: its runs start with their rights. "" where nobody was asked who they are."""
+    """Who wrote it last: its runs start with their rights. "" where no key was asked for."""
     next: list[float]
     """Its next ticks, without jitter."""
     ticks: int
@@ -53,7 +53,7 @@ class TriggerView(TriggerSpec, frozen=True, kw_only=True, forbid_unknown_fields=
     """A trigger as the API shows it."""
 
     maker: str = ""
-    """Who wrote it last: its runs start with their rights. "" where nobody was asked who they are."""
+    """Who wrote it last: its runs start with their rights. "" where no key was asked for."""
     paused_for: str = ""
     """Why it starts no runs, such as `maker-revoked`; "" while it does."""
 
@@ -62,9 +62,9 @@ class NoticeView(NoticeSpec, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A notice as the API shows it."""
 
     maker: str = ""
-    """Who wrote it last: it tells as long as they may have it. "" where nobody was asked who they are."""
+    """Who wrote it last: it is sent as long as they may have it. "" where no key was asked for."""
     paused_for: str = ""
-    """Why it tells nothing, such as `maker-revoked`; "" while it tells."""
+    """Why it is not sent, such as `maker-revoked`; "" while it is."""
 
 
 class BudgetView(msgspec.Struct, kw_only=True):

@@ -50,11 +50,11 @@ class OwedStart(msgspec.Struct, frozen=True, kw_only=True):
 
     run: str
     owner: str
-    """Whose `key` it is: `schedule NAME` or the like, which is no caller's."""
+    """Whose `key` it is: `schedule NAME`, `by-hand NAME` or `trigger NAME`, which are no caller's."""
     key: str
     """The key from which the run's id follows, with the agent and the owner."""
     starter: Maker | None = None
-    """Who starts it by hand, with rights of their own; None: it starts with its maker's rights."""
+    """Who starts it by hand, with their rights; None: it starts with its maker's rights."""
     agent: str
     task: str
     tick: float

@@ -48,13 +48,13 @@ class Maker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str = ""
     key: str = ""
-    """Id of their API key, or what stands for it; "" where the gateway asked nobody who they are."""
+    """Id of their API key, or what stands for it; "" where the gateway asked for no key."""
     vouched: Rights | None = None
-    """What a provider's word gave them when they made it; None for whoever has an API key."""
+    """What a provider's word gave them when they made it; None where they have an API key."""
 
 
 NO_MAKER = Maker()
-"""Whoever made something where nobody is asked who they are."""
+"""The maker of what was made where no key is asked for."""
 
 
 class ApiKey(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+import msgspec
 from synadia_ai.agent_service import CallNext, RequestInterceptorContext, RequestRejectedError
 from synadia_ai.agents import Envelope, SenderInfo, VerifiedSender
 
@@ -21,7 +22,7 @@ from cadre_gateway.access.principal import ANYBODY, Principal
 from cadre_gateway.doors.door_meter import count, count_from_zero
 from cadre_gateway.doors.progress import Place
 from cadre_gateway.doors.run_service import RunService
-from cadre_gateway.doors.sender import DoorSender, begin_run, known_run
+from cadre_gateway.doors.sender import DoorSender, begin_run, known_run, short_hash
 from cadre_gateway.requests.body import Submission, checked_submission
 from cadre_gateway.requests.idempotency import checked_key
 from cadre_gateway.requests.problems import (
@@ -120,6 +121,10 @@ class PromptAdmission:
 
     async def _begin(self, ctx: RequestInterceptorContext, sender: DoorSender) -> Place:
         wanted = checked_submission(submission_of(self._agent, ctx.envelope))
+        if wanted.session is not None and isinstance(ctx.sender, VerifiedSender):
+            # A session is its person's: that of a NATS user who has signed is no other user's.
+            own = f"nats-{short_hash(f'{ctx.sender.id.user} {wanted.session}')}"
+            wanted = msgspec.structs.replace(wanted, session=own)
         message = (
             checked_key(ctx.headers.get("Idempotency-Key")) or _nonce(ctx.sender, ctx.headers) or uuid4().hex
         )
