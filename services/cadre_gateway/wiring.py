@@ -267,13 +267,8 @@ def _routers(  # noqa: PLR0913 - what all routes share
     submitter = Submitter(admission, sessions, workspaces, carrier, blobs, bus, clock, live)
     decisions = ApprovalDecisions(held_calls, sender, clock)
     steer, eraser = Steering(lookup, journal, sender, clock), Eraser(lookup, run_end, tail, registry, janitor)
-    automation = automation_of(
-        platform,
-        RunStarter(submitter, lookup, run_end, Makers(door.keys, door.tokens)),
-        history,
-        budgets_left,
-        options.secret,
-    )
+    starter = RunStarter(submitter, lookup, run_end, Makers(door.keys, door.tokens))
+    automation = automation_of(platform, starter, history, budgets_left, options.secret)
     routers = [
         runs.router(reach, submitter, lookup, run_end, streams, registry, clock, trace_url),
         directory.router(registry, live, index, lags, partial(take_card_away, nc, topology)),

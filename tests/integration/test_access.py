@@ -228,39 +228,6 @@ async def test_a_person_starts_runs_in_their_own_name_and_sees_their_own(world: 
         assert (await bo.post("/v1/memory/search", json=body)).status_code == 403
 
 
-async def test_a_session_of_the_same_name_is_another_one_for_each_person(world: World) -> None:
-    """No caller goes on with another person's memory, takes the name away from them, or learns that it is taken."""
-    session = uuid4().hex
-    asked = {"agent": "boss", "task": "x", "session": session, "reset": False}
-
-    async def turn(http: httpx2.AsyncClient, **fields: str) -> tuple[str, str | None]:
-        answer = await http.post("/v1/runs", json={**asked, **fields})
-        assert answer.status_code == 202, answer.text
-        run = answer.json()["id"]
-        task = await world.history.task(run, run)
-        assert task is not None
-        return run, task.continues
-
-    async def done(run: str) -> None:
-        await world.finished_run(run, session=session)
-
-    first, continued = await turn(world.http, user="ann")
-    assert continued is None
-    await done(first)
-    async with (
-        await client(world, "operator", user="bo", own=True) as bo,
-        await client(world, "operator", user="ann", own=True) as ann,
-    ):
-        mine, continued = await turn(bo)
-        assert continued is None
-        await done(mine)
-        assert (await turn(world.http))[1] is None, "of no person in particular"
-        second, continued = await turn(ann)
-        assert continued == first
-        await done(second)
-        assert (await turn(bo))[1] == mine
-
-
 async def test_a_browser_signs_in_with_a_cookie(world: World) -> None:
     made = await key(world, "operator")
     same = {"Sec-Fetch-Site": "same-origin"}

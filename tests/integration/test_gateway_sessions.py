@@ -72,6 +72,28 @@ async def test_a_turn_that_was_never_started_is_passed_over(world: World) -> Non
     assert (await sessions.read("boss", session, None)).turn.previous == before  # type: ignore[union-attr]
 
 
+async def test_a_session_of_the_same_name_is_another_one_for_each_person(world: World) -> None:
+    """No one goes on with another person's memory, takes the name away from them, or learns that it is taken."""
+    session = new_run()
+
+    async def turn(user: str | None) -> tuple[str, str | None]:
+        """The run, and the one that it goes on from."""
+        asked = {"agent": "boss", "task": "x", "session": session, "reset": False, "user": user}
+        answer = await world.http.post("/v1/runs", json=asked)
+        assert answer.status_code == 202, answer.text
+        run = answer.json()["id"]
+        task = await world.history.task(run, run)
+        assert task is not None
+        await world.finished_run(run, session=session)
+        return run, task.continues
+
+    people = ("ann", "bo", None)
+    first = {user: await turn(user) for user in people}
+    assert [continued for _, continued in first.values()] == [None, None, None]
+    for user in people:
+        assert (await turn(user))[1] == first[user][0], user
+
+
 # --- cancelling
 
 

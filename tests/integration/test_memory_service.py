@@ -118,7 +118,7 @@ async def test_a_session_of_the_same_name_is_another_one_for_each_person(bench: 
     session, agent = bench.own("talk"), bench.own("boss")
 
     def about(user: str | None, place: str) -> dict[str, Any]:
-        named = {"session": session} | ({"user": bench.own(user)} if user else {})
+        named: dict[str, Any] = {"session": session} | ({"user": bench.own(user)} if user else {})
         return {"agent": agent, "tree": uuid4().hex, "origin": origin("session", **named), "place": place}
 
     texts = {"anna": "Anna likes marmalade.", "boris": "Boris likes marmalade.", None: "Some like marmalade."}

@@ -50,7 +50,7 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def owner(self) -> str:
-        """Return what owns the caller's Idempotency-Keys: the person, else the API key; "" where no key is asked for."""
+        """Return the owner of the caller's Idempotency-Keys: the person, else the API key; "" without keys."""
         if self.user:
             return f"user {self.user}"
         return f"key {self.account or self.key}" if self.key else ""

@@ -354,12 +354,7 @@ def is_within(run: str, top: str) -> bool:
 
 
 def run_id_of(agent: str, owner: str, key: str) -> str:
-    """Return the id of the root run of the agent that the owner's key stands for.
-
-    `owner` begins with a word that says what owns the key (a person, an API key, a schedule, a trigger), so that no
-    request can name a key of a schedule. It is "" where the gateway asks for no key. Neither `agent` nor
-    `owner` has a line break.
-    """
+    """Return the id of the agent's root run that the owner's key stands for. `owner` has no line break."""
     return sha256(f"{agent}\n{owner}\n{key}".encode()).hexdigest()[:32]
 
 
