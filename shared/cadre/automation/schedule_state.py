@@ -91,6 +91,7 @@ class ScheduleState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     ticks: int = 0
     """Ticks that have come, whatever became of them."""
     started: int = 0
+    """Runs that were started; those of `starts` are not among them."""
     skipped: int = 0
     missed: int = 0
     """Ticks that came too late and were not made up for."""
@@ -174,8 +175,8 @@ def paused(state: ScheduleState, pause: bool, now: float, code: str = "") -> Sch
 
 
 def settled(state: ScheduleState) -> ScheduleState:
-    """The state once what it owes is done."""
-    return msgspec.structs.replace(state, starts=[], cancels=[])
+    """The state once what it owes is done; its starts count as runs that were started."""
+    return msgspec.structs.replace(state, started=state.started + len(state.starts), starts=[], cancels=[])
 
 
 def started_by_hand(state: ScheduleState, start: OwedStart, now: float) -> ScheduleState:
@@ -190,7 +191,6 @@ def started_by_hand(state: ScheduleState, start: OwedStart, now: float) -> Sched
     return msgspec.structs.replace(
         state,
         starts=[*state.starts, start],
-        started=state.started + 1,
         last_run=start.run,
         outcomes=[*(one for one in state.outcomes if one not in known), noted][-_KEPT_OUTCOMES:],
     )
@@ -202,7 +202,8 @@ def refused(state: ScheduleState, start: OwedStart, why: str, code: str) -> Sche
         msgspec.structs.replace(one, outcome="failed", detail=why, code=code) if one.run == start.run else one
         for one in state.outcomes
     ]
-    return msgspec.structs.replace(state, started=state.started - 1, outcomes=outcomes)
+    starts = [one for one in state.starts if one.run != start.run]
+    return msgspec.structs.replace(state, starts=starts, outcomes=outcomes)
 
 
 def owed_start(
@@ -333,7 +334,6 @@ class _Decision:
             self._note(tick, number, "failed", detail=str(error))
             return
         state.starts.append(start)
-        state.started += 1
         state.last_run = start.run
         self._busy = True
         self._note(tick, number, "started", run=start.run)

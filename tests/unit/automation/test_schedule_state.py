@@ -164,10 +164,11 @@ def test_the_same_request_for_a_run_by_hand_counts_once_whatever_came_between() 
 def test_a_run_by_hand_that_was_refused_may_be_asked_for_again() -> None:
     state = made()
     start = owed_start(state.spec, MADE, 0, "k", Maker(name="ann"))
-    state = refused(settled(started_by_hand(state, start, MADE)), start, "too many", "rate-limited")
+    state = settled(refused(started_by_hand(state, start, MADE), start, "too many", "rate-limited"))
     assert (state.started, [one.code for one in state.outcomes]) == (0, ["rate-limited"])
     state = started_by_hand(state, start, MADE + 5)
-    assert (state.started, outcomes(state), state.starts) == (1, ["started"], [start])
+    assert (state.started, outcomes(state), state.starts) == (0, ["started"], [start])
+    assert settled(state).started == 1
 
 
 def test_ticks_and_runs_by_hand_have_no_id_in_common() -> None:
