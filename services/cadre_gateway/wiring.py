@@ -250,7 +250,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     """Gives each route the parts that it uses; the order is that of the API's description."""
     nc, topology, registry = platform.nc, platform.topology, platform.registry
     bus, blobs, journal, clock = platform.bus, platform.blobs, platform.journal, platform.clock
-    reach, limits, trace_url = door.reach, door.limits, read_console_settings().trace_url
+    reach, trace_url = door.reach, read_console_settings().trace_url
     lookup, history, turns = reach.lookup, reach.lookup.history, NatsSessions(nc, topology)
     file_index, live = NatsFileIndex(nc, topology), LiveContracts(blobs)
     raw = NatsArchive(nc, topology, blobs, history)

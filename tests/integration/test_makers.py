@@ -139,6 +139,28 @@ async def test_a_loss_shows_before_the_tick_and_a_one_time_schedule_keeps_its_ti
     assert await outcomes(world, once, 1) == ["started"]
 
 
+async def test_a_schedule_that_a_person_has_paused_is_resumed_with_the_rights_of_who_may(
+    world: World,
+) -> None:
+    name = named()
+    async with (
+        await client(world, "operator", user="ann") as ann,
+        await client(world, "operator", user="bob") as bob,
+    ):
+        spec = {**OFTEN, "options": {"user": "ann"}, "paused": True}
+        assert (await ann.put(f"/v1/schedules/{name}", json=spec)).status_code == 200
+        resumed = await bob.post(f"/v1/schedules/{name}/resume")
+        assert resumed.json()["maker"] == "ann", "who has made it answers for it still"
+        assert (await bob.post(f"/v1/schedules/{name}/pause")).json()["paused_for"] == ""
+        await revoke(world, ann)
+        refused = await bob.post(f"/v1/schedules/{name}/resume")
+        assert (refused.status_code, refused.json()["code"]) == (403, "out-of-scope")
+        assert (await shown(world, name))["paused"] is True
+    resumed = await world.http.post(f"/v1/schedules/{name}/resume")
+    assert (resumed.json()["maker"], resumed.json()["paused"]) == ("admin", False)
+    assert (await world.http.delete(f"/v1/schedules/{name}")).status_code == 204
+
+
 async def test_a_schedule_pauses_when_its_makers_key_expires(world: World) -> None:
     name = named()
     async with await client(world, "operator", expires_in=3) as robot:

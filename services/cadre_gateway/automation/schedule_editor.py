@@ -26,7 +26,7 @@ from cadre.ports import Clock
 from cadre_gateway.access.makers import maker_of
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.automation.run_starter import RunStarter, check_start
-from cadre_gateway.automation.scheduler import Scheduler
+from cadre_gateway.automation.scheduler import Scheduler, StartRefused
 from cadre_gateway.requests.problems import Problem, invalid
 
 _MAX_SHOWN = 1000
@@ -88,15 +88,19 @@ class ScheduleEditor:
         return await self._go_on(name)
 
     async def resume(self, caller: Principal, name: str) -> ScheduleView:
-        """Resumes a schedule; one that has paused for want of a maker goes on with the caller's rights. Raises a 403 or
-        404 problem."""
+        """Resumes a schedule; one whose maker may not start its runs any more goes on with the caller's rights. Raises
+        a 403 or 404 problem."""
+        found, _ = await self._read(name)
+        maker = found.maker
+        try:
+            await self.runs.check(found.spec, maker)
+        except StartRefused:
+            check_start(caller, found.spec)
+            maker = maker_of(caller)
 
         def resumed(state: ScheduleState) -> ScheduleState:
-            now = self.clock.now()
-            if not state.paused_for:
-                return paused(state, False, now)
-            check_start(caller, state.spec)
-            return taken_over(state, maker_of(caller), now)
+            own = maker if state.maker == found.maker else state.maker
+            return paused(msgspec.structs.replace(state, maker=own), False, self.clock.now())
 
         await self._change(name, resumed)
         return await self._go_on(name)

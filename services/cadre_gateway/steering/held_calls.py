@@ -16,7 +16,7 @@ from cadre.loop.fold import fold
 from cadre.ports import Journal
 from cadre.protocol.topology import parent_of, tree_of
 from cadre_gateway.index.decided_approvals import decision_of
-from cadre_gateway.requests.problems import Problem, unknown_call
+from cadre_gateway.requests.problems import unknown_call
 
 _CALL_ID = re.compile(r"[A-Za-z0-9-]{1,64}(?:_\d{1,9}_\d{1,9}){1,64}")
 
