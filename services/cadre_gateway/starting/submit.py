@@ -36,7 +36,7 @@ class Submitter:
     clock: Clock
     contracts: LiveContracts
 
-    async def submit(
+    async def submit(  # noqa: PLR0913 - what a start is made of
         self,
         caller: Principal,
         wanted: Submission,
