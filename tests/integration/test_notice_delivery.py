@@ -14,7 +14,7 @@ import pytest
 from cadre.automation.signature import verify
 from harness.nats_server import NatsServer
 from harness.patience import until
-from integration.gateway_world import GatewayProcess, World, entered, new_run
+from integration.gateway_world import FINISHED, GatewayProcess, World, entered, new_run
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -32,7 +32,8 @@ class Receiver:
                 data = self.rfile.read(int(self.headers["Content-Length"]))
                 names = ("webhook-id", "webhook-timestamp", "webhook-signature")
                 message, timestamp, signatures = (self.headers[name] for name in names)
-                verify(SECRET, message, timestamp, signatures, data, now=time.time())
+                if message:  # pushes of A2A are not signed
+                    verify(SECRET, message, timestamp, signatures, data, now=time.time())
                 status = outer.answers.pop(0) if outer.answers else 204
                 if status == 204:
                     outer.taken.append(json.loads(data))
@@ -134,3 +135,39 @@ async def test_what_is_never_taken_is_a_dead_letter(
 
 async def _is(value: bool) -> bool:
     return value
+
+
+async def test_a_task_is_told_to_no_address_whose_owners_key_was_revoked(
+    nats_server: NatsServer, tmp_path: Path, receiver: Receiver
+) -> None:
+    keys = {"CADRE_AUTH": "keys", "CADRE_ADMIN_KEY": "a" * 64, "CADRE_NOTICE_PRIVATE": "127.0.0.0/8"}
+    gateway = GatewayProcess(nats_server.url, tmp_path, None, **keys)
+    elsewhere = Receiver()
+    try:
+        async with entered(gateway) as world:
+            world.http.headers["Authorization"] = f"Bearer {keys['CADRE_ADMIN_KEY']}"
+            await world.announce("boss")
+            begun = await world.http.post("/v1/runs", json={"agent": "boss", "task": "x"})
+            run = begun.json()["id"]
+            scribe = world.scribe(run)
+            await scribe.write(scribe.accepted())
+            made = (await world.http.post("/v1/keys", json={"name": "x", "roles": ["operator"]})).json()
+            pushes = f"/a2a/boss/tasks/{run}/pushNotificationConfigs"
+            theirs = {"Authorization": f"Bearer {made['token']}"}
+            for url, headers in ((elsewhere.url, theirs), (receiver.url, {})):
+                answer = await world.http.post(pushes, json={"url": url}, headers=headers)
+                assert answer.status_code == 200, answer.text
+            assert (await world.http.delete(f"/v1/keys/{made['id']}")).status_code == 200
+            await scribe.write(FINISHED)
+            assert await until(lambda: _is(bool(receiver.taken)))
+
+            async def given_up() -> list[str]:
+                found = (await world.http.get("/v1/dead-letters")).json()["dead_letters"]
+                return [one["reason"] for one in found]
+
+            (reason,) = await until(given_up)
+            assert run in reason
+            assert elsewhere.taken == []
+    finally:
+        elsewhere.close()
+        gateway.kill()

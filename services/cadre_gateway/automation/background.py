@@ -72,7 +72,7 @@ def automation_of(
     sender = WebhookSender(read_networks("CADRE_NOTICE_PRIVATE", platform.settings.notice_private))
     source = f"urn:cadre:{platform.settings.prefix}"
     tasks = NatsDefinitions(platform.nc, platform.topology, PUSHES, TaskPushes)
-    pushes = PushNotifications(tasks, deliveries, sender, clock)
+    pushes = PushNotifications(tasks, deliveries, sender, clock, runs.makers)
     notices = Notices(specs, deliveries, history, sender, source, clock, secret, pushes, runs.makers)
     queues = NoticeQueues(platform, notices)
     pushes.follow = queues.follow_now

@@ -13,6 +13,7 @@ from cadre.automation.push import MAX_PUSHES, PUSH, PushTarget, TaskPushes
 from cadre.errors import Fenced, NewerSchema
 from cadre.journal.entry import Entry
 from cadre.ports import Clock
+from cadre_gateway.access.makers import MakerGone, Makers
 from cadre_gateway.requests.problems import Problem, invalid
 
 _FRESH_SECONDS = 1.0
@@ -30,6 +31,7 @@ class PushNotifications:
     deliveries: NatsDeliveries
     sender: WebhookSender
     clock: Clock
+    makers: Makers
     body: Body | None = None
     """Set by the door that knows the form; without it nothing is sent from this gateway."""
     follow: Callable[[], Awaitable[None]] | None = None
@@ -105,7 +107,10 @@ class PushNotifications:
         if self.body is None:
             raise WebhookFailed("this gateway does not speak A2A: CADRE_DOORS leaves it out")
         try:
+            await self.makers.caller(target.maker)
             body = await self.body(delivery.run)
+        except MakerGone as gone:
+            raise WebhookGone(str(gone)) from gone
         except NewerSchema as error:
             raise WebhookFailed(str(error)) from error
         except Problem as error:

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from cadre.errors import SpecError
+from cadre.protocol.access import NO_MAKER, Maker
 from cadre.spec.names import check_name
 
 PUSHES = "push"
@@ -34,6 +35,8 @@ class PushTarget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     scheme: str = ""
     """Of the header Authorization, such as `Bearer`; "" sends none."""
     credentials: str = ""
+    maker: Maker = NO_MAKER
+    """Who gave the address: it is written to as long as they have a key."""
 
     def __post_init__(self) -> None:
         check_name("push notification", self.id)

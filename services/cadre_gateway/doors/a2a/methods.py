@@ -75,14 +75,14 @@ class AgentTasks:
 
     async def _place_of(self, agent: str, sent: SendParams, sender: DoorSender) -> Place:
         place = await self.messages.place_of(agent, sent.message, sender)
-        if sent.configuration.task_push_notification_config is not None:
-            await self.watch.put(place.run, sent.configuration.task_push_notification_config)
+        if (config := sent.configuration.task_push_notification_config) is not None:
+            await self.watch.put(place.run, config, sender.caller)
         return place
 
     async def put_push(self, agent: str, wanted: PushConfig, caller: Principal) -> Json:
         """Has an address told how a task goes."""
         await task_of(self.runs, caller, agent, wanted.task_id)
-        return await self.watch.put(wanted.task_id, wanted)
+        return await self.watch.put(wanted.task_id, wanted, caller)
 
     async def get_push(self, agent: str, wanted: PushParams, caller: Principal) -> Json:
         """One address of a task."""

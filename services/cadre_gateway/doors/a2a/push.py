@@ -9,6 +9,8 @@ import msgspec
 
 from cadre.automation.push import PushTarget
 from cadre.errors import SpecError
+from cadre_gateway.access.makers import maker_of
+from cadre_gateway.access.principal import Principal
 from cadre_gateway.automation.pushes import PushNotifications
 from cadre_gateway.doors.a2a.request import PushConfig
 from cadre_gateway.doors.a2a.task_object import Json, task_object
@@ -31,9 +33,9 @@ class TaskWatch:
             raise Problem(404, "unknown-run", f"there is no task {run!r} (any more)")
         return msgspec.json.encode({"task": task_object(progress, progress.task, 0)})
 
-    async def put(self, run: str, wanted: PushConfig) -> Json:
+    async def put(self, run: str, wanted: PushConfig, caller: Principal) -> Json:
         """Keeps an address of a task; it is told at once of what has happened already."""
-        target = _target_of(wanted)
+        target = msgspec.structs.replace(_target_of(wanted), maker=maker_of(caller))
         await self.pushes.put(run, target)
         progress = await self.answers.so_far(Place(run))
         if progress.end is not None:
