@@ -174,7 +174,7 @@ def without(kind: str, which: int = 0) -> Change:
 
 
 BAD: list[tuple[Change, str]] = [
-    (header(v=VERSION + 1), "newer than version 2"),
+    (header(v=VERSION + 1), "newer than version 1"),
     (header(format="tar"), "no exported run"),
     (header(tree="a.b"), "not the id of a run"),
     (header(tree="other"), "does not belong to run other"),
