@@ -32,6 +32,8 @@ What a *model* does wrong (bad arguments, unknown tool, no tool call) is no exce
 observation that the model reads at its next step (`cadre.protocol.messages.ErrorInfo`).
 """
 
+from typing import Literal
+
 
 class CadreError(Exception):
     """Base of all errors raised by Cadre."""
@@ -156,9 +158,9 @@ class SettingError(SetupError):
 class NotPermitted(SetupError):
     """The NATS user of this process lacks a right."""
 
-    def __init__(self, subject: str) -> None:
+    def __init__(self, subject: str, what: Literal["publish", "subscribe"] = "publish") -> None:
         super().__init__(
-            f"the NATS user of this process may not publish to {subject}: give it the key of its own service"
+            f"the NATS user of this process may not {what} to {subject}: give it the key of its own service"
             " (CADRE_NATS_CREDENTIALS), or run `cadre auth init` anew and have the server read it"
         )
         self.subject = subject

@@ -3,11 +3,12 @@
 import asyncio
 from pathlib import Path
 
+import nats.errors
 import pytest
 
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.streams import jetstream
-from cadre.errors import BusUnavailable, OutcomeUnknown
+from cadre.errors import BusUnavailable, NotPermitted, OutcomeUnknown
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
 from harness.patience import patience
@@ -53,3 +54,37 @@ async def test_a_server_of_another_kind_is_told_apart_from_none() -> None:
     with pytest.raises(BusUnavailable, match=r"\(TimeoutError: what answers there does not speak NATS\)"):
         await connect(Settings(nats_url=url), "test", wait=False)
     server.close()
+
+
+async def test_requests_are_answered_after_the_first_subscription_to_answers_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with NatsServer(tmp_path) as server:
+        nc = await connect(Settings(nats_url=server.url), "test")
+        listen = nc.listen
+
+        async def fail(*_: object) -> None:
+            monkeypatch.setattr(nc, "listen", listen)
+            raise nats.errors.OutboundBufferLimitError
+
+        monkeypatch.setattr(nc, "listen", fail)
+        with pytest.raises(BusUnavailable):
+            await jetstream.api(nc, "INFO")
+        assert (await jetstream.api(nc, "INFO"))["streams"] == 0
+        await nc.close()
+
+
+_MAY_NOT_LISTEN = """
+authorization {
+  users: [ { user: team, password: team, permissions: { publish: ">", subscribe: { deny: "_INBOX.>" } } } ]
+}
+"""
+
+
+async def test_a_user_that_may_not_read_its_answers_is_told_at_once(tmp_path: Path) -> None:
+    with NatsServer(tmp_path, more=_MAY_NOT_LISTEN) as server:
+        nc = await connect(Settings(nats_url=server.url.replace("//", "//team:team@")), "test")
+        for _ in range(2):
+            with pytest.raises(NotPermitted, match="subscribe"):
+                await asyncio.wait_for(jetstream.api(nc, "INFO"), jetstream.ANSWER_SECONDS / 2)
+        await nc.close()

@@ -29,7 +29,7 @@ _WARN_EVERY_SECONDS = 2.0
 
 _KEY_IS_READ = "the key is read anew at each try"
 _UNKNOWN = "authorization violation"
-_REFUSED = re.compile(r'permissions violation for publish to "(.*)"')
+_REFUSED = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 
 _returned: WeakKeyDictionary[Client, float] = WeakKeyDictionary()
 
@@ -142,7 +142,7 @@ class _Connecting:
                 )
                 log.error("%s; %s", why, _KEY_IS_READ if has_key else "then start this process again")
         if refused := _REFUSED.search(str(error)):
-            requests.refuse(self._nc, refused[1])
+            (requests.refuse if refused[1] == "publish" else requests.refuse_answers)(self._nc, refused[2])
         if self._nc.is_connected:
             log.warning("NATS: %s", error or type(error).__name__)
         else:

@@ -64,6 +64,13 @@ def refuse(nc: Client, subject: str) -> None:
         requests.refuse(subject)
 
 
+def refuse_answers(nc: Client, subject: str) -> None:
+    """Fail all open requests when `subject` is where their answers arrive and this user may not subscribe to it. The
+    server names the subject in lower case."""
+    if (requests := _of.get(nc)) is not None:
+        requests.refuse_answers(subject)
+
+
 class Requests:
     """The open requests of one connection."""
 
@@ -89,11 +96,7 @@ class Requests:
         nc = self._nc()
         if nc is None:
             raise nats.errors.ConnectionClosedError
-        if self._listening is None:
-            assert isinstance(nc, NatsClient), "made by `connect` (decision 0016)"
-            self._listening = asyncio.create_task(nc.listen(f"{self._inbox}.>", self._on_answer))
-        if not self._listening.done():
-            await asyncio.shield(self._listening)
+        await self._listen(nc)
         loop = asyncio.get_running_loop()
         self._count += 1
         token = f"{apart}.{self._count}" if apart else str(self._count)
@@ -113,6 +116,16 @@ class Requests:
             raise nats.errors.NoRespondersError
         return message
 
+    async def _listen(self, nc: Client) -> None:
+        """Subscribe to the answers, once; the request after a failed subscription subscribes again."""
+        listening = self._listening
+        if listening is None or (listening.done() and (listening.cancelled() or listening.exception())):
+            assert isinstance(nc, NatsClient), "made by `connect` (decision 0016)"
+            listening = asyncio.create_task(nc.listen(f"{self._inbox}.>", self._on_answer))
+            self._listening = listening
+        if not listening.done():
+            await asyncio.shield(listening)
+
     async def _sent(self) -> None:
         """Lets the client's writer send what was published: that takes one turn of the event loop to wake it and one to
         write. Among many requests the turns would cost more than they gain."""
@@ -131,6 +144,16 @@ class Requests:
         for answer, asked in self._open.values():
             if asked.lower() == subject.lower() and not answer.done():
                 answer.set_exception(NotPermitted(asked))
+
+    def refuse_answers(self, subject: str) -> None:
+        """Fail all of them if this is the subject of their answers; the next request subscribes again."""
+        inbox = f"{self._inbox}.>"
+        if subject.lower() != inbox.lower():
+            return
+        self._listening = None
+        for answer, _ in self._open.values():
+            if not answer.done():
+                answer.set_exception(NotPermitted(inbox, "subscribe"))
 
     def _on_answer(self, message: Msg) -> None:
         found = self._open.get(message.subject[len(self._inbox) + 1 :])
