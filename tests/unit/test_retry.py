@@ -38,3 +38,9 @@ async def test_any_other_error_is_raised_at_once() -> None:
 
     with pytest.raises(BlobMissing):
         await retry(lost)
+
+
+async def test_a_line_about_a_retry_is_of_no_service_in_particular(caplog: pytest.LogCaptureFixture) -> None:
+    flaky = Flaky(1)
+    await retry(flaky, flaky.sleep)
+    assert [record.name for record in caplog.records] == ["cadre.retry"]

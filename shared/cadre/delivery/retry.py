@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from cadre.errors import RetryableError
 
-_log = logging.getLogger("cadre.agent")
+_log = logging.getLogger("cadre.retry")
 
 GROWING = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 8.0)
 """Pauses in seconds: doubled up to eight."""
