@@ -1,6 +1,7 @@
 """One process's interpreters on the bus: a queue per shard for the code of its pool, an ear for interrupts."""
 
 import asyncio
+import logging
 import os
 import sys
 from collections import Counter
@@ -15,6 +16,7 @@ from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.seed_secret import pool_secret
 from cadre.delivery.fair_limiter import FairLimiter
+from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import SetupError
 from cadre.protocol.cards import Presence, SandboxCard, ToolCard
 from cadre.service.health import AsgiApp
@@ -29,6 +31,8 @@ from cadre_sandbox.serving.interpreter_tool import InterpreterTool, card_of
 from cadre_sandbox.serving.run_block import CodeRunner
 from cadre_sandbox.serving.warm_pool import WarmPool
 from cadre_sandbox.settings import SandboxSettings
+
+log = logging.getLogger("cadre.sandbox")
 
 
 class SandboxHost:
@@ -53,7 +57,7 @@ class SandboxHost:
         platform, topology, pool = self._platform, self._platform.topology, self._settings.pool
         tier = await start_sandbox(self._sandbox)
         answer_builder = AnswerBuilder(platform.blobs, platform.settings.instance_name(), tier)
-        secret = await pool_secret(platform.nc, topology, pool)
+        secret = await retry(lambda: pool_secret(platform.nc, topology, pool), pauses=EVERY_SECOND, log=log)
         self._runner = CodeRunner(self._warm_pool, platform.blobs, answer_builder, platform.clock, secret)
         self._code_calls = CodeCallHandler(
             self._runner, platform.bus, NatsQuarantine(platform.nc, topology), pool

@@ -43,6 +43,17 @@ class ConnectionGivenUp(CadreError):
         super().__init__(f"the connection to NATS was closed for good ({reason}); start this process again")
 
 
+class HttpServerEnded(CadreError):
+    """The server of the process's HTTP endpoints has ended, and nobody asked it to."""
+
+    def __init__(self, reason: BaseException | None) -> None:
+        super().__init__(
+            f"its HTTP server has ended ({reason!r}); start this process again"
+            if reason is not None
+            else "its HTTP server has ended; start this process again"
+        )
+
+
 _STATUS: dict[type[CadreError], int] = {BusUnavailable: 5, ConnectionGivenUp: 5, OutcomeUnknown: 5}
 """Exit status by error, where it is not that of a wrong setup."""
 
@@ -79,7 +90,7 @@ def run_serving(called: Called, settings: Settings, serve: Callable[[ServiceProc
             return runner.run(_serve(called, settings, metrics, serve, listener, bounds))
     except CadreError as error:
         # One line in the form of all errors of the command line, for whoever started it from there.
-        cannot = "go on" if isinstance(error, ConnectionGivenUp) else "start"
+        cannot = "go on" if isinstance(error, ConnectionGivenUp | HttpServerEnded) else "start"
         print(
             f"cadre: {called.name} cannot {cannot}: {' '.join(str(error).split())}",
             file=sys.stderr,
@@ -162,6 +173,11 @@ async def _serve(
             await asyncio.wait({stopped, http}, return_when=asyncio.FIRST_COMPLETED)
         if given_up:
             raise ConnectionGivenUp(given_up[0])
+        if http.done() and not stop.is_set():
+            # A process whose probes and API are gone must not look as if somebody had stopped it.
+            reason = None if http.cancelled() else http.exception()
+            log.critical("%s: the HTTP server has ended", name, exc_info=reason)
+            raise HttpServerEnded(reason)
         log.info("%s: draining for up to %g s", name, settings.drain_seconds)
     finally:
         if not working.done():

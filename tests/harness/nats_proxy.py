@@ -1,0 +1,180 @@
+"""A TCP proxy that parses the NATS client protocol, and keeps back what a test names: a server that answers in part."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import NamedTuple, Self
+
+from harness.nats_server import free_port
+from harness.patience import patience
+
+API = re.compile(r"\$JS\.API\.")
+"""Every request to JetStream: information, reads, pulls. Publishes to streams and acks are not among them."""
+
+PULLS = re.compile(r"\$JS\.API\.CONSUMER\.MSG\.NEXT\.")
+"""Pulls of consumers."""
+
+
+class Frame(NamedTuple):
+    """A command of the protocol, with its payload if it has one."""
+
+    verb: str
+    words: list[str]
+    data: bytes
+    """As it was read, line ends included."""
+
+    @property
+    def subject(self) -> str:
+        return self.words[0]
+
+    @property
+    def reply(self) -> str:
+        """Where a published message is to be answered; empty for nowhere."""
+        sizes = 2 if self.verb == "HPUB" else 1
+        return self.words[1] if len(self.words) == 2 + sizes else ""
+
+
+class NatsProxy:
+    """Stands in front of a server on a port of its own. Use it as a context manager.
+
+    `swallow(pattern)` keeps back messages that clients publish to matching subjects; `swallow_acks()` keeps back the
+    answers to what they publish elsewhere than to `$JS.` or an inbox, once the server has stored it. `let_pass()` ends
+    both; what was kept back is lost.
+    """
+
+    def __init__(self, server_port: int) -> None:
+        self.port = free_port()
+        self.url = f"nats://127.0.0.1:{self.port}"
+        self._server_port = server_port
+        self._swallowed: re.Pattern[str] | None = None
+        self._keeps_acks = False
+        self.kept = 0
+        """Messages and answers that were kept back."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._waiting: list[tuple[int, Future[None]]] = []
+
+    def swallow(self, subjects: re.Pattern[str]) -> None:
+        self._swallowed = subjects
+
+    def swallow_acks(self) -> None:
+        self._keeps_acks = True
+
+    def let_pass(self) -> None:
+        self._swallowed, self._keeps_acks = None, False
+
+    def wait_kept(self, count: int) -> None:
+        """Returns once so many messages and answers were kept back, since the proxy began."""
+        found: Future[None] = Future()
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._wait, count, found)
+        found.result(patience())
+
+    def _wait(self, count: int, found: Future[None]) -> None:
+        self._waiting.append((count, found))
+        self._count(0)
+
+    def _count(self, more: int) -> None:
+        self.kept += more
+        for waiting in [one for one in self._waiting if one[0] <= self.kept]:
+            self._waiting.remove(waiting)
+            waiting[1].set_result(None)
+
+    def __enter__(self) -> Self:
+        ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve(ready)), daemon=True)
+        self._thread.start()
+        assert ready.wait(patience())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._loop is not None
+        assert self._thread is not None
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(patience())
+
+    async def _serve(self, ready: threading.Event) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        connections: set[asyncio.Task[None]] = set()
+
+        async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            connections.add(task)
+            task.add_done_callback(connections.discard)
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+                await self._connect(reader, writer)
+            await _closed(writer)
+
+        server = await asyncio.start_server(on_connection, "127.0.0.1", self.port, limit=2**22)
+        ready.set()
+        await self._stop.wait()
+        server.close()
+        ended = list(connections)
+        for task in ended:
+            task.cancel()
+        await asyncio.gather(*ended, return_exceptions=True)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        from_server, to_server = await asyncio.open_connection("127.0.0.1", self._server_port, limit=2**22)
+        unanswered: set[str] = set()
+
+        def keeps_published(frame: Frame) -> bool:
+            if frame.verb not in ("PUB", "HPUB"):
+                return False
+            if self._swallowed is not None and self._swallowed.match(frame.subject):
+                return True
+            if self._keeps_acks and frame.reply and not frame.subject.startswith(("$JS.", "_INBOX")):
+                unanswered.add(frame.reply)
+            return False
+
+        def keeps_answer(frame: Frame) -> bool:
+            if frame.verb in ("MSG", "HMSG") and frame.subject in unanswered:
+                unanswered.discard(frame.subject)
+                return self._keeps_acks
+            return False
+
+        ways = [
+            asyncio.create_task(self._copy(reader, to_server, keeps_published)),
+            asyncio.create_task(self._copy(from_server, writer, keeps_answer)),
+        ]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+            await _closed(to_server)
+
+    async def _copy(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, keeps: Callable[[Frame], bool]
+    ) -> None:
+        while (frame := await _read(reader)) is not None:
+            if keeps(frame):
+                self._count(1)
+                continue
+            writer.write(frame.data)
+            await writer.drain()
+
+
+async def _closed(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+async def _read(reader: asyncio.StreamReader) -> Frame | None:
+    """The next command; None at the end of the connection."""
+    line = await reader.readline()
+    if not line:
+        return None
+    verb, *words = line.decode("utf-8", "replace").split()
+    verb = verb.upper()
+    if verb not in ("PUB", "HPUB", "MSG", "HMSG"):
+        return Frame(verb, words, line)
+    return Frame(verb, words, line + await reader.readexactly(int(words[-1]) + 2))
