@@ -50,7 +50,7 @@ class NatsProxy:
     def __init__(self, server_port: int) -> None:
         self.port = free_port()
         self.url = f"nats://127.0.0.1:{self.port}"
-        self._server_port = server_port
+        self.server_port = server_port
         self._swallowed: re.Pattern[str] | None = None
         self._keeps_acks = False
         self.kept = 0
@@ -121,7 +121,7 @@ class NatsProxy:
         await asyncio.gather(*ended, return_exceptions=True)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from_server, to_server = await asyncio.open_connection("127.0.0.1", self._server_port, limit=2**22)
+        from_server, to_server = await asyncio.open_connection("127.0.0.1", self.server_port, limit=2**22)
         unanswered: set[str] = set()
 
         def keeps_published(frame: Frame) -> bool:

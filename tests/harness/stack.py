@@ -81,10 +81,10 @@ class Service:
 class Stack:
     """NATS, and services added one by one. Use it as a context manager."""
 
-    def __init__(self, folder: Path, *, nats: str = "") -> None:
+    def __init__(self, folder: Path, *, nats: str = "", nats_port: int = 0) -> None:
         """`nats` goes into the server's configuration as it is."""
         self.folder = folder
-        self.nats = NatsServer(folder, more=nats)
+        self.nats = NatsServer(folder, more=nats, port=nats_port)
         self.services: dict[str, Service] = {}
         self._guard: Guard | None = None
         self.environment = {

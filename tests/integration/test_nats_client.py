@@ -74,7 +74,7 @@ async def test_a_flush_that_was_given_up_is_answered_without_harm(server: NatsSe
     await asyncio.sleep(0)
     flushing.cancel()
     await asyncio.wait({flushing})
-    assert await jetstream.is_on(nc)
+    assert await jetstream.account(nc) is not None
     await nc.close()
 
 

@@ -16,7 +16,7 @@ from cadre.errors import CadreError, NotPermitted, RetryableError, SettingError
 from cadre.local import nats_files
 from cadre.local.tenant_file import TenantSpec
 from cadre.local.tenant_folder import ADMIN_KEY, AUTH_FOLDER, CARD_KEY, SECRETS_FOLDER
-from cadre.service.health import send_problem, with_health
+from cadre.service.health import Unready, send_problem, with_health
 from cadre.service.served import ServedAccount, ServiceProcess
 from cadre.settings import AccessSettings, Settings
 from cadre.spec.names import NAME
@@ -69,9 +69,9 @@ class Tenant:
         if self._task is not None:
             await self._task
 
-    def unready(self) -> str | None:
-        """What is missing, in one line; None when it can work."""
-        return self._served.unready() if self._served is not None else self._trouble.what
+    def unready(self) -> Unready | None:
+        """What is missing; None when it can work."""
+        return self._served.unready() if self._served is not None else Unready(*self._trouble)
 
     def about(self) -> dict[str, str]:
         """What it works without."""

@@ -12,7 +12,7 @@ from starlette.datastructures import Headers
 from cadre.errors import CadreError, SetupError, SpecError
 from cadre.local.tenant_file import TenantSpec, read_tenant
 from cadre.local.tenant_folder import tenants_in
-from cadre.service.health import AsgiApp, send_problem
+from cadre.service.health import AsgiApp, Unready, send_problem
 from cadre.service.served import ServiceProcess
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
@@ -45,11 +45,15 @@ class Tenants:
         await self._look()
         self._looking = asyncio.create_task(self._look_again(), name="tenants")
 
-    def unready(self) -> str | None:
+    def unready(self) -> Unready | None:
         """None when one tenant at least can work."""
-        if any(one.unready() is None for one in self._tenants.values()):
+        found = {one.name: one.unready() for one in self._tenants.values()}
+        if any(missing is None for missing in found.values()):
             return None
-        return "no tenant can be served" if self._tenants else f"there is no tenant in {self._folder}"
+        if not found:
+            return Unready("no-tenant", f"there is no tenant in {self._folder}")
+        codes = {missing.code for missing in found.values() if missing is not None}
+        return Unready(codes.pop() if len(codes) == 1 else "no-tenant", "no tenant can be served")
 
     def about(self) -> dict[str, str]:
         """How many of them can work."""

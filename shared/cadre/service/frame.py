@@ -23,7 +23,7 @@ from cadre.errors import BusUnavailable, CadreError, OutcomeUnknown, SetupError
 from cadre.service.bounded_http import bounded_protocol
 from cadre.service.forked_children import cut_off_children
 from cadre.service.hang_watch import watch_for_hang
-from cadre.service.health import with_health
+from cadre.service.health import Unready, with_health
 from cadre.service.metrics import Measuring
 from cadre.service.platform import Start
 from cadre.service.served import CLOSE_WITHIN, ServedAccount, ServiceProcess, Serving
@@ -146,8 +146,8 @@ async def _serve(
     measuring = Measuring(metrics, meters, called.service, instance, serving.samples, agents)
     is_draining = False
 
-    def unready() -> str | None:
-        return "draining" if is_draining else serving.unready()
+    def unready() -> Unready | None:
+        return Unready("draining", "draining") if is_draining else serving.unready()
 
     app = serving.front(with_health(serving.dispatch, unready, serving.about, measuring.answer))
     server = _Server(

@@ -16,16 +16,25 @@ class HealthAnswer(NamedTuple):
     body: bytes
 
 
+class Unready(NamedTuple):
+    """Why a process cannot work at the moment."""
+
+    code: str
+    """Stable, for programs."""
+    text: str
+    """One line for people."""
+
+
 def with_health(
     app: AsgiApp,
-    unready: Callable[[], str | None],
+    unready: Callable[[], Unready | None],
     about: Callable[[], dict[str, str]] = dict,
     metrics: Callable[[], Awaitable[HealthAnswer]] | None = None,
 ) -> AsgiApp:
     """Answers the two probes and `/metrics` itself, everything else is `app`'s.
 
-    `/healthz`: 200 as long as the process answers at all. `/readyz`: 200 with what `about` says, or 503 with what
-    is missing.
+    `/healthz`: 200 as long as the process answers at all. `/readyz`: 200 with what `about` says, or 503 with the
+    code of what is missing, and that in one line.
     """
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
@@ -37,7 +46,8 @@ def with_health(
             if missing is None:
                 await _reply(send, 200, {"status": "ready", **about()})
             else:
-                await _reply(send, 503, {"status": "not ready", "missing": missing})
+                body = {"status": "not ready", "code": missing.code, "missing": missing.text}
+                await _reply(send, 503, body)
         elif path == "/metrics" and metrics is not None:
             answered = await metrics()
             await _send(send, answered.status, answered.body, answered.content_type)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from cadre.adapters.nats.streams.store_watch import StoreWatch
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import CadreError
-from cadre.service.health import AsgiApp, send_problem
+from cadre.service.health import AsgiApp, Unready, send_problem
 from cadre.service.platform import Measured, Part, Platform, Start, Telling, open_platform
 from cadre.settings import Settings
 from cadre.telemetry.metrics.meters import Meters, Sample
@@ -39,8 +39,8 @@ class Serving(Protocol):
         """Returns once it works. Raises CadreError when it cannot."""
         ...
 
-    def unready(self) -> str | None:
-        """What is missing, in one line; None when it can work."""
+    def unready(self) -> Unready | None:
+        """What is missing; None when it can work."""
         ...
 
     def about(self) -> dict[str, str]:
@@ -88,15 +88,18 @@ class ServedAccount:
         self._store = store
         self._part = await self._start(self.platform)
 
-    def unready(self) -> str | None:
-        """What is missing, in one line; None when it can work."""
+    def unready(self) -> Unready | None:
+        """What is missing; None when it can work."""
         if self.platform is None or not self.platform.nc.is_connected:
-            return "not connected to NATS"
+            return Unready("bus-unavailable", "not connected to NATS")
         if (problem := self.platform.clock.problem()) is not None:
-            return problem
+            return Unready("clock-skew", problem)
         if self._store is not None and (trouble := self._store.trouble()) is not None:
-            return trouble
-        return self._part.unready() if self._part is not None else self.platform.opening.lacks
+            return Unready(*trouble)
+        if self._part is None:
+            return Unready("starting", self.platform.opening.lacks)
+        lack = self._part.unready()
+        return Unready("not-ready", lack) if lack is not None else None
 
     def about(self) -> dict[str, str]:
         """What the part tells of itself, and that the store is full."""
@@ -112,7 +115,9 @@ class ServedAccount:
         if self._store is not None:
             states = self._store.states().items()
             found += [Sample(STORE_TROUBLE, float(there), {STORE_STATE: state}) for state, there in states]
-        if isinstance(self._part, Measured) and (self._store is None or self._store.lost() is None):
+        # Of a store that is another one they mean nothing; a silent one would keep all figures waiting.
+        may_ask = self._store is None or (self._store.lost() is None and not self._store.is_silent())
+        if isinstance(self._part, Measured) and may_ask:
             found += await self._part.samples()
         return found
 
@@ -123,7 +128,8 @@ class ServedAccount:
     async def dispatch(self, scope: Any, receive: Any, send: Any) -> None:
         """Has the part answer, if it can."""
         if self._part is None:
-            detail = f"{self._process.name} cannot work yet: {self.unready()}"
+            missing = self.unready()
+            detail = f"{self._process.name} cannot work yet: {missing.text if missing else 'starting'}"
             has_bus = self.platform is not None and self.platform.nc.is_connected
             await send_problem(send, 503, "starting" if has_bus else "bus-unavailable", detail)
         elif self._store is not None and (lost := self._store.lost()) is not None:

@@ -17,6 +17,7 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.connection import keys, requests
 from cadre.adapters.nats.connection.client import NatsClient
+from cadre.adapters.nats.connection.silence import silence_of
 from cadre.errors import BusUnavailable, SettingError
 from cadre.protocol.nats_addresses import addresses, redacted
 from cadre.settings import Settings
@@ -156,6 +157,7 @@ class _Connecting:
 
     async def _on_disconnect(self) -> None:
         requests.give_up_all(self._nc)
+        silence_of(self._nc).clear()
         if not self._nc.is_closed:
             log.warning("connection to NATS lost; reconnecting")
             self._follow()

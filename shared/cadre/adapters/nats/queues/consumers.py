@@ -10,7 +10,7 @@ from cadre.adapters.nats.cards_at_rest import keep_card, take_card_away
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.connection.keys import may_provision, user_of
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.provision import provision
+from cadre.adapters.nats.streams.provision import provision, remedy
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.deploy.nats_users import Role, consumers
 from cadre.errors import BusUnavailable, SetupError
@@ -80,7 +80,7 @@ async def create_consumer(nc: Client, stream: str, name: str, config: dict[str, 
         return
     if jetstream.is_passing(error):
         raise BusUnavailable(f"asking for consumer {consumer}", error.get("description"))
-    raise SetupError(f"consumer {consumer} on {stream}: {error.get('description')}")
+    raise SetupError(f"consumer {consumer} on {stream}: {remedy(error)}")
 
 
 async def _find(nc: Client, stream: str, consumer: str, subjects: str) -> None:

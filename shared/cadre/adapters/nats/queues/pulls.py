@@ -9,6 +9,7 @@ class Pulls:
     def __init__(self) -> None:
         self._open: dict[str, _Pull] = {}
         self._count = 0
+        self._unheard_since: float | None = None
 
     @property
     def promised(self) -> int:
@@ -20,6 +21,8 @@ class Pulls:
         self._count += 1
         token = str(self._count)
         self._open[token] = _Pull(messages)
+        if self._unheard_since is None:
+            self._unheard_since = time.monotonic()
         return token
 
     def pay(self) -> None:
@@ -29,16 +32,27 @@ class Pulls:
             pull.left -= 1
             if pull.left <= 0:
                 del self._open[token]
-            return
+            break
+        self._note_heard()
 
     def hear(self, token: str) -> None:
         """A heartbeat of the pull has arrived."""
         if (pull := self._open.get(token)) is not None:
             pull.heard = time.monotonic()
+            self._note_heard()
 
     def close(self, token: str) -> bool:
         """Forgets a pull that has ended; False when it was not open."""
-        return self._open.pop(token, None) is not None
+        is_open = self._open.pop(token, None) is not None
+        self._note_heard()
+        return is_open
+
+    def silent_for(self) -> float:
+        """Return the seconds since any of them was heard of, or the first was opened; 0 when none is waited for."""
+        return time.monotonic() - self._unheard_since if self._unheard_since is not None else 0.0
+
+    def _note_heard(self) -> None:
+        self._unheard_since = time.monotonic() if self._open else None
 
     def close_silent(self, seconds: float) -> bool:
         """Forgets the pulls that were not heard of for so long; returns whether there were any."""
@@ -51,6 +65,7 @@ class Pulls:
     def clear(self) -> None:
         """Forgets them all."""
         self._open.clear()
+        self._unheard_since = None
 
 
 class _Pull:

@@ -11,6 +11,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from cadre.adapters.nats.connection.client import NatsClient
+from cadre.adapters.nats.connection.silence import silence_of
 from cadre.adapters.nats.queues.consumers import MAX_DELIVER, ensure_consumer
 from cadre.adapters.nats.queues.delivery import Handler, NatsDelivery
 from cadre.adapters.nats.queues.pulls import Pulls
@@ -99,6 +100,10 @@ class Queue:
         """The durable consumer's name."""
         return self._consumer
 
+    def silent_for(self) -> float:
+        """Return the seconds for which the server has given no sign of life on its pulls, though it owes some."""
+        return self._pulls.silent_for() if self._nc.is_connected else 0.0
+
     @property
     def in_flight(self) -> int:
         """Deliveries in hand."""
@@ -115,11 +120,13 @@ class Queue:
         self._reconnects = self._nc.stats["reconnects"]
         await self._listen()
         await self._pull()
+        silence_of(self._nc).follow(self)
         self._tasks["queue"] = asyncio.create_task(self._tick(), name=f"queue {self._consumer}")
 
     async def drain(self, grace: float) -> None:
         """Stops pulling, lets work in flight end within `grace` seconds, hands the rest back."""
         self._is_stopping = True
+        silence_of(self._nc).leave(self)
         if self._subscription is not None and self._nc.is_connected:
             # Ends the open pull: what the server had on its way to us comes back after the ack wait.
             await self._subscription.unsubscribe()

@@ -14,7 +14,11 @@ from nats.aio.subscription import Subscription
 
 from cadre.adapters.nats.connection.keys import may_ask_leader
 from cadre.adapters.nats.connection.requests import request
+from cadre.adapters.nats.connection.silence import Asked, silence_of
 from cadre.errors import BusFull, BusUnavailable, Fenced, OutcomeUnknown, TooLarge
+
+MAX_MESSAGE_BYTES = 768 * 1024
+"""Size, headers included, of the largest message that Cadre stores, and that its streams take."""
 
 ANSWER_SECONDS = 5.0
 """Seconds that a request to the server may take."""
@@ -47,6 +51,8 @@ _NO_MESSAGE = 10037
 _NOT_DELETED = 10057
 # The limits of the account, of the server's disk or memory, of a stream (maximum bytes), of its tier.
 _FULL = {10002, 10023, 10028, 10047, 10077}
+# JetStream is off for the account, or on this server.
+_OFF = {10039, 10076}
 # No leader, or not enough servers yet; all that a stream or consumer needs is there, but not at this moment.
 _PASSING = {10004, 10005, 10007, 10008, 10009, 10023, 10118, 10119, 10194, 10195}
 
@@ -125,6 +131,9 @@ async def append(
         fields[EXPECT] = str(expect)
     size = len(data) + len("".join((*fields, *fields.values()))) + _AROUND * (len(fields) + 1)
     if size > nc.max_payload:
+        if size <= MAX_MESSAGE_BYTES:
+            # Nothing is wrong with the message: it is stored once the server is as it must be.
+            raise BusUnavailable(f"publishing to {subject}", payload_lack(nc))
         raise TooLarge(f"a message to {subject}", size, nc.max_payload)
     answer = await _request(nc, subject, data, fields, OutcomeUnknown, meanwhile)
     ack = _decode_ack(answer.data)
@@ -309,15 +318,31 @@ def is_passing(error: dict[str, Any]) -> bool:
     return error.get("err_code") in _PASSING
 
 
-async def is_on(nc: Client) -> bool:
-    """Whether JetStream answers at all, here or (at a leaf node) through a hub."""
+async def account(nc: Client) -> dict[str, Any] | None:
+    """Return the use and the limits of the account, in the JSON of the JetStream API; None where JetStream is off for
+    it, here and (at a leaf node) behind a hub. Raises BusUnavailable."""
     try:
-        await request(nc, "$JS.API.INFO", b"", None, ANSWER_SECONDS)
+        answer = await request(nc, "$JS.API.INFO", b"", None, ANSWER_SECONDS)
     except nats.errors.NoRespondersError:
-        return False
+        return None
     except nats.errors.Error as error:
         raise BusUnavailable("asking for JetStream", str(error) or "no answer") from error
-    return True
+    found: dict[str, Any] = json.loads(answer.data)
+    if error := found.get("error"):
+        if error.get("err_code") in _OFF:
+            return None
+        raise BusUnavailable("asking for JetStream", error.get("description"))
+    return found
+
+
+def payload_lack(nc: Client) -> str | None:
+    """Return what to do about a server that takes smaller messages than Cadre sends; None where it takes them."""
+    if nc.max_payload >= MAX_MESSAGE_BYTES:
+        return None
+    return (
+        f"the NATS server takes messages of {nc.max_payload:,} bytes at most, and Cadre sends up to"
+        f" {MAX_MESSAGE_BYTES:,}: set max_payload: 1MB in its configuration and restart it"
+    )
 
 
 async def _request(
@@ -328,11 +353,20 @@ async def _request(
     silent: type[BusUnavailable] | type[OutcomeUnknown],
     meanwhile: Callable[[], None] | None = None,
 ) -> Msg:
+    silence, key = silence_of(nc), object()
+    what: Asked = "requests" if subject.startswith("$JS.API.") else "publishes"
+    silence.ask(what, key)
     try:
-        return await request(nc, subject, data, headers or None, ANSWER_SECONDS, meanwhile)
+        answer = await request(nc, subject, data, headers or None, ANSWER_SECONDS, meanwhile)
     except nats.errors.NoRespondersError as error:
+        silence.hear(what, key)
         raise BusUnavailable(f"asking {subject}", "no stream or no leader there") from error
     except nats.errors.TimeoutError as error:
+        silence.give_up(what, key)
         raise silent(subject, f"no answer within {ANSWER_SECONDS:g} s") from error
     except nats.errors.Error as error:
         raise silent(subject, error) from error
+    finally:
+        silence.forget(what, key)
+    silence.hear(what, key)
+    return answer

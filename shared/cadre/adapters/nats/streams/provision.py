@@ -1,7 +1,7 @@
 """Streams and buckets of a deployment: created if absent, compared if present."""
 
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
 from nats.aio.client import Client
 
@@ -16,6 +16,14 @@ log = logging.getLogger("cadre.nats")
 
 _SECOND = 1_000_000_000
 _NO_CLUSTER = 10074
+
+_ACCOUNT_REMEDIES = {
+    10027: "allow more streams in its account (max_streams)",
+    10113: "take max_bytes_required from its account",
+    10122: "take the limit on the size of one stream (max_stream_bytes) from its account",
+    10026: "allow more consumers in its account (max_consumers)",
+}
+"""What to do about a limit of the account, by the error of the server that names it."""
 
 _CONTRACT = (
     "subjects",
@@ -59,7 +67,7 @@ def shard_config(topology: Topology, shard: int, replicas: int) -> dict[str, Any
     return {
         **_stream(topology.stream(shard), topology.stream_subjects(shard), replicas, "old"),
         "max_age": _FOR_EVER,
-        "max_msg_size": 768 * 1024,
+        "max_msg_size": jetstream.MAX_MESSAGE_BYTES,
         # An explicit number: the server's default is 1,000.
         "max_consumers": 10_000,
         "duplicate_window": 120 * _SECOND,
@@ -86,7 +94,7 @@ def automation_config(topology: Topology, replicas: int) -> dict[str, Any]:
     return {
         **_stream(topology.automation_stream, topology.automation_subjects, replicas, "old"),
         "max_age": _FOR_EVER,
-        "max_msg_size": 768 * 1024,
+        "max_msg_size": jetstream.MAX_MESSAGE_BYTES,
         "max_consumers": 1_000,
         "duplicate_window": 120 * _SECOND,
         "allow_msg_ttl": True,
@@ -134,11 +142,8 @@ async def provision(nc: Client, settings: Settings) -> Topology:
     The number of shards of an existing deployment wins over the setting. Raises StreamDrift naming each
     difference, SetupError when the server cannot do what is needed or something is missing, BusUnavailable.
     """
-    if not await jetstream.is_on(nc):
-        raise SetupError(
-            f"JetStream is off at {redacted(settings.nats_url)}: start nats-server with -js,"
-            " or with a jetstream block in its file"
-        )
+    if (lack := await server_lack(nc)) is not None:
+        raise SetupError(f"{redacted(settings.nats_url)}: {lack.text}")
     topology = await existing(nc, settings) or Topology(settings.shards, settings.prefix)
     if not may_provision(nc):
         await _find_all(nc, topology, settings)
@@ -146,6 +151,47 @@ async def provision(nc: Client, settings: Settings) -> Topology:
     for config in _configs(topology, settings.replicas):
         await _ensure(nc, config)
     return topology
+
+
+class Lack(NamedTuple):
+    """What keeps a server, its account or its store from being used."""
+
+    code: str
+    """Stable, for programs."""
+    text: str
+    """One line for people: what is wrong, and what to do."""
+
+
+async def server_lack(nc: Client) -> Lack | None:
+    """Return what the server or the account does not allow and Cadre needs; None when all is well. Raises
+    BusUnavailable."""
+    if (text := jetstream.payload_lack(nc)) is not None:
+        return Lack("max-payload", text)
+    if await jetstream.account(nc) is None:
+        return Lack(
+            "jetstream-off",
+            "JetStream is off: start nats-server with -js or a jetstream block in its file, and allow it in the"
+            " account of this user",
+        )
+    return None
+
+
+async def _stream_room(nc: Client, missing: int) -> list[str]:
+    """Return whether the account has room for so many streams more, as a list of problems. Raises BusUnavailable."""
+    info = await jetstream.account(nc) or {}
+    most = (info.get("limits") or {}).get("max_streams", -1)
+    if not missing or most < 0 or info.get("streams", 0) + missing <= most:
+        return []
+    return [
+        f"the NATS account may have {most} streams and has {info.get('streams', 0)}, and Cadre needs {missing} more:"
+        f" {_ACCOUNT_REMEDIES[10027]}"
+    ]
+
+
+def remedy(error: dict[str, Any]) -> str:
+    """Return the server's description of an error with what to do about it, where that is a limit of the account."""
+    known = _ACCOUNT_REMEDIES.get(error.get("err_code", 0))
+    return f"{error.get('description')}" + (f": {known}" if known else "")
 
 
 async def _find_all(nc: Client, topology: Topology, settings: Settings) -> None:
@@ -166,10 +212,13 @@ def stream_names(topology: Topology) -> list[str]:
 
 
 async def check(nc: Client, settings: Settings) -> list[str]:
-    """Returns what is wrong with the deployment's streams, a line each; [] when nothing is."""
+    """Returns what is wrong with the server and with the deployment's streams, a line each; [] when nothing is."""
+    if (lack := await server_lack(nc)) is not None:
+        return [lack.text]
     topology = await existing(nc, settings)
     if topology is None:
-        return [_missing(Topology(1, settings.prefix).stream(0))]
+        room = await _stream_room(nc, len(stream_names(Topology(settings.shards, settings.prefix))))
+        return [*room, _missing(Topology(1, settings.prefix).stream(0))]
     problems: list[str] = []
     for config in _configs(topology, settings.replicas):
         found = await _info(nc, config["name"])
@@ -240,9 +289,7 @@ async def _info(nc: Client, stream: str) -> dict[str, Any] | None:
         return None
     if jetstream.is_passing(error):
         raise BusUnavailable(f"asking for stream {stream}", error.get("description"))
-    raise SetupError(
-        f"JetStream is not usable here: {error.get('description')}; start nats-server with JetStream on"
-    )
+    raise SetupError(f"JetStream is not usable here: {remedy(error)}")
 
 
 async def _ensure(nc: Client, config: dict[str, Any]) -> None:
@@ -262,7 +309,7 @@ async def _ensure(nc: Client, config: dict[str, Any]) -> None:
                 " and this is a single one: leave it at 1 here"
             )
         if found is None:
-            raise SetupError(f"stream {config['name']} cannot be created: {error.get('description')}")
+            raise SetupError(f"stream {config['name']} cannot be created: {remedy(error)}")
     found = await _with_subjects(nc, config, found)
     drift = _drift(config, found)
     if drift:

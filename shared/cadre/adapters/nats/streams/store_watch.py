@@ -3,18 +3,23 @@
 import asyncio
 import contextlib
 import itertools
+import logging
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+import nats.errors
 from nats.aio.client import Client
 
 from cadre.adapters.nats.connection.keys import may_write_probes
+from cadre.adapters.nats.connection.silence import silence_of
 from cadre.adapters.nats.storage import account_usages
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.provision import STORE_REMEDY, existing, stream_names
-from cadre.errors import BusFull, BusUnavailable, CadreError
+from cadre.adapters.nats.streams.provision import STORE_REMEDY, Lack, existing, server_lack, stream_names
+from cadre.errors import BusFull, BusUnavailable, CadreError, NotPermitted
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
+
+log = logging.getLogger("cadre.nats")
 
 CHECK_SECONDS = 10.0
 """Seconds between two checks while the connection holds; after a lost one the next check is at once."""
@@ -26,16 +31,33 @@ FULL = "the NATS store is full"
 """Begins the text about a store that has reached a limit of the server: it goes on by itself once there is room."""
 
 _LOOK_SECONDS = 0.5
+_ASK_SECONDS = 2.0
+"""Seconds between two signs of life of JetStream that are asked for."""
 _PROBE_TTL = "1s"
 _NO_RESTART = "Raise the limit, or remove runs (`cadre runs rm`): no restart is needed"
 _OBJECT_CHUNK_BYTES = 128 * 1024
 
-Trouble = Literal["lost", "refuses", "full"]
-"""What can be wrong with a store."""
+State = Literal["lost", "refuses", "full", "silent", "small"]
+"""What can be wrong with a store, as the metric names it."""
+
+_SILENT = {
+    "requests": ("jetstream-silent", "requests to its API"),
+    "publishes": ("publishes-silent", "messages that streams are to store"),
+    "pulls": ("pulls-silent", "the pulls of consumers"),
+}
+
+_STATES: dict[str, State] = {
+    "store-lost": "lost",
+    "store-refuses": "refuses",
+    "max-payload": "small",
+    "jetstream-off": "silent",
+    **{code: "silent" for code, _ in _SILENT.values()},
+}
 
 
 class StoreWatch:
-    """Compares a deployment's streams with those that were there at first, by the time at which each was made."""
+    """Compares a deployment's streams with those that were there at first, by the time at which each was made; asks
+    JetStream for a sign of life every other second, and writes to a shard now and then."""
 
     def __init__(self, nc: Client, topology: Topology) -> None:
         self._nc = nc
@@ -45,6 +67,9 @@ class StoreWatch:
         self._lost: str | None = None
         self._refuses: str | None = None
         self._full: str | None = None
+        self._lack: Lack | None = None
+        self._mute: str | None = None
+        """A stream that has not answered, though JetStream does."""
         self._shards = itertools.cycle(range(topology.shards))
         self._shard = next(self._shards)
 
@@ -59,40 +84,83 @@ class StoreWatch:
         """Says what happened when this is not the store that the service began with."""
         return self._lost
 
-    def trouble(self) -> str | None:
+    def is_silent(self) -> bool:
+        """Whether what JetStream is asked for now would wait for its answer in vain."""
+        silent = silence_of(self._nc).now()
+        return silent is not None and silent.what == "requests"
+
+    def trouble(self) -> Lack | None:
         """What keeps the store from being used, and what to do; None when nothing does. A full store can be used: it
         is read from, and runs are removed from it."""
         if self._nc.stats["reconnects"] != self._reconnects:
-            return "the connection to NATS is back: its store is being checked"
-        return self._lost or self._refuses
+            text = "the connection to NATS is back: its store is being checked"
+            return self._silent() or Lack("store-unchecked", text)
+        if self._lost is not None:
+            return Lack("store-lost", self._lost)
+        return self._lack or self._refusing() or self._silent()
 
     def full(self) -> str | None:
         """Says which limit the store has reached, and what to do; None when there is room."""
         return self._full
 
-    def states(self) -> dict[Trouble, bool]:
+    def states(self) -> dict[State, bool]:
         """Whether each of the troubles is there."""
-        return {
+        trouble = self.trouble()
+        state = _STATES.get(trouble.code) if trouble is not None else None
+        return {one: one == state for one in get_args(State)} | {
             "lost": self._lost is not None,
             "refuses": self._refuses is not None,
             "full": self._full is not None,
         }
 
+    def _refusing(self) -> Lack | None:
+        return Lack("store-refuses", self._refuses) if self._refuses is not None else None
+
+    def _silent(self) -> Lack | None:
+        """Say what JetStream does not answer, though its server is there."""
+        silent = silence_of(self._nc).now()
+        if silent is None:
+            if self._mute is None or not self._nc.is_connected:
+                return None
+            code, what, seconds = "jetstream-silent", f"requests about stream {self._mute}", ""
+        else:
+            (code, what), seconds = _SILENT[silent.what], f" for {silent.seconds:.0f} s"
+            what += f" ({silent.place})" if silent.place else ""
+        return Lack(
+            code,
+            f"NATS is connected, but its JetStream has not answered {what}{seconds}: nothing is lost; if it stays so,"
+            " restart the NATS server",
+        )
+
     async def check(self) -> None:
         """Looks once at every stream, then writes to one shard; the next check writes to the next one, or to the same
-        one as long as that refuses."""
+        one as long as that refuses. Raises BusUnavailable."""
         reconnects = self._nc.stats["reconnects"]
-        self._lost, full = await self._look()
-        self._reconnects = reconnects
-        if self._lost is None and may_write_probes(self._nc):
-            text = await refusal(self._nc, self._topology, [self._shard])
-            self._refuses = text if text is not None and text.startswith(REFUSES) else None
-            full = text if text is not None and text.startswith(FULL) else full
-            if text is None:
-                self._shard = next(self._shards)
-        self._full = full
+        try:
+            self._lack = await server_lack(self._nc)
+            if self._lack is not None:
+                self._reconnects = reconnects
+                return
+            self._lost, full = await self._look()
+            self._reconnects = reconnects
+            if self._lost is None and may_write_probes(self._nc):
+                text = await refusal(self._nc, self._topology, [self._shard])
+                self._refuses = text if text is not None and text.startswith(REFUSES) else None
+                full = text if text is not None and text.startswith(FULL) else full
+                if text is None:
+                    self._shard = next(self._shards)
+            self._full = full
+        except NotPermitted as error:
+            self._reconnects = reconnects
+            self._lack = Lack("not-permitted", str(error))
 
     async def _watch(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._check_now_and_then(), name="store check")
+            tasks.create_task(self._ask_now_and_then(), name="store sign of life")
+            tasks.create_task(self._tell(), name="store log")
+
+    async def _check_now_and_then(self) -> None:
         while True:
             # A server that does not answer is not a lost store: what was known stays known.
             with contextlib.suppress(BusUnavailable):
@@ -101,6 +169,39 @@ class StoreWatch:
                 await asyncio.sleep(_LOOK_SECONDS)
                 if self._nc.is_connected and self._nc.stats["reconnects"] != self._reconnects:
                     break
+
+    async def _ask_now_and_then(self) -> None:
+        """Ask for one stream after the other, and again for one that does not answer."""
+        names = itertools.cycle(stream_names(self._topology))
+        name = next(names)
+        while True:
+            await asyncio.sleep(_ASK_SECONDS)
+            if not self._nc.is_connected:
+                self._mute = None
+                continue
+            try:
+                await jetstream.api(self._nc, f"STREAM.INFO.{name}")
+            except BusUnavailable as error:
+                if isinstance(error.__cause__, nats.errors.TimeoutError):
+                    self._mute = name
+                continue
+            except NotPermitted:
+                pass  # the check says so
+            self._mute, name = None, next(names)
+
+    async def _tell(self) -> None:
+        """Log each trouble once, and its end. A standstill is one trouble, whatever it is noticed by."""
+        told: Lack | None = None
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            trouble = self.trouble() if self._nc.is_connected else None
+            if trouble is not None and (trouble.code == "store-unchecked" or _is_same(trouble, told)):
+                continue
+            if trouble is not None:
+                log.error("%s: %s", trouble.code, trouble.text)
+            elif told is not None:
+                log.warning("%s is over", told.code)
+            told = trouble
 
     async def _look(self) -> tuple[str | None, str | None]:
         """Looks at every stream; returns why this is not the store of the start, and which stream is full."""
@@ -119,6 +220,12 @@ class StoreWatch:
                 return text, None
             full = full or _full_stream(info)
         return None, await _full_account(self._nc) or full
+
+
+def _is_same(trouble: Lack, told: Lack | None) -> bool:
+    return told is not None and (
+        trouble.code == told.code or "silent" == _STATES.get(trouble.code) == _STATES.get(told.code)
+    )
 
 
 async def _full_account(nc: Client) -> str | None:
