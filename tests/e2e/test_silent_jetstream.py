@@ -1,5 +1,5 @@
-"""NATS is there and passes messages on, but its JetStream answers nothing, or only in part: every service says so within
-seconds, and all runs are whole once it answers again."""
+"""NATS is there and passes messages on, but its JetStream answers nothing, or only in part: every service says so
+within seconds, and all runs are whole once it answers again."""
 
 from __future__ import annotations
 

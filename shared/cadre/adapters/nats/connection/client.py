@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
@@ -21,6 +22,8 @@ log = logging.getLogger("cadre.nats")
 
 _VERSION = b"NATS/1.0\r\n"
 _END = b"\r\n"
+_LAST_WORDS_SECONDS = 0.1
+_LAST_WORDS = re.compile(rb"-ERR '([^'\r\n]*)'")
 _is_token = functools.lru_cache(maxsize=256)(re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch)
 
 
@@ -33,6 +36,8 @@ class NatsClient(Client):
         self.read_seed: Callable[[], str | None] | None = None
         """Reads the seed of its key before each try to connect; None keeps the one that it has."""
         self._leaving = False
+        self._was_reset = False
+        """The server hung up on the last try to connect."""
         self._listeners: dict[int, Callable[[Msg], None]] = {}
 
     async def close(self) -> None:
@@ -54,9 +59,24 @@ class NatsClient(Client):
             self._setup_nkeys_connect()
         try:
             await super()._process_connect_init()
+        except OSError:
+            self._was_reset = True
+            raise
         except RuntimeError as error:
             # uvloop's word for writing to a connection that was reset: one more reason to try again.
+            self._was_reset = True
             raise ConnectionResetError(str(error)) from error
+        self._was_reset = False
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        await super()._process_info(info, initial_connection)
+        if initial_connection and self._was_reset:
+            # A server that has no connection left says so behind its greeting and hangs up: an answer would be met by
+            # a reset, which takes what was not read yet.
+            await asyncio.sleep(_LAST_WORDS_SECONDS)
+            reader = getattr(self._transport, "_io_reader", None)
+            if found := _LAST_WORDS.search(bytes(getattr(reader, "_buffer", b""))):
+                raise nats.errors.Error(f"nats: {found[1].decode(errors='replace')}")
 
     async def publish(
         self,

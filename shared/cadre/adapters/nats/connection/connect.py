@@ -30,6 +30,7 @@ _WARN_EVERY_SECONDS = 2.0
 
 _KEY_IS_READ = "the key is read anew at each try"
 _UNKNOWN = "authorization violation"
+_NO_CONNECTION_LEFT = re.compile("maximum (?:account active )?connections exceeded")
 _REFUSED = re.compile(r'permissions violation for (publish|subscription) to "([^"]*)"')
 
 _returned: WeakKeyDictionary[Client, float] = WeakKeyDictionary()
@@ -175,6 +176,11 @@ class _Connecting:
 
     def _reason(self) -> str:
         trouble = str(self._trouble or "no answer")
+        if _NO_CONNECTION_LEFT.search(trouble):
+            return (
+                f"the NATS server at {redacted(self._url)} has no connection left ({trouble}): raise max_connections in"
+                " its configuration, or end other clients"
+            )
         if not trouble:
             trouble = f"{type(self._trouble).__name__}: what answers there does not speak NATS"
         return (

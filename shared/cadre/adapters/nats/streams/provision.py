@@ -220,13 +220,15 @@ async def check(nc: Client, settings: Settings) -> list[str]:
         room = await _stream_room(nc, len(stream_names(Topology(settings.shards, settings.prefix))))
         return [*room, _missing(Topology(1, settings.prefix).stream(0))]
     problems: list[str] = []
+    missing = 0
     for config in _configs(topology, settings.replicas):
         found = await _info(nc, config["name"])
         if found is None:
             problems.append(_missing(config["name"]))
+            missing += 1
         else:
             problems += _drift(config, found) + _forgets(topology, found)
-    return problems
+    return [*await _stream_room(nc, missing), *problems]
 
 
 def _missing(name: str) -> str:
