@@ -53,18 +53,33 @@ def command(folder: Path, memories: bool) -> None:
 
 @click.command("restore")
 @_folder
-@click.option("--replace", is_flag=True, help="Remove the streams that are there. Nothing brings them back.")
+@click.option(
+    "--replace", is_flag=True, help="Replace the deployment that is there, which is saved next to FOLDER."
+)
 def restore_command(folder: Path, replace: bool) -> None:
     """Make the deployment of a backup in FOLDER anew, at a NATS server that has none. Stop all services before, and
-    start them behind it: runs go on from where they were when it was saved. What they have done since then nobody
-    knows: it may be done again."""
-    from cadre.adapters.nats.streams.backup import read_backup, restore
+    start them behind it: runs go on from where they were when it was saved. What they have done since then is not
+    known: it may be done again. API keys that the replaced deployment had revoked stay revoked.
+
+    Every file is compared with its digest before anything is changed. A restore that fails puts back what was there."""
+    from cadre.adapters.nats.streams.backup import read_backup
+    from cadre.adapters.nats.streams.restore import Told, restore
 
     settings, saved = _settings(), read_backup(folder)
-    _connected(settings, lambda nc: restore(nc, settings, folder, saved, replace=replace, told=_tell))
+    told = Told(_tell, _tell_saved)
+    done = _connected(settings, lambda nc: restore(nc, settings, folder, saved, replace=replace, told=told))
     click.echo(
         f"restored at {redacted(settings.nats_url)}, as of {time.strftime('%F %T', time.localtime(saved.began_at))}"
     )
+    if done.replaced is not None:
+        click.echo(f"what was there before is in {done.replaced}: remove it once you do not need it")
+    if done.revoked:
+        click.echo(f"API keys that stay revoked: {', '.join(done.revoked)}")
+    if done.replaced is None:
+        click.echo(
+            f"the server had no deployment, so which API keys were revoked since is not known: the backup holds"
+            f" {len(saved.keys)}; see `cadre keys ls`, and revoke such keys by `cadre keys revoke`"
+        )
     if (folder / MEMORIES).is_file():
         click.echo(f"once the services run again: cadre memory import {folder / MEMORIES}")
 
@@ -96,3 +111,7 @@ def _connected(settings: Settings, work: Callable[[NatsClient], Awaitable[T]]) -
 
 def _tell(saved: SavedStream) -> None:
     click.echo(f"  {saved.name:<28} {saved.messages:>10,} messages {saved.size:>14,} bytes", err=True)
+
+
+def _tell_saved(folder: Path, command: str) -> None:
+    click.echo(f"what is there is saved in {folder}; if this is cut off: {command}", err=True)

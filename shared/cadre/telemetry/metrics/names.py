@@ -167,7 +167,8 @@ STORE_TROUBLE = Metric(
     "cadre.store.trouble",
     "observable gauge",
     "1",
-    "1 while the NATS store, as this process sees it, was `lost`, `refuses` writes, is `full`, `silent`, or takes too `small` messages; else 0.",
+    "1 while the NATS store, as this process sees it, was `lost`, `refuses` writes, is `full`, `silent`, or takes too"
+    " `small` messages; else 0.",
     (STORE_STATE,),
 )
 

@@ -1,27 +1,43 @@
-"""A deployment in a folder, and back: all its streams and buckets, and how far its queues had come.
+"""A deployment in a folder: all its streams and buckets, how far its queues had come, and a digest of each file.
 
 A shard's stream has the whole of its trees: journals, records, calls, effects. So each tree is what it was at one
 moment, whatever goes on meanwhile. How far a queue had come is noted before: what was done since is delivered again,
 and known by its id. Objects are saved last, so that what a journal names is there.
 """
 
-from collections.abc import Awaitable, Callable
+import contextlib
+import hashlib
+import os
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+import nats.errors
 from nats.aio.client import Client
 
-from cadre.adapters.nats.queues.consumers import create_consumer
-from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.connection.requests import request
+from cadre.adapters.nats.streams import jetstream, listing
 from cadre.adapters.nats.streams.provision import existing, stream_names
-from cadre.adapters.nats.streams.snapshot import SavedStream, check_saved, restore_stream, save_stream
-from cadre.errors import SetupError
-from cadre.protocol.topology import Topology
+from cadre.adapters.nats.streams.restore_marker import check_no_restore
+from cadre.adapters.nats.streams.snapshot import SavedStream, save_stream
+from cadre.delivery.codec import decode
+from cadre.errors import NotPermitted, SetupError, UnreadableMessage
+from cadre.protocol.access import AuditEntry
+from cadre.protocol.topology import Subject, Topology
 from cadre.settings import Settings
 
 MANIFEST = "cadre-backup.json"
-_FORM = 1
+DIGESTS = "SHA256SUMS"
+"""The file of all digests, in the form that `sha256sum -c` reads. It is written last: without it a folder is no
+backup."""
+
+API_KEYS = "key"
+"""The kind of definition that API keys are."""
+
+_FORM = 2
+_DIGEST = re.compile(r"([0-9a-f]{64})  ([^\n]+)")
 
 
 class SavedQueue(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,31 +48,100 @@ class SavedQueue(msgspec.Struct, frozen=True, kw_only=True):
     done: int
 
 
+class Deployment(NamedTuple):
+    """Streams of a deployment."""
+
+    topology: Topology
+    names: Sequence[str]
+
+
 class Backup(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backup has. It is written last: a folder without it is no backup."""
+    """What a backup has."""
 
     form: int = _FORM
     prefix: str
+    account: str = ""
+    """The NATS account that it is of; "" where the server does not say."""
     shards: int
     began_at: float
     """Unix seconds by this machine's clock; each stream is of a moment after that."""
     streams: list[SavedStream]
     queues: list[SavedQueue]
+    keys: list[str]
+    """Ids of the API keys that it holds."""
+    revoked: list[str]
+    """Ids of the API keys that its audit trail says were revoked."""
+
+    def created(self, stream: str) -> str:
+        """Return when the stream was made; "" for one that it does not hold."""
+        return next((one.created for one in self.streams if one.name == stream), "")
 
 
 def read_backup(folder: Path) -> Backup:
-    """Raises SetupError for a folder that holds none, or not all that was written."""
+    """Read what the folder holds, after all of its files have been compared with their digests. Raises SetupError for
+    a folder that holds no backup, or not exactly what was written."""
+    check_digests(folder)
     try:
         found = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Backup)
-    except FileNotFoundError as error:
-        raise SetupError(f"{folder} holds no backup: there is no {MANIFEST} in it") from error
-    except msgspec.MsgspecError as error:
+    except (OSError, msgspec.MsgspecError) as error:
         raise SetupError(f"{folder / MANIFEST} cannot be read: {error}") from error
     if found.form != _FORM:
         raise SetupError(f"{folder} is a backup of form {found.form}, and this version reads form {_FORM}")
-    for one in found.streams:
-        check_saved(one, folder / one.name)
     return found
+
+
+def check_digests(folder: Path) -> None:
+    """Compare every file of a backup with its digest. Raises SetupError that names what differs."""
+    try:
+        text = (folder / DIGESTS).read_text("ascii")
+        found = _digests(folder)
+    except FileNotFoundError as error:
+        text = f"{folder} holds no whole backup: {Path(error.filename or DIGESTS).name} is not in it"
+        raise SetupError(text) from error
+    except UnicodeDecodeError as error:
+        raise SetupError(
+            f"{folder / DIGESTS} is not what was written: make or fetch the backup again"
+        ) from error
+    except OSError as error:
+        raise SetupError(f"the backup {folder} cannot be read: {error}") from error
+    lines = [_DIGEST.fullmatch(line) for line in text.removesuffix("\n").split("\n")]
+    known = {line[2]: line[1] for line in lines if line is not None}
+    # A mark that was changed and still reads as a line would be a digest in capitals, or a line twice.
+    whole = None not in lines and text == _text_of(known)
+    lost, more = sorted(known.keys() - found.keys()), sorted(found.keys() - known.keys())
+    other = sorted(name for name in known.keys() & found.keys() if known[name] != found[name])
+    wrong = [
+        *([] if whole else [f"{DIGESTS} is not what was written"]),
+        *(f"{name} is missing" for name in lost),
+        *(f"{name} does not belong to it" for name in more),
+        *(f"{name} differs from what was written" for name in other),
+    ]
+    if wrong:
+        raise SetupError(
+            f"the backup {folder} is not what was written, and nothing was changed: {'; '.join(wrong[:5])}"
+        )
+
+
+def _digests(folder: Path, *, sync: bool = False) -> dict[str, str]:
+    """Return the SHA-256 of each file below the folder, by its path there; with `sync` each is on the disk then.
+    Raises OSError."""
+    found = {}
+    for file in sorted(folder.rglob("*")):
+        if file.is_dir() and not file.is_symlink():
+            continue
+        name = file.relative_to(folder).as_posix()
+        if name == DIGESTS:
+            continue
+        with file.open("rb") as opened:
+            found[name] = hashlib.file_digest(opened, "sha256").hexdigest()
+            if sync:
+                os.fsync(opened.fileno())
+    return found
+
+
+def _text_of(digests: dict[str, str]) -> str:
+    """Return the digests in the form that `sha256sum -c` reads."""
+    return "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
 
 
 async def back_up(
@@ -71,21 +156,95 @@ async def back_up(
 
     Raises SetupError, BusUnavailable, and what `more` does.
     """
+    await check_no_restore(nc, settings.prefix)
     topology = await existing(nc, settings)
     if topology is None:
         raise SetupError(f"there is nothing to save: no streams of the prefix {settings.prefix!r}")
+    return await save_streams(nc, Deployment(topology, stream_names(topology)), folder, at, told, more)
+
+
+async def save_streams(
+    nc: Client,
+    deployment: Deployment,
+    folder: Path,
+    at: float,
+    told: Callable[[SavedStream], None],
+    more: Callable[[], Awaitable[None]] | None = None,
+) -> Backup:
+    """Do as `back_up` with some of a deployment's streams. Raises SetupError, BusUnavailable, and what `more` does."""
+    topology, names = deployment
     _make(folder)
-    names = stream_names(topology)
-    queues = [queue for name in names for queue in await _queues(nc, name)]
-    streams: list[SavedStream] = []
-    for name in names:
-        streams.append(await save_stream(nc, name, folder / name))
-        told(streams[-1])
-    if more is not None:
-        await more()
-    made = Backup(prefix=topology.prefix, shards=topology.shards, began_at=at, streams=streams, queues=queues)
-    (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(made)))
+    try:
+        queues = [queue for name in names for queue in await _queues(nc, name)]
+        keys = await _keys(nc, topology) if topology.automation_stream in names else []
+        revoked = await _revoked(nc, topology) if topology.audit_stream in names else []
+        streams: list[SavedStream] = []
+        for name in names:
+            streams.append(await save_stream(nc, name, folder / name))
+            told(streams[-1])
+        if more is not None:
+            await more()
+        made = Backup(
+            prefix=topology.prefix,
+            account=await account_name(nc),
+            shards=topology.shards,
+            began_at=at,
+            streams=streams,
+            queues=queues,
+            keys=keys,
+            revoked=revoked,
+        )
+        (folder / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(made)))
+        _write_digests(folder)
+    except OSError as error:
+        raise SetupError(
+            f"{folder} is no backup, since it cannot be written to the end ({error.strerror or error}): make room,"
+            " remove it, and save again"
+        ) from error
     return made
+
+
+def _write_digests(folder: Path) -> None:
+    """Write the digests of all that is there, in one move: with them the folder is a backup. Raises OSError."""
+    fresh = folder.with_name(f".{folder.name}.{DIGESTS}")
+    with fresh.open("w", encoding="ascii") as opened:
+        opened.write(_text_of(_digests(folder, sync=True)))
+        opened.flush()
+        os.fsync(opened.fileno())
+    fresh.replace(folder / DIGESTS)
+    for place in (folder, folder.parent):
+        descriptor = os.open(place, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+async def account_name(nc: Client) -> str:
+    """Return the name of the connection's account; "" where the server or its permissions do not let it be asked."""
+    try:
+        answer = await request(nc, "$SYS.REQ.USER.INFO", b"", None, jetstream.ANSWER_SECONDS)
+        return str(msgspec.json.decode(answer.data)["data"]["account"])
+    except (nats.errors.Error, NotPermitted, msgspec.DecodeError, KeyError, TypeError):
+        return ""
+
+
+async def _keys(nc: Client, topology: Topology) -> list[str]:
+    """Return the ids of the API keys that the deployment has."""
+    found = await listing.subjects(nc, topology.automation_stream, topology.definitions(API_KEYS))
+    return sorted(subject.rpartition(".")[2] for subject in found)
+
+
+async def _revoked(nc: Client, topology: Topology) -> list[str]:
+    """Return the ids of the API keys that the audit trail says were revoked."""
+    subject = topology.subject(Subject.AUDIT, action="key-revoke")
+    found = set()
+    async for held in listing.messages(nc, topology.audit_stream, subject):
+        with contextlib.suppress(UnreadableMessage):
+            entry: AuditEntry = decode(held.data, AuditEntry)
+            if entry.status < 400:
+                found.add(entry.target)
+    return sorted(found)
 
 
 def _make(folder: Path) -> None:
@@ -115,43 +274,3 @@ async def _queues(nc: Client, stream: str) -> list[SavedQueue]:
         if not consumers:
             break
     return found
-
-
-async def restore(
-    nc: Client,
-    settings: Settings,
-    folder: Path,
-    saved: Backup,
-    *,
-    replace: bool,
-    told: Callable[[SavedStream], None],
-) -> None:
-    """Makes the deployment of a backup where there is none; with `replace` it takes the place of the one there.
-
-    Raises SetupError, before anything is changed where it can be known then, and BusUnavailable.
-    """
-    if saved.prefix != settings.prefix:
-        raise SetupError(
-            f"the backup is of the prefix {saved.prefix!r}, and CADRE_PREFIX is {settings.prefix!r}: streams"
-            " keep their names"
-        )
-    there = [
-        name
-        for name in stream_names(Topology(saved.shards, saved.prefix))
-        if await jetstream.stream_info(nc, name) is not None
-    ]
-    if there and not replace:
-        raise SetupError(
-            f"there are streams already ({', '.join(there)}): stop all services, and take --replace to remove them"
-        )
-    for name in there:
-        await jetstream.ask(nc, f"removing stream {name}", f"STREAM.DELETE.{name}")
-    for one in saved.streams:
-        await restore_stream(nc, one.name, folder / one.name, settings.replicas)
-        told(one)
-    for queue in saved.queues:
-        begin = {"deliver_policy": "by_start_sequence", "opt_start_seq": queue.done + 1}
-        config = {
-            key: value for key, value in queue.config.items() if key not in ("metadata", "num_replicas")
-        }
-        await create_consumer(nc, queue.stream, config["durable_name"], config | begin)

@@ -328,10 +328,10 @@ async def account(nc: Client) -> dict[str, Any] | None:
     except nats.errors.Error as error:
         raise BusUnavailable("asking for JetStream", str(error) or "no answer") from error
     found: dict[str, Any] = json.loads(answer.data)
-    if error := found.get("error"):
-        if error.get("err_code") in _OFF:
+    if refused := found.get("error"):
+        if refused.get("err_code") in _OFF:
             return None
-        raise BusUnavailable("asking for JetStream", error.get("description"))
+        raise BusUnavailable("asking for JetStream", refused.get("description"))
     return found
 
 

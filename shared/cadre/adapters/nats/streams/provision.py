@@ -7,6 +7,7 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.connection.keys import may_provision, user_of
 from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.restore_marker import check_no_restore
 from cadre.errors import BusUnavailable, SetupError, StreamDrift
 from cadre.protocol.nats_addresses import redacted
 from cadre.protocol.topology import Subject, Topology
@@ -148,6 +149,7 @@ async def provision(nc: Client, settings: Settings) -> Topology:
     if not may_provision(nc):
         await _find_all(nc, topology, settings)
         return topology
+    await check_no_restore(nc, settings.prefix)
     for config in _configs(topology, settings.replicas):
         await _ensure(nc, config)
     return topology
@@ -215,6 +217,11 @@ async def check(nc: Client, settings: Settings) -> list[str]:
     """Returns what is wrong with the server and with the deployment's streams, a line each; [] when nothing is."""
     if (lack := await server_lack(nc)) is not None:
         return [lack.text]
+    if may_provision(nc):
+        try:
+            await check_no_restore(nc, settings.prefix)
+        except SetupError as error:
+            return [str(error)]
     topology = await existing(nc, settings)
     if topology is None:
         room = await _stream_room(nc, len(stream_names(Topology(settings.shards, settings.prefix))))
