@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
+from cadre.adapters.addresses import is_loopback
 from cadre.adapters.oidc.settings import check_packages, read_oidc_settings
 from cadre.errors import SettingError
 from cadre.service.frame import Called, run, run_serving
 from cadre.service.served import ServiceProcess
 from cadre.settings import (
-    is_loopback,
     read_access_settings,
     read_doors,
     read_http_bounds,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter
 
+from cadre.adapters.addresses import is_loopback
 from cadre.adapters.nats.audit import NatsAudit
 from cadre.adapters.nats.automations import NatsDefinitions
 from cadre.adapters.nats.cards_at_rest import take_card_away
@@ -35,7 +36,6 @@ from cadre.service.platform import Platform
 from cadre.settings import (
     AccessSettings,
     TracingSettings,
-    is_loopback,
     read_doors,
     read_tracing_settings,
 )

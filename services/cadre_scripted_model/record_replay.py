@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
+from cadre.adapters.http_options import http_options
 from cadre_scripted_model.cassettes import Cassette, Cassettes, canonical, fingerprint
 from cadre_scripted_model.paced_response import ConnectionCut, PacedResponse
 from cadre_scripted_model.reply import ErrorReply, Reply
@@ -26,7 +27,9 @@ class Recorder:
         headers = {"accept-encoding": "identity", "content-type": "application/json"}
         if key:
             headers["authorization"] = f"Bearer {key}"
-        self._client = httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(600, connect=10))
+        self._client = httpx2.AsyncClient(
+            headers=headers, timeout=httpx2.Timeout(600, connect=10), **http_options(upstream)
+        )
 
     async def respond(self, view: RequestView, body: dict[str, Any], line: LogLine) -> PacedResponse:
         """Returns the upstream's answer as it comes, or 502 when it cannot be reached."""

@@ -1,7 +1,6 @@
 """Fetches a page of the web within bounds: of time, of size, and of where it may lie."""
 
 import asyncio
-import functools
 import ssl
 import zlib
 from typing import NamedTuple
@@ -16,6 +15,8 @@ from cadre.adapters.addresses import (
     checked_addresses,
     system_resolve,
 )
+from cadre.adapters.http_options import tls_context
+from cadre.errors import SettingError
 
 FETCH_SECONDS = 20.0
 """How long a page with all its redirects may take."""
@@ -40,10 +41,12 @@ _HEADERS = {
 }
 
 
-@functools.cache
-def tls_context() -> ssl.SSLContext:
-    """Returns the context of all connections. It is made once, since that takes tens of milliseconds."""
-    return httpx2.create_ssl_context()
+def _verify(url: httpx2.URL) -> ssl.SSLContext | bool:
+    """Return what certificates are checked by. Raises PageUnavailable."""
+    try:
+        return tls_context() if url.scheme == "https" else False
+    except SettingError as error:
+        raise PageUnavailable(f"{url} cannot be visited: {error}") from error
 
 
 class PageUnavailable(Exception):
@@ -118,7 +121,7 @@ class Fetcher:
         # The name would be resolved once more, perhaps to something else. It still is what the certificate
         # must be for, and what the server is asked for. No proxy: it would resolve the name, too.
         async with (
-            httpx2.AsyncClient(verify=tls_context(), timeout=_TIMEOUT, trust_env=False) as client,
+            httpx2.AsyncClient(verify=_verify(url), timeout=_TIMEOUT, trust_env=False) as client,
             client.stream(
                 "GET",
                 url.copy_with(host=str(address)),

@@ -5,7 +5,8 @@ from typing import Any
 import httpx2
 import msgspec
 
-from cadre_standard_tools.fetching import tls_context
+from cadre.adapters.http_options import http_options
+from cadre.errors import SettingError
 from cadre_standard_tools.search_results import Hit, SearchResults, SearchUnavailable
 
 SEARCH_SECONDS = 20.0
@@ -44,8 +45,10 @@ class Searxng:
 
     async def _ask(self, query: str) -> _Answer:
         try:
-            async with httpx2.AsyncClient(verify=tls_context(), timeout=SEARCH_SECONDS) as client:
+            async with httpx2.AsyncClient(timeout=SEARCH_SECONDS, **http_options(self._url)) as client:
                 response = await client.get(self._url, params={"q": query, "format": "json"})
+        except SettingError as error:
+            raise SearchUnavailable(f"the search server cannot be asked: {error}") from error
         except httpx2.HTTPError as error:
             raise SearchUnavailable(f"the search server does not answer ({type(error).__name__})") from error
         if response.status_code == 403:

@@ -298,9 +298,9 @@ def _pairs(text: str) -> dict[str, str]:
     return {unquote(key.strip()): unquote(value.strip()) for key, _, value in pairs if key.strip()}
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens on that address."""
-    return host == "localhost" or host == "::1" or host.startswith("127.")
+def certificate_variables() -> dict[str, str]:
+    """Return the variables by which the environment names certificates to trust, as far as they are set."""
+    return {name: os.environ[name] for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)}
 
 
 def read_model_settings() -> ModelSettings:

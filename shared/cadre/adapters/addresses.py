@@ -32,6 +32,18 @@ class AddressRefused(Exception):
     """Nothing may be asked of an address. The text says why."""
 
 
+def is_loopback(host: str) -> bool:
+    """Return whether the host is this machine, and only this machine reaches what listens there."""
+    host = host.lower().rstrip(".").strip("[]")
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return (_embedded_ipv4(address) or address).is_loopback or address.is_loopback
+
+
 def read_networks(variable: str, setting: str) -> tuple[Network, ...]:
     """Returns the networks that the setting of this variable opens: none, all (`1`), or those listed. Raises
     SettingError."""

@@ -1,8 +1,6 @@
 """Posts webhooks: resolves the host once, checks every address, and connects to one that was checked."""
 
 import asyncio
-import functools
-import ssl
 
 import httpx2
 
@@ -14,6 +12,8 @@ from cadre.adapters.addresses import (
     checked_addresses,
     system_resolve,
 )
+from cadre.adapters.http_options import tls_context
+from cadre.errors import SettingError
 
 POST_SECONDS = 15.0
 """How long a delivery may take in all."""
@@ -41,7 +41,7 @@ class WebhookSender:
                 await self._post(httpx2.URL(url), body, headers)
         except TimeoutError as error:
             raise WebhookFailed(f"no answer within {POST_SECONDS:g} s") from error
-        except (httpx2.InvalidURL, AddressRefused) as error:
+        except (httpx2.InvalidURL, AddressRefused, SettingError) as error:
             raise WebhookFailed(str(error)) from error
         except httpx2.HTTPError as error:
             raise WebhookFailed(str(error) or type(error).__name__) from error
@@ -63,7 +63,9 @@ class WebhookSender:
         # The name would be resolved once more, perhaps to something else: it is only asked for, and certified.
         async with (
             httpx2.AsyncClient(
-                verify=_tls_context(), timeout=httpx2.Timeout(None, connect=5.0), trust_env=False
+                verify=tls_context() if url.scheme == "https" else False,
+                timeout=httpx2.Timeout(None, connect=5.0),
+                trust_env=False,
             ) as client,
             client.stream(
                 "POST",
@@ -77,8 +79,3 @@ class WebhookSender:
                 raise WebhookGone("the receiver says that this address is gone (410)")
             if not 200 <= answer.status_code < 300:
                 raise WebhookFailed(f"the receiver answered {answer.status_code}")
-
-
-@functools.cache
-def _tls_context() -> ssl.SSLContext:
-    return httpx2.create_ssl_context()

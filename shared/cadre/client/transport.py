@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, Self, TypeVar
 import httpx2
 import msgspec
 
+from cadre.adapters.http_options import http_options
 from cadre.client.errors import ClientError, Unreachable, refusal
 from cadre.errors import SettingError
 from cadre.local import local_stack
@@ -60,18 +61,11 @@ def _place(data: Path) -> str:
 def client_options(url: str) -> dict[str, Any]:
     """Options of an HTTP client; the environment's proxy is not used for this machine's own address.
 
-    Raises SettingError for a URL that is none.
+    Raises SettingError for a URL that is none, and for a proxy or certificates of the environment that cannot be used.
     """
     with connection_errors(url):
-        parts = httpx2.URL(url)
-    local = parts.host in ("127.0.0.1", "localhost", "::1")
-    return {
-        "base_url": url,
-        "trust_env": not local,
-        "timeout": httpx2.Timeout(30, connect=5),
-        # Reading the system's certificates takes a tenth of a second of the processor, and plain HTTP needs none.
-        "verify": not (local and parts.scheme == "http"),
-    }
+        httpx2.URL(url)
+    return {"base_url": url, "timeout": httpx2.Timeout(30, connect=5), **http_options(url)}
 
 
 @contextlib.contextmanager

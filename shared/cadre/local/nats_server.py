@@ -49,7 +49,7 @@ def write_config(file: Path, store: Path, port: int, sync: str, users: Path | No
                 f"port: {port}",
                 "max_payload: 1MB",
                 "jetstream {",
-                f"  store_dir: {json.dumps(str(store))}",
+                f"  store_dir: {_quoted(store)}",
                 f"  sync_interval: {json.dumps(sync)}",
                 "}",
                 # The server looks for it from its own file's folder, whatever it begins with.
@@ -62,6 +62,12 @@ def write_config(file: Path, store: Path, port: int, sync: str, users: Path | No
             ]
         )
     )
+
+
+def _quoted(path: Path) -> str:
+    """Return the path as a string of the server's configuration language: whatever bytes it has, in ASCII."""
+    plain = frozenset(range(0x20, 0x7F)) - {*b'"\\'}
+    return '"' + "".join(chr(byte) if byte in plain else f"\\x{byte:02X}" for byte in os.fsencode(path)) + '"'
 
 
 async def server_info(host: str, port: int) -> dict[str, Any] | None:

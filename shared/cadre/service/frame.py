@@ -173,11 +173,8 @@ async def _serve(
             await asyncio.wait({stopped, http}, return_when=asyncio.FIRST_COMPLETED)
         if given_up:
             raise ConnectionGivenUp(given_up[0])
-        if http.done() and not stop.is_set():
-            # A process whose probes and API are gone must not look as if somebody had stopped it.
-            reason = None if http.cancelled() else http.exception()
-            log.critical("%s: the HTTP server has ended", name, exc_info=reason)
-            raise HttpServerEnded(reason)
+        if not stop.is_set():
+            _raise_ended(name, http)
         log.info("%s: draining for up to %g s", name, settings.drain_seconds)
     finally:
         if not working.done():
@@ -192,6 +189,15 @@ async def _serve(
         watching.cancel()
     log.info("%s: stopped", name)
     return 0 if drained else 1
+
+
+def _raise_ended(name: str, http: asyncio.Task[None]) -> None:
+    """Raises HttpServerEnded if the server has: a process whose probes and API are gone must not look as if somebody
+    had stopped it."""
+    if http.done():
+        reason = None if http.cancelled() else http.exception()
+        log.critical("%s: the HTTP server has ended", name, exc_info=reason)
+        raise HttpServerEnded(reason)
 
 
 async def _work(name: str, serving: Serving, measuring: Measuring) -> None:

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
 from collections import Counter
@@ -80,7 +81,7 @@ def _import_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise SetupError(f"{path}: no such file")
     # A name of its own: a file called json.py must not take the place of that module.
-    name = f"cadre_file_{crc32(str(path).encode()):08x}_{path.stem}"
+    name = f"cadre_file_{crc32(os.fsencode(path)):08x}_{path.stem}"
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

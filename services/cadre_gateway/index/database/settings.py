@@ -48,9 +48,8 @@ class IndexSettings(msgspec.Struct, frozen=True, kw_only=True):
         if settings.is_shared:
             return cls(url=settings.url, schema=f"{settings.schema}_{_schema_part(name)}")
         path = settings.path()
-        return cls(
-            url="" if path is None else f"sqlite://{quote(str(path.with_stem(f'{path.stem}-{name}')))}"
-        )
+        own = path.with_stem(f"{path.stem}-{name}") if path is not None else None
+        return cls(url="" if own is None else f"sqlite://{quote(str(own), errors='surrogateescape')}")
 
     @property
     def is_shared(self) -> bool:
@@ -62,7 +61,7 @@ class IndexSettings(msgspec.Struct, frozen=True, kw_only=True):
         if not self.url:
             return None
         parts = urlsplit(self.url)
-        path = Path(unquote(parts.path))
+        path = Path(unquote(parts.path, errors="surrogateescape"))
         if parts.scheme != "sqlite" or parts.netloc or not path.is_absolute() or not path.name:
             raise SettingError(
                 f"CADRE_INDEX_URL is {self.url!r}: write sqlite:///FILE with an absolute path, or"

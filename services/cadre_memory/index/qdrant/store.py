@@ -11,6 +11,7 @@ from qdrant_client import AsyncQdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
+from cadre.adapters.http_options import http_options
 from cadre_memory.index import schema
 from cadre_memory.index.filters import FilterClasses, PointSelector, condition_of, visible
 from cadre_memory.index.store import (
@@ -62,6 +63,7 @@ class QdrantStore(Store):
                 timeout=_TIMEOUT_SECONDS,
                 prefer_grpc=False,
                 check_compatibility=False,
+                **http_options(url),
             )
         return cls(client, "server")
 

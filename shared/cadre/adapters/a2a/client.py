@@ -8,8 +8,9 @@ from urllib.parse import urlsplit
 import httpx2
 import msgspec
 
+from cadre.adapters.http_options import http_options
 from cadre.adapters.secret_references import References
-from cadre.errors import CadreError, SetupError
+from cadre.errors import CadreError, SettingError, SetupError
 from cadre.protocol.a2a import MESSAGES_ONCE
 from cadre.spec.remote_agent import RemoteSpec
 
@@ -137,11 +138,11 @@ class RemoteClient:
         timeout = httpx2.Timeout(_REQUEST_SECONDS, connect=_CONNECT_SECONDS)
         try:
             async with (
-                httpx2.AsyncClient(timeout=timeout) as client,
+                httpx2.AsyncClient(timeout=timeout, **http_options(url)) as client,
                 client.stream(method, url, headers=headers, content=body) as answer,
             ):
                 return answer.status_code, await self._read(answer)
-        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
+        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, SettingError) as error:
             raise RemoteRefused(f"{self._name}: {url}: {error}") from error
         except httpx2.HTTPError as error:
             text = references.hide(f"{self._name}: {url}: {str(error) or type(error).__name__}")

@@ -167,7 +167,8 @@ class Program:
             return text_block(block["text"])
         kind, uri = block["media_type"], block["uri"]
         if kind.startswith("image/") and self.sees_images:
-            return image_block(b64encode(Path(unquote(urlsplit(uri).path)).read_bytes()).decode(), kind)
+            file = Path(unquote(urlsplit(uri).path, errors="surrogateescape"))
+            return image_block(b64encode(file.read_bytes()).decode(), kind)
         return resource_link_block(block["name"], uri, mime_type=kind)
 
     def _servers(self, servers: Sequence[tuple[str, Endpoint]]) -> list[Any]:

@@ -23,6 +23,7 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.inbound import MCP_METHOD_HEADER
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from cadre.adapters.http_options import http_options
 from cadre.adapters.mcp.outgoing import Outgoing, headers_of_run
 from cadre.adapters.mcp.probe import PROBE, VersionProbe, WatchedStream, newest
 from cadre.adapters.mcp.server_file import Endpoint
@@ -338,4 +339,4 @@ def _failed(request: httpx2.Request, code: int, message: str) -> httpx2.Response
 
 def _http_client(endpoint: Endpoint) -> _HttpClient:
     timeout = httpx2.Timeout(_HTTP_SECONDS, read=_SILENCE_SECONDS)
-    return _HttpClient(headers=endpoint.headers, timeout=timeout)
+    return _HttpClient(headers=endpoint.headers, timeout=timeout, **http_options(endpoint.url))

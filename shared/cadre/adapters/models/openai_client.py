@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from cadre.adapters.http_options import http_options
 from cadre.adapters.models.failure import Refusal, retry_after, root_cause
-from cadre.errors import ModelRefused
+from cadre.errors import ModelRefused, SettingError
 from cadre.settings import read_secret
 from cadre.tools.thread import run_in_thread
 
@@ -116,6 +117,10 @@ class OpenAIClient:
         import httpx2
         import openai
 
+        try:
+            options = http_options(self._url, follows=True)
+        except SettingError as error:
+            raise ModelRefused(str(error)) from error
         # Left to itself the client opens 1,000 at most, and who waits for one takes that for silence of the endpoint.
         connections = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
         client = openai.AsyncOpenAI(
@@ -124,7 +129,7 @@ class OpenAIClient:
             # Who waits how long is the caller's decision.
             max_retries=0,
             timeout=openai.Timeout(self._seconds, connect=self._connect),
-            http_client=openai.DefaultAsyncHttpxClient(limits=connections),
+            http_client=openai.DefaultAsyncHttpxClient(limits=connections, **options),
             # The client would take these from variables of its own and tell them to any endpoint.
             default_headers={"OpenAI-Organization": openai.omit, "OpenAI-Project": openai.omit},  # type: ignore[dict-item]
         )

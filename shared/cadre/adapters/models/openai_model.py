@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from cadre.adapters.http_options import http_options
 from cadre.adapters.models.answer import FILTERED, MalformedAnswer
 from cadre.adapters.models.api import Answer, answer_of, create
 from cadre.adapters.models.context_size import context_of, is_unnamed
@@ -32,7 +33,7 @@ from cadre.adapters.models.too_long import Excess, excess_of
 from cadre.adapters.models.usage import estimated
 from cadre.engine.context.context_budget import ANSWER, answer_tokens
 from cadre.engine.model_request import ModelRequest
-from cadre.errors import ModelRefused, ModelUnavailable
+from cadre.errors import ModelRefused, ModelUnavailable, SettingError
 from cadre.ports import Blobs, Confirm, ModelReply, OnText
 from cadre.settings import ModelSettings
 from cadre.spec.model import ModelSpec
@@ -160,6 +161,10 @@ class OpenAIModel:
         if not self._url.startswith(("http://", "https://")):
             url = shown_url(self._url)
             return f"the model endpoint {url!r} is no URL: it must begin with http:// or https://"
+        try:
+            http_options(self._url, follows=True)
+        except SettingError as error:
+            return str(error)
         if not self._name:
             return "no model name: set CADRE_MODEL or model.name in the agent's spec"
         return None

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import ssl
 from base64 import b64encode
 from typing import Any, TypeVar
 from urllib.parse import quote_plus, urlsplit
@@ -12,9 +10,9 @@ from urllib.parse import quote_plus, urlsplit
 import httpx2
 import msgspec
 
+from cadre.adapters.http_options import http_options
 from cadre.adapters.oidc.settings import OidcSettings
-from cadre.errors import CadreError, ProviderUnavailable
-from cadre.settings import is_loopback
+from cadre.errors import CadreError, ProviderUnavailable, SettingError
 
 ASK_SECONDS = 4.0
 """How long one question to the provider may take."""
@@ -91,11 +89,10 @@ class OidcProvider:
 
     async def _ask(self, method: str, url: str, **request: Any) -> bytes:
         """The body of the answer. Raises ProviderUnavailable; TokenRefused where the provider refuses (4xx)."""
-        local = is_loopback(urlsplit(url).hostname or "")
         try:
             async with (
                 asyncio.timeout(ASK_SECONDS),
-                httpx2.AsyncClient(verify=_tls_context(), trust_env=not local) as client,
+                httpx2.AsyncClient(**http_options(url)) as client,
                 client.stream(method, url, **request) as answer,
             ):
                 body = b""
@@ -103,6 +100,8 @@ class OidcProvider:
                     body += piece
                     if len(body) > _MAX_ANSWER_BYTES:
                         raise ProviderUnavailable(f"{url} answers more than {_MAX_ANSWER_BYTES} bytes")
+        except SettingError as error:
+            raise ProviderUnavailable(f"the OpenID provider at {url} cannot be asked: {error}") from error
         except (httpx2.HTTPError, httpx2.InvalidURL, TimeoutError) as error:
             why = str(error) or type(error).__name__
             raise ProviderUnavailable(f"the OpenID provider does not answer at {url}: {why}") from error
@@ -127,8 +126,3 @@ def _decode(url: str, body: bytes, form: type[T]) -> T:
         return msgspec.json.decode(body, type=form)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ProviderUnavailable(f"{url} answers something else than expected: {error}") from error
-
-
-@functools.cache
-def _tls_context() -> ssl.SSLContext:
-    return httpx2.create_ssl_context()

@@ -7,9 +7,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from cadre.adapters.addresses import is_loopback
 from cadre.errors import SettingError
 from cadre.protocol.access import RoleName
-from cadre.settings import is_loopback, read
+from cadre.settings import read
 from cadre.spec.yaml_file import read_yaml
 
 EVERYBODY = "*"

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 import requests
 from opentelemetry.exporter.otlp.proto.http import Compression
 
+from cadre.adapters.addresses import is_loopback
 from cadre.settings import TracingSettings
 
 _COMPRESSION = {"none": Compression.NoCompression, "gzip": Compression.Gzip, "deflate": Compression.Deflate}
@@ -19,7 +20,7 @@ class Receiver:
         """Of its last answer; None when it gave none."""
         session = requests.Session()
         # The environment's proxy is not asked for this machine's own addresses.
-        session.trust_env = urlsplit(settings.endpoint).hostname not in ("127.0.0.1", "localhost", "::1")
+        session.trust_env = not is_loopback(urlsplit(settings.endpoint).hostname or "")
         session.hooks["response"].append(self._note)
         self.options: dict[str, Any] = {
             "endpoint": settings.endpoint,

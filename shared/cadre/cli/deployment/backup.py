@@ -63,10 +63,10 @@ def restore_command(folder: Path, replace: bool) -> None:
 
     Every file is compared with its digest before anything is changed. A restore that fails puts back what was there."""
     from cadre.adapters.nats.streams.backup import read_backup
-    from cadre.adapters.nats.streams.restore import Told, restore
+    from cadre.adapters.nats.streams.restore import RestoreListener, restore
 
     settings, saved = _settings(), read_backup(folder)
-    told = Told(_tell, _tell_saved)
+    told = RestoreListener(_tell, _tell_saved)
     done = _connected(settings, lambda nc: restore(nc, settings, folder, saved, replace=replace, told=told))
     click.echo(
         f"restored at {redacted(settings.nats_url)}, as of {time.strftime('%F %T', time.localtime(saved.began_at))}"

@@ -313,6 +313,9 @@ def model() -> Iterator[Finding]:
     except httpx2.InvalidURL as error:
         yield Finding("fail", f"CADRE_MODEL_URL={shown} is no URL: {error}")
         return
+    except SettingError as error:
+        yield Finding("fail", str(error))
+        return
     except httpx2.TransportError as error:
         yield Finding(
             "fail",

@@ -32,7 +32,7 @@ from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 
 
-class Told(NamedTuple):
+class RestoreListener(NamedTuple):
     """Who hears of what is done."""
 
     stream: Callable[[SavedStream], None]
@@ -58,7 +58,7 @@ class _Before(NamedTuple):
 
 
 async def restore(
-    nc: Client, settings: Settings, folder: Path, saved: Backup, *, replace: bool, told: Told
+    nc: Client, settings: Settings, folder: Path, saved: Backup, *, replace: bool, told: RestoreListener
 ) -> Restored:
     """Makes the deployment of a backup where there is none; with `replace` it takes the place of the one there, which
     is saved next to the backup first.
@@ -87,7 +87,9 @@ async def restore(
         await work.run(folder, saved, before)
     except BaseException as error:
         # Also what is interrupted is put back; a second interrupt ends that.
-        raise SetupError(await _go_back(work, before, folder, mark, error)) from error
+        if outcome := await _go_back(work, before, folder, mark, error):
+            raise SetupError(outcome) from error
+        raise
     await remove_mark(nc, settings.prefix)
     revoked = _stay_revoked(saved, before)
     return Restored(before.folder if before is not None else None, revoked)
@@ -167,7 +169,7 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 async def _save(
-    nc: Client, settings: Settings, saved: Backup, there: list[str], folder: Path, told: Told
+    nc: Client, settings: Settings, saved: Backup, there: list[str], folder: Path, told: RestoreListener
 ) -> _Before:
     """Save the streams that are there in a new folder next to the backup. Raises SetupError, BusUnavailable."""
     topology = await existing(nc, settings) or Topology(saved.shards, settings.prefix)
