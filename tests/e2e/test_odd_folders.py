@@ -1,4 +1,4 @@
-"""`cadre up` in folders whose names hold blanks, quotes, and bytes that are no text: all is done there, nowhere else."""
+"""`cadre up` in folders whose names hold blanks, quotes, and bytes that are no text: it works there and only there."""
 
 import os
 from collections.abc import Iterator

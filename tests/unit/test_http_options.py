@@ -85,7 +85,7 @@ def test_certificates_that_cannot_be_read_are_named_where_they_are_needed(
     assert http_options("http://127.0.0.1:80")["verify"] is False
     http_options("http://example.org", follows=True)
     if variable == "SSL_CERT_FILE":
-        with pytest.raises(SettingError, match="SSL_CERT_FILE=.*missing"):
+        with pytest.raises(SettingError, match=r"SSL_CERT_FILE=.*missing"):
             http_options("https://example.org")
         with pytest.raises(SettingError, match="SSL_CERT_FILE="):
             tls_context()

@@ -8,7 +8,7 @@ import functools
 import ssl
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment
+from urllib.request import getproxies, proxy_bypass
 
 from cadre.adapters.addresses import is_loopback
 from cadre.errors import SettingError
@@ -66,9 +66,9 @@ def _proxy(scheme: str, host: str) -> str | None:
     """Return the proxy that the environment names for the host; None where it names none. Raises SettingError."""
     import httpx2
 
-    proxies = getproxies_environment()
+    proxies = getproxies()
     found = next(((name, proxies[name]) for name in (scheme, "all") if proxies.get(name)), None)
-    if found is None or proxy_bypass_environment(host, proxies):
+    if found is None or proxy_bypass(host):
         return None
     variable, text = f"{found[0].upper()}_PROXY", found[1]
     url = text if "://" in text else f"http://{text}"

@@ -173,8 +173,7 @@ async def _serve(
             await asyncio.wait({stopped, http}, return_when=asyncio.FIRST_COMPLETED)
         if given_up:
             raise ConnectionGivenUp(given_up[0])
-        if not stop.is_set():
-            _raise_ended(name, http)
+        _raise_if_ended(name, http)
         log.info("%s: draining for up to %g s", name, settings.drain_seconds)
     finally:
         if not working.done():
@@ -191,7 +190,7 @@ async def _serve(
     return 0 if drained else 1
 
 
-def _raise_ended(name: str, http: asyncio.Task[None]) -> None:
+def _raise_if_ended(name: str, http: asyncio.Task[None]) -> None:
     """Raises HttpServerEnded if the server has: a process whose probes and API are gone must not look as if somebody
     had stopped it."""
     if http.done():
