@@ -47,7 +47,7 @@ NAMES = [
     "jürgen".encode(),
     "jürgen".encode("latin-1"),
     b"with blanks",
-    b"it's \"quoted\"",
+    b'it\'s "quoted"',
     b"back\\slash $HOME",
     b"#hash ?query %41 {brace}",
     b"new\nline\ttab",

@@ -31,7 +31,12 @@ HERE = (
     "http://0.0.0.0:1234",
     "https://localhost:8443",
 )
-ELSEWHERE = ("http://example.org", "http://127.0.0.1.example.org", "http://10.0.0.1:80", "http://localhost.org")
+ELSEWHERE = (
+    "http://example.org",
+    "http://127.0.0.1.example.org",
+    "http://10.0.0.1:80",
+    "http://localhost.org",
+)
 
 
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "http_proxy", "ALL_PROXY"])
