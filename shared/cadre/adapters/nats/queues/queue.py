@@ -30,7 +30,9 @@ _MEND_PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
 """Seconds between two tries to find a consumer whose stream is gone: until somebody does something about it."""
 
 _SHORT_PULL_SECONDS = 0.05
-_PULL_SECONDS = 30.0
+_PULL_SECONDS = 10.0
+"""Seconds that a pull stays open. A server that takes no pulls any more is noticed once the last one has ended."""
+
 _HEARTBEAT_SECONDS = 2.0
 
 
