@@ -271,7 +271,8 @@ def test_other_versions_and_agents_are_refused(gateway: Gateway) -> None:
     old = call(gateway, "host", "SendMessage", message("Hi"), headers={"A2A-Version": "7.0"})
     assert old["error"]["code"] == -32009
     assert code_of(gateway, "nobody", "SendMessage", message("Hi")) == -32602
-    task = result(gateway, "host", "SendMessage", message("Hi"))["task"]["id"]
+    patched = call(gateway, "host", "SendMessage", message("Hi"), headers={"A2A-Version": "1.0.7"})
+    task = patched["result"]["task"]["id"]
     assert code_of(gateway, "clerk", "GetTask", {"id": task}) == -32001
 
 

@@ -107,6 +107,13 @@ def test_what_is_sent_and_found(peer: Peer) -> None:
     assert (headers["a2a-version"], headers["traceparent"]) == ("1.0", "00-1-2-01")
 
 
+@pytest.mark.parametrize("version", ["1.0.4", "1.0"])
+def test_the_patch_of_the_protocols_version_does_not_count(peer: Peer, version: str) -> None:
+    peer.interfaces = [{"url": peer.url, "protocolBinding": "JSONRPC", "protocolVersion": version}]
+    peer.results = {"result": {"task": task("WORKING")}}
+    assert peer.send()["state"] == "working"
+
+
 def test_a_message_in_place_of_a_task_is_the_answer(peer: Peer) -> None:
     peer.results = {"result": {"message": {"messageId": "x", "parts": [{"text": "Hello"}, {"text": "you"}]}}}
     assert peer.send() == {"state": "completed", "answer": "Hello\nyou"}

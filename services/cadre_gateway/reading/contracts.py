@@ -7,7 +7,7 @@ import msgspec
 
 from cadre.errors import BlobMissing, BusUnavailable, SpecError
 from cadre.ports import Blobs
-from cadre.protocol.cards import Presence
+from cadre.protocol.cards import Presence, presence_order
 from cadre.recent import Recent
 from cadre.spec.agent import AgentSpec
 
@@ -24,9 +24,9 @@ class LiveContracts:
         self._known = Recent[str, AgentSpec](_MOST_SPECS)
 
     async def specs(self, presences: Iterable[Presence]) -> dict[str, AgentSpec]:
-        """The specifications of live agents by name, as far as they can be read. Of several replicas the youngest
-        counts."""
-        live = sorted(presences, key=lambda presence: presence.started_at)
+        """Return the specifications of live agents by name, as far as they can be read: of several replicas that of
+        the one whose card counts."""
+        live = sorted(presences, key=presence_order)
         refs = {presence.agent.name: presence.spec for presence in live if presence.agent is not None}
         read = {name: await self.spec(ref) for name, ref in refs.items() if ref}
         return {name: spec for name, spec in read.items() if spec is not None}

@@ -6,7 +6,7 @@ from typing import Any
 from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool, Replica
 from cadre.engine.contract import contract_problems
 from cadre.engine.offer import offered_cards
-from cadre.protocol.cards import TIERS, AgentCard, Presence, SandboxCard, ToolCard
+from cadre.protocol.cards import TIERS, AgentCard, Presence, SandboxCard, ToolCard, presence_order
 from cadre.service.revision import schemas_of
 from cadre.spec.agent import AgentSpec
 from cadre.spec.contract import TeamReach
@@ -14,7 +14,7 @@ from cadre.spec.leaned_on import leaned_on
 
 
 def live_agents(presences: Iterable[Presence]) -> dict[str, list[Presence]]:
-    """The replicas of each agent by its name, the youngest last."""
+    """Return the replicas of each agent by its name; the card of the last one counts."""
     return _grouped((p.agent, p) for p in presences)
 
 
@@ -61,7 +61,7 @@ def tools(presences: list[Presence]) -> list[LiveTool]:
 def sandboxes(presences: list[Presence]) -> list[LiveSandbox]:
     """The live sandboxes, sorted by pool."""
     pools: dict[str, list[tuple[SandboxCard, Presence]]] = {}
-    for presence in sorted(presences, key=lambda presence: presence.started_at):
+    for presence in sorted(presences, key=presence_order):
         if presence.sandbox is not None:
             pools.setdefault(presence.sandbox.pool, []).append((presence.sandbox, presence))
     return [
@@ -96,7 +96,7 @@ def _grouped(offers: Iterable[tuple[AgentCard | ToolCard | None, Presence]]) -> 
         if card is not None:
             groups.setdefault(card.name, []).append(presence)
     for replicas in groups.values():
-        replicas.sort(key=lambda presence: presence.started_at)
+        replicas.sort(key=presence_order)
     return groups
 
 

@@ -1,18 +1,15 @@
 """What an agent's model may call: the live registry, narrowed to what the spec names."""
 
 from collections.abc import Iterable
-from typing import TypeVar
 
 import msgspec
 
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.arrivals import Offer
-from cadre.protocol.cards import AgentCard, Presence, ToolCard
+from cadre.protocol.cards import AgentCard, Presence, ToolCard, presence_order
 from cadre.protocol.memory import QUERY_RESOURCES, RECALL, REMEMBER
 from cadre.spec.agent import AgentSpec, Selector
 from cadre.spec.policy import is_expression
-
-T = TypeVar("T")
 
 
 def card_of(spec: AgentSpec, prompt_tokens: int = 0) -> AgentCard:
@@ -34,22 +31,21 @@ def offer_of(spec: AgentSpec, presences: Iterable[Presence]) -> Offer:
 
     A run that began with files may search them wherever a memory service is there for that, and misses nothing else.
     """
-    tools: dict[str, tuple[tuple[str, float], ToolCard]] = {}
-    members: dict[str, tuple[tuple[str, float], AgentCard]] = {}
+    tools: dict[str, ToolCard] = {}
+    members: dict[str, AgentCard] = {}
     live: set[str] = set()
     checks = [check for check in spec.checks if not is_expression(check)]
     hidden = [*checks, *_of_memory(spec)]
     with_calls: set[str] = set()
-    for presence in presences:
-        rank = presence.started_at
+    for presence in sorted(presences, key=presence_order):
         if presence.tool is not None and presence.tool.name in hidden:
             live.add(presence.tool.name)
             if "calls" in presence.tool.input_schema.get("properties", {}):
                 with_calls.add(presence.tool.name)
         if presence.tool is not None and presence.tool.name in (*spec.tools, QUERY_RESOURCES):
-            _keep(tools, presence.tool.name, (presence.tool.version, rank), presence.tool)
+            tools[presence.tool.name] = presence.tool
         if presence.agent is not None and _in_team(spec, presence.agent):
-            _keep(members, presence.agent.name, (presence.agent.version, rank), presence.agent)
+            members[presence.agent.name] = presence.agent
     search = tools.get(QUERY_RESOURCES) if QUERY_RESOURCES not in (*spec.tools, *members) else None
     # To a model all of them are functions: one name stands for one thing, and a tool was named on purpose.
     for taken in (*(name for name in spec.tools if name in tools), FINAL_ANSWER):
@@ -57,24 +53,21 @@ def offer_of(spec: AgentSpec, presences: Iterable[Presence]) -> Offer:
     named = [*spec.tools, *(member for member in spec.team if isinstance(member, str))]
     named += [name for name in hidden if name not in (*live, *named)]
     offer = Offer(
-        tools={name: tools[name][1] for name in spec.tools if name in tools},
-        members={name: members[name][1] for name in sorted(members)},
+        tools={name: tools[name] for name in spec.tools if name in tools},
+        members={name: members[name] for name in sorted(members)},
         missing=[name for name in named if name not in tools and name not in members],
         checks_with_calls=[check for check in checks if check in with_calls],
     )
     if search is None:
         return offer
-    with_files = msgspec.structs.replace(offer, tools={**offer.tools, QUERY_RESOURCES: search[1]})
+    with_files = msgspec.structs.replace(offer, tools={**offer.tools, QUERY_RESOURCES: search})
     return msgspec.structs.replace(offer, with_files=with_files)
 
 
 def offered_cards(presences: Iterable[Presence]) -> dict[str, ToolCard]:
     """Every live tool's card by its name: of several replicas' cards the one that agents are offered."""
-    found: dict[str, tuple[tuple[str, float], ToolCard]] = {}
-    for one in presences:
-        if one.tool is not None:
-            _keep(found, one.tool.name, (one.tool.version, one.started_at), one.tool)
-    return {name: card for name, (_, card) in found.items()}
+    live = sorted(presences, key=presence_order)
+    return {one.tool.name: one.tool for one in live if one.tool is not None}
 
 
 def callable_tools(spec: AgentSpec) -> list[str]:
@@ -87,11 +80,6 @@ def _of_memory(spec: AgentSpec) -> list[str]:
     """Tools that the agent calls of itself."""
     used = {RECALL: spec.memory.recall > 0, REMEMBER: spec.memory.remember != "nothing"}
     return [name for name, is_used in used.items() if is_used]
-
-
-def _keep(best: dict[str, tuple[tuple[str, float], T]], name: str, rank: tuple[str, float], card: T) -> None:
-    if name not in best or best[name][0] < rank:
-        best[name] = (rank, card)
 
 
 def _in_team(spec: AgentSpec, card: AgentCard) -> bool:

@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from cadre.versions import VersionOrder, version_order
+
 
 class ToolCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A tool as its executor registers it and as a model is offered it."""
@@ -98,3 +100,12 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_at_rest(self) -> bool:
         return self.instance == AT_REST
+
+
+def presence_order(presence: Presence) -> tuple[VersionOrder, float]:
+    """Return a key that sorts the replicas of one agent or tool: the last has the card that counts.
+
+    It has the highest version, and among those it was started last.
+    """
+    card = presence.agent or presence.tool or presence.sandbox
+    return version_order(card.version if card is not None else ""), presence.started_at

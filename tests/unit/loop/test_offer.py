@@ -1,6 +1,8 @@
 """Who of those that are there a model may call."""
 
-from cadre.engine.offer import offer_of
+import pytest
+
+from cadre.engine.offer import offer_of, offered_cards
 from cadre.protocol.cards import AgentCard, Presence, ToolCard
 from cadre.spec.agent import AgentSpec, Limits, Selector
 
@@ -10,9 +12,9 @@ def agent(name: str, version: str = "", started: float = 1.0, **labels: str) -> 
     return Presence(instance=f"{name}-{started}", host="h", pid=1, started_at=started, agent=card)
 
 
-def tool(name: str) -> Presence:
-    card = ToolCard(name=name, description="Does.", input_schema={"type": "object"})
-    return Presence(instance=f"{name}-1", host="h", pid=1, started_at=1.0, tool=card)
+def tool(name: str, version: str = "", started: float = 1.0) -> Presence:
+    card = ToolCard(name=name, description="Does.", input_schema={"type": "object"}, version=version)
+    return Presence(instance=f"{name}-{started}", host="h", pid=1, started_at=started, tool=card)
 
 
 def boss(*team: str | Selector, tools: tuple[str, ...] = (), cycles: int = 0) -> AgentSpec:
@@ -30,6 +32,15 @@ def test_members_are_found_by_name_and_by_all_their_labels() -> None:
 def test_of_several_replicas_the_newest_version_counts() -> None:
     there = [agent("a", "2", 1.0), agent("a", "1", 9.0), agent("a", "2", 3.0)]
     assert offer_of(boss("a"), there).members["a"].description == "a 2"
+
+
+@pytest.mark.parametrize("started", [1.0, 9.0])
+def test_versions_are_compared_by_their_numbers(started: float) -> None:
+    there = [agent("a", "1.9.0", started), agent("a", "1.10.0", 5.0)]
+    there += [tool("t", "1.10.0", 5.0), tool("t", "1.10.0-rc.2", started)]
+    offer = offer_of(boss("a", tools=("t",)), there)
+    assert (offer.members["a"].version, offer.tools["t"].version) == ("1.10.0", "1.10.0")
+    assert offered_cards(there)["t"].version == "1.10.0"
 
 
 def test_an_agent_calls_itself_only_when_named() -> None:

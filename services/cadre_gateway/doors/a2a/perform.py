@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from fastapi import Request
 
+from cadre.versions import same_minor
 from cadre_gateway.doors.a2a.card import VERSIONS
 from cadre_gateway.doors.a2a.methods import AgentTasks
 from cadre_gateway.doors.a2a.request import (
@@ -42,7 +43,7 @@ _REFUSED = {
 def check_version(request: Request) -> None:
     """Raises a problem for a version of the protocol that is not spoken here."""
     version = request.headers.get("a2a-version") or VERSIONS[0]
-    if version not in VERSIONS:
+    if not any(same_minor(version, spoken) for spoken in VERSIONS):
         raise Problem(
             400, "unknown-version", f"A2A-Version {version!r}: this agent speaks {', '.join(VERSIONS)}"
         )

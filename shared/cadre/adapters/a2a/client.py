@@ -13,6 +13,7 @@ from cadre.adapters.secret_references import References
 from cadre.errors import CadreError, SettingError, SetupError
 from cadre.protocol.a2a import MESSAGES_ONCE
 from cadre.spec.remote_agent import RemoteSpec
+from cadre.versions import same_minor
 
 VERSION = "1.0"
 MOST_ANSWER_BYTES = 64 * 1024 * 1024
@@ -112,7 +113,11 @@ class RemoteClient:
             raise RemoteRefused(f"{self._name}: {url} is no card of A2A {VERSION}: {error}") from error
         if card is None:
             raise RemoteRefused(f"{self._name}: {_why(status, url)}")
-        found = [one.url for one in card.interfaces if one.binding == "JSONRPC" and one.version == VERSION]
+        found = [
+            one.url
+            for one in card.interfaces
+            if one.binding == "JSONRPC" and same_minor(one.version, VERSION)
+        ]
         if not found:
             offered = ", ".join(f"{one.binding} {one.version}" for one in card.interfaces) or "nothing"
             raise RemoteRefused(

@@ -17,6 +17,7 @@ from cadre.adapters.nats.connection.keys import read_key
 from cadre.errors import BusUnavailable, CadreError, SetupError
 from cadre.settings import read_settings
 from cadre.spec.remote_agent import NatsAgentSpec
+from cadre.versions import same_minor
 
 VERSION = "0.3"
 SENDER = "Agent-Sender"
@@ -81,7 +82,7 @@ class Link:
             named = ", ".join(there[:_MOST_NAMED]) or "nobody"
             raise AgentAbsent(f"no agent {'/'.join(wanted)} answers at NATS; there: {named}")
         info = mine[0]
-        if _minor(info.protocol_version) != VERSION:
+        if not same_minor(info.protocol_version, VERSION):
             raise AgentRefused(
                 f"{self._name} speaks version {info.protocol_version} of the agent protocol, and Cadre {VERSION}"
             )
@@ -120,7 +121,3 @@ class Link:
             return {}
         finally:
             await agents.close()
-
-
-def _minor(version: str) -> str:
-    return ".".join(version.split("-")[0].split(".")[:2])
