@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { compareTrees, same } from "../../services/cadre_gateway/console/web/state/comparison.js";
+import { same } from "../../services/cadre_gateway/console/web/exact_json.js";
+import { compareTrees } from "../../services/cadre_gateway/console/web/state/comparison.js";
 import { applyEvents, emptyTree } from "../../services/cadre_gateway/console/web/state/run_tree.js";
 import { accepted, answered, asked, event } from "./story.mjs";
 

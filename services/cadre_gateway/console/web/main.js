@@ -3,6 +3,7 @@
 import { get } from "./http/api.js";
 import { poll } from "./http/poll.js";
 import { alert, fill, h } from "./view/element.js";
+import { watchFaults } from "./view/fault.js";
 import { watchSignIn } from "./view/sign_in.js";
 import { approvalsPage } from "./pages/approvals.js";
 import { chatPage } from "./pages/chat.js";
@@ -82,6 +83,7 @@ for (const { path, name } of PAGES) {
   document.getElementById("nav").append(link);
 }
 
+watchFaults(document.querySelector("header.top"));
 const linkState = document.getElementById("link-state");
 poll(5, async (signal) => {
   const { approvals, next } = await get(`/v1/approvals?limit=${COUNTED}`, signal);

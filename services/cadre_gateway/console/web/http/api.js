@@ -1,5 +1,7 @@
 // The gateway's HTTP API.
 
+import { parseJson, writeJson } from "../exact_json.js";
+
 /** What the gateway refused: `code` is stable, the message says what to do. `status` 0: it was not reached. */
 export class ApiError extends Error {
   constructor(status, code, detail) {
@@ -17,7 +19,7 @@ export async function request(method, path, body, signal, headers = {}) {
   const options = { method, signal, headers: { Accept: "application/json", ...headers } };
   if (body !== undefined) {
     options.headers["Content-Type"] = "application/json";
-    options.body = JSON.stringify(body);
+    options.body = writeJson(body);
   }
   let answer;
   try {
@@ -29,7 +31,7 @@ export async function request(method, path, body, signal, headers = {}) {
   const text = await answer.text();
   let data = null;
   try {
-    data = text ? JSON.parse(text) : null;
+    data = text ? parseJson(text) : null;
   } catch {
     if (answer.ok) throw new ApiError(answer.status, "unreadable", "the answer is no JSON");
   }

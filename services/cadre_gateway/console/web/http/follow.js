@@ -1,21 +1,25 @@
 // Follows the events of a run to its end, across lost connections and restarts of the gateway.
 
-import { ApiError } from "./api.js";
+import { parseJson } from "../exact_json.js";
+import { ApiError, UNAUTHORIZED } from "./api.js";
 import { SseParser, WholeEntries } from "./sse.js";
 
-const MAX_PAUSE_MS = 10_000;
+const FIRST_PAUSE_MS = 500;
+const MAX_PAUSE_MS = 30_000;
+const STEADY_MS = 10_000; // a connection that lasted as long, or brought something, was a good one
 const SILENT_MS = 45_000; // the gateway sends a comment every 15 s
 const HIDDEN_MS = 20_000; // browsers keep 6 connections to one address: tabs that nobody looks at give theirs back
+const PASSING = [401, 408, 425, 429]; // refusals that end: after a sign-in, or later
 
 /**
- * Calls `onEvents` with lists of `{name, data}`, each event once, and `onLink` with "live" and the headers of
- * the answer, "lost", "resting" or "ended". Returns what ends it. A refusal (404: erased, never there) goes to
- * `onRefused`, and ends it too.
+ * Calls `onEvents` with lists of `{name, data}`, each event once, and `onLink` with "live" and the headers of the answer,
+ * "lost" and `{reason, seconds}` until the next try, "resting" or "ended". Returns what ends it. A refusal (404: erased,
+ * never there) goes to `onRefused`, and ends it too. What these functions raise is reported, and ends nothing.
  */
 export function followRun(path, { onEvents, onLink, onRefused }) {
   const entries = new WholeEntries();
   let over = false;
-  let pause = 500;
+  let pause = FIRST_PAUSE_MS;
   let connection = null;
   let timer = null;
   let hiding = null;
@@ -23,51 +27,67 @@ export function followRun(path, { onEvents, onLink, onRefused }) {
   async function connect() {
     connection = new AbortController();
     const mine = connection;
+    const begun = Date.now();
+    let reason = "";
     let silence = setTimeout(() => mine.abort(), SILENT_MS);
     try {
       const after = entries.last === null ? "" : `?after=${entries.last}`;
       const answer = await fetch(`${path}/events${after}`, { signal: mine.signal, headers: { Accept: "text/event-stream" } });
       if (!answer.ok) {
-        const problem = await answer.json().catch(() => ({}));
-        if ([404, 410, 422].includes(answer.status)) {
-          over = true;
-          onRefused(new ApiError(answer.status, problem.code ?? "error", problem.detail ?? `status ${answer.status}`));
-        }
+        reason = await refused(answer);
         return;
       }
-      onLink("live", answer.headers);
-      pause = 500;
+      safely(onLink, "live", answer.headers);
       const parser = new SseParser();
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       for (;;) {
         const { value, done } = await reader.read();
-        if (done) return;
+        if (done) {
+          reason = "the gateway ended it";
+          return;
+        }
         clearTimeout(silence);
         silence = setTimeout(() => mine.abort(), SILENT_MS);
         const events = parser.push(value).flatMap((event) => entries.push(event));
         if (events.some((event) => event.name === "end")) over = true;
-        if (events.length) onEvents(events);
+        if (events.length) {
+          pause = FIRST_PAUSE_MS;
+          safely(onEvents, events);
+        }
         if (over) {
-          onLink("ended");
+          safely(onLink, "ended");
           mine.abort();
           return;
         }
       }
     } catch (error) {
-      if (error instanceof SyntaxError) console.error(error);
+      reason = error.name === "AbortError" ? "the gateway was silent" : "the gateway does not answer";
     } finally {
       clearTimeout(silence);
       entries.cut();
+      if (Date.now() - begun > STEADY_MS) pause = FIRST_PAUSE_MS;
       if (connection === mine) {
         connection = null;
-        if (!over && !document.hidden) again();
-        else if (!over) onLink("resting");
+        if (!over && !document.hidden) again(reason);
+        else if (!over) safely(onLink, "resting");
       }
     }
   }
 
-  function again() {
-    onLink("lost");
+  /** Returns why the stream is not there; a refusal that stays ends it. */
+  async function refused(answer) {
+    const problem = await answer.text().then(parseJson).catch(() => null);
+    const error = new ApiError(answer.status, problem?.code ?? "error", problem?.detail ?? `status ${answer.status}`);
+    if (answer.status === 401) document.dispatchEvent(new Event(UNAUTHORIZED));
+    if (answer.status < 500 && !PASSING.includes(answer.status)) {
+      over = true;
+      safely(onRefused, error);
+    }
+    return error.message;
+  }
+
+  function again(reason) {
+    safely(onLink, "lost", { reason, seconds: pause / 1000 });
     timer = setTimeout(connect, pause);
     pause = Math.min(pause * 2, MAX_PAUSE_MS);
   }
@@ -91,4 +111,13 @@ export function followRun(path, { onEvents, onLink, onRefused }) {
     clearTimeout(hiding);
     connection?.abort();
   };
+}
+
+/** A page that fails is no lost connection: it is told of more events as before. */
+function safely(work, ...told) {
+  try {
+    work(...told);
+  } catch (error) {
+    reportError(error);
+  }
 }

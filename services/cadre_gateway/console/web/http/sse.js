@@ -1,5 +1,7 @@
 // Server-Sent Events out of text that comes in pieces. Pure.
 
+import { parseJson } from "../exact_json.js";
+
 /** Takes pieces of text by `push`, which returns the whole events among them: `{name, id, data}`. */
 export class SseParser {
   #rest = "";
@@ -28,6 +30,15 @@ function parseBlock(block) {
   return event;
 }
 
+/** An event whose data is no JSON has a `fault` in its place; those behind it are read all the same. */
+function read({ name, data }) {
+  try {
+    return { name, data: parseJson(data) };
+  } catch (fault) {
+    return { name, data: null, fault };
+  }
+}
+
 /**
  * Holds the events of a journal entry back until its last one has come, which bears the id: a stream that was cut off
  * within an entry tells that entry again as a whole.
@@ -37,7 +48,7 @@ export class WholeEntries {
   last = null; // id behind which to go on
 
   push(event) {
-    const told = { name: event.name, data: JSON.parse(event.data) };
+    const told = read(event);
     if (event.name === "delta" || event.name === "end") return [told];
     this.#waiting.push(told);
     if (event.id === null) return [];

@@ -7,6 +7,7 @@ import { heldCalls, writing } from "../state/turn.js";
 import { errorText } from "../state/texts.js";
 import { decisionForm } from "../view/decision_form.js";
 import { alert, badge, button, empty, field, fill, h, toast } from "../view/element.js";
+import { lostText } from "../view/format.js";
 import { showValue } from "../view/value.js";
 
 const TURNS = 20;
@@ -139,6 +140,7 @@ export function chatPage(main, { query, setQuery }) {
     let tree = emptyTree();
     let frame = null;
     busy(id);
+    let lost = false;
     const paint = () => {
       frame = null;
       const root = tree.runs.get(tree.root);
@@ -155,8 +157,9 @@ export function chatPage(main, { query, setQuery }) {
         tree = applyEvents(tree, events);
         frame ??= requestAnimationFrame(paint);
       },
-      onLink(state) {
-        if (state === "lost") toast("connection lost, trying again", true);
+      onLink(state, told) {
+        if (state === "lost" && !lost) toast(lostText(told), true);
+        lost = state === "lost";
       },
       onRefused: (error) => fill(problem, alert(error.message)),
     });

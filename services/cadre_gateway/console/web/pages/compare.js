@@ -1,25 +1,28 @@
 // Two runs side by side: what they were asked, what they did and what it cost, with the differences marked.
 
+import { same } from "../exact_json.js";
 import { get, runPath, withQuery } from "../http/api.js";
 import { followRun } from "../http/follow.js";
-import { compareTrees, same } from "../state/comparison.js";
+import { compareTrees } from "../state/comparison.js";
 import { applyEvents, emptyTree } from "../state/run_tree.js";
+import { faultLines } from "../state/texts.js";
 import { alert, badge, dialog, field, fill, h } from "../view/element.js";
 import { brief, clock, cost, count, duration } from "../view/format.js";
 import { showValue } from "../view/value.js";
 
 const OFFERED_RUNS = 30;
-const NUMBERS = { Cost: cost, Seconds: duration };
+const NUMBERS = { Steps: count, Runs: count, "Model calls": count, "Tokens in": count, "Tokens out": count, Cost: cost, Seconds: duration };
 
 /** Shows the page of two runs; returns what ends it. */
 export function comparePage(main, { parts: [left, right] }) {
   const trees = [emptyTree(), emptyTree()];
   const problem = h("div", null);
+  const faults = h("div", null);
   const facts = h("div", null);
   const steps = h("div", { class: "steps" });
   const onlyDiffering = h("input", { type: "checkbox", onchange: schedule });
   let frame = null;
-  fill(main, h("h1", null, "Two runs"), h("form", { class: "bar" }, field("Only differences", onlyDiffering)), problem, facts, h("h2", null, "Steps"), steps);
+  fill(main, h("h1", null, "Two runs"), h("form", { class: "bar" }, field("Only differences", onlyDiffering)), problem, faults, facts, h("h2", null, "Steps"), steps);
   const stops = [left, right].map((id, side) => followRun(runPath(id), {
     onEvents: (events) => {
       trees[side] = applyEvents(trees[side], events);
@@ -37,6 +40,7 @@ export function comparePage(main, { parts: [left, right] }) {
   }
 
   function draw() {
+    fill(faults, trees.flatMap((tree, side) => faultLines(tree, [left, right][side])).map(alert));
     if (trees.some((tree) => tree.root === null)) return;
     const found = compareTrees(...trees);
     const wanted = (one) => one.differs || !onlyDiffering.checked;
@@ -58,8 +62,7 @@ export function comparePage(main, { parts: [left, right] }) {
 }
 
 function shown(name, value) {
-  if (typeof value === "number") return (NUMBERS[name] ?? count)(value) || "–";
-  return showValue(value);
+  return name in NUMBERS ? NUMBERS[name](value) || "–" : showValue(value);
 }
 
 /** One run's part in a step, with what the other run has not done so marked. */

@@ -6,6 +6,7 @@ import { decisionText, errorText, purposeText } from "../state/texts.js";
 import { showChanges, showDecided } from "../view/changes.js";
 import { decisionForm } from "../view/decision_form.js";
 import { alert, fill, h } from "../view/element.js";
+import { faultText } from "../view/fault.js";
 import { clock, cost, count, duration } from "../view/format.js";
 import { sentRequest } from "../view/sent_request.js";
 import { showFile, showImage, showValue } from "../view/value.js";
@@ -36,13 +37,22 @@ export class RowDetail {
     const opened = same ? [...this.element.querySelectorAll("details[open] > summary")].map((one) => one.textContent) : [];
     this.shown = { key: row.key, content, form };
     this.live = null;
-    fill(this.element, this.#draw(row, tree));
+    fill(this.element, this.#drawn(row, tree));
     for (const one of this.element.querySelectorAll("details")) if (opened.includes(one.firstChild.textContent)) one.open = true;
     this.element.scrollTop = top;
   }
 
   close() {
     this.shown = null;
+  }
+
+  #drawn(row, tree) {
+    try {
+      return this.#draw(row, tree);
+    } catch (error) {
+      reportError(error);
+      return alert(faultText(error));
+    }
   }
 
   #draw({ type, run, step, item, call }) {

@@ -1,24 +1,26 @@
 // One run, live or past: the tree of all runs below it with the time that each part took, and what is in each part.
 
+import { parseWritten, writeJson } from "../exact_json.js";
 import { get, post, runPath, withQuery } from "../http/api.js";
 import { followRun } from "../http/follow.js";
 import { rowState, rowTimes, runMark, visibleRows } from "../state/rows.js";
 import { applyEvents, emptyTree, isOver, totals } from "../state/run_tree.js";
-import { errorText, purposeText } from "../state/texts.js";
+import { errorText, faultLines, purposeText } from "../state/texts.js";
 import { alert, badge, button, dialog, field, fill, h, toast } from "../view/element.js";
-import { argumentsText, brief, clock, cost, count, duration } from "../view/format.js";
+import { argumentsText, brief, clock, cost, count, duration, lostText } from "../view/format.js";
 import { VirtualTree } from "../view/virtual_tree.js";
 import { RowDetail } from "./row_detail.js";
 
 const FOLLOWED_SECONDS = 5; // what is older is history: one reads it from its beginning
 const WRITING_CHARACTERS = 50; // of an answer that grows, its end
-const LINK_TEXT = { live: "live", lost: "connection lost, trying again", resting: "paused", ended: "" };
+const LINK_TEXT = { live: "live", resting: "paused", ended: "" };
 
 /** Shows the page; returns what ends it. */
 export function runPage(main, { parts: [id], query, setQuery }) {
   let tree = emptyTree();
   let frame = null;
   let link = "";
+  let linkText = "loading …";
   let dashboard = ""; // where the trace is looked at, if the gateway knows
   let queued = null; // what is known of a run that its agent has not begun
   const toggled = new Map();
@@ -51,9 +53,10 @@ export function runPage(main, { parts: [id], query, setQuery }) {
       tree = applyEvents(tree, events);
       schedule();
     },
-    onLink: (state, headers) => {
+    onLink: (state, told) => {
       link = state;
-      dashboard = headers?.get("Cadre-Trace-Url") ?? dashboard;
+      if (state === "live") dashboard = told.get("Cadre-Trace-Url") ?? dashboard;
+      linkText = state === "lost" ? lostText(told) : LINK_TEXT[state];
       schedule();
     },
     onRefused: (error) => {
@@ -103,8 +106,9 @@ export function runPage(main, { parts: [id], query, setQuery }) {
     if (!root) {
       const title = queued?.agent ? [h("span", { class: "agent" }, queued.agent), " ", brief(queued.task, 400)] : ["Run ", h("code", null, id)];
       fill(head, h("h1", { title: queued?.task }, title), h("p", { class: "meta" },
-        h("span", null, link === "live" ? "in the inbox of its agent: nothing has happened yet" : LINK_TEXT[link] ?? "loading …"), " ",
+        h("span", null, link === "live" ? "in the inbox of its agent: nothing has happened yet" : linkText), " ",
         queued?.started_at && h("span", null, clock(queued.started_at))));
+      drawProblems(faultLines(tree, id));
       drawActions(null);
       return;
     }
@@ -119,21 +123,24 @@ export function runPage(main, { parts: [id], query, setQuery }) {
       root.parent && h("a", { href: `#/run/${encodeURIComponent(root.parent)}` }, "run above"),
       h("a", { href: `${runPath(id)}/trace?format=html`, target: "_blank", rel: "noopener" }, "trace"),
       dashboard && h("a", { href: dashboard, target: "_blank", rel: "noopener" }, "in the tracing dashboard"),
-      !isOver(root) && h("span", { class: link === "live" ? "live" : "bad", role: "status" }, LINK_TEXT[link]),
+      !isOver(root) && h("span", { class: link === "live" ? "live" : "bad", role: "status" }, linkText),
     ].filter(Boolean);
     const title = brief(root.task, 400) || id;
-    const signature = JSON.stringify([title, facts.map((one) => one.textContent ?? one), root.agent]);
+    const signature = writeJson([title, facts.map((one) => one.textContent ?? one), root.agent]);
     if (head.dataset.signature !== signature) {
       head.dataset.signature = signature;
       fill(head, h("h1", { title: root.task }, h("span", { class: "agent" }, root.agent), " ", title), h("p", { class: "meta" }, facts.map((one) => h("span", null, one))));
     }
-    const lines = [root.error && isOver(root) ? errorText(root.error) : "", ...missingLines(root)].filter(Boolean);
-    // Only when they change: a screen reader reads an alert again each time that it is put in.
-    if (problem.dataset.lines !== JSON.stringify(lines)) {
-      problem.dataset.lines = JSON.stringify(lines);
-      fill(problem, lines.map((line) => alert(line)));
-    }
+    drawProblems([root.error && isOver(root) ? errorText(root.error) : "", ...missingLines(root), ...faultLines(tree, id)]);
     drawActions(root);
+  }
+
+  function drawProblems(lines) {
+    const signature = writeJson(lines);
+    // Only when they change: a screen reader reads an alert again each time that it is put in.
+    if (problem.dataset.lines === signature) return;
+    problem.dataset.lines = signature;
+    fill(problem, lines.filter(Boolean).map((line) => alert(line)));
   }
 
   function missingLines(root) {
@@ -145,7 +152,7 @@ export function runPage(main, { parts: [id], query, setQuery }) {
   function drawActions(root) {
     const signals = [...tree.runs.values()].filter((run) => run.awaits?.signal && !isOver(run));
     const held = root ? totals(tree, root.id).held : 0;
-    const key = JSON.stringify([root && isOver(root), root?.state, root?.cancelling, signals.map((run) => [run.id, run.awaits.signal]), held]);
+    const key = writeJson([root && isOver(root), root?.state, root?.cancelling, signals.map((run) => [run.id, run.awaits.signal]), held]);
     if (key === shownActions) return;
     shownActions = key;
     const going = !root || !isOver(root);
@@ -157,7 +164,7 @@ export function runPage(main, { parts: [id], query, setQuery }) {
       root && !going && ["max_steps_error", "error"].includes(root.state) && button("Continue", async () => go(await post(`${runPath(id)}/continue`))),
       root && button("Again", async () => {
         const { startRun } = await import("./runs.js");
-        await startRun({ agent: root.agent, task: root.task });
+        await startRun({ agent: root.agent, task: root.task, args: root.args });
       }),
       root && button("Compare", async () => {
         const { chooseOther } = await import("./compare.js");
@@ -209,7 +216,7 @@ export function runPage(main, { parts: [id], query, setQuery }) {
   function signalDialog(run) {
     dialog(`Signal ${run.awaits.signal}`, [field("Payload", h("textarea", { name: "payload", rows: 4, class: "code" }), "any JSON value; empty: null")], "Send", async (data) => {
       const text = data.get("payload").trim();
-      await post(`${runPath(run.id)}/signals/${encodeURIComponent(run.awaits.signal)}`, text ? JSON.parse(text) : null);
+      await post(`${runPath(run.id)}/signals/${encodeURIComponent(run.awaits.signal)}`, text ? parseWritten(text) : null);
       toast("sent");
     });
   }

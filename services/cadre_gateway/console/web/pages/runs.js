@@ -1,5 +1,6 @@
 // The list of runs, newest first, with filters that stay in the address, and a task for the team.
 
+import { parseWritten, writeJson } from "../exact_json.js";
 import { get, post, withQuery } from "../http/api.js";
 import { poll } from "../http/poll.js";
 import { runMark } from "../state/rows.js";
@@ -97,25 +98,25 @@ export function runsPage(main, { query, setQuery }) {
 }
 
 /** Asks for a task in a dialog, starts its run and goes there. */
-export async function startRun({ agent = "", task = "" } = {}) {
-  const { agents } = await get("/v1/agents").catch(() => ({ agents: [] }));
+export async function startRun({ agent = "", task = "", args = {} } = {}) {
+  const { agents, problem } = await get("/v1/agents").catch((error) => ({ agents: [], problem: error.message }));
   // Who is in nobody's team is likely whom people ask.
   const members = new Set(agents.flatMap((one) => one.team));
   const chosen = agent || agents.find((one) => !members.has(one.name) && one.team.length)?.name || agents[0]?.name || "";
   dialog("New run", [
-    !agents.length && alert("No live agent: start one with `cadre up` or `cadre agent FILE`."),
+    !agents.length && alert(problem ?? "No live agent: start one with `cadre up` or `cadre agent FILE`."),
     field("Agent", h("select", { name: "agent", required: true }, agents.map((one) => h("option", { value: one.name, selected: one.name === chosen }, one.name)))),
     field("Task", h("textarea", { name: "task", rows: 5, required: true, value: task })),
-    h("details", null, h("summary", null, "More"),
+    h("details", { open: Object.keys(args).length > 0 }, h("summary", null, "More"),
       field("Steps at most", h("input", { name: "max_steps", type: "number", min: 1 })),
       field("Session", h("input", { name: "session" })),
       field("User", h("input", { name: "user" })),
-      field("Arguments", h("textarea", { name: "additional_args", rows: 3, class: "code", spellcheck: false }), "a JSON object, named values beside the task")),
+      field("Arguments", h("textarea", { name: "additional_args", rows: 3, class: "code", spellcheck: false, value: Object.keys(args).length ? writeJson(args, 2) : "" }), "a JSON object, named values beside the task")),
   ], "Start", async (data) => {
     const body = { agent: data.get("agent"), task: data.get("task") };
     if (data.get("max_steps")) body.max_steps = Number(data.get("max_steps"));
     for (const name of ["session", "user"]) if (data.get(name)) body[name] = data.get(name);
-    if (data.get("additional_args").trim()) body.additional_args = JSON.parse(data.get("additional_args"));
+    if (data.get("additional_args").trim()) body.additional_args = parseWritten(data.get("additional_args"));
     const started = await post("/v1/runs", body);
     location.hash = `#/run/${encodeURIComponent(started.id)}`;
   });

@@ -1,5 +1,6 @@
 // Whether this gateway is well, and whether the machines' clocks agree.
 
+import { parseJson } from "../exact_json.js";
 import { get } from "../http/api.js";
 import { poll } from "../http/poll.js";
 import { alert, badge, fill, h, table } from "../view/element.js";
@@ -14,7 +15,7 @@ export function systemPage(main) {
 
   return poll(5, async (signal) => {
     const answer = await fetch("/readyz", { signal });
-    const ready = await answer.json().catch(() => ({}));
+    const ready = await answer.text().then(parseJson).catch(() => ({}));
     fill(state, answer.ok ? h("p", null, badge("ok", "ready"), " this gateway answers; ", ready.index ?? "it has read all journals")
       : alert(`this gateway is not ready: ${ready.missing ?? `status ${answer.status}`}`));
     const [agents, tools, sandboxes] = await Promise.all(["agents", "tools", "sandboxes"].map((name) => get(`/v1/${name}`, signal)));

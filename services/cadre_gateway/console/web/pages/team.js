@@ -1,5 +1,6 @@
 // Who is there: agents, tools, sandboxes, with the processes that serve them.
 
+import { writeJson } from "../exact_json.js";
 import { get } from "../http/api.js";
 import { poll } from "../http/poll.js";
 import { teamGraph } from "../state/team_graph.js";
@@ -28,7 +29,7 @@ export function teamPage(main) {
       throw error;
     });
     const [one, two, three] = await Promise.all(["agents", "tools", "sandboxes"].map((name) => get(`/v1/${name}`, signal)));
-    const signature = JSON.stringify([one, two, three, load]);
+    const signature = writeJson([one, two, three, load]);
     if (signature === shown) return;
     shown = signature;
     const members = new Set(one.agents.flatMap((agent) => agent.team));

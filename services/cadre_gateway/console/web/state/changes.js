@@ -1,17 +1,17 @@
 // What a person changed about a call: old and new values, side by side. Pure.
 
+import { isObject, same } from "../exact_json.js";
+
 /** The values that differ between two JSON objects: `{path, before, after}`, `undefined` where there is none. */
 export function changesOf(before, after, path = "") {
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
   return names.flatMap((name) => {
-    const [old, now] = [before?.[name], after?.[name]];
+    const [old, now] = [before, after].map((one) => (Object.hasOwn(one ?? {}, name) ? one[name] : undefined));
     const where = path ? `${path}.${name}` : name;
-    if (JSON.stringify(old) === JSON.stringify(now)) return [];
+    if (same(old, now)) return [];
     return isObject(old) && isObject(now) ? changesOf(old, now, where) : [{ path: where, before: old, after: now }];
   });
 }
-
-const isObject = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 
 /** Lines of two texts: `{mark, text}` with mark " ", "-" or "+"; what both begin and end with stands once. */
 export function lineChanges(before, after) {

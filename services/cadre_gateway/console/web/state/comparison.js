@@ -1,5 +1,6 @@
 // Two trees of runs side by side. Pure.
 
+import { same } from "../exact_json.js";
 import { isOver, totals } from "./run_tree.js";
 import { errorText } from "./texts.js";
 
@@ -60,12 +61,4 @@ function toolsText(tree) {
     }
   }
   return [...counts].sort().map(([name, times]) => (times > 1 ? `${name} ×${times}` : name)).join(", ");
-}
-
-/** Whether two JSON values are the same, in whatever order the keys of their objects stand. */
-export function same(left, right) {
-  if (left === right) return true;
-  if (typeof left !== "object" || typeof right !== "object" || left === null || right === null) return false;
-  const keys = Object.keys(left);
-  return Array.isArray(left) === Array.isArray(right) && keys.length === Object.keys(right).length && keys.every((key) => key in right && same(left[key], right[key]));
 }

@@ -6,16 +6,24 @@ import { Draft, isCall, stepOf } from "./tree_draft.js";
 
 /** The tree before the first event. */
 export function emptyTree() {
-  return { root: null, runs: new Map(), ended: null, last: 0, events: 0 };
+  return { root: null, runs: new Map(), ended: null, last: 0, events: 0, faults: [] };
 }
 
 /**
  * The tree after more events of the stream, each `{name, data}`. Give each journal event once: tokens are summed.
- * Nothing of `tree` is changed: what did not change is shared.
+ * Nothing of `tree` is changed: what did not change is shared. An event that cannot be taken in, or whose data could not
+ * be read (`fault`), is among `faults` as `{name, run, seq, message}` and a note of its run; what follows is taken in.
  */
 export function applyEvents(tree, events) {
   const draft = new Draft(tree);
-  for (const { name, data } of events) apply(draft, name, data);
+  for (const { name, data, fault } of events) {
+    try {
+      if (fault) throw fault;
+      apply(draft, name, data);
+    } catch (error) {
+      draft.fault(name, data, error);
+    }
+  }
   return draft.tree;
 }
 

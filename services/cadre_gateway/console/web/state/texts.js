@@ -41,3 +41,12 @@ export function decisionText(decision) {
   if (decision.verdict === "expired") return "nobody decided in time";
   return `${decision.verdict} by ${decision.by || "somebody"}${decision.feedback ? `: ${decision.feedback}` : ""}`;
 }
+
+/** What to do about events of a run that cannot be shown; no line where all can. */
+export function faultLines({ faults }, run) {
+  if (!faults.length) return [];
+  const [{ name, message }] = faults;
+  const events = faults.length === 1 ? "An event" : `${faults.length} events`;
+  return [`${events} of this run cannot be shown (${name}: ${message}), so something may be missing here; the run itself goes on. `
+    + `Reload the page. If that does not help, upgrade the gateway, or read the run with \`cadre show ${run}\`.`];
+}

@@ -45,6 +45,18 @@ export class Draft {
     this.push(run, event.step ?? run.step, { type: "note", name, text, event, at, openedAt: at, endedAt: at }, at);
   }
 
+  /** An event that cannot be shown: it is told that there was one. */
+  fault(name, data, error) {
+    const known = { name, run: data?.run ?? null, seq: data?.seq ?? null, message: String(error?.message ?? error) };
+    this.tree.faults = [...this.tree.faults, known];
+    if (typeof data?.run !== "string") return;
+    const run = this.run(data);
+    const at = Number(data.at) || this.tree.last;
+    this.push(run, run.step, {
+      type: "note", name, text: `cannot be shown: ${known.message}`, event: { type: name, ...data.event }, at, openedAt: at, endedAt: at,
+    }, at);
+  }
+
   /** Changes the newest item that fits, by a copy of it; returns whether there was one. */
   change(run, number, fits, changes) {
     for (let place = run.steps.length - 1; place >= 0; place -= 1) {

@@ -1,5 +1,6 @@
 // Calls that were decided: who decided what, when, and what they changed.
 
+import { writeJson } from "../exact_json.js";
 import { callPath, get } from "../http/api.js";
 import { showDecided } from "./changes.js";
 import { badge, button, empty, fill, h, table } from "./element.js";
@@ -12,7 +13,7 @@ export function decidedList(body) {
   let shown = "";
   return {
     show({ approvals, next }) {
-      const signature = JSON.stringify(approvals);
+      const signature = writeJson(approvals);
       if (signature === shown) return;
       shown = signature;
       fill(body,

@@ -1,5 +1,7 @@
 // Numbers and times as people read them. Pure.
 
+import { writeJson } from "../exact_json.js";
+
 /** `0.4 s`, `12 s`, `3 min 5 s`, `2 h 10 min`. */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined || Number.isNaN(seconds)) return "";
@@ -40,9 +42,12 @@ export function relative(at, now = Date.now() / 1000) {
   return at > now ? `in ${duration(at - now)}` : `${duration(now - at)} ago`;
 }
 
+/** Why the events of a run do not come, and when they are asked for again. */
+export const lostText = ({ reason, seconds }) => `connection lost (${reason}), trying again in ${duration(seconds)}`;
+
 /** The text in one line, cut. */
 export function brief(value, most = 160) {
-  const text = (typeof value === "string" ? value : JSON.stringify(value) ?? "").replace(/\s+/g, " ").trim();
+  const text = (typeof value === "string" ? value : writeJson(value) ?? "").replace(/\s+/g, " ").trim();
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
 
@@ -55,5 +60,5 @@ export function bytes(size) {
 /** Arguments of a call in one line: `city="Bern", days=3`. */
 export function argumentsText(args, most = 120) {
   if (typeof args === "string") return brief(args, most);
-  return brief(Object.entries(args ?? {}).map(([name, value]) => `${name}=${JSON.stringify(value)}`).join(", "), most);
+  return brief(Object.entries(args ?? {}).map(([name, value]) => `${name}=${writeJson(value)}`).join(", "), most);
 }

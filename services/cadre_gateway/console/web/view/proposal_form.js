@@ -1,5 +1,6 @@
 // Calls that an agent proposes as a whole: each is made as it is, changed, replaced or dropped, and others are added.
 
+import { isObject } from "../exact_json.js";
 import { argumentForm } from "./argument_form.js";
 import { field, h } from "./element.js";
 
@@ -27,7 +28,7 @@ export function proposalForm(calls) {
 function proposedCall({ name, arguments: args }, number) {
   const made = h("input", { type: "checkbox", checked: true });
   const tool = h("input", { type: "text", value: name, required: true });
-  const own = args && typeof args === "object" && !Array.isArray(args) ? args : {};
+  const own = isObject(args) ? args : {};
   const form = argumentForm(own, null);
   const fields = h("div", null, field("Tool or team member", tool), form.element);
   made.addEventListener("change", () => { fields.hidden = !made.checked; });
@@ -40,7 +41,7 @@ function proposedCall({ name, arguments: args }, number) {
       if (wanted !== name) return { call: number, tool: wanted, arguments: form.read() };
       if (!form.changed()) return null;
       const read = form.read();
-      const gone = Object.keys(own).find((key) => !(key in read));
+      const gone = Object.keys(own).find((key) => !Object.hasOwn(read, key));
       // The API adds arguments to the call's own: what is left out would stay.
       if (gone !== undefined) throw new Error(`call ${number}: ${gone} cannot be taken away; write null or another value`);
       return { call: number, arguments: read };

@@ -1,5 +1,6 @@
 // What an agent sent to its model in one call: messages folded by role, what was on offer, options.
 
+import { writeJson } from "../exact_json.js";
 import { get, runPath, withQuery } from "../http/api.js";
 import { alert, fill, h } from "./element.js";
 import { brief, count } from "./format.js";
@@ -34,7 +35,7 @@ function draw({ body }) {
     h("ol", { class: "messages" }, messages.map((message, place) => h("li", null, drawMessage(message, place === messages.length - 1)))),
     tools.length > 0 && h("details", null, h("summary", null, `Tools on offer (${tools.length})`), tools.map(drawTool)),
     h("details", null, h("summary", null, "Options"), showValue(options)),
-    h("details", null, h("summary", null, "As JSON"), h("pre", { class: "code" }, JSON.stringify(body, null, 2))),
+    h("details", null, h("summary", null, "As JSON"), h("pre", { class: "code" }, writeJson(body, 2))),
   ];
 }
 
@@ -43,7 +44,7 @@ function drawMessage(message, last) {
   const parts = Array.isArray(content) ? content : [{ text: content ?? "" }];
   const text = parts.map((part) => part.text ?? "").join("\n");
   const more = Object.entries(rest).filter(([, value]) => value !== null && value !== "");
-  const told = text || more.map(([, value]) => JSON.stringify(value)).join(" ");
+  const told = text || more.map(([, value]) => writeJson(value)).join(" ");
   return h("details", { open: last && text.length < OPEN_CHARACTERS },
     h("summary", null, h("span", { class: `role ${role ?? ""}` }, role ?? type), " ", h("span", { class: "remark" }, `${count(text.length)} characters – ${brief(told, 90)}`)),
     parts.map(drawPart), more.length > 0 && showValue(Object.fromEntries(more)));

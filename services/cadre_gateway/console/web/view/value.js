@@ -1,5 +1,6 @@
 // Any JSON value as elements: tables where it is tabular, files and images by their blobs, else text.
 
+import { isContainer, isObject, parseWritten, writeJson } from "../exact_json.js";
 import { blobPath } from "../http/api.js";
 import { bytes } from "./format.js";
 import { h, table } from "./element.js";
@@ -12,9 +13,9 @@ const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 export function showValue(value, depth = 0) {
   if (value === undefined || value === null || value === "") return h("span", { class: "none" }, value === "" ? "(empty)" : "–");
   if (typeof value === "string") return showText(value, depth);
-  if (typeof value !== "object") return h("code", null, String(value));
+  if (!isContainer(value)) return h("code", null, String(value));
   if (value.$file) return showFile(value.$file);
-  if (depth > 6) return h("pre", null, JSON.stringify(value, null, 2));
+  if (depth > 6) return h("pre", null, writeJson(value, 2));
   if (Array.isArray(value)) return showList(value, depth);
   const entries = Object.entries(value);
   if (!entries.length) return h("code", null, "{}");
@@ -26,10 +27,10 @@ export function showValue(value, depth = 0) {
 function showText(text, depth) {
   if (depth < 3 && /^\s*[[{]/.test(text) && text.length < MAX_TEXT) {
     try {
-      const parsed = JSON.parse(text);
-      if (typeof parsed === "object") return showValue(parsed, depth + 1);
+      const parsed = parseWritten(text);
+      if (isContainer(parsed)) return showValue(parsed, depth + 1);
     } catch {
-      // It only looks like JSON.
+      // It only looks like JSON, or an object of it would hide one of two values under one key.
     }
   }
   if (depth > 0 && text.length < 80 && !text.includes("\n")) return h("span", { class: "text" }, text);
@@ -39,11 +40,11 @@ function showText(text, depth) {
 
 function showList(list, depth) {
   if (!list.length) return h("code", null, "[]");
-  const plain = (one) => one !== null && typeof one === "object" && !Array.isArray(one) && !one.$file;
+  const plain = (one) => isObject(one) && !one.$file;
   const names = list.every(plain) ? [...new Set(list.slice(0, MAX_ROWS).flatMap(Object.keys))] : [];
   const more = list.length > MAX_ROWS && h("p", null, `${list.length - MAX_ROWS} more`);
   if (names.length && names.length <= 12) {
-    const rows = list.slice(0, MAX_ROWS).map((one) => names.map((name) => (name in one ? showValue(one[name], depth + 1) : "")));
+    const rows = list.slice(0, MAX_ROWS).map((one) => names.map((name) => (Object.hasOwn(one, name) ? showValue(one[name], depth + 1) : "")));
     return h("div", null, table(names, rows), more);
   }
   return h("div", null, h("ol", { class: "list" }, list.slice(0, MAX_ROWS).map((one) => h("li", null, showValue(one, depth + 1)))), more);

@@ -1,6 +1,7 @@
 // A tree of rows of one height, of which only those in view are elements: 100,000 rows cost as much as 50.
 
 import { h } from "./element.js";
+import { faultText } from "./fault.js";
 
 const SPARE_ROWS = 8;
 
@@ -60,14 +61,32 @@ export class VirtualTree {
     }
     const { element } = known;
     element.style.transform = `translateY(${index * this.height}px)`;
-    const signature = `${row.depth} ${row.expanded} ${row.expandable} ${row.key === this.selected} ${index} ${this.signature(row)}`;
+    const signature = `${row.depth} ${row.expanded} ${row.expandable} ${row.key === this.selected} ${index} ${this.#signature(row)}`;
     if (known.signature === signature) return;
     known.signature = signature;
     element.setAttribute("aria-level", row.depth + 1);
     element.setAttribute("aria-selected", row.key === this.selected);
     if (row.expandable) element.setAttribute("aria-expanded", row.expanded);
     else element.removeAttribute("aria-expanded");
-    element.replaceChildren(...this.draw(row));
+    element.replaceChildren(...this.#children(row));
+  }
+
+  #signature(row) {
+    try {
+      return this.signature(row);
+    } catch (error) {
+      return `fault ${error.message}`;
+    }
+  }
+
+  /** One row that cannot be drawn does not take the others with it. */
+  #children(row) {
+    try {
+      return this.draw(row);
+    } catch (error) {
+      reportError(error);
+      return [h("span", { class: "label bad" }, faultText(error))];
+    }
   }
 
   select(key, { scroll = false } = {}) {

@@ -1,7 +1,8 @@
 // What a run plans to do, its plan or its queue of tasks, with states and edited in place.
 
-import { get, request, runPath } from "../http/api.js";
-import { badge, button, dialog, field, fill, h, table, toast } from "./element.js";
+import { parseWritten, same, writeJson } from "../exact_json.js";
+import { ApiError, get, request, runPath } from "../http/api.js";
+import { alert, badge, button, dialog, field, fill, h, table, toast } from "./element.js";
 import { argumentsText, brief } from "./format.js";
 
 const MARKS = { done: "ok", running: "open", failed: "failed", pending: "dropped", "waiting for a person": "held" };
@@ -18,8 +19,12 @@ export function workList(run, name, editable) {
   async function load() {
     try {
       draw(await get(path));
-    } catch {
-      element.remove(); // not taken up yet, or a run without such a thing
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 404) element.remove(); // not taken up yet, or a run without such a thing
+      else {
+        element.hidden = false;
+        fill(list, alert(error.message), button("Try again", load, { class: "quiet" }));
+      }
     }
   }
 
@@ -62,11 +67,11 @@ export function workList(run, name, editable) {
   function changeStep(known, step) {
     const { step: number, state, ...rest } = step ?? { action: "", args: {} };
     ask(known, step ? `Step ${number}` : "One more step",
-      [field("The step as JSON", h("textarea", { name: "step", rows: 10, class: "code", spellcheck: false, value: JSON.stringify(rest, null, 2) }))],
+      [field("The step as JSON", h("textarea", { name: "step", rows: 10, class: "code", spellcheck: false, value: writeJson(rest, 2) }))],
       (data) => {
-        const wanted = JSON.parse(data.get("step"));
+        const wanted = parseWritten(data.get("step"));
         if (!step) return { op: "add", step: wanted };
-        const changed = Object.entries(wanted).filter(([key, value]) => JSON.stringify(value) !== JSON.stringify(rest[key]));
+        const changed = Object.entries(wanted).filter(([key, value]) => !same(value, rest[key]));
         if (!changed.length) throw new Error("nothing is changed");
         return { op: "change", step: number, ...Object.fromEntries(changed) };
       });

@@ -1,0 +1,99 @@
+// Events are followed across lost connections, and what the page cannot take in ends nothing.
+
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import { after, before, test } from "node:test";
+
+import { followRun } from "../../services/cadre_gateway/console/web/http/follow.js";
+import { applyEvents, emptyTree } from "../../services/cadre_gateway/console/web/state/run_tree.js";
+import { faultLines } from "../../services/cadre_gateway/console/web/state/texts.js";
+import { accepted, answered, asked, event } from "./story.mjs";
+import { openPage } from "./page.mjs";
+
+const { page, faults } = openPage();
+let answers = []; // of the server, one for each request
+let asks = [];
+const server = createServer((request, response) => {
+  asks.push(request.url);
+  (answers.shift() ?? ((_, one) => one.writeHead(503).end()))(request, response);
+});
+
+before(() => new Promise((resolve) => server.listen(0, "127.0.0.1", resolve)));
+after(() => {
+  server.closeAllConnections();
+  server.close();
+});
+
+const frame = ({ name, data }, id) => `event: ${name}\n${id ? `id: ${id}\n` : ""}data: ${typeof data === "string" ? data : JSON.stringify(data)}\n\n`;
+const END = frame({ name: "end", data: { run: "r", state: "success" } });
+const stream = (...frames) => (_, response) => response.writeHead(200, { "Content-Type": "text/event-stream" }).end(frames.join(""));
+
+/** Follows until it is over: what was told. `takes` gets the events. */
+function followed(takes, ...told) {
+  answers = told;
+  asks = [];
+  faults.length = 0;
+  return new Promise((resolve) => {
+    const links = [];
+    let stop = null;
+    const done = (refused) => setImmediate(() => {
+      stop();
+      resolve({ links, refused });
+    });
+    stop = followRun(`http://127.0.0.1:${server.address().port}/v1/runs/r`, {
+      onEvents: takes,
+      onLink: (state, about) => {
+        links.push(state === "lost" ? [state, about.reason, about.seconds] : state);
+        if (state === "ended") done(null);
+      },
+      onRefused: done,
+    });
+  });
+}
+
+test("a page that fails is told of the events behind, and nothing is asked for again", async () => {
+  const names = [];
+  const { links } = await followed((events) => {
+    names.push(...events.map((one) => one.name));
+    throw new Error("the page has a mistake");
+  }, stream(frame(accepted("r", 1), 1), frame(asked("r", 2, 1), 2), END));
+  assert.deepEqual(names, ["run.accepted", "model.called", "end"]);
+  assert.deepEqual([links, asks.length], [["live", "ended"], 1]);
+  assert.deepEqual([...new Set(faults)], ["the page has a mistake"]);
+});
+
+test("an event that cannot be read or taken in is told, and the others are shown", async () => {
+  let tree = emptyTree();
+  const broken = event("r", 4, "tool.called", { call: "r_1_0", tool: "look", arguments: {} });
+  Object.defineProperty(broken.data.event, "call", { enumerable: true, value: { toString: null } });
+  await followed((events) => { tree = applyEvents(tree, events); },
+    stream(frame(accepted("r", 1), 1), frame(asked("r", 2, 1), 2), frame({ name: "model.answered", data: "{\"run\": oops" }, 3),
+      frame(broken, 4), frame(answered("r", 5, 1), 5), frame(event("r", 6, "run.finished", { state: "success", output: 7 }), 6), END));
+  assert.deepEqual(tree.faults.map(({ name, run, seq }) => [name, run, seq]), [["model.answered", null, null], ["tool.called", "r", broken.data.seq]]);
+  const root = tree.runs.get("r");
+  assert.deepEqual([root.state, root.output, root.usage.calls, asks.length], ["success", 7, 1, 1]);
+  assert.ok(root.steps[0].items.some((item) => item.type === "note" && item.name === "tool.called"));
+  assert.equal(faultLines(tree, "r").length, 1);
+  assert.deepEqual(faultLines(emptyTree(), "r"), []);
+});
+
+test("a stream that ends again and again is asked for after longer and longer pauses, and why is told", async () => {
+  const { links } = await followed(() => {}, stream(), stream(), (_, response) => response.writeHead(503, { "Content-Type": "application/json" }).end('{"detail":"NATS is away"}'), stream(END));
+  const lost = links.filter(Array.isArray);
+  assert.deepEqual(lost.map(([, , seconds]) => seconds), [0.5, 1, 2]);
+  assert.equal(lost[2][1], "NATS is away");
+  assert.equal(asks.length, 4);
+});
+
+test("after news the pause is short, and only what is behind them is asked for", async () => {
+  const { links } = await followed(() => {}, stream(), stream(frame(accepted("r", 1), 7)), stream(END));
+  assert.deepEqual(links.filter(Array.isArray).map(([, , seconds]) => seconds), [0.5, 0.5]);
+  assert.deepEqual(asks.map((url) => new URL(url, "http://x").searchParams.get("after")), [null, null, "7"]);
+});
+
+test("a refusal ends it; one for want of a key asks for it", async () => {
+  let signIns = 0;
+  page.addEventListener("cadre-unauthorized", () => { signIns += 1; });
+  const { refused } = await followed(() => {}, (_, one) => one.writeHead(401).end(), (_, one) => one.writeHead(403).end('{"code":"forbidden","detail":"no"}'));
+  assert.deepEqual([signIns, refused.status, refused.code, asks.length], [1, 403, "forbidden", 2]);
+});
