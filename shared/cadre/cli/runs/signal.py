@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from cadre.cli.terminal.arguments import json_value
 from cadre.cli.terminal.gateway import Gateway, command_errors
 from cadre.cli.terminal.options import output_option
 
@@ -21,7 +22,8 @@ def command(run: str, name: str, payload: str | None, by: str, output: str) -> N
 
     RUN is an id, a unique beginning of one, or @last. A signal that comes before the run waits for it is kept.
     """
-    content = _json(sys.stdin.read() if payload == "-" else payload)
+    text = sys.stdin.read() if payload == "-" else payload
+    content = None if text is None else json_value("PAYLOAD", text)
     with Gateway() as gateway:
         identity = gateway.run_id(run)
     sent = send(gateway.url, identity, name, content, by)
@@ -39,12 +41,3 @@ def send(url: str, run: str, name: str, payload: Any, by: str) -> dict[str, Any]
     with command_errors(), SyncClient(url) as client:
         sent = client.attach(run).signal(name, payload, by=by)
     return {"id": sent.id, "run": sent.run, "at": sent.at}
-
-
-def _json(text: str | None) -> Any:
-    if text is None:
-        return None
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise click.UsageError(f"PAYLOAD is no JSON: {error} (a text stands in quotes: '\"yes\"')") from error

@@ -12,6 +12,10 @@ _MAX_LEVELS = 800
 """Levels of nested lists and objects that are sent; a gateway reads little more."""
 
 
+class _Unsendable(Exception):
+    """JSON that can be parsed and would not be sent as it was written."""
+
+
 def key_values(option: str, texts: tuple[str, ...]) -> dict[str, Any]:
     """The values by key. Raises UsageError, naming `option`."""
     pairs = [_pair(option, text) for text in texts]
@@ -38,12 +42,17 @@ def utf8(what: str, text: str) -> str:
     return text
 
 
+def json_value(what: str, text: str) -> Any:
+    """Parses JSON; `what` names it in an error. Raises UsageError."""
+    try:
+        return _parsed(what, utf8(what, text))
+    except ValueError as error:
+        raise click.UsageError(f"{what} is not JSON: {error} (a text stands in quotes: '\"yes\"')") from error
+
+
 def json_object(what: str, text: str) -> dict[str, Any]:
     """Parses a JSON object; `what` names it in an error. Raises UsageError."""
-    try:
-        value = _parsed(what, text)
-    except ValueError as error:
-        raise click.UsageError(f"{what} is not JSON: {error}") from error
+    value = json_value(what, text)
     if not isinstance(value, dict):
         raise click.UsageError(f'{what} must be a JSON object, like {{"amount": 50}}')
     return value
@@ -63,9 +72,9 @@ def _pair(option: str, text: str) -> tuple[str, Any]:
 def _parsed(what: str, text: str) -> Any:
     """Parses JSON. Raises ValueError for other text, UsageError for JSON that cannot be sent."""
     try:
-        value = json.loads(text, parse_constant=_no_constant, parse_float=_number)
+        value = json.loads(text, parse_constant=_no_constant, parse_float=_number, object_pairs_hook=_unique)
         nested = nesting(value)
-    except OverflowError as error:
+    except _Unsendable as error:
         raise click.UsageError(f"{what}: {error}") from error
     except RecursionError:
         nested = _MAX_LEVELS + 1
@@ -74,10 +83,19 @@ def _parsed(what: str, text: str) -> Any:
     return value
 
 
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise _Unsendable(f"the key {twice!r} stands in one object more than once")
+    return found
+
+
 def _number(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise OverflowError(f"{text[:40]} is too great a number")
+        raise _Unsendable(f"{text[:40]} is too great a number")
     return value
 
 
