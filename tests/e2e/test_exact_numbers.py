@@ -9,7 +9,7 @@ import pytest
 from cadre.client import SyncClient
 from harness.command import Commands
 from harness.people import decide, waiting
-from harness.stack import Gateway, Stack
+from harness.stack import Gateway
 
 TEAM = Path(__file__).parent / "digits"
 

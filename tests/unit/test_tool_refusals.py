@@ -139,7 +139,8 @@ def test_wrong_options_are_refused() -> None:
         tool(labels={"priority": 1})(no_docstring)  # type: ignore[dict-item]
     with pytest.raises(ToolDefinitionError, match="concurrency=0: give 1 or more"):
         tool(description="Does.", concurrency=0)(no_docstring)
-    with pytest.raises(ToolDefinitionError, match="timeout=0: give seconds above 0"):
-        tool(description="Does.", timeout=0)(no_docstring)
+    for seconds in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(ToolDefinitionError, match=f"timeout={seconds:g}: give seconds above 0"):
+            tool(description="Does.", timeout=seconds)(no_docstring)
     with pytest.raises(ToolDefinitionError, match="name 'a b'"):
         tool(description="Does.", name="a b")(no_docstring)

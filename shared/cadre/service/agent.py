@@ -66,10 +66,7 @@ def serve(
             find_nats()
             settings = read_settings()
         endpoint = model_settings()  # says now what is wrong with it
-        agents = [
-            with_tested_calls(spec if isinstance(spec, AgentSpec) else read_agent(Path(spec)), endpoint)
-            for spec in specs
-        ]
+        agents = [with_tested_calls(_checked(spec), endpoint) for spec in specs]
         _check_names(agents)
         prompts = [prompts_for(agent) for agent in agents]
     except (SetupError, CommandFailed) as error:
@@ -89,6 +86,15 @@ def serve(
     status = run(f"{noun} {', '.join(own_names)}", settings, start, own_names)
     if status:
         raise SystemExit(status)
+
+
+def _checked(spec: AgentSpec | Path | str) -> AgentSpec:
+    """Return the agent of a file, or one made in Python: checked once more, as its lists may have been changed."""
+    if isinstance(spec, AgentSpec):
+        return msgspec.structs.replace(spec)
+    if isinstance(spec, Path | str):
+        return read_agent(Path(spec))
+    raise SetupError(f"serve takes agents and files of agents, not {type(spec).__name__} {spec!r}")
 
 
 def _check_names(agents: Sequence[AgentSpec]) -> None:

@@ -1,6 +1,7 @@
 """The specification of an agent: its model, tools, team, limits and memory, checked when it is made."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
@@ -9,7 +10,14 @@ from cadre.protocol.messages import MemoryScope
 from cadre.protocol.usage import Budget
 from cadre.spec.answer_schema import check_schema
 from cadre.spec.kinds import DEFAULT, declared_kinds
-from cadre.spec.model import ModelSpec, NamedFunction, check_fallbacks, model_bounds
+from cadre.spec.model import (
+    ModelSpec,
+    NamedFunction,
+    ReasoningEffort,
+    check_fallbacks,
+    check_urls,
+    model_bounds,
+)
 from cadre.spec.names import check_bounds, check_name
 from cadre.spec.native_tools import check_api
 from cadre.spec.policy import check_policy, is_expression, names_in
@@ -116,6 +124,7 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         for key, written in (_WRITTEN_AS | _SECTIONS).items():
             if not isinstance(getattr(self, key), written):
                 raise SpecError(f"agent {self.name}: write {key} as a {written.__name__}")
+        _take_types(self)
         for what, name in [
             ("agent", self.name),
             *(("tool", t) for t in self.tools),
@@ -145,6 +154,7 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
         check_bounds(self.name, bounds)
         check_fallbacks(self.name, self.model)
+        check_urls(f"agent {self.name}: model", self.model)
         check_api(f"agent {self.name}: model", self.model)
         self._check_policies()
         for kind in declared_kinds().values():
@@ -231,6 +241,42 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 )
 
 
+def _take_types(spec: CommonSpec) -> None:
+    """Give every field the type that a file's has, however deep: Python checks none when a struct is made.
+
+    Raises SpecError for a value that a file could not have.
+    """
+    given = msgspec.to_builtins(spec, enc_hook=_as_text)
+    try:
+        read = msgspec.convert(given, _FIELDS)
+    except msgspec.ValidationError as error:
+        what, _, place = str(error).partition(" - at `$.")
+        key = place.rstrip("`")
+        choices = f"; write {CHOICES[key]}" if key in CHOICES else ""
+        raise SpecError(f"agent {spec.name}: {key}: {what[:1].lower()}{what[1:]}{choices}") from error
+    other = [name for name in read.__struct_fields__ if getattr(read, name) != getattr(spec, name)]
+    if other:
+        _check_keys(spec.name, given)
+        for name in other:
+            msgspec.structs.force_setattr(spec, name, getattr(read, name))
+
+
+def _as_text(value: object) -> str:
+    return f"{type(value).__name__} {value!r}" if not isinstance(value, PurePath) else str(value)
+
+
+def _check_keys(agent: str, given: Any) -> None:
+    """Raise SpecError for a key that no struct has, where a dict was given in the place of one."""
+    from cadre.spec.yaml_file import known_keys, sections_at  # YAML is not loaded for an agent made in Python
+
+    for place, known in known_keys(_FIELDS).items():
+        for where, section in sections_at(given, place):
+            if isinstance(section, dict) and (unknown := sorted(map(str, section.keys() - {*known}))):
+                raise SpecError(
+                    f"agent {agent}: unknown key {unknown[0]!r} in {where}; known keys: {', '.join(known)}"
+                )
+
+
 def _budget_bounds(budget: Budget | None) -> list[tuple[str, float | None, float]]:
     if budget is None:
         return []
@@ -243,6 +289,20 @@ def _budget_bounds(budget: Budget | None) -> list[tuple[str, float | None, float
         ("limits.budget.stored_mb", budget.stored_mb, 0),
     ]
 
+
+CHOICES = {
+    "kind": "one of " + ", ".join(declared_kinds()),
+    "permission": "open or restricted",
+    "model.tool_choice": "auto, required or {function: NAME}",
+    "model.api": "chat or responses",
+    "model.calls": "native, schema, text or auto",
+    "model.structured": "schema, object, prompt or auto",
+    "model.token_limit": "max_tokens or max_completion_tokens",
+    "model.reasoning_effort": f"one of {', '.join(get_args(ReasoningEffort))}",
+    "memory.remember": "nothing, answers or steps",
+    "memory.scope": f"one of {', '.join(get_args(MemoryScope))}",
+}
+"""What may be written for a key that takes some words only."""
 
 _JUDGED = {"answer", "task", "additional_args", "calls"}
 """The variables in the expression of a check."""
@@ -287,6 +347,22 @@ else:
         omit_defaults=True,
         namespace={"__doc__": "One agent. Built from YAML by `read_agent`, or in Python."},
     )
+
+
+def _field(info: msgspec.structs.FieldInfo) -> Any:
+    if info.required:
+        return (info.name, info.type)
+    factory, default = info.default_factory, info.default
+    value = msgspec.field(default_factory=factory) if default is msgspec.NODEFAULT else default
+    return (info.name, info.type, value)
+
+
+def fields_without(*names: str) -> list[Any]:
+    """Return the fields of an agent but for these, to define a struct with: it checks their types and nothing else."""
+    return [_field(info) for info in msgspec.structs.fields(AgentSpec) if info.name not in names]
+
+
+_FIELDS = msgspec.defstruct("AgentFields", fields_without(), kw_only=True)
 
 
 def sections(*parts: msgspec.Struct) -> dict[str, Any]:

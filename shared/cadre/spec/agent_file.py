@@ -2,15 +2,14 @@
 
 import re
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import msgspec
 
 from cadre.errors import SpecError
-from cadre.protocol.messages import MemoryScope
-from cadre.spec.agent import SHORT_PROMPTS, AgentSpec, Selector
+from cadre.spec.agent import CHOICES, SHORT_PROMPTS, AgentSpec, Selector, fields_without
 from cadre.spec.kinds import declaration_of, declared_kinds
-from cadre.spec.model import ReasoningEffort, check_url
+from cadre.spec.model import check_urls
 from cadre.spec.model_file import check_keys, with_models
 from cadre.spec.skill_file import SKILL_FILE, Skill, with_skills
 from cadre.spec.team_defaults import defaults_for, with_team_model, with_variables
@@ -22,22 +21,8 @@ class _AgentMetadata(msgspec.Struct):
     labels: dict[str, str] = {}
 
 
-def _field(info: msgspec.structs.FieldInfo) -> Any:
-    if info.required:
-        return (info.name, info.type)
-    factory, default = info.default_factory, info.default
-    value = msgspec.field(default_factory=factory) if default is msgspec.NODEFAULT else default
-    return (info.name, info.type, value)
-
-
 AgentBody: Any = msgspec.defstruct(
-    "AgentBody",
-    [
-        _field(info)
-        for info in msgspec.structs.fields(AgentSpec)
-        if info.name not in _AgentMetadata.__struct_fields__
-    ],
-    kw_only=True,
+    "AgentBody", fields_without(*_AgentMetadata.__struct_fields__), kw_only=True
 )
 """The keys under `spec`: an agent's fields except for those of `metadata`."""
 
@@ -115,9 +100,7 @@ def _spec_of(data: Any, folder: Path) -> AgentSpec:
     _check_keys(data)
     try:
         document = msgspec.convert(data, _AgentDocument)
-        check_url("spec.model.url", document.spec.model.url)
-        for index, fallback in enumerate(document.spec.model.fallbacks):
-            check_url(f"spec.model.fallbacks[{index}].url", fallback.url)
+        check_urls("spec.model", document.spec.model)
         fields = msgspec.structs.asdict(document.spec)
         if fields["prompts"] not in (None, SHORT_PROMPTS):
             fields["prompts"] = str((folder / fields["prompts"]).resolve())
@@ -140,16 +123,7 @@ _KEYS = known_keys(_AgentDocument)
 _CHOICES = {
     "apiVersion": "cadre.dev/v1",
     "kind": " or ".join(_DOCUMENTS),
-    "spec.kind": "one of " + ", ".join(declared_kinds()),
-    "spec.permission": "open or restricted",
-    "spec.model.tool_choice": "auto, required or {function: NAME}",
-    "spec.model.api": "chat or responses",
-    "spec.model.calls": "native, schema, text or auto",
-    "spec.model.structured": "schema, object, prompt or auto",
-    "spec.model.token_limit": "max_tokens or max_completion_tokens",
-    "spec.model.reasoning_effort": f"one of {', '.join(get_args(ReasoningEffort))}",
-    "spec.memory.remember": "nothing, answers or steps",
-    "spec.memory.scope": f"one of {', '.join(get_args(MemoryScope))}",
+    **{f"spec.{key}": words for key, words in CHOICES.items()},
 }
 
 

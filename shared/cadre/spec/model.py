@@ -118,6 +118,13 @@ def check_url(key: str, url: str | None) -> None:
         raise SpecError(f"{key} must begin with http:// or https://")
 
 
+def check_urls(section: str, model: ModelSpec) -> None:
+    """Raise SpecError for a URL of the model or of a fallback that is no endpoint's."""
+    check_url(f"{section}.url", model.url)
+    for index, fallback in enumerate(model.fallbacks):
+        check_url(f"{section}.fallbacks[{index}].url", fallback.url)
+
+
 def check_fallbacks(agent: str, model: ModelSpec) -> None:
     """Raises SpecError for a fallback that is no other model, or has fallbacks of its own."""
     for index, fallback in enumerate(model.fallbacks):

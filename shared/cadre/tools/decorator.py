@@ -15,7 +15,7 @@ from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.rounds import Unfinished
 from cadre.protocol.tagged import for_tool
-from cadre.spec.names import NAME
+from cadre.spec.names import MOST, NAME
 from cadre.spec.policy import check_policy, names_in
 from cadre.tools.context import ToolContext
 from cadre.tools.files import File
@@ -276,7 +276,7 @@ def check_options(options: ToolOptions, name: str, where: str) -> ToolOptions:
     if concurrency is not None and concurrency < 1:
         raise ToolDefinitionError(f"{where}: concurrency={concurrency}: give 1 or more, or leave it out")
     timeout = options.get("timeout")
-    if timeout is not None and timeout <= 0:
+    if timeout is not None and not 0 < timeout <= MOST:
         raise ToolDefinitionError(f"{where}: timeout={timeout:g}: give seconds above 0, or leave it out")
     return options
 

@@ -28,7 +28,7 @@ def policy_of(run: Run, name: str) -> str:
         return NEVER
     tool = run.tools.get(name)
     own = tool.approval if tool is not None else ""
-    default = ALWAYS if spec.permission == "restricted" and tool is not None else NEVER
+    default = NEVER if spec.permission == "open" or tool is None else ALWAYS
     return spec.approvals.get(name) or own or spec.approvals.get("*") or default
 
 
