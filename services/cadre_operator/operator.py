@@ -106,7 +106,7 @@ class Operator:
             await asyncio.sleep(_GATHER_SECONDS)  # several objects are mostly applied together
             self._waiting.discard(namespace)
             try:
-                await self._reconciler.reconcile(namespace)
+                is_used = await self._reconciler.reconcile(namespace)
             except (ApiError, CadreError, httpx2.HTTPError) as error:
                 pause = self._pauses[namespace] = min(
                     self._pauses.get(namespace, 0.5) * 2, _MOST_PAUSE_SECONDS
@@ -115,3 +115,5 @@ class Operator:
                 loop.call_later(pause, self._add, namespace)
             else:
                 self._pauses.pop(namespace, None)
+                if not is_used and namespace not in (*self._namespaces, *self._waiting):
+                    self._known.discard(namespace)  # until something is heard of it

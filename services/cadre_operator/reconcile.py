@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Collection, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -61,11 +62,15 @@ class Reconciler:
         self._schedules = schedules
         self._at_rest = at_rest
         self._layers = layers
-        self._applied: dict[tuple[str, Key], tuple[str, Any]] = {}
-        """What was applied, and the version that the object had then."""
+        self._applied: dict[str, dict[Key, tuple[bytes, Any]]] = {}
+        """By namespace, of what its objects still ask for: a digest of the manifest that was applied, and the version
+        that the object had then."""
 
-    async def reconcile(self, namespace: str) -> None:
-        """Applies, removes and tells. Raises what Cluster does: then it is to be tried again."""
+    async def reconcile(self, namespace: str) -> bool:
+        """Apply, remove and tell; return whether anything is left in the namespace to look after.
+
+        Raises what Cluster does: then it is to be tried again.
+        """
         objects = {one.kind: await self._cluster.list(one.kind, namespace) for one in OBJECT_KINDS}
         live = {
             kind: [one for one in found if not one["metadata"].get("deletionTimestamp")]
@@ -76,7 +81,7 @@ class Reconciler:
         except SpecError as error:
             for refusing in (one for many in live.values() for one in many):
                 await self._tell(refusing, refused(f"ConfigMap {VALUES_MAP}: {error}"), {})
-            return
+            return True
         found = [
             one for kind in _MADE for one in await self._cluster.list(kind, namespace, f"{PART_OF}=cadre")
         ]
@@ -99,6 +104,7 @@ class Reconciler:
             failed = failed or next((one.message for one in conditions if one.reason == "GatewayRefused"), "")
         if failed:
             raise SpecError(failed)
+        return bool(existing or jobs or wanted.manifests or any(objects.values()))
 
     async def _values(self, namespace: str) -> Values:
         """The operator's values, those of the namespace over them. Its name is not theirs to say."""
@@ -148,21 +154,25 @@ class Reconciler:
             for name in (one.get("status") or {}).get("provisioned") or ()
         }
         notes: list[str] = []
+        before = self._applied.pop(namespace, {})
+        self._applied[namespace] = applied = {key: before[key] for key in wanted.manifests if key in before}
         for key, manifest in wanted.manifests.items():
             if key[0] == "Job" and key[1] in done:
                 continue
-            text = json.dumps(manifest, sort_keys=True)
-            if key in versions and self._applied.get((namespace, key)) == (text, versions[key]):
+            digest = sha256(json.dumps(manifest, sort_keys=True).encode()).digest()
+            if key in versions and applied.get(key) == (digest, versions[key]):
                 continue
             try:
-                applied = await self._cluster.apply(manifest)
+                made = await self._cluster.apply(manifest)
             except ApiError as error:
                 if key[0] not in _NOT_INSTALLED or error.status != 404:
                     raise
                 note = _NOT_INSTALLED[key[0]]
                 notes += [] if note in notes else [note]
                 continue
-            self._applied[namespace, key] = (text, _version(applied))
+            applied[key] = (digest, _version(made))
+        if not applied:
+            del self._applied[namespace]
         return notes
 
     async def _tell_all(
