@@ -51,7 +51,7 @@ waiting: .venv/.ready-dev ## Measure what runs that wait (600, 2000 and RUNS=n) 
 	@PYTHONPATH=tests $(BIN)/python -m bench.waiting_kinds $(RUNS) $(ARGS)
 
 chaos: .venv/.ready-dev ## Kill, pause and restart a team at work; SECONDS=n (60), SEED=n (a random one). Fails if anything is lost
-	@PYTHONPATH=tests $(BIN)/python -m chaos.main $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
+	@PYTHONPATH=tests $(BIN)/python -m chaos.main $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 test-long: .venv/.ready-dev ## Give tasks of MINUTES=n (60) by A2A and MCP Tasks and kill the gateway on the way. Fails unless each gives one result
 	@PYTHONPATH=tests $(BIN)/python -m long_tasks.main $(if $(MINUTES),--minutes $(MINUTES))

@@ -16,6 +16,7 @@ from cadre.deploy.k8s.manifest import COMPONENT, MANAGED_BY, PART_OF, Manifest
 from cadre.deploy.k8s.values import Values, read_values
 from cadre.errors import SpecError
 from cadre.local.cluster.object_kinds import OBJECT_KINDS
+from cadre.local.nats_files import SERVER_SECRET
 from cadre_operator.at_rest import AgentsAtRest
 from cadre_operator.cluster import MANAGER, ApiError, Cluster
 from cadre_operator.desired import Desired, Key, desired, superfluous
@@ -104,7 +105,9 @@ class Reconciler:
             failed = failed or next((one.message for one in conditions if one.reason == "GatewayRefused"), "")
         if failed:
             raise SpecError(failed)
-        return bool(existing or jobs or wanted.manifests or any(objects.values()))
+        # The server's list of users stays, and asks for nothing.
+        left = [one for one in existing if one["metadata"]["name"] != SERVER_SECRET]
+        return bool(left or jobs or any(objects.values()))
 
     async def _values(self, namespace: str) -> Values:
         """The operator's values, those of the namespace over them. Its name is not theirs to say."""

@@ -79,18 +79,20 @@ async def read_shards(url: str) -> dict[str, list[Message]]:
 
 def audit(shards: dict[str, list[Message]], seen: Seen) -> list[str]:
     """What must not be, a line each; [] when everything held."""
-    books = [_Books(messages) for messages in shards.values()]
+    books = [Books(messages) for messages in shards.values()]
     found = [line for book in books for line in book.problems()]
     journals = {run: journal for book in books for run, journal in book.journals.items()}
     found += _requests(journals, seen)
-    found += _followers(journals, seen)
+    found += followers(journals, seen.streams)
     found += _rulings(journals, seen.rulings)
     found += _budgets(journals, seen.budgets)
     found += _memories(journals, seen.memories)
     return found
 
 
-class _Entry(NamedTuple):
+class Entry(NamedTuple):
+    """An entry of a journal, as it lies in its stream."""
+
     seq: int
     raw: bytes
     body: dict[str, Any]
@@ -101,11 +103,11 @@ class _Entry(NamedTuple):
         return events
 
 
-class _Books:
+class Books:
     """One shard, sorted: journals by run, effects by call, records by run."""
 
     def __init__(self, messages: Iterable[Message]) -> None:
-        self.journals: dict[str, list[_Entry]] = defaultdict(list)
+        self.journals: dict[str, list[Entry]] = defaultdict(list)
         self.effects: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self.records: list[tuple[str, str]] = []
         for seq, subject, data in messages:
@@ -113,7 +115,7 @@ class _Books:
             if any(token.startswith("_") for token in tokens):
                 continue
             if tokens[1] == "run":
-                self.journals[tokens[-1]].append(_Entry(seq, data, json.loads(data)))
+                self.journals[tokens[-1]].append(Entry(seq, data, json.loads(data)))
             elif tokens[1] == "effect":
                 self.effects[tokens[4]].append(json.loads(data))
             elif tokens[1] == "in":
@@ -133,7 +135,7 @@ class _Books:
                 yield f"run {run}: no entry accounts for record {record}"
 
 
-def _history(journal: list[_Entry]) -> Iterator[str]:
+def _history(journal: list[Entry]) -> Iterator[str]:
     numbers = [entry.body["n"] for entry in journal]
     if numbers != list(range(1, len(numbers) + 1)):
         yield f"its entries are numbered {numbers}"
@@ -149,7 +151,7 @@ def _history(journal: list[_Entry]) -> Iterator[str]:
         before = entry.body["hash"]
 
 
-def _course(journal: list[_Entry]) -> Iterator[str]:
+def _course(journal: list[Entry]) -> Iterator[str]:
     events = [event for entry in journal for event in entry.events]
     types = [event["type"] for event in events]
     for wanted in ("run.accepted", "run.finished"):
@@ -169,15 +171,16 @@ def _course(journal: list[_Entry]) -> Iterator[str]:
                 yield f"call {call} has {times} {kind}"
 
 
-def _events(journals: dict[str, list[_Entry]], run: str) -> list[dict[str, Any]]:
+def events_of(journals: dict[str, list[Entry]], run: str) -> list[dict[str, Any]]:
+    """All events of a run's journal, in order."""
     return [event for entry in journals.get(run, []) for event in entry.events]
 
 
-def _requests(journals: dict[str, list[_Entry]], seen: Seen) -> Iterator[str]:
+def _requests(journals: dict[str, list[Entry]], seen: Seen) -> Iterator[str]:
     """However often a request was cut off and sent again, by whichever gateway: one run, and that one answered."""
     begun: dict[str, list[str]] = defaultdict(list)
     for run in journals:
-        for event in _events(journals, run):
+        for event in events_of(journals, run):
             if event["type"] == "run.accepted":
                 begun[event["task"]["task"].split()[-1]].append(run)
     for key, run in seen.runs.items():
@@ -187,8 +190,9 @@ def _requests(journals: dict[str, list[_Entry]], seen: Seen) -> Iterator[str]:
         yield f"runs {runs} were begun for {key}, which nobody has asked for"
 
 
-def _followers(journals: dict[str, list[_Entry]], seen: Seen) -> Iterator[str]:
-    for run, told in seen.streams.items():
+def followers(journals: dict[str, list[Entry]], streams: dict[str, list[int]]) -> Iterator[str]:
+    """Each follower is told each entry of its run once, in order, up to the run's end."""
+    for run, told in streams.items():
         journal = journals.get(run, [])
         ends = [one.seq for one in journal if any(e["type"] == "run.finished" for e in one.events)]
         wanted = [entry.seq for entry in journal if entry.seq <= max(ends, default=0)]
@@ -196,12 +200,12 @@ def _followers(journals: dict[str, list[_Entry]], seen: Seen) -> Iterator[str]:
             yield f"run {run}: its follower was told {told}, the stream holds {wanted}"
 
 
-def _rulings(journals: dict[str, list[_Entry]], rulings: list[Ruling]) -> Iterator[str]:
+def _rulings(journals: dict[str, list[Entry]], rulings: list[Ruling]) -> Iterator[str]:
     """Whoever said what at once: one word counts, everybody is told the same one, and it is what was done."""
     decided: dict[str, str] = {}
     called = set()
     for run in journals:
-        for event in _events(journals, run):
+        for event in events_of(journals, run):
             if event["type"] == "approval.decided":
                 decided[event["call"]] = event["verdict"]
             elif event["type"] == "tool.called":
@@ -223,10 +227,10 @@ def _rulings(journals: dict[str, list[_Entry]], rulings: list[Ruling]) -> Iterat
             yield f"call {call}: who wanted {wanted} was refused, and it is what counts"
 
 
-def _budgets(journals: dict[str, list[_Entry]], budgets: dict[str, int]) -> Iterator[str]:
+def _budgets(journals: dict[str, list[Entry]], budgets: dict[str, int]) -> Iterator[str]:
     """No call begins once the budget is used up, and what was bought twice has used of it too."""
     for run, most in budgets.items():
-        used, events = 0, _events(journals, run)
+        used, events = 0, events_of(journals, run)
         for event in events:
             if event["type"] == "model.called" and used >= most:
                 yield f"run {run}: a model was asked after {used} of {most} tokens"
@@ -238,12 +242,12 @@ def _budgets(journals: dict[str, list[_Entry]], budgets: dict[str, int]) -> Iter
             yield f"run {run}: it did not end for its budget of {most} tokens, but as {ends}"
 
 
-def _memories(journals: dict[str, list[_Entry]], wanted: dict[str, list[str]]) -> Iterator[str]:
+def _memories(journals: dict[str, list[Entry]], wanted: dict[str, list[str]]) -> Iterator[str]:
     """What was kept is recalled, once each; and nothing of others."""
     for run, notes in wanted.items():
         recalled = [
             memory["text"]
-            for event in _events(journals, run)
+            for event in events_of(journals, run)
             if event["type"] == "memory.recalled"
             for memory in event.get("memories", [])
         ]
