@@ -125,11 +125,11 @@ def test_what_the_page_cannot_show_is_named_and_the_rest_is_shown(
         if len(asks) > 1:
             route.fulfill(status=503, json={"code": "away", "detail": "NATS is away"})
             return
-            frames = [_frame(name, data) for name, data in _events_so_far(gateway, run)]
-            unread = "event: model.answered\nid: 1\ndata: {oops\n\n"
-            call = {"run": run, "event": {"call": {"toString": 1}}}
-            untaken = f"event: tool.called\nid: 2\ndata: {json.dumps(call)}\n\n"
-            text = "".join([*frames[:2], unread, untaken, *frames[2:]])
+        frames = [_frame(name, data) for name, data in _events_so_far(gateway, run)]
+        unread = "event: model.answered\nid: 1\ndata: {oops\n\n"
+        call = {"run": run, "event": {"call": {"toString": 1}}}
+        untaken = f"event: tool.called\nid: 2\ndata: {json.dumps(call)}\n\n"
+        text = "".join([*frames[:2], unread, untaken, *frames[2:]])
         route.fulfill(status=200, content_type="text/event-stream", body=text)
 
     page.route(f"**/v1/runs/{run}/events*", broken)

@@ -46,7 +46,7 @@ WRONG_TYPES: list[tuple[dict[str, Any], str]] = [
     ({"model": ModelSpec(api="chats")}, "model.api"),  # type: ignore[arg-type]
     ({"model": ModelSpec(fallbacks=[{"name": 5}])}, "model.fallbacks[0].name"),  # type: ignore[list-item]
     ({"team": [{"label": {}}]}, "team[0]"),
-    ({"workflow": WorkflowSpec(start="a", steps={"a": {"tool": 5}})}, "workflow.steps[...].tool"),
+    ({"workflow": WorkflowSpec(start="a", steps={"a": {"tool": 5}})}, "workflow.steps[...].tool"),  # type: ignore[dict-item]
 ]
 
 

@@ -169,7 +169,7 @@ class War:
             service = self._stack.services[name]
             await asyncio.to_thread(service.kill)
             self.strikes.append(f"{name} away at {began:.1f}")
-            work = []
+            work: list[asyncio.Task[None]] = []
             while time.time() < began + absent:
                 work.append(asyncio.create_task(self.clients.fetch(f"without-{name}-{len(work)}")))
                 await asyncio.sleep(absent / 5)

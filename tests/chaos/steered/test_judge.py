@@ -147,10 +147,9 @@ def test_a_tick_that_was_left_out_is_found() -> None:
 
 
 def test_a_run_that_was_not_asked_for_is_found() -> None:
-    stray = [
-        ("s:task", 1.0, [{"type": "run.accepted", "task": {"task": "held stray"}}, {"type": "run.finished"}])
-    ]
-    assert found(lambda runs: runs.update(s=stray))
+    accepted: Event = {"type": "run.accepted", "task": {"task": "held stray"}}
+    stray: list[Event] = [accepted, {"type": "run.finished"}]
+    assert found(lambda runs: runs.update(s=[("s:task", 1.0, stray)]))
 
 
 @pytest.mark.parametrize(
