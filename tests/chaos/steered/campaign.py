@@ -35,7 +35,7 @@ ALONE = ("loner", "fetching", "memory")
 """The services of one process: an agent, a tool, the memory."""
 
 ABSENT_SECONDS = 20.0
-_INDEX_AWAY_SECONDS = 8.0
+_INDEX_AWAY_SECONDS = 5.0
 _LATE_SECONDS = 3.0
 _PACE_SECONDS = 0.7
 _ALL_AT_ONCE = 0.4
@@ -77,7 +77,7 @@ async def steer(
     """Runs the rounds; kills go on for `seconds`, and who is alone is away for `absent` seconds each."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)  # noqa: ASYNC240 - nothing else runs yet
-    programs = postgres_programs()
+    programs, late = postgres_programs(), patience(_LATE_SECONDS)
     with contextlib.ExitStack() as held:
         postgres = held.enter_context(PostgresServer(programs)) if programs is not None else None
         stack = held.enter_context(Stack(folder))
@@ -88,11 +88,11 @@ async def steer(
         if kinds := [one for one in ROUNDS[:3] if one in rounds]:
             await war.under_kills(kinds, seconds)
         if "index" in rounds:
-            await war.without_index(postgres)
+            await war.without_index(postgres, _INDEX_AWAY_SECONDS + late)
         if "absences" in rounds:
             await war.without_the_only_ones(absent)
         messages = await read_shards(stack.nats.url)
-    found = war.troubles + judge(messages, war.clients.seen, late=patience(_LATE_SECONDS))
+    found = war.troubles + judge(messages, war.clients.seen, late=late)
     (folder / "seen.json").write_text(json.dumps(asdict(war.clients.seen), indent=1))
     (folder / "strikes.txt").write_text("".join(f"{line}\n" for line in war.strikes))
     (folder / "violations.txt").write_text("".join(f"{line}\n" for line in found))
@@ -144,19 +144,19 @@ class War:
             await self._work_until(ends, [one for one in kinds if one != "ticks"])
             await asyncio.gather(*striking)
 
-    async def without_index(self, postgres: PostgresServer | None) -> None:
+    async def without_index(self, postgres: PostgresServer | None, seconds: float) -> None:
         """Followers go on hearing while the index's database is stopped, or its files are locked."""
         listening = [
-            asyncio.create_task(self.clients.listen(f"far-{number}", messages=20)) for number in range(3)
+            asyncio.create_task(self.clients.listen(f"far-{number}", messages=60)) for number in range(3)
         ]
         async with asyncio.timeout(patience(60)):
             await self.clients.telling.wait()
         away = self._stopped(postgres) if postgres is not None else self._locked()
-        began = time.time()
         async with away:
+            began = time.time()
             self.strikes.append(f"index away at {began:.1f}")
             late = asyncio.create_task(self.clients.listen("late", messages=4))
-            await asyncio.sleep(_INDEX_AWAY_SECONDS)
+            await asyncio.sleep(seconds)
             ended = time.time()
         self.clients.seen.index_away.append(Absence("the index", began, ended))
         await self._all_end([*listening, late])
@@ -248,10 +248,8 @@ class War:
     async def _locked(self) -> AsyncIterator[None]:
         with contextlib.ExitStack() as held:
             for name in GATEWAYS:
-                connection = held.enter_context(
-                    contextlib.closing(
-                        sqlite3.connect(self._stack.folder / f"{name}.db", isolation_level=None)
-                    )
-                )
-                connection.execute("BEGIN EXCLUSIVE")
+                file = self._stack.folder / f"{name}.db"
+                connection = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+                held.enter_context(contextlib.closing(connection))
+                await asyncio.to_thread(connection.execute, "BEGIN EXCLUSIVE")
             yield
