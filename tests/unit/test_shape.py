@@ -30,7 +30,6 @@ CATCHES_ALL = {
     "shared/cadre/tools/thread.py": "what a thread raises is handed to who awaits it",
     "shared/cadre/loop/redecide.py": "where deciding anew fails is what it is to find",
     "shared/cadre/loop/rebase.py": "where another spec cannot follow is what is to be found",
-    "shared/cadre/spec/policy.py": "an expression runs over whatever a model wrote: doubt asks a person",
     "shared/cadre/automation/templates.py": "a template runs over whatever others sent",
     "shared/cadre/tools/loading.py": "importing a tool file runs somebody else's code",
     "services/cadre_memory/index/edge/child.py": "the engine raises bare exceptions; its owner decides what they mean",

@@ -2,12 +2,10 @@
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cadre.errors import SpecError
-
-if TYPE_CHECKING:
-    from jinja2 import Template
+from cadre.spec.expressions import environment
 
 MAX_TEXT_CHARS = 200_000
 """A rendered text may be no longer: it is stored and becomes a run's task."""
@@ -20,7 +18,7 @@ def check_template(key: str, text: str) -> None:
     if not text.strip():
         raise SpecError(f"{key}: is empty")
     try:
-        _compiled(text)
+        environment().parse(text)
     except TemplateSyntaxError as error:
         raise SpecError(f"{key}: line {error.lineno}: {error.message}") from error
 
@@ -29,7 +27,7 @@ def render(key: str, text: str, values: Mapping[str, Any]) -> str:
     """The template with the values filled in. Raises SpecError, which names `key`, when that fails or says nothing."""
     check_template(key, text)
     try:
-        rendered = _compiled(text).render(dict(values))
+        rendered: str = _compiled(text).render(dict(values))
     except Exception as error:
         # A template runs over whatever others sent: each way in which it fails is told, and none ends the process.
         raise SpecError(f"{key}: {error}") from error
@@ -41,10 +39,5 @@ def render(key: str, text: str, values: Mapping[str, Any]) -> str:
 
 
 @lru_cache(maxsize=256)
-def _compiled(text: str) -> "Template":
-    # Imported here: commands that render nothing should not load a template engine.
-    from jinja2 import StrictUndefined
-
-    from cadre.spec.bounded_environment import BoundedEnvironment
-
-    return BoundedEnvironment(undefined=StrictUndefined, autoescape=False).from_string(text)
+def _compiled(text: str) -> Any:
+    return environment().from_string(text)

@@ -45,13 +45,20 @@ from cadre.protocol.messages import (
 )
 from cadre.protocol.topology import call_id
 from cadre.protocol.usage import Usage
+from cadre.spec.templates.template_work import one_decision
 
 _QUESTION_CHARS = 2_000
 """Characters of a task that the memory service is asked with."""
 
 
 def transition(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
-    """The events that the arrival makes true of the run; at least one."""
+    """The events that the arrival makes true of the run; at least one. All templates that it evaluates share one
+    allowance of work."""
+    with one_decision():
+        return _bounded(run, arrival)
+
+
+def _bounded(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
     arrival = as_tasked(run, arrival)
     events = end_signalled_waits(run, _decide(run, arrival), arrival)
     events = within_context(run, events, arrival)

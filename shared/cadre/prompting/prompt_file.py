@@ -19,9 +19,9 @@ from cadre.prompting.tool_text import (
     to_tool_calling_prompt,
 )
 from cadre.protocol.cards import AgentCard, ToolCard
-from cadre.spec.bounded_environment import BoundedEnvironment
 from cadre.spec.kinds import DEFAULT, PromptFile, declared_kinds
 from cadre.spec.names import NAME
+from cadre.spec.templates.bounded_environment import BoundedEnvironment
 from cadre.spec.yaml_file import read_yaml
 
 
@@ -169,9 +169,7 @@ _COMPILED_KEPT = 512
 """Compiled templates that a process keeps: files have most of theirs in common, and so have their versions."""
 
 # A prompt file is data and may come from anywhere: it gets no way to Python.
-_environment = BoundedEnvironment(
-    undefined=StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True
-)
+_environment = BoundedEnvironment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 _environment.filters["to_tool_calling_prompt"] = to_tool_calling_prompt
 _environment.filters["to_short_prompt"] = to_short_prompt
 _environment.filters["to_listed_prompt"] = to_listed_prompt

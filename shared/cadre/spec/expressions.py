@@ -6,61 +6,83 @@ A template that is one expression (`{{ order.lines }}`) gives the expression's v
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-_FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What an expression over any values may raise, beside the errors of templates."""
+from cadre.spec.templates.template_prices import price_of_whole
+from cadre.spec.templates.template_work import charge_compiling, charge_parsing, work_of_one_rendering
 
-_NOT_REPEATABLE = ("lipsum", "random")
-"""By chance they give another value each time; a run decided anew must find the same."""
+_SHOWN = 300
+"""Characters of a text that an error repeats."""
+
+_FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, SyntaxError, TypeError, ValueError)
+"""What an expression over any values may raise, beyond the errors of templates."""
 
 
 class ExpressionError(Exception):
-    """A template or condition that has no value for the values in hand."""
+    """A template or condition that has no value for the values in hand; `why` says so without its text."""
+
+    def __init__(self, text: str, why: Exception) -> None:
+        super().__init__(f"{_shown(text)} has no value: {why}")
+        self.why = str(why)
+
+
+class NoTemplate(ValueError):
+    """A text that is no template or condition; `why` says so without the text."""
+
+    def __init__(self, text: str, kind: str, why: str) -> None:
+        super().__init__(f"{_shown(text)} is no {kind}: {why}")
+        self.why = why
+
+
+class _Compiled(NamedTuple):
+    evaluate: Callable[[dict[str, Any]], Any]
+    tokens: int
 
 
 def check_expression(text: str) -> frozenset[str]:
-    """The names in a condition. Raises ValueError for one that is none."""
-    _expression(text)
-    return _names("{{ " + text + " }}")
+    """Returns the names in a condition. Raises ValueError for a text that is none."""
+    return _checked(text, is_condition=True)
 
 
 def check_template(value: Any) -> frozenset[str]:
-    """The names in all templates of a JSON value. Raises ValueError for a text that is none."""
+    """Returns the names in all templates of a JSON value. Raises ValueError for a text that is none, and for templates
+    that together take more work than a decision may."""
     found: frozenset[str] = frozenset()
     for text in templates_in(value):
         if _is_template(text):
-            _filling(text)
-            found |= _names(text)
+            found |= _checked(text, is_condition=False)
     return found
 
 
 def parsed(text: str, *, is_condition: bool) -> Any:
-    """The syntax tree of a template or condition. Raises ValueError for a text that is none."""
+    """Returns the syntax tree of a template or condition. Raises ValueError for a text that is none."""
     from jinja2 import TemplateSyntaxError
 
     try:
-        return _environment().parse("{{ " + text + " }}" if is_condition else text.strip())
+        return environment().parse("{{ " + text + "\n}}" if is_condition else text.strip())
     except TemplateSyntaxError as error:
-        raise ValueError(
-            f"{text!r} is no {'expression' if is_condition else 'template'}: {error.message}"
-        ) from error
+        raise NoTemplate(text, "expression" if is_condition else "template", error.message or "") from error
 
 
 def holds(text: str, values: Mapping[str, Any]) -> bool:
     """Whether a condition is true of the values. Raises ExpressionError."""
-    return bool(_evaluated(text, _expression(text), values))
+    return bool(evaluated(text, values))
 
 
 def filled(value: Any, values: Mapping[str, Any]) -> Any:
     """A JSON value with the values in place of its templates. Raises ExpressionError."""
     if isinstance(value, str):
-        return _evaluated(value, _filling(value), values) if _is_template(value) else value
+        return _evaluated(value, _filling, values) if _is_template(value) else value
     if isinstance(value, dict):
         return {key: filled(one, values) for key, one in value.items()}
     return [filled(one, values) for one in value] if isinstance(value, list) else value
+
+
+def evaluated(text: str, values: Mapping[str, Any]) -> Any:
+    """Returns the value of an expression. Raises ExpressionError."""
+    return _evaluated(text, _expression, values)
 
 
 def _is_template(text: str) -> bool:
@@ -76,68 +98,89 @@ def templates_in(value: Any) -> Iterator[str]:
             yield from templates_in(one)
 
 
-def _evaluated(text: str, evaluate: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+def _evaluated(text: str, compiled: Callable[[str], _Compiled], values: Mapping[str, Any]) -> Any:
     from jinja2 import TemplateError, Undefined
 
     try:
+        evaluate, tokens = compiled(text)
+        charge_compiling(text, tokens)
         value = evaluate(dict(values))
         if isinstance(value, Undefined):
             str(value)  # raises, with the name that is not there
         return _as_json(value)
     except (TemplateError, *_FAILS) as error:
-        raise ExpressionError(f"{text.strip()!r} has no value: {error}") from error
+        raise ExpressionError(text, error) from error
+
+
+def _shown(text: str) -> str:
+    text = text.strip()
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
 
 
 def _as_json(value: Any) -> Any:
     if value is None or isinstance(value, str | bool | int | float):
         return value if type(value) is not str else str(value)
     if not isinstance(value, dict | list | tuple):
-        value = list(value)  # what filters such as `map` give
+        value = list(value)  # what methods such as `items` give
+    price_of_whole(work_of_one_rendering(), value)
     return msgspec.to_builtins(value, str_keys=True)
 
 
 @functools.cache
-def _environment() -> Any:
+def environment() -> Any:
+    """Returns the environment of all templates and expressions over JSON values."""
     # Imported here: commands that evaluate nothing should not load a template engine.
     from jinja2 import StrictUndefined
 
-    from cadre.spec.bounded_environment import BoundedEnvironment
+    from cadre.spec.templates.bounded_environment import BoundedEnvironment
 
-    environment = BoundedEnvironment(undefined=StrictUndefined, autoescape=False)
-    for name in _NOT_REPEATABLE:
-        environment.globals.pop(name, None)
-        environment.filters.pop(name, None)
-    return environment
+    return BoundedEnvironment(undefined=StrictUndefined)
 
 
 @functools.lru_cache(maxsize=1024)
-def _expression(text: str) -> Callable[..., Any]:
+def _expression(text: str) -> _Compiled:
     from jinja2 import TemplateSyntaxError
 
     try:
-        found: Callable[..., Any] = _environment().compile_expression(text.strip(), undefined_to_none=False)
+        evaluate = environment().compile_expression(text.strip(), undefined_to_none=False)
     except TemplateSyntaxError as error:
-        raise ValueError(f"{text!r} is no expression: {error.message}") from error
-    return found
+        raise NoTemplate(text, "expression", error.message or "") from error
+    return _Compiled(evaluate, _tokens(text))
 
 
 @functools.lru_cache(maxsize=1024)
-def _filling(text: str) -> Callable[..., Any]:
+def _filling(text: str) -> _Compiled:
     from jinja2 import TemplateSyntaxError, nodes
 
     try:
-        body = _environment().parse(text.strip()).body
+        body = environment().parse(text.strip()).body
         if len(body) == 1 and isinstance(body[0], nodes.Output) and len(body[0].nodes) == 1:
             return _expression(text.strip()[2:-2].strip("-+"))
-        render: Callable[..., Any] = _environment().from_string(text).render
+        template = environment().from_string(text)
     except TemplateSyntaxError as error:
-        raise ValueError(f"{text!r} is no template: {error.message}") from error
-    return render
+        raise NoTemplate(text, "template", error.message or "") from error
+    return _Compiled(template.render, _tokens(text))
 
 
 @functools.lru_cache(maxsize=1024)
-def _names(text: str) -> frozenset[str]:
+def _names(text: str, is_condition: bool) -> tuple[frozenset[str], int]:
     from jinja2 import meta
 
-    environment = _environment()
-    return frozenset(meta.find_undeclared_variables(environment.parse(text)) - environment.globals.keys())
+    tree = parsed(text, is_condition=is_condition)
+    names = frozenset(meta.find_undeclared_variables(tree) - environment().globals.keys())
+    return names, _tokens(text)
+
+
+def _checked(text: str, *, is_condition: bool) -> frozenset[str]:
+    names, tokens = _names(text, is_condition)
+    try:
+        charge_parsing(tokens)
+    except OverflowError as error:
+        raise ValueError(f"there are too many templates: {error}") from error
+    return names
+
+
+def _tokens(text: str) -> int:
+    from cadre.spec.templates.bounded_environment import tokens_of
+
+    return tokens_of(environment(), text)

@@ -4,9 +4,10 @@ Expressions are Jinja2's (`amount > 100 and currency != "EUR"`), evaluated in it
 change nothing. When one cannot be evaluated, a person is asked.
 """
 
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 from typing import Any
+
+from cadre.spec.expressions import ExpressionError, NoTemplate, check_expression, holds
 
 NEVER = "never"
 ALWAYS = "always"
@@ -19,7 +20,10 @@ def check_policy(policy: str) -> None:
         return
     if not policy.startswith(_WHEN) or not policy[len(_WHEN) :].strip():
         raise ValueError(f"{policy!r}: write never, always or 'when: <expression over the arguments>'")
-    _compiled(policy)
+    try:
+        check_expression(policy[len(_WHEN) :].strip())
+    except NoTemplate as error:
+        raise ValueError(f"{policy!r}: {error.why}") from error
 
 
 def reason_to_ask(policy: str, arguments: Mapping[str, Any]) -> str | None:
@@ -31,11 +35,11 @@ def reason_to_ask(policy: str, arguments: Mapping[str, Any]) -> str | None:
     if not policy.startswith(_WHEN):
         return f"{policy!r} is no policy that this version knows"
     try:
-        holds = _compiled(policy)(dict(arguments))
-    except Exception as error:
+        is_true = holds(policy[len(_WHEN) :], arguments)
+    except ExpressionError as error:
         # Whatever makes the expression fail (a missing argument, a text compared to a number), a person decides.
-        return f"{policy}: {error}"
-    return policy if holds else None
+        return f"{policy}: {error.why}"
+    return policy if is_true else None
 
 
 def is_expression(text: str) -> bool:
@@ -51,10 +55,10 @@ def expression_of(text: str) -> str | None:
 def why_untrue(policy: str, values: Mapping[str, Any]) -> str | None:
     """Why a `when:` is not true of the values; None when it is."""
     try:
-        return None if _compiled(policy)(dict(values)) else "it is not true of this answer"
-    except Exception as error:
+        return None if holds(policy[len(_WHEN) :], values) else "it is not true of this answer"
+    except ExpressionError as error:
         # An answer that makes the expression fail has not passed.
-        return f"it cannot be evaluated: {error}"
+        return f"it cannot be evaluated: {error.why}"
 
 
 def names_in(policy: str) -> set[str]:
@@ -62,29 +66,4 @@ def names_in(policy: str) -> set[str]:
     if not policy.startswith(_WHEN):
         return set()
     check_policy(policy)
-    from jinja2 import meta
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    environment = ImmutableSandboxedEnvironment()
-    tree = environment.parse("{% if " + policy[len(_WHEN) :].strip() + " %}{% endif %}")
-    return set(meta.find_undeclared_variables(tree)) - set(environment.globals)
-
-
-@lru_cache(maxsize=256)
-def _compiled(policy: str) -> Callable[[dict[str, Any]], Any]:
-    # Imported here: commands that evaluate no policy should not load a template engine.
-    from jinja2 import StrictUndefined, TemplateSyntaxError
-
-    from cadre.spec.bounded_environment import BoundedEnvironment
-
-    environment = BoundedEnvironment(undefined=StrictUndefined)
-    text = policy[len(_WHEN) :].strip()
-    try:
-        expression = environment.compile_expression(text, undefined_to_none=False)
-    except TemplateSyntaxError as error:
-        raise ValueError(f"{policy!r}: {error.message}") from error
-
-    def evaluate(arguments: dict[str, Any]) -> bool:
-        return bool(expression(arguments))
-
-    return evaluate
+    return set(check_expression(policy[len(_WHEN) :].strip()))
