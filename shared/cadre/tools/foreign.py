@@ -15,6 +15,7 @@ import msgspec
 
 from cadre.errors import ToolDefinitionError
 from cadre.protocol.cards import ToolCard
+from cadre.spec.answer_schema import SchemaCheck, TooMuchToCheck
 from cadre.tools.decorator import InvalidArguments, Tool, ToolOptions, check_options, make_card
 from cadre.tools.files import File, file_output_schema
 from cadre.tools.signature import Signature
@@ -32,15 +33,17 @@ class ForeignTool(Tool[..., Any]):
         signature = Signature(card.description, nothing, card.input_schema, card.output_schema, None)
         super().__init__(function, card, signature, concurrency)
         self.__name__ = card.name
-        import jsonschema_rs  # here, so that modules of Cadre's own tools need not load it
-
-        self._validator = jsonschema_rs.validator_for(card.input_schema, offline=True)
+        self._check = SchemaCheck(card.input_schema)
 
     def _checked(self, arguments: dict[str, Any], files: list[File]) -> dict[str, Any]:
         """The arguments unchanged. Raises InvalidArguments, which names the first wrong one."""
-        for error in self._validator.iter_errors(arguments):
-            path = ".".join(str(part) for part in error.instance_path)
-            raise InvalidArguments(f"argument {path!r}: {error.message}" if path else error.message)
+        try:
+            errors = self._check.errors(arguments)
+        except TooMuchToCheck as error:
+            raise InvalidArguments(str(error)) from error
+        for first in errors:
+            path = ".".join(str(part) for part in first.instance_path)
+            raise InvalidArguments(f"argument {path!r}: {first.message}" if path else first.message)
         return dict(arguments)
 
 

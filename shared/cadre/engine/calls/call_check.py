@@ -9,6 +9,7 @@ from cadre.journal.run import Run
 from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.tagged import for_schema
 from cadre.recent import Recent
+from cadre.spec.answer_schema import SchemaCheck, TooMuchToCheck
 
 _MOST_VALIDATORS = 1024
 
@@ -72,29 +73,29 @@ def check_call(run: Run, name: str, arguments: dict[str, Any]) -> None:
 def check_arguments(name: str, schema: dict[str, Any], arguments: dict[str, Any]) -> None:
     """Raises CallNotAllowed naming every argument that does not fit the schema."""
     try:
-        validator = _validator(schema)
+        check = _check_of(schema)
     except ValueError as error:
         reason = str(error).splitlines()[0]
         raise CallNotAllowed(f"{name!r} cannot be called: its input schema is wrong: {reason}") from error
-    problems = [_explain(error, schema) for error in validator.iter_errors(for_schema(arguments))]
+    try:
+        problems = [_explain(error, schema) for error in check.errors(for_schema(arguments))]
+    except TooMuchToCheck as error:
+        problems = [str(error)]
     if problems:
         raise CallNotAllowed(f"Wrong arguments for {name!r}: {'; '.join(problems)}")
 
 
-_validators = Recent[int, tuple[dict[str, Any], Any]](_MOST_VALIDATORS)
+_checks = Recent[int, tuple[dict[str, Any], SchemaCheck]](_MOST_VALIDATORS)
 """By the schema's identity: the runs of a process share the cards of the registry. The schema is kept
-beside its validator, so that no other can take its identity."""
+beside its check, so that no other can take its identity."""
 
 
-def _validator(schema: dict[str, Any]) -> Any:
-    known = _validators.get(id(schema))
+def _check_of(schema: dict[str, Any]) -> SchemaCheck:
+    known = _checks.get(id(schema))
     if known is None:
-        import jsonschema_rs  # three megabytes that an agent without work need not hold
-
-        # A schema comes from whoever offers the tool: it must not make this process fetch anything.
-        known = _validators[id(schema)] = (schema, jsonschema_rs.validator_for(schema, offline=True))
+        known = _checks[id(schema)] = (schema, SchemaCheck(schema))
     else:
-        _validators.move_to_end(id(schema))
+        _checks.move_to_end(id(schema))
     return known[1]
 
 
