@@ -34,7 +34,8 @@ def to_markdown(html: bytes, url: str, charset: str | None = None) -> str:
     text = _laid_out(soup)
     if title and soup.select_one("h1") is None:
         text = f"# {title}\n\n{text}"
-    return re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t]+\n", "\n", text)).strip()
+    lines = "\n".join(line.rstrip(" \t") for line in text.split("\n"))
+    return re.sub(r"\n{3,}", "\n\n", lines).strip()
 
 
 def _decoded(html: bytes, charset: str | None) -> str | bytes:

@@ -25,7 +25,8 @@ MAX_BLOBS = 10_000
 _SMALL_BYTES = 1 << 16
 """A header up to here is decoded at once; a larger one off the event loop."""
 
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*+"', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*+(?:"|\\?\Z)', re.DOTALL)
+"""A string, or the rest of the text where it has no end: else each quote in it would be tried."""
 
 
 async def read_frame(text: bytes, body: bytes) -> Frame:

@@ -7,8 +7,7 @@ words of the chat, and there are no tags, questions or searches.
 import json
 import re
 
-_CHAT = re.compile(r"<chat_history>\s*(.*?)\s*</chat_history>", re.DOTALL)
-_USER = re.compile(r"^\s*USER:\s*(.+?)\s*$", re.IGNORECASE | re.MULTILINE)
+_USER = re.compile(r"^[ \t]*USER:(.*)", re.IGNORECASE | re.MULTILINE)
 _TITLE_WORDS = 5
 
 _EMPTY: dict[str, object] = {"tags": [], "follow_ups": [], "queries": [], "text": "", "prompt": ""}
@@ -17,18 +16,18 @@ _EMPTY: dict[str, object] = {"tags": [], "follow_ups": [], "queries": [], "text"
 
 def answer_of(text: str) -> str | None:
     """The answer to such a request, which Open WebUI begins with `### Task:`; None for what a person has said."""
-    chat = _CHAT.search(text)
-    if not text.lstrip().startswith("### Task:") or chat is None:
-        return None
     # Its own words ask for the form; the chat below them may say anything.
-    asked = text[: chat.start()]
+    asked, begin, rest = text.partition("<chat_history>")
+    chat, end, _ = rest.partition("</chat_history>")
+    if not text.lstrip().startswith("### Task:") or not begin or not end:
+        return None
     if '"title"' in asked:
-        return json.dumps({"title": _title(chat[1])}, ensure_ascii=False)
+        return json.dumps({"title": _title(chat)}, ensure_ascii=False)
     key = next((key for key in _EMPTY if f'"{key}"' in asked), None)
     return json.dumps({key: _EMPTY[key]}) if key is not None else None
 
 
 def _title(chat: str) -> str:
-    said = _USER.search(chat)
-    words = (said[1] if said is not None else chat).split()
+    said = next((one[1] for one in _USER.finditer(chat) if one[1].strip()), chat)
+    words = said.split()
     return " ".join(words[:_TITLE_WORDS]).rstrip(".,:;!?") or "Chat"

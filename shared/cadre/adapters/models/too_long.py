@@ -11,14 +11,14 @@ _TOO_LONG = re.compile(
 """How servers say that a request takes more than the context: OpenAI's code; words of vLLM, llama.cpp, Anthropic."""
 
 _CONTEXT = re.compile(
-    r"context (?:length|window|size)\D{0,20}?(\d+)"
-    r"|(\d+) (?:tokens? )?(?:maximum )?(?:context|maximum\b)"
-    r"|maximum number of tokens allowed \((\d+)\)",
+    r"context (?:length|window|size)\D{0,20}?(\d{1,12})"
+    r"|(\d{1,12}) (?:tokens? )?(?:maximum )?(?:context|maximum\b)"
+    r"|maximum number of tokens allowed \((\d{1,12})\)",
     re.IGNORECASE,
 )
 _REQUEST = re.compile(
-    r"request \((\d+) tokens\)|messages resulted in (\d+) tokens|\((\d+) in the messages"
-    r"|(?:too long:|has|contains) (\d+) (?:input )?tokens|token count \((\d+)\) exceeds",
+    r"request \((\d{1,12}) tokens\)|messages resulted in (\d{1,12}) tokens|\((\d{1,12}) in the messages"
+    r"|(?:too long:|has|contains) (\d{1,12}) (?:input )?tokens|token count \((\d{1,12})\) exceeds",
     re.IGNORECASE,
 )
 _DIGITS_APART = re.compile(r"(?<=\d)[,_](?=\d{3}\b)")
