@@ -16,10 +16,11 @@ from cadre.automation.trigger import TriggerState
 from cadre.service.platform import Platform
 from cadre_gateway.automation.budget_editor import BudgetEditor
 from cadre_gateway.automation.definition_editor import DefinitionEditor
+from cadre_gateway.automation.evaluator import Evaluator
 from cadre_gateway.automation.notice_queues import NoticeQueues
 from cadre_gateway.automation.notices import Notices
 from cadre_gateway.automation.pushes import PushNotifications
-from cadre_gateway.automation.queues import start_due_queue, start_event_queue
+from cadre_gateway.automation.queues import Trials, start_due_queue, start_event_queue
 from cadre_gateway.automation.run_starter import RunStarter
 from cadre_gateway.automation.schedule_editor import ScheduleEditor
 from cadre_gateway.automation.scheduler import Scheduler
@@ -39,12 +40,14 @@ class Automation:
     notice_queues: NoticeQueues
     budgets: BudgetEditor
     pushes: PushNotifications
+    evaluator: Evaluator
+    trials: Trials
     _queues: list[Queue] = field(default_factory=list)
 
     async def run(self) -> None:
         """Works until cancelled. Raises SetupError."""
-        self._queues.append(await start_due_queue(self.platform, self.scheduler))
-        self._queues.append(await start_event_queue(self.platform, self.triggers))
+        self._queues.append(await start_due_queue(self.platform, self.scheduler, self.trials))
+        self._queues.append(await start_event_queue(self.platform, self.triggers, self.trials))
         await asyncio.gather(self.scheduler.look_after(), self.notice_queues.run(), self.budgets.look_after())
 
     async def drain(self, grace: float) -> None:
@@ -52,6 +55,7 @@ class Automation:
         for queue in self._queues:
             await queue.drain(grace)
         await self.notice_queues.drain(grace)
+        await self.evaluator.close()
 
 
 def automation_of(
@@ -65,7 +69,8 @@ def automation_of(
     clock = platform.clock
     states = NatsDefinitions(platform.nc, platform.topology, "schedule", ScheduleState)
     alarms = NatsAlarms(platform.nc, platform.topology)
-    scheduler = Scheduler(states, alarms, runs, clock)
+    evaluator, trials = Evaluator(), Trials(platform)
+    scheduler = Scheduler(states, alarms, runs, clock, evaluator)
     triggers = NatsDefinitions(platform.nc, platform.topology, "trigger", TriggerState)
     specs = NatsDefinitions(platform.nc, platform.topology, "notice", KeptNotice)
     deliveries = NatsDeliveries(platform.nc, platform.topology)
@@ -74,15 +79,17 @@ def automation_of(
     tasks = NatsDefinitions(platform.nc, platform.topology, PUSHES, TaskPushes)
     pushes = PushNotifications(tasks, deliveries, sender, clock, runs.makers)
     notices = Notices(specs, deliveries, history, sender, source, clock, secret, pushes, runs.makers)
-    queues = NoticeQueues(platform, notices)
+    queues = NoticeQueues(platform, notices, trials)
     pushes.follow = queues.follow_now
     return Automation(
         platform,
         scheduler,
         ScheduleEditor(states, alarms, scheduler, runs, clock),
-        TriggerIntake(triggers, runs, clock, secret),
+        TriggerIntake(triggers, runs, clock, secret, evaluator),
         DefinitionEditor(specs, "notice"),
         queues,
         BudgetEditor(budgets, DefinitionEditor(budgets.states, "budget"), notices),
         pushes,
+        evaluator,
+        trials,
     )

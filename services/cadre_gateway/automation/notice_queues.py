@@ -15,7 +15,7 @@ from cadre.errors import BlobMissing, NewerSchema, RetryableError, UnreadableMes
 from cadre.protocol.topology import Subject, Topology
 from cadre.service.platform import Platform
 from cadre_gateway.automation.notices import DeliveryGivenUp, Notices
-from cadre_gateway.automation.queues import start_queue
+from cadre_gateway.automation.queues import Trials, start_queue
 
 log = logging.getLogger("cadre.notices")
 
@@ -32,6 +32,7 @@ class NoticeQueues:
 
     platform: Platform
     notices: Notices
+    trials: Trials
     _journals: list[LateQueue] = field(default_factory=list)
     _deliveries: list[Queue] = field(default_factory=list)
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -96,6 +97,9 @@ class NoticeQueues:
         await delivery.ack()
 
     async def _deliver(self, delivery: NatsDelivery) -> None:
+        await self.trials.attempt(delivery, lambda: self._send(delivery), delivery.term)
+
+    async def _send(self, delivery: NatsDelivery) -> None:
         try:
             await self.notices.deliver(decode(delivery.data, NoticeDelivery))
         except (DeliveryGivenUp, UnreadableMessage) as error:

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from cadre.automation.schedule import ScheduleSpec
-from cadre.automation.schedule_state import OwedStart, ScheduleState, decide, paused, refused, settled
+from cadre.automation.schedule_state import (
+    OwedStart,
+    ScheduleState,
+    paused,
+    refused,
+    settled,
+    tried_again,
+)
 from cadre.errors import Fenced, RetryableError, UnreadableMessage
 from cadre.ports import Clock
 from cadre.protocol.access import Maker
@@ -45,6 +52,16 @@ class Alarms(Protocol):
     """Alarms of schedules: see NatsAlarms."""
 
     async def set(self, schedule: str, due: float) -> None: ...
+    async def wake(self, schedule: str, tick: float) -> None: ...
+    async def give_up(self, schedule: str, tick: float, why: str) -> None: ...
+
+
+class Decisions(Protocol):
+    """Decides as `schedule_state.decide` does: see Evaluator. Raises EvaluationEnded."""
+
+    async def decide(
+        self, state: ScheduleState, now: float, busy: bool, giving_up: str = ""
+    ) -> ScheduleState: ...
 
 
 class ScheduledRuns(Protocol):
@@ -75,11 +92,13 @@ class Scheduler:
     alarms: Alarms
     runs: ScheduledRuns
     clock: Clock
+    decisions: Decisions
 
-    async def handle(self, name: str) -> None:
-        """Does all that is due for the schedule at this moment, and sets its next alarm.
+    async def handle(self, name: str, giving_up: str = "") -> None:
+        """Does all that is due for the schedule at this moment, and sets its next alarm. With `giving_up` the ticks
+        that are due fail for that reason, and become dead letters.
 
-        Raises RetryableError, UnreadableMessage: then it is to be handled again, here or elsewhere.
+        Raises RetryableError, UnreadableMessage, EvaluationEnded: then it is to be handled again, here or elsewhere.
         """
         while True:
             state, fence = await self.states.read(name)
@@ -95,9 +114,12 @@ class Scheduler:
                     await self.states.write(name, paused(state, True, now, refusal.code), fence)
                     continue
                 busy = state.last_run is not None and await self.runs.is_active(state.last_run)
-                decided = decide(state, now, busy)
-                if decided is state:
+                if not state.is_due(now, busy):
                     break
+                decided = await self.decisions.decide(state, now, busy, giving_up)
+                if decided == state:
+                    break
+                giving_up = ""
                 _log_losses(state, decided)
                 await self.states.write(name, decided, fence)
             except Fenced:
@@ -115,6 +137,21 @@ class Scheduler:
             return refusal
         return None
 
+    async def try_again(self, name: str, tick: float) -> bool:
+        """Has a tick that failed start its run once the schedule's last one has ended; returns False when the tick did
+        not fail, or nothing is known of it any more. Raises as `handle` does."""
+        while True:
+            state, fence = await self.states.read(name)
+            changed = None if state is None else tried_again(state, tick)
+            if changed is None:
+                return False
+            try:
+                await self.states.write(name, changed, fence)
+            except Fenced:
+                continue
+            await self.handle(name)
+            return True
+
     async def look_after(self) -> None:
         """Looks at all schedules now and then, for ever: what is due and unheard of is late, and not lost."""
         while True:
@@ -125,8 +162,8 @@ class Scheduler:
             await self.clock.sleep(_LOOK_SECONDS)
 
     async def handle_overdue(self) -> None:
-        """Handles each schedule whose alarm should have gone off, or whose maker may start no runs any more. Raises
-        RetryableError."""
+        """Has each schedule handled whose alarm should have gone off, or whose maker may start no runs any more: by the
+        queue, which counts how often that ends whoever does it. Raises RetryableError."""
         for state in await self.states.all():
             if isinstance(state, UnreadableMessage):
                 log.warning("a schedule is left to a newer gateway: %s", state)
@@ -135,10 +172,7 @@ class Scheduler:
             due = state.due_at()
             is_late = state.is_owed or state.queued or (due is not None and due < late)
             if is_late or await self.refusal(state) is not None:
-                try:
-                    await self.handle(state.spec.name)
-                except UnreadableMessage as error:
-                    log.warning("schedule %s is left to a newer gateway: %s", state.spec.name, error)
+                await self.alarms.wake(state.spec.name, state.next_at or 0.0)
 
     async def _carry_out(self, state: ScheduleState) -> ScheduleState:
         await asyncio.gather(
@@ -147,6 +181,9 @@ class Scheduler:
                 for run in state.cancels
             )
         )
+        for tick in state.given_up:
+            why = next((one.detail for one in state.outcomes if one.tick == tick), "")
+            await self.alarms.give_up(state.spec.name, tick, why)
         for start in state.starts:
             try:
                 await self.runs.start(start, state.spec.options, state.maker)

@@ -14,6 +14,7 @@ from cadre.errors import SpecError, UnreadableMessage
 from cadre.ports import Clock
 from cadre_gateway.access.makers import maker_of
 from cadre_gateway.access.principal import Principal
+from cadre_gateway.automation.evaluator import EvaluationEnded, Evaluator
 from cadre_gateway.automation.run_starter import RunStarter, check_start
 from cadre_gateway.automation.scheduler import StartRefused
 from cadre_gateway.requests.problems import Problem, invalid
@@ -34,6 +35,7 @@ class TriggerIntake:
     clock: Clock
     secret: Callable[[str], str]
     """Finds the secret of a name; "" when there is none."""
+    evaluator: Evaluator
     _known: list[TriggerState] = field(default_factory=list)
     _read_at: float = 0.0
 
@@ -83,16 +85,21 @@ class TriggerIntake:
         self._read_at = 0.0
 
     async def on_message(self, subject: str, message: str, payload: bytes) -> list[str]:
-        """Starts a run for each trigger that listens to the subject; returns why some were not started."""
+        """Starts a run for each trigger that listens to the subject; returns why some were not started. Raises
+        EvaluationEnded once all others are started."""
         if time.monotonic() - self._read_at > _FRESH_SECONDS:
             self._known, self._read_at = await self._states(), time.monotonic()
-        refusals = []
+        refusals, ended = [], None
         for state in self._known:
             if state.spec.listens_to(subject):
                 try:
                     await self._start(state, message, payload, subject)
                 except (SpecError, StartRefused) as error:
                     refusals.append(f"trigger {state.spec.name}: {error}")
+                except EvaluationEnded as error:
+                    ended = EvaluationEnded(f"trigger {state.spec.name}: {error}")
+        if ended is not None:
+            raise ended
         return refusals
 
     async def on_webhook(self, name: str, headers: dict[str, str], body: bytes) -> str:
@@ -130,9 +137,12 @@ class TriggerIntake:
             if isinstance(error.__cause__, Problem) and error.__cause__.status == _TOO_MANY_REQUESTS:
                 raise error.__cause__ from error
             raise invalid(str(error)) from error
+        except EvaluationEnded as error:
+            raise Problem(422, "evaluation-ended", f"trigger {name!r}: {error}") from error
 
     async def _start(self, state: TriggerState, message: str, payload: bytes, subject: str) -> str:
         await self.runs.check(state.spec, state.maker)
-        start = state.start_for(payload, message, subject, self.clock.now())
+        task = await self.evaluator.task_for(state.spec, payload, message, subject)
+        start = state.start_for(task, message, self.clock.now())
         await self.runs.start(start, state.spec.options, state.maker)
         return start.run

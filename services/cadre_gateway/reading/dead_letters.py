@@ -23,13 +23,13 @@ class DeadLetterSummary(msgspec.Struct, kw_only=True):
     id: int
     at: float
     queue: str
-    """`agent/NAME` or `tool/NAME`: whose it was."""
+    """`agent/NAME` or `tool/NAME`: whose it was; or `schedules`, `events`, `deliveries`."""
     reason: str
     deliveries: int
     gone: bool = False
     """The message itself has been removed: what follows is unknown then."""
     kind: str | None = None
-    """Type of the record, or `unreadable`."""
+    """Type of the record, or `unreadable`; `tick` of a schedule, `event` for triggers, `notice`."""
     tree: str | None = None
     run: str | None = None
     call: str | None = None
@@ -75,7 +75,7 @@ def summary_of(letter: DeadLetter) -> DeadLetterSummary:
         gone=letter.message is None,
     )
     if letter.message is not None:
-        summary.kind = _kind(letter.message.data)
+        summary.kind = _kind(letter.message.subject, letter.message.data)
         summary.tree, summary.run, summary.call = _address(letter.message.subject)
         summary.sender = letter.message.subject.split(".")[-3] if summary.run is not None else None
         summary.size = len(letter.message.data)
@@ -99,7 +99,12 @@ def _head(data: bytes) -> Head:
         return Head()
 
 
-def _kind(data: bytes) -> str:
+def _kind(subject: str, data: bytes) -> str:
+    _, kind, what, *_ = subject.split(".")
+    if kind == "event":
+        return "event"
+    if kind == "automation":
+        return {"due": "tick", "delivery": "notice"}.get(what, what)
     return _head(data).type or "unreadable"
 
 

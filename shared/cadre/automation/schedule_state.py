@@ -101,17 +101,24 @@ class ScheduleState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Runs that are decided and perhaps not started yet."""
     cancels: list[str] = []
     """Runs that are to be cancelled first."""
+    given_up: list[float] = []
+    """Ticks that become dead letters: what was to be done for them ended whoever did it, again and again."""
     outcomes: list[TickOutcome] = []
     """Of the last ticks, newest last."""
 
     @property
     def is_owed(self) -> bool:
         """Whether a decision is written down that may not be carried out yet."""
-        return bool(self.starts or self.cancels)
+        return bool(self.starts or self.cancels or self.given_up)
 
     def due_at(self) -> float | None:
         """When its next tick is handled, jitter included; None in a pause and when none is left."""
         return None if self.paused or self.next_at is None else jittered(self.spec, self.next_at)
+
+    def is_due(self, now: float, busy: bool) -> bool:
+        """Whether there is something to decide; `busy` says whether its last run still goes on."""
+        due = self.due_at()
+        return (due is not None and due <= now) or bool(self.queued and not busy and not self.paused)
 
     def wake_at(self, now: float) -> float | None:
         """When somebody has to look at it again; None when only a person can change something."""
@@ -176,7 +183,9 @@ def paused(state: ScheduleState, pause: bool, now: float, code: str = "") -> Sch
 
 def settled(state: ScheduleState) -> ScheduleState:
     """The state once what it owes is done; its starts count as runs that were started."""
-    return msgspec.structs.replace(state, started=state.started + len(state.starts), starts=[], cancels=[])
+    return msgspec.structs.replace(
+        state, started=state.started + len(state.starts), starts=[], cancels=[], given_up=[]
+    )
 
 
 def started_by_hand(state: ScheduleState, start: OwedStart, now: float) -> ScheduleState:
@@ -206,6 +215,17 @@ def refused(state: ScheduleState, start: OwedStart, why: str, code: str) -> Sche
     return msgspec.structs.replace(state, starts=starts, outcomes=outcomes)
 
 
+def tried_again(state: ScheduleState, tick: float) -> ScheduleState | None:
+    """Returns the state in which a tick that failed waits to start its run again; None when it did not fail, or nothing
+    is known of it any more."""
+    failed = [one for one in state.outcomes if one.tick == tick and one.outcome == "failed"]
+    if not failed:
+        return None
+    outcomes = [one for one in state.outcomes if one not in failed]
+    queued = [QueuedTick(tick, failed[0].number), *state.queued]
+    return msgspec.structs.replace(state, outcomes=outcomes, queued=queued)
+
+
 def owed_start(
     spec: ScheduleSpec, tick: float, number: int, by_hand: str | None = None, starter: Maker | None = None
 ) -> OwedStart:
@@ -225,12 +245,13 @@ def owed_start(
     )
 
 
-def decide(state: ScheduleState, now: float, busy: bool) -> ScheduleState:
+def decide(state: ScheduleState, now: float, busy: bool, giving_up: str = "") -> ScheduleState:
     """The state after all ticks that are due by `now`; `busy` says whether its last run still goes on.
 
-    The same state comes back when nothing is due.
+    With `giving_up` the ticks that would start a run fail, for that reason: nothing is rendered. The same state comes
+    back when nothing is due.
     """
-    decision = _Decision(state, now, busy)
+    decision = _Decision(state, now, busy, giving_up)
     decision.take_queued()
     if (due := state.due_at()) is not None and due <= now:
         decision.take_due()
@@ -240,13 +261,18 @@ def decide(state: ScheduleState, now: float, busy: bool) -> ScheduleState:
 class _Decision:
     """One decision in the making."""
 
-    def __init__(self, state: ScheduleState, now: float, busy: bool) -> None:
+    def __init__(self, state: ScheduleState, now: float, busy: bool, giving_up: str) -> None:
         self.state = msgspec.structs.replace(
-            state, queued=list(state.queued), starts=list(state.starts), cancels=list(state.cancels)
+            state,
+            queued=list(state.queued),
+            starts=list(state.starts),
+            cancels=list(state.cancels),
+            given_up=list(state.given_up),
         )
         self.is_changed = False
         self._now = now
         self._busy = busy
+        self._giving_up = giving_up
 
     def take_queued(self) -> None:
         """Starts the first queued tick unless a run goes on."""
@@ -328,6 +354,11 @@ class _Decision:
     def _start(self, tick: float, number: int) -> None:
         state = self.state
         self.is_changed = True
+        if self._giving_up:
+            state.given_up.append(tick)
+            self._busy = True  # the others keep their turns
+            self._note(tick, number, "failed", detail=self._giving_up)
+            return
         try:
             start = owed_start(state.spec, tick, number)
         except SpecError as error:

@@ -75,15 +75,15 @@ class TriggerState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     maker: Maker = NO_MAKER
     """Who wrote it last: its runs start with their rights."""
 
-    def start_for(self, payload: bytes, message: str, subject: str, at: float) -> OwedStart:
-        """Return the run that a message of this id starts. Raises SpecError when its task cannot be rendered."""
+    def start_for(self, task: str, message: str, at: float) -> OwedStart:
+        """Return the run that a message of this id starts, with the task that was rendered for it."""
         spec, owner = self.spec, f"trigger {self.spec.name}"
         return OwedStart(
             run=run_id_of(spec.agent, owner, message),
             owner=owner,
             key=message,
             agent=spec.agent,
-            task=spec.task_for(payload, message, subject),
+            task=task,
             tick=at,
         )
 

@@ -39,6 +39,8 @@ class Subject:
     """Holds a webhook that is to be sent."""
     RETRY = "automation.retry.{notice}.{id}"
     """Holds one that the server delivers again later."""
+    AUTOMATION_TRIAL = "automation.trial.message.{seq}"
+    """Holds what is held against the tick, event or delivery at a sequence."""
     EVENT = "event.{subject}"
     """Where anybody publishes what triggers listen to; `subject` may be several tokens."""
 

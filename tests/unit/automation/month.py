@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from cadre.automation.schedule import ScheduleSpec
-from cadre.automation.schedule_state import OwedStart, ScheduleState
+from cadre.automation.schedule_state import OwedStart, ScheduleState, decide
 from cadre.errors import Fenced, UnreadableMessage
 from cadre.protocol.access import Maker
+from cadre_gateway.automation.evaluator import EvaluationEnded
 from cadre_gateway.automation.scheduler import Scheduler, StartRefused
 
 
@@ -59,11 +60,34 @@ class ServerAlarms:
 
     def __init__(self) -> None:
         self.due: dict[str, float] = {}
+        self.letters: list[tuple[str, float, str]] = []
 
     async def set(self, schedule: str, due: float) -> None:
         await asyncio.sleep(0)
         self.due[schedule] = due
         await asyncio.sleep(0)
+
+    async def wake(self, schedule: str, tick: float) -> None:
+        await self.set(schedule, 0.0)
+
+    async def give_up(self, schedule: str, tick: float, why: str) -> None:
+        await asyncio.sleep(0)
+        self.letters.append((schedule, tick, why))
+
+
+class DecisionsHere:
+    """Decides in this process; of a tick in `killing` the evaluation never ends."""
+
+    def __init__(self) -> None:
+        self.killing: set[float] = set()
+
+    async def decide(
+        self, state: ScheduleState, now: float, busy: bool, giving_up: str = ""
+    ) -> ScheduleState:
+        await asyncio.sleep(0)
+        if state.next_at in self.killing and not giving_up and state.next_at <= now:
+            raise EvaluationEnded("it never ends")
+        return decide(state, now, busy, giving_up)
 
 
 class InboxRuns:
@@ -109,7 +133,10 @@ class SimulatedGateways:
         self.states = FencedStates()
         self.alarms = ServerAlarms()
         self.runs = InboxRuns(self.clock, lasting)
-        self.schedulers = [Scheduler(self.states, self.alarms, self.runs, self.clock) for _ in range(3)]
+        self.decisions = DecisionsHere()
+        self.schedulers = [
+            Scheduler(self.states, self.alarms, self.runs, self.clock, self.decisions) for _ in range(3)
+        ]
         self.deaths = 0
 
     async def until(self, end: float) -> None:

@@ -8,6 +8,7 @@ from cadre.automation.schedule import ScheduleSpec
 from cadre.automation.schedule_state import ScheduleState, new_schedule, paused
 from cadre.automation.ticks import next_ticks
 from cadre.protocol.access import Maker
+from cadre_gateway.automation.evaluator import EvaluationEnded
 from unit.automation.month import SimulatedGateways
 
 MARCH = 1_772_323_200.0  # 2026-03-01T00:00Z
@@ -84,6 +85,7 @@ async def test_what_nobody_was_told_of_is_found() -> None:
     await world.states.write("lost", new_schedule(spec, MARCH), 0)
     world.clock.time = MARCH + 130
     await world.schedulers[1].handle_overdue()
+    await world.until(MARCH + 130)
     assert started_ticks(world) == [MARCH + 100]
     assert world.alarms.due == {"lost": MARCH + 200}
 
@@ -96,6 +98,7 @@ async def test_all_gateways_were_away() -> None:
     world.alarms.due.clear()
     world.clock.time = MARCH + 10 * 3600 + 300
     await world.schedulers[2].handle_overdue()
+    await world.until(world.clock.time)
     assert started_ticks(world) == [MARCH + hour * 3600 for hour in (8, 9, 10)]
     assert (await state_of(world, "away")).missed == 7
 
@@ -136,3 +139,41 @@ async def test_a_schedule_pauses_without_a_tick_when_its_maker_has_lost_their_ri
     world.runs.lost["k2"] = "maker-expired"
     await world.schedulers[1].handle_overdue()
     assert not (await state_of(world, "over")).paused, "nothing is left that could start"
+
+
+async def test_a_tick_that_is_given_up_is_a_dead_letter_and_the_next_one_comes() -> None:
+    spec = ScheduleSpec(name="dear", agent="clerk", task="{{ count }}", every=100)
+    world = await world_of(spec, 3)
+    world.decisions.killing.add(MARCH + 200)
+    await world.until(MARCH + 150)
+    world.clock.time = MARCH + 200
+    with pytest.raises(EvaluationEnded):
+        await world.schedulers[0].handle("dear")
+    assert (await state_of(world, "dear")).next_at == MARCH + 200
+    await world.schedulers[1].handle("dear", "it never ends")
+    await world.schedulers[2].handle("dear", "it never ends")
+    assert {(name, tick) for name, tick, _ in world.alarms.letters} == {("dear", MARCH + 200)}
+    await world.until(MARCH + 350)
+    assert started_ticks(world) == [MARCH + 100, MARCH + 300]
+    state = await state_of(world, "dear")
+    assert [one.outcome for one in state.outcomes] == ["started", "failed", "started"]
+    assert (state.ticks, state.started, state.given_up) == (3, 2, [])
+    # Its letter is delivered again, once what was wrong is mended.
+    assert await world.schedulers[0].try_again("dear", MARCH + 200)
+    assert started_ticks(world) == [MARCH + 100, MARCH + 200, MARCH + 300]
+    assert not await world.schedulers[0].try_again("dear", MARCH + 200)
+    assert not await world.schedulers[0].try_again("gone", MARCH + 200)
+    assert [start.task for start, _ in world.runs.started.values()] == ["1", "3", "2"]
+
+
+async def test_of_queued_ticks_only_the_one_whose_turn_it_is_is_given_up() -> None:
+    spec = ScheduleSpec(name="line", agent="clerk", task="x", every=10, overlap="queue")
+    world = await world_of(spec, 3, lasting=45)
+    await world.until(MARCH + 40)
+    queued = (await state_of(world, "line")).queued
+    assert len(queued) == 3
+    world.clock.time = MARCH + 60
+    await world.schedulers[1].handle("line", "it never ends")
+    assert [tick for _, tick, _ in world.alarms.letters] == [queued[0].tick]
+    assert started_ticks(world)[-1] == queued[1].tick
+    assert (await state_of(world, "line")).queued[0] == queued[2]

@@ -15,7 +15,18 @@ from cadre.protocol.topology import Subject, Topology
 _DUE_TTL = "1h"
 """Where no gateway takes a message within this time, the look at all schedules that each makes finds what is due."""
 
+GIVEN_UP = "Cadre-Given-Up"
+"""Header of the message of a tick that is given up: why."""
+
 D = TypeVar("D", bound=msgspec.Struct)
+
+
+class GivenUpTick(msgspec.Struct, frozen=True, tag_field="type", tag="tick"):
+    """The message that a tick is kept as when it is given up."""
+
+    schedule: str
+    tick: float
+    """Unix seconds."""
 
 
 class NatsDefinitions(Generic[D]):
@@ -102,6 +113,21 @@ class NatsAlarms:
         """Has the schedule's name delivered at `due`, in Unix seconds. Raises RetryableError."""
         subject, target = self._topology.tick(schedule), self._topology.due(schedule)
         await jetstream.schedule(self._nc, subject, schedule.encode(), target, due, _DUE_TTL)
+
+    async def wake(self, schedule: str, tick: float) -> None:
+        """Has the schedule's name delivered at once; for one tick only so often, whichever gateways ask for it. Raises
+        RetryableError."""
+        headers = {jetstream.MESSAGE_ID: f"wake/{schedule}/{tick:.3f}", jetstream.TTL: _DUE_TTL}
+        await jetstream.append(self._nc, self._topology.due(schedule), schedule.encode(), headers=headers)
+
+    async def give_up(self, schedule: str, tick: float, why: str) -> None:
+        """Makes a dead letter of a tick: the message is given up when it is delivered. Raises RetryableError."""
+        headers = {
+            jetstream.MESSAGE_ID: f"given-up/{schedule}/{tick:.3f}",
+            GIVEN_UP: " ".join(why.split())[:300],
+        }
+        body = encode(GivenUpTick(schedule=schedule, tick=tick))
+        await jetstream.append(self._nc, self._topology.due(schedule), body, headers=headers)
 
     async def clear(self, schedule: str) -> None:
         """Takes the alarm of a schedule that is gone. Raises RetryableError."""

@@ -8,7 +8,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import decode, encode
 from cadre.errors import UnreadableMessage
 from cadre.ports import QuarantineRecord
-from cadre.protocol.topology import Topology
+from cadre.protocol.topology import Subject, Topology
 
 log = logging.getLogger("cadre.trial")
 
@@ -23,8 +23,8 @@ class NatsQuarantine:
         self._topology = topology
 
     async def read(self, tree: str, seq: int) -> tuple[QuarantineRecord, int] | None:
-        stream = self._topology.stream_of(tree)
-        held = await jetstream.last(self._nc, stream, self._topology.quarantine(tree, seq))
+        stream, subject = self._place(tree, seq)
+        held = await jetstream.last(self._nc, stream, subject)
         if held is None:
             return None
         if not held.data:
@@ -36,13 +36,23 @@ class NatsQuarantine:
             return QuarantineRecord(seq=seq), held.seq
 
     async def write(self, tree: str, record: QuarantineRecord, fence: int) -> int:
-        subject = self._topology.quarantine(tree, record.seq)
+        _, subject = self._place(tree, record.seq)
         return await jetstream.append(
             self._nc, subject, encode(record), expect=fence, headers={jetstream.ROLLUP: "sub"}
         )
 
     async def clear(self, tree: str, seq: int) -> None:
         # Nothing in its place, which soon goes by itself: removing messages is not an executor's right.
-        subject = self._topology.quarantine(tree, seq)
+        _, subject = self._place(tree, seq)
         headers = {jetstream.ROLLUP: "sub", jetstream.TTL: _CLEARED_TTL}
         await jetstream.append(self._nc, subject, b"", headers=headers)
+
+    def _place(self, tree: str, seq: int) -> tuple[str, str]:
+        return self._topology.stream_of(tree), self._topology.quarantine(tree, seq)
+
+
+class AutomationQuarantine(NatsQuarantine):
+    """The same for messages that are about no tree: ticks, events and deliveries, in the stream that they lie in."""
+
+    def _place(self, tree: str, seq: int) -> tuple[str, str]:
+        return self._topology.automation_stream, self._topology.subject(Subject.AUTOMATION_TRIAL, seq=seq)
