@@ -1,6 +1,6 @@
 """Reads a prompt file and renders every template with sample values, so that a wrong one is refused at start."""
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.resources import files
@@ -8,7 +8,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, meta
+from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, meta, pass_context
 
 from cadre.errors import PromptError
 from cadre.prompting.tool_text import (
@@ -21,7 +21,7 @@ from cadre.prompting.tool_text import (
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.spec.kinds import DEFAULT, PromptFile, declared_kinds
 from cadre.spec.names import NAME
-from cadre.spec.templates.bounded_environment import BoundedEnvironment
+from cadre.spec.templates.bounded_environment import BoundedEnvironment, CountingContext
 from cadre.spec.yaml_file import read_yaml
 
 
@@ -168,13 +168,26 @@ def _flatten(data: dict[Any, Any], keys: Iterable[str], prefix: str = "") -> Ite
 _COMPILED_KEPT = 512
 """Compiled templates that a process keeps: files have most of theirs in common, and so have their versions."""
 
+_CARD_UNITS, _CHARACTERS_PER_UNIT = 200, 16
+
 # A prompt file is data and may come from anywhere: it gets no way to Python.
 _environment = BoundedEnvironment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-_environment.filters["to_tool_calling_prompt"] = to_tool_calling_prompt
-_environment.filters["to_short_prompt"] = to_short_prompt
-_environment.filters["to_listed_prompt"] = to_listed_prompt
-_environment.filters["to_call_example"] = to_call_example
-_environment.filters["to_code_prompt"] = to_code_prompt
+
+
+def _charged(filter_: Callable[..., str]) -> Callable[..., str]:
+    """A filter that writes a card out, charged for the text that it gives."""
+
+    @pass_context
+    def charged(context: CountingContext, card: Any, *how: Any) -> str:
+        text = filter_(card, *how)
+        context.work.charge(_CARD_UNITS + len(text) // _CHARACTERS_PER_UNIT)
+        return text
+
+    return charged
+
+
+for _filter in (to_tool_calling_prompt, to_short_prompt, to_listed_prompt, to_call_example, to_code_prompt):
+    _environment.filters[_filter.__name__] = _charged(_filter)
 _environment.filters["as_date"] = lambda at: datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
 _environment.filters["as_time"] = lambda at: datetime.fromtimestamp(at, UTC).strftime(
     "%a %d %b %Y %H:%M:%S UTC"
