@@ -87,7 +87,7 @@ def test_what_people_have_is_checked_whole(schema: Schema, fitting: Any, wrong: 
         assert SchemaCheck(schema).errors(wrong)
 
 
-def test_of_very_many_errors_one_is_told() -> None:
+def test_of_very_many_errors_one_is_reported() -> None:
     """Each is made with everything that was tried for it, which took most of a minute for a long list."""
     wrong = [{"a": 1000, "b": i} for i in range(4_000)]
     assert len(SchemaCheck(CHOICES).errors(wrong)) == 1

@@ -49,13 +49,13 @@ class Evaluated(msgspec.Struct, frozen=True):
 
 
 def framed(message: msgspec.Struct) -> bytes:
-    """The message as JSON, with its length before it."""
+    """Return the message as JSON, with its length before it."""
     body = msgspec.json.encode(message)
     return LENGTH.pack(len(body)) + body
 
 
 def evaluated(request: DecideTick | FillTask) -> Evaluated:
-    """Returns the answer to a request."""
+    """Return the answer to a request."""
     try:
         if isinstance(request, DecideTick):
             return Evaluated(decide(request.state, request.now, request.busy))

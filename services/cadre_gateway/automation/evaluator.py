@@ -41,7 +41,7 @@ class Evaluator:
     async def decide(
         self, state: ScheduleState, now: float, busy: bool, giving_up: str = ""
     ) -> ScheduleState:
-        """Returns the state after all ticks that are due, as `schedule_state.decide` does. Raises EvaluationEnded,
+        """Return the state after all ticks that are due, as `schedule_state.decide` does. Raises EvaluationEnded,
         but not with `giving_up`: nothing is rendered then."""
         if giving_up:
             return decide(state, now, busy, giving_up)
@@ -50,7 +50,7 @@ class Evaluator:
         return found
 
     async def task_for(self, spec: TriggerSpec, payload: bytes, message: str, subject: str) -> str:
-        """Returns the task for a message. Raises SpecError when it cannot be rendered, EvaluationEnded."""
+        """Return the task for a message. Raises SpecError when it cannot be rendered, EvaluationEnded."""
         answer = await self._ask(FillTask(spec, bytes(payload), message, subject))
         if answer.failure:
             raise SpecError(answer.failure)

@@ -46,7 +46,7 @@ class Trials:
         handle: Callable[[], Awaitable[None]],
         give_up: Callable[[str], Awaitable[None]],
     ) -> None:
-        """Handles a delivery, or gives it up where it is poison, or where its evaluation has ended too often. Raises
+        """Handle a delivery, or give it up where it is poison or its evaluation has ended too often. Raises
         what `handle` raises."""
         try:
             why = await self._quarantine.attempt(delivery, handle)

@@ -138,7 +138,7 @@ class Scheduler:
         return None
 
     async def try_again(self, name: str, tick: float) -> bool:
-        """Has a tick that failed start its run once the schedule's last one has ended; returns False when the tick did
+        """Have a tick that failed start its run once the schedule's last one has ended; return False when the tick did
         not fail, or nothing is known of it any more. Raises as `handle` does."""
         while True:
             state, fence = await self.states.read(name)
@@ -162,8 +162,8 @@ class Scheduler:
             await self.clock.sleep(_LOOK_SECONDS)
 
     async def handle_overdue(self) -> None:
-        """Has each schedule handled whose alarm should have gone off, or whose maker may start no runs any more: by the
-        queue, which counts how often that ends whoever does it. Raises RetryableError."""
+        """Wake each schedule whose alarm should have gone off, or whose maker may start no runs any more. The queue
+        handles it: it counts the gateways that die of that. Raises RetryableError."""
         for state in await self.states.all():
             if isinstance(state, UnreadableMessage):
                 log.warning("a schedule is left to a newer gateway: %s", state)

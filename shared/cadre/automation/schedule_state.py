@@ -116,7 +116,7 @@ class ScheduleState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         return None if self.paused or self.next_at is None else jittered(self.spec, self.next_at)
 
     def is_due(self, now: float, busy: bool) -> bool:
-        """Whether there is something to decide; `busy` says whether its last run still goes on."""
+        """Return whether there is something to decide; `busy` says whether its last run still goes on."""
         due = self.due_at()
         return (due is not None and due <= now) or bool(self.queued and not busy and not self.paused)
 
@@ -216,7 +216,7 @@ def refused(state: ScheduleState, start: OwedStart, why: str, code: str) -> Sche
 
 
 def tried_again(state: ScheduleState, tick: float) -> ScheduleState | None:
-    """Returns the state in which a tick that failed waits to start its run again; None when it did not fail, or nothing
+    """Return the state in which a tick that failed waits to start its run again; None when it did not fail, or nothing
     is known of it any more."""
     failed = [one for one in state.outcomes if one.tick == tick and one.outcome == "failed"]
     if not failed:

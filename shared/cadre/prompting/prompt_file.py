@@ -175,7 +175,7 @@ _environment = BoundedEnvironment(undefined=StrictUndefined, trim_blocks=True, l
 
 
 def _charged(filter_: Callable[..., str]) -> Callable[..., str]:
-    """A filter that writes a card out, charged for the text that it gives."""
+    """Return a filter that writes a card out, charged for the text that it gives."""
 
     @pass_context
     def charged(context: CountingContext, card: Any, *how: Any) -> str:

@@ -133,7 +133,7 @@ _MOST_WORK = 5_000_000
 """Schemas that are tried on parts of the value, at most: about 0.1 s."""
 
 _MOST_WORK_FOR_ALL = 20_000
-"""The same where every error is told: each is made with all that was tried for it."""
+"""The same where every error is reported: each is made with all that was tried for it."""
 
 _MOST_WALKED = 50_000
 _MOST_LEVELS = 100
@@ -146,7 +146,7 @@ _OF_ITEMS = ("items", "additionalItems", "unevaluatedItems", "contains", "prefix
 
 
 def _weight(schema: Any, root: Schema, known: dict[int, float], level: int = 0) -> float:
-    """How many schemas are tried on each part of a value at most; infinite for one that refers to itself."""
+    """Return how many schemas are tried on each part of a value at most; infinite for one that refers to itself."""
     if not isinstance(schema, dict):
         return 1
     if level > _MOST_LEVELS:
@@ -161,7 +161,7 @@ def _weight(schema: Any, root: Schema, known: dict[int, float], level: int = 0) 
 
 
 def _here(schema: Schema, root: Schema) -> Iterator[Any]:
-    """The schemas that are tried on the same value."""
+    """Yield the schemas that are tried on the same value."""
     for key in _OF_LISTS:
         if isinstance(schema.get(key), list):
             yield from schema[key]
@@ -174,7 +174,7 @@ def _here(schema: Schema, root: Schema) -> Iterator[Any]:
 
 
 def _below(schema: Schema, kinds: tuple[str, ...] = (*_OF_PROPERTIES, *_OF_ITEMS)) -> Iterator[Any]:
-    """The schemas that are tried on the value's items and properties, but for those of named properties."""
+    """Yield the schemas that are tried on the value's items and properties, but for those of named properties."""
     for key in kinds:
         found = schema.get(key, [])
         yield from found if isinstance(found, list) else [found]
@@ -188,7 +188,7 @@ def _named(schema: Schema, key: str = "properties") -> dict[str, Any]:
 
 
 def _target(reference: Any, root: Schema) -> Any:
-    """What a reference means; the root where it is no pointer, which is taken for a reference to itself."""
+    """Return the target of a reference; the root where it is no pointer, which is taken for a reference to itself."""
     target: Any = root
     if isinstance(reference, str) and reference.startswith("#/"):
         for part in reference[2:].split("/"):
@@ -201,7 +201,7 @@ def _target(reference: Any, root: Schema) -> Any:
 
 
 def _nodes(value: Any) -> int:
-    """How many parts a value has."""
+    """Return the number of parts of a value."""
     count, within = 0, [value]
     while within:
         one = within.pop()
@@ -216,7 +216,7 @@ def _nodes(value: Any) -> int:
 
 
 def _may_walk(schema: Schema, value: Any) -> bool:
-    """Whether a schema that refers to itself is done with the value after few steps, going where it goes."""
+    """Return whether few steps take a schema that refers to itself through the value."""
     waiting, left = [(schema, schema, value)], _MOST_WALKED
     while waiting:
         one, root, part = waiting.pop()

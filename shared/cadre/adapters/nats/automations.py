@@ -115,13 +115,13 @@ class NatsAlarms:
         await jetstream.schedule(self._nc, subject, schedule.encode(), target, due, _DUE_TTL)
 
     async def wake(self, schedule: str, tick: float) -> None:
-        """Has the schedule's name delivered at once; for one tick only so often, whichever gateways ask for it. Raises
+        """Have the schedule's name delivered at once; for one tick only so often, whichever gateways ask for it. Raises
         RetryableError."""
         headers = {jetstream.MESSAGE_ID: f"wake/{schedule}/{tick:.3f}", jetstream.TTL: _DUE_TTL}
         await jetstream.append(self._nc, self._topology.due(schedule), schedule.encode(), headers=headers)
 
     async def give_up(self, schedule: str, tick: float, why: str) -> None:
-        """Makes a dead letter of a tick: the message is given up when it is delivered. Raises RetryableError."""
+        """Make a dead letter of a tick: the message is given up when it is delivered. Raises RetryableError."""
         headers = {
             jetstream.MESSAGE_ID: f"given-up/{schedule}/{tick:.3f}",
             GIVEN_UP: " ".join(why.split())[:300],

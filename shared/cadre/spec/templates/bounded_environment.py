@@ -79,7 +79,7 @@ class CountingContext(Context):
 
 @pass_context
 def charged_loop(context: CountingContext, value: Any, units: int) -> Any:
-    """The value, through which a loop goes that takes so many units in each turn."""
+    """Return the value of a loop whose turns take so many units each."""
     if isinstance(value, Undefined):
         return value
     if not hasattr(value, "__len__"):
@@ -96,14 +96,14 @@ def charged_body(context: CountingContext, units: int) -> None:
 
 @pass_context
 def charged_text(context: CountingContext, value: Any) -> Any:
-    """The value, which becomes text."""
+    """Return the value, which becomes text."""
     prices.price_of_whole(context.work, value)
     return value
 
 
 @pass_context
 def charged_kept(context: CountingContext, value: Any) -> Any:
-    """The value, which a namespace keeps: checked, as it could grow in a loop."""
+    """Return the value, which a namespace keeps: it could grow in a loop."""
     if not isinstance(value, Macro | Undefined):
         prices.price_of_whole(context.work, value)
     return value
@@ -111,21 +111,21 @@ def charged_kept(context: CountingContext, value: Any) -> Any:
 
 @pass_context
 def charged_key(context: CountingContext, value: Any) -> Any:
-    """The value, by which something is looked up."""
+    """Return the value, by which something is looked up."""
     prices.price_of_key(context.work, value)
     return value
 
 
 @pass_context
 def charged_slice(context: CountingContext, value: Any) -> Any:
-    """A part that was taken of a value."""
+    """Return a part that was taken of a value."""
     prices.price_of_slice(context.work, value)
     return value
 
 
 @pass_context
 def sum_of(context: CountingContext, parts: list[Any]) -> str:
-    """The texts of the parts, as one."""
+    """Return the texts of the parts as one text."""
     for part in parts:
         prices.price_of_whole(context.work, part)
     texts = [str(part) for part in parts]
@@ -231,7 +231,7 @@ def _is_plain(node: nodes.Expr) -> bool:
 
 
 def _units(node: nodes.Node) -> int:
-    """What a node takes each time that it is evaluated, with those in it."""
+    """Return the units of a node with all that is in it."""
     units = _UNITS.get(type(node), 1)
     if isinstance(node, nodes.TemplateData):
         units += len(node.data) // prices.COPIED
@@ -358,7 +358,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
     @staticmethod
     def concat(parts: Iterable[str]) -> str:
-        """The text of a template."""
+        """Return the text of a template. Raises OverflowError for one that is too long."""
         texts, length = [], 0
         for part in parts:
             length += len(part)
@@ -371,7 +371,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
 
 
 def _few(tokens: Iterator[tuple[int, str, str]]) -> Iterator[tuple[int, str, str]]:
-    """The tokens, while there are not too many of them, and brackets are not in each other too deep."""
+    """Yield the tokens. Raises TemplateSyntaxError for too many of them, and for brackets that are nested too deep."""
     count = depth = 0
     for line, kind, text in tokens:
         count += kind != "whitespace"
@@ -385,5 +385,5 @@ def _few(tokens: Iterator[tuple[int, str, str]]) -> Iterator[tuple[int, str, str
 
 
 def tokens_of(environment: BoundedEnvironment, source: str) -> int:
-    """Returns the number of words and signs of a template, by which its compiling is charged."""
+    """Return the number of words and signs of a template, by which its compiling is charged."""
     return sum(kind != "whitespace" for _, kind, _ in environment.lexer.tokeniter(source, None))

@@ -184,7 +184,7 @@ _TESTS: dict[str, Price] = {
 
 
 def _charged(function: Any, price: Price) -> Callable[..., Any]:
-    """The filter or test, which charges its price before it does anything."""
+    """Return the filter or test, which charges its price before it does anything."""
     is_given_context = getattr(function, "jinja_pass_arg", None)
     is_given = is_given_context.name if is_given_context is not None else ""
 
@@ -208,12 +208,12 @@ def _charged(function: Any, price: Price) -> Callable[..., Any]:
 
 
 def allowed_filters() -> dict[str, Callable[..., Any]]:
-    """The filters that a template may use."""
+    """Return the filters that a template may use, by name."""
     return {name: _charged(FILTERS[name], price) for name, price in _FILTERS.items()}
 
 
 def allowed_tests() -> dict[str, Callable[..., Any]]:
-    """The tests that a template may use."""
+    """Return the tests that a template may use, by name."""
     return {name: _charged(TESTS[name], price) for name, price in _TESTS.items()}
 
 
@@ -313,7 +313,7 @@ _METHODS: list[tuple[type | tuple[type, ...], dict[str, Price]]] = [
 
 
 def price_of_method(called: Any) -> Price | None:
-    """The price of a method of a value; None for what a template may not call."""
+    """Return the price of a method of a value; None for what a template may not call."""
     method = getattr(called, "__wrapped__", called)  # the sandbox has a `str.format` of its own
     owner = getattr(method, "__self__", None)
     for kinds, methods in _METHODS:
@@ -341,7 +341,7 @@ OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 @pass_context
 def compared(context: Context, operands: list[Any], operators: tuple[str, ...]) -> Any:
-    """A comparison, or a chain of them, whose price is charged."""
+    """Return the value of a comparison, or of a chain of them."""
     work: TemplateWork = context.work  # type: ignore[attr-defined]
     left, *others = operands
     found: Any = True

@@ -69,7 +69,7 @@ _MANY = (list, tuple, KeysView, ValuesView, ItemsView)
 
 
 def price_of_whole(work: TemplateWork, value: Any) -> None:
-    """Charges all that is within a value, which becomes text, is compared or is copied. Raises TypeError for what has
+    """Charge all that is within a value, which becomes text, is compared or is copied. Raises TypeError for what has
     no text, such as a namespace."""
     kind = type(value)
     if kind is str:
@@ -105,20 +105,20 @@ def price_of_whole(work: TemplateWork, value: Any) -> None:
 
 
 def price_of_scan(work: TemplateWork, value: Any, units_per_character: float = 1 / _SCANNED) -> None:
-    """Charges what is within a value, of which each character is looked at."""
+    """Charge what is within a value, of which each character is looked at."""
     price_of_whole(work, value)
     size = len(value) if isinstance(value, str) else _characters(value)
     work.charge(int(size * units_per_character))
 
 
 def price_of_items(work: TemplateWork, value: Any, each: int = 1) -> None:
-    """Charges so much for each item of a value; a value without a length costs nothing."""
+    """Charge so much for each item of a value; a value without a length costs nothing."""
     if hasattr(value, "__len__") and not hasattr(value, "_fail_with_undefined_error"):
         work.charge(len(value) * each)
 
 
 def price_of_comparison(work: TemplateWork, left: Any, right: Any) -> None:
-    """Charges the comparison of two values."""
+    """Charge the comparison of two values."""
     if isinstance(left, str) and isinstance(right, str):
         work.charge(min(len(left), len(right)) // COPIED)
     elif isinstance(left, (dict, *_MANY)) and isinstance(right, (dict, *_MANY)):
@@ -126,7 +126,7 @@ def price_of_comparison(work: TemplateWork, left: Any, right: Any) -> None:
 
 
 def price_of_membership(work: TemplateWork, wanted: Any, within: Any) -> None:
-    """Charges the look whether a value is within another one."""
+    """Charge the look whether a value is within another one."""
     if isinstance(within, str):
         if isinstance(wanted, str):
             price_of_search(work, within, wanted)
@@ -142,13 +142,13 @@ def price_of_membership(work: TemplateWork, wanted: Any, within: Any) -> None:
 
 
 def price_of_key(work: TemplateWork, key: Any) -> None:
-    """Charges the hash of a key."""
+    """Charge the hash of a key."""
     if not isinstance(key, str | int | float):
         price_of_whole(work, key)
 
 
 def price_of_search(work: TemplateWork, text: str, wanted: str, *, backwards: bool = False) -> None:
-    """Charges the search for a text within another one."""
+    """Charge the search for a text within another one."""
     size, width = len(text), len(wanted)
     if backwards:
         work.charge(1 + size * width // COMPARED)
@@ -159,7 +159,7 @@ def price_of_search(work: TemplateWork, text: str, wanted: str, *, backwards: bo
 
 
 def price_of_replacement(work: TemplateWork, text: str, old: str, new: str) -> None:
-    """Charges the replacement of all occurrences."""
+    """Charge the replacement of all occurrences."""
     price_of_search(work, text, old)
     found = text.count(old)
     price_of_text(work, len(text) + max(0, len(new) - len(old)) * found)
@@ -167,7 +167,7 @@ def price_of_replacement(work: TemplateWork, text: str, old: str, new: str) -> N
 
 
 def price_of_join(work: TemplateWork, separator: str, parts: Any) -> None:
-    """Charges the joining of parts."""
+    """Charge the joining of parts."""
     price_of_whole(work, parts)
     if hasattr(parts, "__len__"):
         work.charge(_ITEM * len(parts))
@@ -175,7 +175,7 @@ def price_of_join(work: TemplateWork, separator: str, parts: Any) -> None:
 
 
 def price_of_split(work: TemplateWork, text: str, separator: str | None, *, backwards: bool = False) -> None:
-    """Charges the splitting of a text; without a separator, at white space."""
+    """Charge the splitting of a text; without a separator, at white space."""
     if separator is None:
         work.charge(len(text) // _NESTED + _FOUND * sum(map(text.count, _SPACES)))
     elif separator:
@@ -184,19 +184,19 @@ def price_of_split(work: TemplateWork, text: str, separator: str | None, *, back
 
 
 def price_of_lines(work: TemplateWork, text: str, each: int = _FOUND) -> None:
-    """Charges the splitting of a text into lines, with so much for each."""
+    """Charge the splitting of a text into lines, with so much for each."""
     work.charge(len(text) // _NESTED + each * (1 + sum(map(text.count, _LINE_ENDS))))
 
 
 def price_of_text(work: TemplateWork, characters: int) -> None:
-    """Charges a text that is made."""
+    """Charge a text that is made."""
     if characters > MAX_TEXT_CHARACTERS:
         raise OverflowError(f"the text would have more than {MAX_TEXT_CHARACTERS:,} characters or items")
     work.charge(characters // COPIED)
 
 
 def price_of_width(work: TemplateWork, width: Any, times: int = 1) -> None:
-    """Charges padding to a width, so many times."""
+    """Charge padding to a width, so many times."""
     size = len(width) if isinstance(width, str) else int(width)
     if size > MAX_WIDTH:
         raise OverflowError(f"a width is {MAX_WIDTH:,} at most")
@@ -204,7 +204,7 @@ def price_of_width(work: TemplateWork, width: Any, times: int = 1) -> None:
 
 
 def price_of_format(work: TemplateWork, how: str, text: str, values: Any) -> None:
-    """Charges the filling in of a format: `format` for that of `str.format`, `%` for the other one."""
+    """Charge the filling in of a format: `format` for that of `str.format`, `%` for the other one."""
     price_of_whole(work, values)
     price_of_scan(work, text, 4)
     fields = _fields(text) if how == "format" else _conversions(text)
@@ -232,7 +232,7 @@ def _fields(text: str) -> list[str]:
 
 
 def price_of_operands(work: TemplateWork, operator: str, left: Any, right: Any) -> None:
-    """Charges an operation on two values."""
+    """Charge an operation on two values."""
     if isinstance(left, int) and isinstance(right, int):
         bits = left.bit_length()
         if operator == "**":
@@ -256,7 +256,7 @@ def price_of_operands(work: TemplateWork, operator: str, left: Any, right: Any) 
 
 
 def price_of_slice(work: TemplateWork, taken: Any) -> None:
-    """Charges a part that was taken of a value."""
+    """Charge a part that was taken of a value."""
     if hasattr(taken, "__len__"):
         work.charge(len(taken) // _REVERSED)
         _price_of_copies(work, taken, len(taken))

@@ -28,7 +28,7 @@ class TemplateWork:
         """Templates whose compiling was charged."""
 
     def charge(self, units: int) -> None:
-        """Spends units. Raises OverflowError where fewer are left."""
+        """Spend units. Raises OverflowError where fewer are left."""
         self.spent += units
         if self.spent > self.most:
             raise OverflowError(f"it takes more work than the {self.most:,} units that are allowed")
@@ -53,7 +53,7 @@ _decision: ContextVar[TemplateWork | None] = ContextVar("decision", default=None
 
 @contextmanager
 def one_decision() -> Iterator[TemplateWork]:
-    """Has all templates that are evaluated inside share one allowance."""
+    """Let all templates that are evaluated inside share one allowance."""
     work = TemplateWork(MAX_DECISION_WORK)
     token = _decision.set(work)
     try:
@@ -63,20 +63,20 @@ def one_decision() -> Iterator[TemplateWork]:
 
 
 def work_of_one_rendering() -> TemplateWork:
-    """Returns the allowance of one rendering, part of the decision's where one is being made."""
+    """Return the allowance of one rendering, part of the decision's where one is being made."""
     whole = _decision.get()
     return TemplateWork() if whole is None else _WorkWithin(whole)
 
 
 def charge_parsing(tokens: int) -> None:
-    """Charges the decision for a template that is checked. Raises OverflowError."""
+    """Charge the decision for a template that is checked. Raises OverflowError."""
     whole = _decision.get()
     if whole is not None:
         whole.charge(_PARSING + tokens * _PARSING_PER_TOKEN)
 
 
 def charge_compiling(text: str, tokens: int) -> None:
-    """Charges the decision for a template that it evaluates: once, whether or not the process has it compiled already.
+    """Charge the decision for a template that it evaluates: once, whether or not the process has it compiled already.
     Raises OverflowError."""
     whole = _decision.get()
     if whole is not None and text not in whole.seen:
