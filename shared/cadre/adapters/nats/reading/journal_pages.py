@@ -13,6 +13,7 @@ from nats.aio.client import Client
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import StoredMessage, TooManySubjects
 from cadre.adapters.nats.streams.replica_tries import ReplicaTries
+from cadre.errors import BusUnavailable
 
 _REPLICA_SECONDS = 1.0
 
@@ -42,7 +43,8 @@ async def journal_pages(
     nc: Client, stream: str, subject: str, after: int, at_least: int, entries: int
 ) -> AsyncIterator[list[StoredMessage]]:
     """Yields the entries of all journals on `subject` behind sequence `after`, in pages of so many at most, until there
-    is none. Any replica answers: for the entry at `at_least` it is waited a second. Raises BusUnavailable."""
+    is none. Any replica answers, and one that lags hides nothing up to `at_least`, the sequence of an entry that is
+    there: raises BusUnavailable where no replica has it within a second."""
     try:
         while heads := await _heads(nc, stream, subject, after, at_least):
             end = max(heads.values())
@@ -55,8 +57,10 @@ async def journal_pages(
                 yield page
             after = end
     except TooManySubjects:
-        async for page in _scanned(nc, stream, subject, after, None, entries):
-            yield page
+        for sure in (at_least, None):
+            async for page in _scanned(nc, stream, subject, after, sure, entries):
+                after = page[-1].seq
+                yield page
 
 
 async def _heads(nc: Client, stream: str, subject: str, after: int, at_least: int) -> dict[str, int]:
@@ -65,9 +69,11 @@ async def _heads(nc: Client, stream: str, subject: str, after: int, at_least: in
     async for _ in ReplicaTries(_REPLICA_SECONDS):
         last = await jetstream.batch(nc, stream, {"multi_last": [subject]})
         found = {held.subject: held.seq for held in last if held.seq > after}
-        if after >= at_least or max(found.values(), default=0) >= at_least:
-            break
-    return found
+        if max([after, *found.values()]) >= at_least:
+            return found
+    if not await jetstream.following(nc, stream, subject, max([after, *found.values()])):
+        return found  # it was removed
+    raise BusUnavailable(f"reading from {stream}", f"no replica has message {at_least} yet")
 
 
 async def _merged(
@@ -109,4 +115,7 @@ async def _page(
         page = await jetstream.batch(nc, stream, query)
         if page or end is None:
             return [held for held in page if end is None or held.seq <= end]
-    return []
+    missed = await jetstream.following(nc, stream, subject, after)
+    if missed is not None and end is not None and missed.seq <= end:
+        raise BusUnavailable(f"reading from {stream}", f"no replica has message {missed.seq} yet")
+    return []  # it was removed
