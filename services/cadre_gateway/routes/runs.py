@@ -87,6 +87,9 @@ def router(  # noqa: PLR0913 - what the routes of runs share
             answer = EventStream(streams.frames(run.id, 0))
         elif seconds and await run_end.wait(run.id, seconds):
             answer = json_answer(await run_result(lookup, run.id, wanted.return_full_result))
+        elif seconds:
+            async with answer_deadline():
+                return accepted(await lookup.find(run.id))  # it may wait for a person by now
         else:
             return accepted(run)
         answer.headers.update(run_headers(run.id))
