@@ -53,6 +53,7 @@ class GatewayService:
     ledger: UsageLedger
     ledger_snapshots: LedgerSnapshots
     tail: Tail
+    """Of the index."""
     feeds: LiveFeeds
     rebuilder: IndexRebuilder
     automation: Automation
@@ -61,24 +62,22 @@ class GatewayService:
     tracer_provider: TracerProvider | None
     """Records the spans of requests; None when nothing records them."""
     started_at: float = field(default_factory=time.monotonic)
+    _waits_for_lists: bool = True
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
-
-    def place_to_read_from(self) -> list[int]:
-        """The positions behind which the index or the ledger lacks something: they were not saved in one, and each
-        leaves out what it knows."""
-        positions, shards = self.index.positions, len(self.ledger.positions)
-        return [*map(min, zip(positions, self.ledger.positions, strict=False)), *positions[shards:]]
 
     def start(self, opened: Callable[[], Awaitable[None]] | None) -> None:
         """Begins the work that goes on beside all requests; `opened` opens the index where that is still to be done,
         and raises RunIndexUnavailable as long as it cannot."""
+        self.ledger.is_current = False
         self._tasks = [
             asyncio.create_task(self._keep_index(opened), name="index"),
             asyncio.create_task(self._save_ledger_now_and_then(), name="ledger"),
             asyncio.create_task(self._remove_what_is_due(), name="janitor"),
             asyncio.create_task(self.automation.run(), name="automation"),
             asyncio.create_task(self.tail.failed(), name="tail"),
-            asyncio.create_task(self._note_end_of_journals(), name="index reading"),
+            asyncio.create_task(self.feeds.tail.failed(), name="live tail"),
+            asyncio.create_task(self._note_index_caught_up(), name="index reading"),
+            asyncio.create_task(self._note_ledger_caught_up(), name="ledger reading"),
             asyncio.create_task(self._look_after_rollouts(), name="rollouts"),
         ]
         for task in self._tasks:
@@ -92,25 +91,26 @@ class GatewayService:
             return "stopping"
         if not self.platform.nc.is_connected:
             return "not connected to NATS"
-        # What all gateways lack is told by `about`: were each out of service for it, nobody could begin a run.
-        if self.index.failure is not None and not self.index.is_shared:
-            return str(self.index.failure)
-        if failure := self.tail.failure():
+        if failure := self.tail.failure() or self.feeds.tail.failure():
             return f"reading the journals failed: {failure!r}"
         if self.index.failure is not None:
-            return None
-        is_new = time.monotonic() - self.started_at < _LITTLE_SECONDS
+            self._waits_for_lists = (
+                False  # `about` says it: requests come already, and lists alone need the index
+            )
+        is_new = self._waits_for_lists and time.monotonic() - self.started_at < _LITTLE_SECONDS
         progress = self.index.progress
         if is_new and progress is not None and progress.of - progress.read <= _LITTLE_MESSAGES:
             return f"catching up with the journals: {progress}"
         return None
 
     def about(self) -> dict[str, str]:
-        """What it lacks, and works without."""
+        """Return what the gateway works without, and the code with which it refuses lists."""
         if self.index.failure is not None:
-            return {"index": str(self.index.failure)}
-        progress = self.index.progress
-        return {"index": f"lists come when the journals are read: {progress}"} if progress is not None else {}
+            return {"index": str(self.index.failure), "index_code": "index-unavailable"}
+        if (progress := self.index.progress) is None:
+            return {}
+        lack = f"lists come when the journals are read: {progress}"
+        return {"index": lack, "index_code": "index-building"}
 
     async def samples(self) -> list[Sample]:
         """Metrics of the whole deployment."""
@@ -124,7 +124,7 @@ class GatewayService:
             task.cancel()
         await self.automation.drain(grace / 2)
         await self.rebuilder.stop()
-        await self.tail.stop()
+        await asyncio.gather(self.tail.stop(), self.feeds.tail.stop())
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
             async with asyncio.timeout(max(grace, 1.0)):
@@ -143,7 +143,7 @@ class GatewayService:
     async def _keep_index(self, opened: Callable[[], Awaitable[None]] | None) -> None:
         if opened is not None:
             await retry(opened, pauses=EVERY_SECOND, log=log)
-            self.tail.go_on(self.place_to_read_from())
+            self.tail.go_on(self.index.positions)
         await self.index.flush_now_and_then()
 
     async def _save_ledger_now_and_then(self) -> None:
@@ -164,10 +164,13 @@ class GatewayService:
         await self.index.whole.wait()
         await self.keeper.look_after()
 
-    async def _note_end_of_journals(self) -> None:
+    async def _note_index_caught_up(self) -> None:
         await self.tail.caught_up()
-        self.ledger.is_current = True
         self.index.note_caught_up()
+
+    async def _note_ledger_caught_up(self) -> None:
+        await self.feeds.tail.caught_up()
+        self.ledger.is_current = True
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

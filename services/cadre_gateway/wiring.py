@@ -21,7 +21,7 @@ from cadre.adapters.nats.metrics import lag_samples
 from cadre.adapters.nats.objects.snapshots import NatsSnapshots
 from cadre.adapters.nats.reading.archive import NatsArchive
 from cadre.adapters.nats.reading.history import History, watch_deltas
-from cadre.adapters.nats.reading.tail import Tail, stream_states
+from cadre.adapters.nats.reading.tail import LiveTail, Tail, stream_states
 from cadre.adapters.nats.rollouts import NatsRollouts, NatsSlots
 from cadre.adapters.nats.sessions import NatsSessions
 from cadre.adapters.nats.storage import NatsStorage
@@ -60,10 +60,9 @@ from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.usage_ledger import UsageLedger
 from cadre_gateway.ledger_snapshots import LedgerSnapshots
 from cadre_gateway.options import GatewayOptions
-from cadre_gateway.projector import Projector
+from cadre_gateway.projector import LedgerFeed, Projector
 from cadre_gateway.reading.contracts import LiveContracts
 from cadre_gateway.reading.lookup import RunLookup
-from cadre_gateway.reading.tree_from_journals import TreeFromJournals
 from cadre_gateway.rebuild import IndexRebuilder
 from cadre_gateway.retention.janitor import Janitor
 from cadre_gateway.rollouts.editor import RolloutEditor
@@ -126,7 +125,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     database = open_database(options.index)
     index = unopened_index(database, streams)
     opened = partial(open_index, index, database, streams)
-    is_open = await _tried(opened, platform, waits_for_it=not database.is_shared)
+    is_open = await _tried(opened)
     erasure = NatsErasure(nc, topology, blobs)
     janitor = Janitor(
         index,
@@ -136,16 +135,16 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
         read_on=lambda: tail.read_on(),
         in_use=lambda: {ref for one in platform.registry.reachable() for ref in (one.prompts, one.spec)},
     )
-    projector = Projector(index, ledger, janitor)
+    projector = Projector(index, janitor)
     new_tail = partial(Tail, nc, topology, blobs, SENDER)
     tail = new_tail(projector.on_entry, projector.on_fate)
-    feeds = LiveFeeds(tail)
+    lookup = RunLookup(index, History(nc, topology, blobs), platform.journal, erasure)
+    feeds = LiveFeeds(LiveTail(nc, topology, blobs, LedgerFeed(ledger, lookup.history).on_entry))
     provider = _tracer_provider(platform, tracing_settings) if tracing_settings.endpoint else None
-    lookup = RunLookup(index, History(nc, topology, blobs))
     reach = CallerReach(lookup, NatsMemory(nc, topology))
     door, access_routers, to_provider = _access(options, platform, reach)
     routers, automation, runs_service = _routers(
-        platform, index, ledger, janitor, erasure, tail, feeds, tracing_settings, door, options
+        platform, ledger, janitor, tail, feeds, tracing_settings, door, options
     )
     listening = listening_doors(read_doors(), runs_service, door, platform)
     rebuilder = IndexRebuilder(new_tail, index, tail, platform.clock)
@@ -169,19 +168,16 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
         keeper=keeper,
         tracer_provider=provider,
     )
-    ledger.is_current = False
-    tail.start(gateway.place_to_read_from(), ends, held=not is_open)
-    index.begin_reading(lambda: tail.positions, ends, TreeFromJournals(lookup.history, erasure).read)
+    feeds.tail.start(ledger.positions, ends)
+    tail.start(index.positions, held=not is_open)
+    index.begin_reading(lambda: tail.positions, ends)
     gateway.start(None if is_open else opened)
     _warn_of_strangers(options.access, platform.settings.host)
     return gateway
 
 
-async def _tried(opened: Callable[[], Awaitable[None]], platform: Platform, *, waits_for_it: bool) -> bool:
-    """Whether the index is open now. A database of this gateway alone is waited for: others serve lists meanwhile."""
-    if waits_for_it:
-        await retry(opened, pauses=EVERY_SECOND, log=log, told=platform.opening.waits)
-        return True
+async def _tried(opened: Callable[[], Awaitable[None]]) -> bool:
+    """Return whether the index is open now. The gateway does not wait for it: only lists need it."""
     try:
         await opened()
     except RunIndexUnavailable as error:
@@ -237,10 +233,8 @@ def _access(
 
 def _routers(  # noqa: PLR0913 - what all routes share
     platform: Platform,
-    index: RunIndex,
     ledger: UsageLedger,
     janitor: Janitor,
-    erasure: NatsErasure,
     tail: Tail,
     feeds: LiveFeeds,
     tracing_settings: TracingSettings,
@@ -252,6 +246,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     bus, blobs, journal, clock = platform.bus, platform.blobs, platform.journal, platform.clock
     reach, trace_url = door.reach, read_console_settings().trace_url
     lookup, history, turns = reach.lookup, reach.lookup.history, NatsSessions(nc, topology)
+    index, erasure = lookup.index, lookup.erasure
     file_index, live = NatsFileIndex(nc, topology), LiveContracts(blobs)
     raw = NatsArchive(nc, topology, blobs, history)
     capacity = Capacity(NatsStorage(nc, topology, platform.settings.max_bytes))
@@ -260,13 +255,14 @@ def _routers(  # noqa: PLR0913 - what all routes share
     workspaces = Workspaces(file_index, blobs, file_bytes)
     carrier = FileCarrier(file_index, history, erasure)
     budgets_left = StandingBudgets(NatsDefinitions(nc, topology, "budget", BudgetState), ledger, clock)
-    admission = Admission(index, registry, capacity, budgets_left, history, door.limits)
-    sessions = Sessions(turns, index, journal, history, clock)
+    admission = Admission(lookup, registry, capacity, budgets_left, history, door.limits)
+    sessions = Sessions(turns, lookup, journal, history, clock)
     held_calls, sender = HeldCalls(journal, history), RecordSender(registry, feeds, bus)
     streams = EventStreams(lookup, feeds, partial(watch_deltas, nc, topology))
     submitter = Submitter(admission, sessions, workspaces, carrier, blobs, bus, clock, live)
     decisions = ApprovalDecisions(held_calls, sender, clock)
-    steer, eraser = Steering(lookup, journal, sender, clock), Eraser(lookup, run_end, tail, registry, janitor)
+    steer = Steering(lookup, journal, sender, clock)
+    eraser = Eraser(lookup, run_end, feeds, registry, janitor)
     starter = RunStarter(submitter, lookup, run_end, Makers(door.keys, door.tokens))
     automation = automation_of(platform, starter, history, budgets_left, options.secret)
     routers = [

@@ -16,6 +16,7 @@ import httpx2
 from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.connection.client import NatsClient
 from cadre.adapters.nats.connection.connect import connect
+from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.journal import NatsJournal
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.reading.history import History
@@ -226,6 +227,7 @@ class World:
         self.journal = NatsJournal(nc, topology, self.blobs)
         self.bus = NatsBus(nc, topology, self.blobs)
         self.history = History(nc, topology, self.blobs)
+        self.erasure = NatsErasure(nc, topology, self.blobs)
         self.registry = NatsRegistry(nc, topology)
         self.http = httpx2.AsyncClient(base_url=url, timeout=patience())
 

@@ -17,6 +17,9 @@ from cadre_gateway.index.opening import open_index, unopened_index
 from cadre_gateway.index.removals import PendingErasure
 from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.index.run_index import RunIndex
+from harness.nats_server import NatsServer
+from harness.patience import until
+from integration.gateway_world import GatewayProcess, entered
 from unit.inline_index import take
 from unit.journal_entries import accepted, entry
 
@@ -160,3 +163,47 @@ async def test_erased_and_forgotten_trees_leave_nothing_behind(tmp_path: Path) -
         await index.drop_tombstones(2.0)
         for table in schema.DATA_TABLES:
             assert await index.read(SqlQuery(f"SELECT count(*) FROM {table}")) == [(0,)], table
+
+
+async def test_a_gateway_that_is_killed_leaves_no_index_behind(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    """One without a file of its own; that can be made anew, too."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    gateway = GatewayProcess(nats_server.url, tmp_path, CADRE_INDEX_URL="", TMPDIR=str(folder))
+    try:
+        async with entered(gateway) as world:
+            run = await world.ended_run()
+            assert (await world.http.post("/v1/index/rebuild")).status_code == 202
+
+            async def is_rebuilt() -> bool:
+                state = (await world.http.get("/v1/index")).json()
+                return bool(state["rebuild"]["state"] == "done" and state["bytes"])
+
+            await until(is_rebuilt)
+            await world.listed(run)
+            assert await world.listed(await world.ended_run())
+    finally:
+        gateway.kill()
+    assert list(folder.iterdir()) == []
+
+
+async def test_a_file_that_somebody_has_locked_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cadre_gateway.index.database.sqlite._BUSY_SECONDS", 0.1)
+    async with opened(tmp_path / "index.db") as index:
+        await fill(index, 3)
+    holder = sqlite3.connect(tmp_path / "index.db", isolation_level=None)
+    holder.execute("PRAGMA locking_mode = EXCLUSIVE")
+    holder.execute("BEGIN EXCLUSIVE")
+    database = open_database(IndexSettings(url=f"sqlite://{tmp_path / 'index.db'}"))
+    index = unopened_index(database, STREAMS)
+    with pytest.raises(RunIndexUnavailable, match="locked"):
+        await open_index(index, database, STREAMS)
+    assert index.failure is not None
+    holder.close()
+    await open_index(index, database, STREAMS)
+    assert await index.count(RunFilter()) == 3
+    await index.close()

@@ -76,3 +76,16 @@ async def index_of(entries: Iterable[Entry], database: Database | None = None) -
     for seq, one in enumerate(entries, start=1):
         await take(index, seq, one)
     return index
+
+
+async def erased_at(index: RunIndex, tree: str) -> float | None:
+    """When the tree was erased, as the index has it; None for one that was not, or was imported since."""
+    async with index.changing(tree) as found:
+        erased = found.record.erased
+    return erased.at if erased is not None else None
+
+
+async def extent(index: RunIndex, tree: str) -> tuple[int, int]:
+    """The sequences of the tree's first and last entries, as the index has them."""
+    async with index.changing(tree) as found:
+        return found.runs.first, found.runs.last

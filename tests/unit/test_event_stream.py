@@ -5,23 +5,32 @@ import re
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 
-from cadre.journal.entry import ArrivalRecord, Entry
-from cadre.journal.events import RunAccepted, StepFinished
+import pytest
+
+from cadre.errors import BusUnavailable
+from cadre.journal.entry import AnyEvent, ArrivalRecord, Entry
+from cadre.journal.events import RunAccepted, RunFinished, StepFinished
 from cadre.ports import Stored
 from cadre.protocol.messages import Task
+from cadre.protocol.usage import Usage
 from cadre.spec.agent import AgentSpec
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.reading.lookup import RunLookup
+from cadre_gateway.streaming import follow
 from cadre_gateway.streaming.event_stream import EventStreams
 from cadre_gateway.streaming.live_feeds import LiveFeeds
 from unit.inline_index import index_of
 
 SPEC = AgentSpec(name="a", description="Works.")
+END = 99
+"""The sequence of the run's last entry."""
 TASK = Task(id="t:task", tree="t", run="t", at=0.0, agent="a", task="Go on.")
 
 
 def stored(seq: int, run: str = "t") -> Stored:
-    event = RunAccepted(task=TASK, spec=SPEC) if seq == 1 else StepFinished(step=seq)
+    event: AnyEvent = RunAccepted(task=TASK, spec=SPEC) if seq == 1 else StepFinished(step=seq)
+    if seq == END:
+        event = RunFinished(state="success", output=1, steps=1, usage=Usage())
     entry = Entry(
         arrived=ArrivalRecord("Task"),
         tree="t",
@@ -38,15 +47,33 @@ def stored(seq: int, run: str = "t") -> Stored:
 
 
 class History:
-    """What a stream holds of the run so far, in one page."""
+    """What a stream holds of the run so far, in one page. The replica that is read may lag behind its leader."""
 
     def __init__(self, *seqs: int) -> None:
         self._page = [stored(seq) for seq in seqs]
+        self.lag = 0
+        """So many of the last entries the replica lacks, one less with each reading."""
 
     async def lean_pages(
         self, tree: str, after: int, *, at_least: int, entries: int = 0, all_of: str | None = None
     ) -> AsyncIterator[list[Stored]]:
-        yield [one for one in self._page if one.seq > after]
+        page = self._page[: len(self._page) - self.lag]
+        if page[-1].seq < at_least:
+            self.lag -= 1
+            raise BusUnavailable("reading", "the replica lags")
+        yield [one for one in page if one.seq > after]
+
+    async def newest(self, tree: str) -> int:
+        return max(one.seq for one in self._page)
+
+    async def task(self, tree: str, run: str) -> Task:
+        return TASK
+
+    async def read(self, tree: str, run: str) -> list[Stored]:
+        return [one for one in self._page if one.entry.run == run]
+
+    async def fate(self, tree: str) -> None:
+        return None
 
 
 class Tail:
@@ -54,11 +81,15 @@ class Tail:
 
     def __init__(self) -> None:
         self._listeners: list[Callable[[Stored], None]] = []
+        self.told = 0
 
     @contextmanager
     def listen(self, _tree: str, listener: Callable[[Stored], None]) -> Iterator[None]:
         self._listeners.append(listener)
         yield
+
+    def last_live(self, _tree: str) -> int:
+        return self.told
 
     def tell(self, one: Stored) -> None:
         for listener in self._listeners:
@@ -72,20 +103,20 @@ class Tail:
             await asyncio.sleep(0.01)
 
 
-def streams(index: RunIndex, tail: Tail, *seqs: int) -> EventStreams:
+def streams(index: RunIndex, tail: Tail, history: History) -> EventStreams:
     """Event streams over what the journals hold of the run, without deltas."""
 
     async def no_deltas(*_: object) -> Callable[[], None]:
         return lambda: None
 
-    lookup = RunLookup(index, History(*seqs))  # type: ignore[arg-type]
+    lookup = RunLookup(index, history, history, history)  # type: ignore[arg-type]
     return EventStreams(lookup, LiveFeeds(tail), no_deltas, ping_seconds=0.3)  # type: ignore[arg-type]
 
 
 async def test_a_gateway_that_stops_halfway_leaves_no_gap() -> None:
     index = await index_of([stored(1).entry])
     tail = Tail()
-    source = streams(index, tail, 1, 2, 3)
+    source = streams(index, tail, History(1, 2, 3))
     ids: list[int] = []
     frames = source.frames("t", 0)
     async for frame in frames:
@@ -98,11 +129,44 @@ async def test_a_gateway_that_stops_halfway_leaves_no_gap() -> None:
     assert b"come back with Last-Event-ID" in frame
 
 
+async def test_the_end_is_not_lost_where_a_replica_lags_and_the_index_is_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The end was live before this follower was there: neither its feed nor the index has it."""
+    monkeypatch.setattr(follow, "_BUS_PAUSE_SECONDS", 0.0)
+    tail, history = Tail(), History(1, 2, END)
+    history.lag, tail.told = 2, END
+    async with asyncio.timeout(20):
+        frames = b"".join(
+            [frame async for frame in streams(await index_of([]), tail, history).frames("t", 0)]
+        )
+    assert re.findall(rb"^id: (\d+)$", frames, re.M) == [b"1", b"2", b"99"]
+    assert b"event: end" in frames
+    assert history.lag == 0
+
+
+async def test_a_new_leader_that_lags_hides_nothing_that_was_live(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not know the newest entry; those who listened have heard of it."""
+    monkeypatch.setattr(follow, "_BUS_PAUSE_SECONDS", 0.0)
+    tail, history = Tail(), History(1, 2, END)
+    history.lag, tail.told = 1, END
+
+    async def newest(tree: str) -> int:
+        return 2
+
+    monkeypatch.setattr(history, "newest", newest)
+    async with asyncio.timeout(20):
+        frames = b"".join(
+            [frame async for frame in streams(await index_of([]), tail, history).frames("t", 0)]
+        )
+    assert re.findall(rb"^id: (\d+)$", frames, re.M) == [b"1", b"2", b"99"]
+
+
 async def test_a_quiet_run_beside_a_busy_one_is_pinged() -> None:
     index = await index_of(stored(1, run).entry for run in ("t", "t_1_0", "t_1_1"))
     tail = Tail()
     beside = asyncio.create_task(tail.keep_busy("t_1_1"))
-    frames = streams(index, tail, 1, 2, 3).frames("t_1_0", 0)
+    frames = streams(index, tail, History(1, 2, 3)).frames("t_1_0", 0)
     try:
         async with asyncio.timeout(20):
             assert b": ping\n\n" in [await anext(frames), await anext(frames)]

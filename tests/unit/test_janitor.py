@@ -23,7 +23,7 @@ from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.tree_record import EntryStatus
 from cadre_gateway.retention.janitor import Janitor
-from unit.inline_index import new_index, take
+from unit.inline_index import erased_at, new_index, take
 
 DAY = 86400.0
 SPEC = AgentSpec(name="boss", description="Leads.")
@@ -193,7 +193,7 @@ class House:
             found.record.add_file(self._seq, refs, at=0.0)
 
     async def is_erased(self, tree: str) -> bool:
-        return await self.index.tombstone(tree) is not None
+        return await erased_at(self.index, tree) is not None
 
     async def ended(self, run: str, refs: set[str] | None = None) -> None:
         task = Task(id=f"{run}:task", tree=run, run=run, at=self.time.now(), agent="boss", task="x")

@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from uuid import uuid4
 
 import msgspec
@@ -24,7 +24,7 @@ from cadre_gateway.index.database.postgres import PostgresDatabase
 from cadre_gateway.index.run_filter import RunFilter, TreeReach
 from cadre_gateway.index.run_index import RunIndex
 from harness.postgres_server import PostgresServer
-from unit.inline_index import InlineDatabase, index_of, new_index, take
+from unit.inline_index import InlineDatabase, extent, index_of, new_index, take
 from unit.journal_entries import accepted, called, entry, story
 
 
@@ -136,7 +136,7 @@ async def test_what_is_forgotten_is_in_no_list_and_may_begin_anew(database: Data
         tree.forget()
     assert await listed(index) == ["b"]
     assert await index.get("a1", "a1") is None
-    assert await index.extent("a1") == (0, 0)
+    assert await extent(index, "a1") == (0, 0)
     await take(index, 20, entry("a1", 1, 30.0, accepted("a1", text="Again.")))
     assert await listed(index, text="again") == ["a1"]
     assert await listed(index, text="it") == ["b"]
@@ -251,7 +251,7 @@ def interleavings(draw: st.DrawFn) -> list[Entry]:
     return [next(iterators[name]) for name in turns]
 
 
-async def everything(index: RunIndex) -> list[list[tuple[object, ...]]]:
+async def everything(index: RunIndex) -> list[Sequence[tuple[object, ...]]]:
     tables = {"trees": "tree", "runs": "id", "calls": "call", "blobs": "blob", "run_texts": "rowid"}
     return [
         await index.read(SqlQuery(f"SELECT * FROM {table} ORDER BY {by}")) for table, by in tables.items()
@@ -330,13 +330,13 @@ async def test_a_run_is_queued_until_it_begins_and_is_found_by_its_text_all_the_
             index = await new_index(database)
         assert await listed(index, states=["queued"]) == ["a"]
         assert await listed(index, text="teapots", session="s") == ["a"]
-        assert (await index.extent("a"), await index.last_of("a")) == ((0, 0), 0), "it has no journal"
+        assert (await extent(index, "a"), await index.last_of("a")) == ((0, 0), 0), "it has no journal"
     await take(index, 7, entry("a", 1, 9.0, begun))
     async with index.changing("a") as tree:
         tree.runs.add_task(begun.task)  # read again, and later than its journal
     assert await listed(index, states=["queued"]) == []
     assert await listed(index, states=["running"], text="teapots") == ["a"]
-    assert await index.extent("a") == (7, 7)
+    assert await extent(index, "a") == (7, 7)
     await take(index, 8, entry("a", 2, 9.0, ev.RunFinished(state="success", output="Nine cups.")))
     for text in ("teapots", "cups"):
         assert await listed(index, text=text) == ["a"]

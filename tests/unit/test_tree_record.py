@@ -12,7 +12,7 @@ from cadre_gateway.index.database.port import SqlQuery
 from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.tree_record import EntryStatus, TreeRecord
-from unit.inline_index import InlineDatabase, new_index, take
+from unit.inline_index import InlineDatabase, erased_at, new_index, take
 from unit.journal_entries import FINISHED, accepted, entry
 
 A, B = "blob:" + "a" * 64, "blob:" + "b" * 64
@@ -114,7 +114,7 @@ async def test_an_import_lifts_an_erasure() -> None:
     await index.flush()
     async with index.changing("a") as tree:
         tree.lift_erasure()
-    assert await index.tombstone("a") is None
+    assert await erased_at(index, "a") is None
     assert await take(index, 7, entry("a", 1, 1.0, accepted("a")), (), 70.0) is EntryStatus.CURRENT
 
 
@@ -124,7 +124,7 @@ async def test_erasures_are_forgotten_with_their_records() -> None:
         await erase(index, f"t{number}", number + 1, at)
     await erase(index, "t0", 9, 40.0)
     await index.drop_tombstones(30.0)
-    assert [await index.tombstone(f"t{number}") is not None for number in range(3)] == [True, False, True]
+    assert [await erased_at(index, f"t{number}") is not None for number in range(3)] == [True, False, True]
 
 
 @st.composite
@@ -156,7 +156,7 @@ async def taken(index: RunIndex, history: list[tuple[int, Entry | Erased, set[st
 
 
 async def known(index: RunIndex) -> list[object]:
-    trees = [(await index.last_of(tree) > 0, await index.tombstone(tree)) for tree in "abc"]
+    trees = [(await index.last_of(tree) > 0, await erased_at(index, tree)) for tree in "abc"]
     ends = await index.read(
         SqlQuery("SELECT tree, ended_at FROM trees WHERE ended_at IS NOT NULL ORDER BY ended_at")
     )

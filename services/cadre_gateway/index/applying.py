@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cadre.adapters.nats.reading.tail import Read
-from cadre.api.runs import RunSummary
 from cadre.protocol.fates import Erased
 from cadre_gateway.index.removals import PendingErasure
 from cadre_gateway.index.run_index import RunIndex
@@ -19,8 +18,6 @@ class Applied(NamedTuple):
     """What an entry or a file meant."""
 
     status: EntryStatus
-    root: RunSummary | None
-    """The root of its tree, if it is known."""
     ended_at: float | None
     """When its tree has ended, in Unix seconds, if that is news."""
 
@@ -45,7 +42,7 @@ async def apply_read(index: RunIndex, read: Read) -> Applied:
         if status is EntryStatus.LATE:
             index.removals.late_trees[read.tree] = read.seq
         ended_at = record.ended_at if before is None else None
-        return Applied(status, runs.runs.get(read.tree), ended_at)
+        return Applied(status, ended_at)
 
 
 async def apply_erasure(index: RunIndex, seq: int, fate: Erased) -> bool:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from cadre.errors import RunIndexBuilding
 from cadre_gateway.index.saved_place import reaches
-from cadre_gateway.index.tree_rows import IndexedTree
-
-ReadTree = Callable[[str], Awaitable[IndexedTree]]
 
 
 class IndexProgress(NamedTuple):
@@ -29,16 +26,14 @@ class Completeness:
 
     def __init__(self) -> None:
         self.whole = asyncio.Event()
-        """Until it is set, a question about one tree is answered from its journals, and one about all of them raises
-        RunIndexBuilding."""
+        """Until it is set, a question raises RunIndexBuilding."""
         self.whole.set()
-        self.tree_from_journals: ReadTree | None = None
         self._ends: Sequence[int] = ()
         self._read_to: list[int] | None = None
 
-    def begin(self, ends: Sequence[int], tree_from_journals: ReadTree) -> None:
+    def begin(self, ends: Sequence[int]) -> None:
         """Takes note that streams with these last sequences are being read into it."""
-        self._ends, self.tree_from_journals = ends, tree_from_journals
+        self._ends = ends
         self.whole.clear()
 
     def note_end(self, positions: Sequence[int]) -> None:

@@ -7,20 +7,21 @@ import contextlib
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 import msgspec
 
 from cadre.api.runs import RunOrder, RunSummary
 from cadre.errors import RunIndexUnavailable
-from cadre_gateway.index.completeness import Completeness, IndexProgress, ReadTree
+from cadre_gateway.index.completeness import Completeness, IndexProgress
 from cadre_gateway.index.database.port import Database, Row, SqlQuery, Statement
 from cadre_gateway.index.removals import Removals
 from cadre_gateway.index.run_filter import Cursor, RunFilter, count_query, page_mark, page_place, page_query
 from cadre_gateway.index.saved_place import SAVE_META, SavedPlace, load_place, reaches, rows_of
-from cadre_gateway.index.tree_record import Tombstone
 from cadre_gateway.index.tree_rows import IndexedTree, queries_of, statements_for, tree_of_rows
+from cadre_gateway.requests.problems import awaiting
 
 log = logging.getLogger("cadre.gateway")
 
@@ -31,6 +32,12 @@ _FLUSH_CHANGES = 5_000
 """After so many entries it is saved at once."""
 
 _RETRY_SECONDS = 5.0
+
+_ANSWER_SECONDS = 4.0
+"""Seconds that a question waits: fewer than the request that asks it has, so that what did not answer is named."""
+
+_WARN_SECONDS = 60.0
+"""Seconds between two warnings that it cannot be saved."""
 
 _LOOK_SECONDS = 0.5
 """So often a gateway that does not write looks how far the one has come that does, and whether it is there."""
@@ -43,6 +50,8 @@ _REFRESH_SECONDS = 3600.0
 
 _CACHED_TREES, _CACHED_RUNS = 500, 2_000
 """Held in memory beside those with changes that are not saved."""
+
+T = TypeVar("T")
 
 
 class RunIndex:
@@ -74,11 +83,6 @@ class RunIndex:
         self.is_closed = False
 
     @property
-    def is_shared(self) -> bool:
-        """Whether other gateways have the same database, and so its troubles."""
-        return self._database.is_shared
-
-    @property
     def positions(self) -> list[int]:
         """Up to which sequences the saved index has the journals: see `Tail.positions`."""
         return list(self._place.positions)
@@ -100,27 +104,15 @@ class RunIndex:
         return self._completeness.whole
 
     @property
-    def is_blind(self) -> bool:
-        """Whether what is asked of one tree is answered from its journals: it lacks trees, or the database that it
-        shares fails, or is not what it was."""
-        return not self.whole.is_set() or (self.is_shared and self.failure is not None)
-
-    @property
     def progress(self) -> IndexProgress | None:
         """How far the journals are in it; None once it is whole."""
         return self._completeness.progress(self._read_by_now())
 
-    def begin_reading(
-        self,
-        positions: Callable[[], Sequence[int]],
-        ends: Sequence[int],
-        tree_from_journals: ReadTree,
-    ) -> None:
+    def begin_reading(self, positions: Callable[[], Sequence[int]], ends: Sequence[int]) -> None:
         """Takes note that the journals are being read, up to `positions`, of streams with these last sequences. Until
-        `note_caught_up` what is asked of one tree is answered from its journals, and what is asked of all of them
-        raises RunIndexBuilding."""
+        `note_caught_up` what is asked of it raises RunIndexBuilding."""
         self.positions_read = positions
-        self._completeness.begin(ends, tree_from_journals)
+        self._completeness.begin(ends)
 
     def note_caught_up(self) -> None:
         """Takes note that the journals were read to their end."""
@@ -174,7 +166,7 @@ class RunIndex:
 
     async def flush_now_and_then(self) -> None:
         """Saves what changes, soon after it has; takes the place of another process that does so no more."""
-        is_shared = self._database.is_shared
+        is_shared, warned_at = self._database.is_shared, -_WARN_SECONDS
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_SECONDS if is_shared else None):
@@ -184,7 +176,9 @@ class RunIndex:
                 async with self._lock:
                     await self._keep_up()
             except RunIndexUnavailable as error:
-                log.warning("the list of runs is not saved: %s", error)
+                if time.monotonic() - warned_at > _WARN_SECONDS:
+                    warned_at = time.monotonic()
+                    log.warning("the list of runs is not saved: %s", error)
                 await asyncio.sleep(_LOOK_SECONDS if is_shared else _RETRY_SECONDS)
 
     async def beside(self) -> RunIndex:
@@ -208,11 +202,11 @@ class RunIndex:
 
     async def writer(self) -> str:
         """Names the other process that writes; "" when there is none. Raises RunIndexUnavailable."""
-        return "" if self.writes else await self._database.writer()
+        return "" if self.writes else await self._answered(self._database.writer())
 
     async def bytes(self) -> int:
         """How much room the database takes."""
-        return await self._database.bytes()
+        return await self._answered(self._database.bytes())
 
     async def close(self) -> None:
         """Saves what has changed and lets go of the database. Raises RunIndexUnavailable."""
@@ -226,41 +220,17 @@ class RunIndex:
 
     # --- what is asked of it; every one of these raises RunIndexUnavailable
 
-    async def read(self, query: SqlQuery) -> list[Row]:
+    async def read(self, query: SqlQuery) -> Sequence[Row]:
         """The rows of everything that was read by now."""
         self.check_whole()
-        await self.flush()
-        return await self._database.read(query)
+        return await self._answered(self._read_saved(query))
 
     async def get(self, tree: str, run: str) -> RunSummary | None:
         """None when no run of this id is known."""
-        if (known := await self._known(tree)) is not None:
+        if (known := self._trees.get(tree)) is not None:
             return known.runs.runs.get(run)
         rows = await self.read(SqlQuery("SELECT summary FROM runs WHERE id = ?", (run,)))
         return _summary(rows[0][0]) if rows else None
-
-    async def extent(self, tree: str) -> tuple[int, int]:
-        """The sequence before which there is no entry of the tree, and that of its last entry; 0 where it is not
-        known."""
-        if (known := await self._known(tree)) is not None:
-            return known.runs.first, known.runs.last
-        rows = await self.read(SqlQuery("SELECT first, last FROM trees WHERE tree = ?", (tree,)))
-        return rows[0] if rows else (0, 0)
-
-    async def runs_of_tree(self, tree: str) -> list[RunSummary]:
-        """All known runs of a tree."""
-        if (known := await self._known(tree)) is not None:
-            return list(known.runs.runs.values())
-        sql = "SELECT summary FROM runs WHERE tree = ? ORDER BY started_at, id"
-        return [_summary(body) for (body,) in await self.read(SqlQuery(sql, (tree,)))]
-
-    async def tombstone(self, tree: str) -> Tombstone | None:
-        """When the tree was erased; None for one that was not, or was started or imported since."""
-        if (known := await self._known(tree)) is not None:
-            return known.record.erased
-        sql = "SELECT erased_seq, erased_at FROM trees WHERE tree = ? AND erased_seq IS NOT NULL"
-        rows = await self.read(SqlQuery(sql, (tree,)))
-        return Tombstone(*rows[0]) if rows else None
 
     async def last_of(self, tree: str) -> int:
         """Sequence of the newest entry or file of the tree; 0 for one that is not there."""
@@ -294,16 +264,32 @@ class RunIndex:
 
     async def size(self) -> int:
         """How many root runs are in it by now."""
-        if self.whole.is_set():  # else there is no hurry, and saving may take a while
-            await self.flush()
-        return int((await self._database.read(count_query(self._database.dialect, RunFilter())))[0][0])
+        query = count_query(self._database.dialect, RunFilter())
+        # Before it is whole there is no hurry, and saving may take a while.
+        ask = self._read_saved if self.whole.is_set() else self._database.read
+        return int((await self._answered(ask(query)))[0][0])
 
-    async def _known(self, tree: str) -> IndexedTree | None:
-        """The tree as it is in memory; as long as it may lack something here, as its journals have it."""
-        from_journals = self._completeness.tree_from_journals
-        if from_journals is not None and self.is_blind:
-            return await from_journals(tree)
-        return self._trees.get(tree)
+    async def _read_saved(self, query: SqlQuery) -> Sequence[Row]:
+        await self.flush()
+        return await self._database.read(query)
+
+    async def _answered(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what the work returns. Raise RunIndexUnavailable when that takes longer than a request waits, also
+        when the database does not let go of a question that is cancelled."""
+        task = asyncio.create_task(work)
+        task.add_done_callback(_retrieved)
+        silence = RunIndexUnavailable(
+            f"the database of the index does not answer within {_ANSWER_SECONDS:g} s; runs go on, lists come back with"
+            " it (CADRE_INDEX_URL)"
+        )
+        try:
+            with awaiting(silence):
+                await asyncio.wait({task}, timeout=_ANSWER_SECONDS)
+            if not task.done():
+                raise silence
+            return task.result()
+        finally:
+            task.cancel()
 
     # --- saving, with the lock held
 
@@ -394,6 +380,12 @@ class RunIndex:
             if len(self._trees) <= _CACHED_TREES and runs <= _CACHED_RUNS:
                 break
             runs -= len(self._trees.pop(name).runs.runs)
+
+
+def _retrieved(task: asyncio.Task[Any]) -> None:
+    """Read the error of work that was given up: it is not a defect."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _summary(body: bytes) -> RunSummary:

@@ -58,7 +58,7 @@ class TreeRecord:
         if self.erased is not None:
             if seq < self.erased.seq:
                 return EntryStatus.ERASED
-            if not _restarts(entry, self.erased):
+            if not restarts(entry, self.erased):
                 return EntryStatus.LATE
             self.erased = None
         is_new = not self.last or self.unstarted_at is not None
@@ -112,8 +112,8 @@ class TreeRecord:
                 self.new_blobs.append(blob)
 
 
-def _restarts(entry: Entry, tombstone: Tombstone) -> bool:
-    """Whether a run of this id was requested again, after the one before had been erased."""
+def restarts(entry: Entry, tombstone: Tombstone) -> bool:
+    """Whether this is the first entry of a run that was requested again, after the one of this id had been erased."""
     return entry.run == entry.tree and any(
         isinstance(event, RunAccepted) and event.task.at > tombstone.at for event in entry.events
     )

@@ -126,9 +126,13 @@ class UsageLedger:
             totals=self.totals.to_saved(),
         )
 
+    def has(self, shard: int, seq: int) -> bool:
+        """Return whether the entry at that sequence of the shard is counted."""
+        return seq <= self.positions[shard]
+
     def add(self, shard: int, seq: int, at: float, entry: Entry, root: RunSummary | None) -> None:
         """Counts the entry at `seq`, which was stored at `at`, unless it is counted; `root` is the root of its tree."""
-        if seq <= self.positions[shard]:
+        if self.has(shard, seq):
             return
         self.positions[shard] = seq
         self.totals.add(entry)

@@ -1,4 +1,4 @@
-"""Finds runs and their entries: in the list, else in the journals."""
+"""Find runs and their entries, in their tasks and journals."""
 
 import asyncio
 import re
@@ -6,12 +6,16 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
+from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.reading.history import History
 from cadre.api.runs import RunSummary
-from cadre.ports import Stored
+from cadre.errors import BlobMissing, UnreadableMessage
+from cadre.ports import Journal, Stored
+from cadre.protocol.fates import Erased, Fate
 from cadre.protocol.topology import tree_of
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.run_summary import summary_of_task
+from cadre_gateway.index.tree_record import Tombstone, restarts
 from cadre_gateway.index.tree_runs import TreeRuns
 from cadre_gateway.requests.problems import Problem, note_progress, unknown_run
 
@@ -25,46 +29,66 @@ _RUN_ID = re.compile(r"[A-Za-z0-9-][A-Za-z0-9_-]{0,511}")
 
 @dataclass(frozen=True)
 class RunLookup:
-    """Reads what is known of runs, also of those that are too old for the list."""
+    """Reads runs from their tasks and journals, at the leader of their stream. The index has lists and nothing else: it
+    may be late, away or lost, so no question about one run is asked of it."""
 
     index: RunIndex
     history: History
+    journal: Journal
+    erasure: NatsErasure
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_TURNS))
 
     async def find(self, run: str) -> RunSummary:
-        """The run's summary, also of one that no agent has taken up yet. Raises a 404 problem, RetryableError."""
+        """Return the run's summary, also before an agent takes it up. Its `approvals` are its own, without those of the
+        runs below it. Raise a 404 problem, RetryableError."""
+        found = await self.known(run)
+        if found is None:
+            raise unknown_run(run)
+        return found
+
+    async def known(self, run: str) -> RunSummary | None:
+        """Return what `find` returns, or None where there is no such run. Raise a 404 problem for a text that cannot be
+        an id, RetryableError."""
         tree = checked_tree_of(run)
-        known = await self.index.get(tree, run)
-        if known is not None:
-            return known
-        if await self._is_erased(tree):
-            raise unknown_run(run)
-        found = (await self._runs_in(tree)).get(run)
-        if found is not None:
-            return found
+        entries, fate = await asyncio.gather(self._recent(tree, run), self.erasure.fate(tree))
+        erased = _erased(fate)
+        if erased is not None and entries and not await self._is_begun_again(tree, erased):
+            return None
+        found = TreeRuns(tree)
+        for one in entries:
+            if erased is None or one.seq > erased.seq:
+                found.apply(one.seq, one.entry)
+        if run in found.runs:
+            return found.runs[run]
         task = await self.history.task(tree, run)
-        if task is None:
-            raise unknown_run(run)
+        if task is None or (erased is not None and task.at <= erased.at):
+            return None
         return summary_of_task(task)
 
-    async def runs_of_tree(self, tree: str, *, from_journals: bool = False) -> list[RunSummary]:
-        """All runs of a tree; only its root when no agent has taken that up yet, [] when there is no such tree.
+    async def is_erased(self, tree: str) -> bool:
+        """Return whether the tree was erased and has not begun again since: its journals may still hold a part of it.
+        Raise RetryableError."""
+        erased = _erased(await self.erasure.fate(tree))
+        return erased is not None and not await self._is_begun_again(tree, erased)
 
-        The list may be a moment behind; `from_journals` reads what they say now. Raises BusUnavailable.
-        """
-        known = [] if from_journals else await self.index.runs_of_tree(tree)
-        if known := known or list((await self._runs_in(tree)).values()):
-            return known
-        task = await self.history.task(tree, tree)
-        return [summary_of_task(task)] if task is not None else []
+    async def runs_of_tree(self, tree: str) -> list[RunSummary]:
+        """Return all runs of a tree: only its root before an agent takes that up, [] when there is no such tree. Raise
+        RetryableError, a 503 problem when no turn comes."""
+        found = TreeRuns(tree)
+        async with self.pages_of_tree(tree) as pages:
+            async for page in pages:
+                for one in page:
+                    found.apply(one.seq, one.entry)
+        if not found.runs and (root := await self.known(tree)) is not None:
+            return [root]
+        return list(found.runs.values())
 
     @asynccontextmanager
     async def pages_of_tree(
         self, tree: str, whole_up_to: int | None = None, *, all_of: str | None = None
     ) -> AsyncIterator[AsyncIterator[list[Stored]]]:
         """Opens all entries page by page, without large snapshots unless `whole_up_to` is given; `all_of`: see
-        History.lean_pages. They are at least those that the list accounts for: a replica of the stream may lag behind
-        it.
+        History.lean_pages. They are all that the stream's leader has: a replica that lags hides none.
 
         A few long trees are read at a time: what the block makes of the pages is in memory until it is left. Raises
         BusUnavailable, TooLarge, NewerSchema, a 503 problem when no turn comes.
@@ -75,10 +99,12 @@ class RunLookup:
     async def _pages(
         self, tree: str, turn: AsyncExitStack, whole_up_to: int | None, all_of: str | None
     ) -> AsyncGenerator[list[Stored]]:
-        if await self._is_erased(tree):
-            return
-        first, at_least = await self.index.extent(tree)
+        (first, at_least), fate = await asyncio.gather(self.history.extent(tree), self.erasure.fate(tree))
         after = max(0, first - 1)
+        if (erased := _erased(fate)) is not None:
+            if not await self._is_begun_again(tree, erased):
+                return
+            after = max(after, erased.seq)
         count = 0
         async for page in self.history.lean_pages(
             tree, after, at_least=at_least, whole_up_to=whole_up_to, all_of=all_of
@@ -100,20 +126,24 @@ class RunLookup:
             raise Problem(503, "reading-busy", detail) from None
         note_progress()
 
-    async def _is_erased(self, tree: str) -> bool:
-        """Whether the tree was erased: something of it may be left in its journals."""
-        if tree in self.index.removals.pending_erasures:
-            return True
-        return self.index.is_blind and await self.index.tombstone(tree) is not None
+    async def _recent(self, tree: str, run: str) -> list[Stored]:
+        """Return the entries of a run since its last snapshot; where this version cannot read one of them, all that it
+        can read."""
+        try:
+            return await self.journal.read(tree, run)
+        except (UnreadableMessage, BlobMissing):
+            return [one async for page in self.history.lean_pages(tree, run=run) for one in page]
 
-    async def _runs_in(self, tree: str) -> dict[str, RunSummary]:
-        """The runs of a tree as its journals have them now."""
-        found = TreeRuns(tree)
-        async for page in self.history.lean_pages(tree):
-            note_progress()
-            for one in page:
-                found.apply(one.seq, one.entry)
-        return found.runs
+    async def _is_begun_again(self, tree: str, erased: Tombstone) -> bool:
+        """Return whether a run of the same id was accepted after the tree was erased."""
+        first = await self.history.first(tree, tree, erased.seq)
+        return first is not None and restarts(first.entry, erased)
+
+
+def _erased(fate: tuple[int, Fate] | None) -> Tombstone | None:
+    if fate is None or not isinstance(fate[1], Erased):
+        return None
+    return Tombstone(fate[0], fate[1].at)
 
 
 def checked_tree_of(run: str) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextvars import ContextVar
 from http import HTTPStatus
 
@@ -204,7 +204,7 @@ def as_problem(error: Exception) -> Problem:
         case MemoryRefused():
             return Problem(404, "unknown-memory", str(error)) if error.not_found else invalid(str(error))
         case RetryableError() | TimeoutError():
-            why = str(error) or "no answer in time"
+            why = str(error) or "NATS did not answer in time"
             return Problem(503, "bus-unavailable", f"{why}; try again (with the same Idempotency-Key)")
         case NewerSchema():
             return Problem(
@@ -251,23 +251,57 @@ def install(app: FastAPI) -> None:
         app.add_exception_handler(kind, handle)
 
 
-_deadline: ContextVar[asyncio.Timeout | None] = ContextVar("answer_deadline", default=None)
+class _Deadline:
+    """Holds the timeout of a block of `answer_deadline`, and what the block waits for."""
+
+    def __init__(self, timeout: asyncio.Timeout) -> None:
+        self.timeout = timeout
+        self.awaited: RetryableError | None = None
+        """The error that names what has not answered when the time is up; None for NATS."""
+
+
+_deadline: ContextVar[_Deadline | None] = ContextVar("answer_deadline", default=None)
 
 
 @contextlib.asynccontextmanager
 async def answer_deadline() -> AsyncIterator[None]:
-    """Limits the block to ANSWER_SECONDS; the TimeoutError becomes a 503 problem."""
-    async with asyncio.timeout(ANSWER_SECONDS) as deadline:
-        token = _deadline.set(deadline)
-        try:
-            yield
-        finally:
-            _deadline.reset(token)
+    """Limit the block to ANSWER_SECONDS. Raise the error of what is awaited when they are over (see `awaiting`), or
+    TimeoutError for NATS; either becomes a 503 problem."""
+    deadline = _Deadline(asyncio.timeout(ANSWER_SECONDS))
+    try:
+        async with deadline.timeout:
+            token = _deadline.set(deadline)
+            try:
+                yield
+            finally:
+                _deadline.reset(token)
+    except TimeoutError as error:
+        if deadline.awaited is not None and deadline.timeout.expired():
+            raise deadline.awaited from error
+        raise
+
+
+@contextlib.contextmanager
+def awaiting(silence: RetryableError) -> Iterator[None]:
+    """Name what the block waits for: `answer_deadline` raises `silence` when its time is up in here."""
+    deadline = _deadline.get()
+    if deadline is None:
+        yield
+        return
+    before, deadline.awaited = deadline.awaited, silence
+    try:
+        yield
+    except asyncio.CancelledError:
+        raise  # it stays the one that was awaited
+    except BaseException:
+        deadline.awaited = before
+        raise
+    deadline.awaited = before
 
 
 def note_progress(more_seconds: float = 0.0) -> None:
     """Gives the block of `answer_deadline` its whole time again, and more: NATS has answered, and there is more to
     ask."""
     deadline = _deadline.get()
-    if deadline is not None and not deadline.expired():
-        deadline.reschedule(asyncio.get_running_loop().time() + ANSWER_SECONDS + more_seconds)
+    if deadline is not None and not deadline.timeout.expired():
+        deadline.timeout.reschedule(asyncio.get_running_loop().time() + ANSWER_SECONDS + more_seconds)

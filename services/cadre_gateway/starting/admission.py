@@ -13,9 +13,8 @@ from cadre.api.runs import RunSummary
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.access.reach import Owner, reaches
-from cadre_gateway.index.run_index import RunIndex
-from cadre_gateway.index.run_summary import summary_of_task
 from cadre_gateway.reading.directory import live_agents
+from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem, full, unknown_run
 from cadre_gateway.starting.standing_budgets import StandingBudgets
@@ -56,7 +55,7 @@ class Admission:
     room for it, and that neither a budget nor the caller's runs of a day are used up.
     """
 
-    index: RunIndex
+    lookup: RunLookup
     registry: NatsRegistry
     capacity: Capacity
     budgets: StandingBudgets
@@ -85,8 +84,8 @@ class Admission:
             raise _unknown_agent(agent, live)
         known = await self._started_by(key, run) if key is not None else None
         if known is None:
-            # A new id was never erased: such a run can begin also while the index is not there.
-            if key is not None and await self.index.tombstone(run) is not None:
+            # A new id was never erased.
+            if key is not None and await self.lookup.is_erased(run):
                 raise Problem(
                     410,
                     "run-erased",
@@ -111,9 +110,8 @@ class Admission:
         if task is not None:
             key.check(task.request)
         elif not await self.history.has_entries(run, run):
-            # What the index remembers of it may be of a store that was lost.
             return None
-        return await self.index.get(run, run) or (summary_of_task(task) if task is not None else None)
+        return await self.lookup.known(run)
 
 
 def _unknown_agent(agent: str, live: Iterable[str]) -> Problem:

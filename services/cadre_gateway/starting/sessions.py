@@ -8,7 +8,7 @@ from cadre.errors import Fenced
 from cadre.loop.fold import fold
 from cadre.ports import Clock, Journal
 from cadre.protocol.topology import tree_of
-from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.starting.workspaces import WorkspaceSource
 
@@ -23,7 +23,7 @@ class Sessions:
     """Decides which run a session's next one goes on from."""
 
     turns: NatsSessions
-    index: RunIndex
+    lookup: RunLookup
     journal: Journal
     history: History
     clock: Clock
@@ -52,7 +52,7 @@ class Sessions:
     async def files_of(self, run: str | None) -> WorkspaceSource | None:
         """The workspace that goes on with the memory of `run`; None when there is none (any more). Raises
         RetryableError."""
-        if run is None or await self.index.tombstone(run) is not None:
+        if run is None or await self.lookup.is_erased(run):
             return None
         return WorkspaceSource(run)
 
@@ -63,7 +63,7 @@ class Sessions:
             if run is None:
                 continue
             tree = tree_of(run)
-            if await self.index.tombstone(tree) is not None:
+            if await self.lookup.is_erased(tree):
                 return None
             stored = await self.journal.read(tree, run)
             if stored:

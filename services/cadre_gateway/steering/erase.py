@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from cadre.adapters.nats.reading.tail import Tail
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.api.runs import RunSummary
 from cadre.errors import BusFull
@@ -16,6 +15,7 @@ from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.problems import Problem, invalid
 from cadre_gateway.retention.janitor import Janitor
 from cadre_gateway.steering.run_end import RunEnd
+from cadre_gateway.streaming.live_feeds import LiveFeeds
 
 END_SECONDS = 60.0
 """A tree has so long to end after its cancellation."""
@@ -44,7 +44,7 @@ class Eraser:
 
     lookup: RunLookup
     run_end: RunEnd
-    tail: Tail
+    feeds: LiveFeeds
     registry: NatsRegistry
     janitor: Janitor
 
@@ -60,8 +60,6 @@ class Eraser:
         if run != tree:
             raise invalid(f"run {run} is a part of run {tree}, and only whole trees are erased: erase {tree}")
         runs = await self.lookup.runs_of_tree(tree)
-        if _active(runs):
-            runs = await self.lookup.runs_of_tree(tree, from_journals=True)
         active = _active(runs)
         if active and not force:
             raise Problem(
@@ -75,6 +73,10 @@ class Eraser:
                 await self._end(tree, active)
             async with asyncio.timeout(REMOVE_SECONDS):
                 await self.janitor.erase(tree)
+        except TimeoutError:
+            if (failure := self.lookup.index.failure) is not None:
+                raise failure from None  # NATS has answered, the index has not
+            raise
         except BusFull as error:
             raise Problem(503, "bus-unavailable", f"{error}: {_FULL}") from error
         return Gone(tree, len(runs))
@@ -88,7 +90,7 @@ class Eraser:
                 await self.run_end.cancel(one.id, _REASON)
         deadline = time.monotonic() + END_SECONDS
         news = asyncio.Event()
-        with self.tail.listen(tree, lambda _: news.set()):
+        with self.feeds.tail.listen(tree, lambda _: news.set()):
             while True:
                 news.clear()
                 active = _active(await self.lookup.runs_of_tree(tree))

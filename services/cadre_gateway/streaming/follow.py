@@ -108,8 +108,8 @@ class Follower:
         summary = await self._lookup.find(self._run)
         ended = summary.state if summary.finished else None
         tree = tree_of(self._run)
-        # A replica may lag behind the list.
-        _, at_least = await self._lookup.index.extent(tree)
+        # What was live before the feed was cleared is read here: a replica, or a new leader, may lag behind it.
+        at_least = max(self._feeds.last_live(tree), await self._lookup.history.newest(tree))
         pages = self._lookup.history.lean_pages(
             tree, self._last, at_least=at_least, entries=_PAGE_ENTRIES, all_of=self._all_of
         )

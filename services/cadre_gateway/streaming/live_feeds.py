@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from cadre.adapters.nats.reading.tail import Tail
+from cadre.adapters.nats.reading.tail import LiveTail
 from cadre.ports import Stored
 from cadre.protocol.topology import is_within, tree_of
 from cadre_gateway.requests.feed import Feed
@@ -13,8 +13,8 @@ from cadre_gateway.requests.feed import Feed
 class LiveFeeds:
     """Fills the feeds of open requests. Closes those of a tree that is erased, and all when the gateway drains."""
 
-    def __init__(self, tail: Tail) -> None:
-        self._tail = tail
+    def __init__(self, tail: LiveTail) -> None:
+        self.tail = tail
         tail.on_erased = self.close_tree
         tail.on_newer = self.reread_tree
         self._feeds: set[tuple[str, Feed[Any]]] = set()
@@ -34,12 +34,16 @@ class LiveFeeds:
         following = (tree, feed)
         self._feeds.add(following)
         try:
-            with self._tail.listen(tree, on_entry):
+            with self.tail.listen(tree, on_entry):
                 if self.draining:
                     feed.close()
                 yield
         finally:
             self._feeds.discard(following)
+
+    def last_live(self, tree: str) -> int:
+        """Return the sequence of the tree's last entry that was live here, 0 where that was long ago."""
+        return self.tail.last_live(tree)
 
     def close_tree(self, tree: str) -> None:
         """Closes the feeds of a tree that was erased: nothing will happen in it any more."""

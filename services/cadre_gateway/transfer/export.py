@@ -69,9 +69,9 @@ class RunExporter:
         """Raises a 409 problem when the tree cannot be exported (yet)."""
         ended: dict[str, bool] = {}
         entries = last = 0
-        _, known = await self.lookup.index.extent(tree)
-        # A replica may lag behind the list.
-        async for seq, data in self.archive.entries(tree, at_least=known):
+        # A replica may lag behind the leader.
+        newest = await self.lookup.history.newest(tree)
+        async for seq, data in self.archive.entries(tree, at_least=newest):
             entry = _decoded(seq, data)
             ended[entry.run] = ended.get(entry.run, False) or end_state(entry, entry.run) is not None
             entries, last = entries + 1, seq

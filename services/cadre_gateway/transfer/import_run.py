@@ -93,7 +93,7 @@ class RunImporter:
         while some := await asyncio.to_thread(_take, lines):
             for line in some:
                 await writer.take(line)
-        await self._until_listed(tree, writer.last)
+        await self._until_listed()
         return Arrived(tree, manifest.runs, manifest.header.entries)
 
     async def _entries_here(self, tree: str) -> StoredHere:
@@ -126,14 +126,11 @@ class RunImporter:
             except Fenced as error:
                 raise contended(tree) from error
 
-    async def _until_listed(self, tree: str, seq: int) -> None:
-        """Returns once this gateway's list shows what was written, at the latest after _LISTED_SECONDS."""
-        news = asyncio.Event()
-        with contextlib.suppress(TimeoutError), self.tail.listen(tree, lambda _: news.set()):
+    async def _until_listed(self) -> None:
+        """Return once this gateway's list shows what was written, at the latest after _LISTED_SECONDS."""
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LISTED_SECONDS):
-                while (await self.index.extent(tree))[1] < seq:
-                    await news.wait()
-                    news.clear()
+                await self.tail.read_on()
 
 
 async def _save(body: AsyncIterable[bytes], file: Path) -> None:

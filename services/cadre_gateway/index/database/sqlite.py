@@ -7,11 +7,10 @@ import contextlib
 import fcntl
 import logging
 import sqlite3
-import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Self, TypeVar
+from typing import IO, Literal, Self, TypeVar
 
 from cadre.errors import RunIndexUnavailable, SetupError
 from cadre_gateway.index.database.dialect import SQLITE
@@ -21,7 +20,8 @@ from cadre_gateway.index.database.schema import VERSION
 log = logging.getLogger("cadre.gateway")
 
 _NEW = ".new"
-_BUSY_SECONDS = 30.0
+_BUSY_SECONDS = 5.0
+"""Whoever else holds the file, a backup or somebody's shell, is waited for so long before it is said."""
 _CACHE_KB = 2_048
 _WAL_BYTES = 8 * 1024 * 1024
 
@@ -29,69 +29,78 @@ T = TypeVar("T")
 
 
 class SqliteDatabase:
-    """A file that is this process's alone, written by one thread and read by another."""
+    """Keeps the index in a file of this process alone, written by one thread and read by another. Without a path the
+    file has no name and one thread: SQLite unlinks it as it makes it, so nothing is left however the process ends."""
 
     dialect = SQLITE
     is_shared = False
 
     def __init__(self, path: Path | None) -> None:
-        """Opens or makes the file; None: one that is gone with the process. Raises SetupError."""
-        self._folder = None
-        if path is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="cadre-index-")
-            path = Path(self._folder.name) / "index.db"
+        """Lock the file for this process; `lead` opens it. None is a file without a name. Raise SetupError."""
         self._path = path
         self._is_beside = False
-        self._lock = _locked(self._path)
-        _drop(_beside(path))  # of a process that was killed
+        self._lock: IO[str] | None = None
+        if path is not None:
+            self._lock = _locked(path)
+            _drop(_beside(path))  # of a process that was killed
         self._writer = ThreadPoolExecutor(1, "index-writer")
-        self._reader = ThreadPoolExecutor(1, "index-reader")
-        try:
-            self._writing = self._current() or self._made_anew()
-            self._reading = _connection(self._path)
-        except (sqlite3.Error, OSError) as error:
-            self._lock.close()
-            raise SetupError(f"the index cannot be kept in {self._path}: {error}") from error
+        self._reader = self._writer if path is None else ThreadPoolExecutor(1, "index-reader")
+        self._writing: sqlite3.Connection | None = None
+        self._reading: sqlite3.Connection | None = None
 
     async def lead(self) -> bool:
-        """It writes: nobody else has the file."""
+        """Open the file unless it is open; return True, since no other process writes it."""
+        if self._writing is None:
+            await self._in(self._writer, self._open)
         return True
 
     async def write(self, statements: Sequence[Statement]) -> None:
         """Carries out all of them in one transaction, or none."""
-        await self._in(self._writer, lambda: write(self._writing, statements))
+        await self._in(self._writer, lambda: write(self._opened(self._writing), statements))
 
     async def read(self, query: SqlQuery) -> list[Row]:
         """The rows of what was written."""
-        return await self._in(self._reader, lambda: read(self._reading, query))
+        return (await self.read_all([query]))[0]
 
     async def read_all(self, queries: Sequence[SqlQuery]) -> list[list[Row]]:
         """The rows of several questions, at once."""
-        return await self._in(self._reader, lambda: [read(self._reading, query) for query in queries])
+        return await self._in(
+            self._reader, lambda: [read(self._opened(self._reading), query) for query in queries]
+        )
 
     def beside(self) -> Self:
         """An empty file beside this one. Raises SetupError."""
-        path = _beside(self._path)
-        _remove(path)
+        path = _beside(self._path) if self._path is not None else None
+        if path is not None:
+            _remove(path)
         found = type(self)(path)
         found._is_beside = True
         return found
 
     async def adopt(self, other: Self) -> None:
         """Takes the place of what it has with what the other has, and closes that."""
+        if self._path is None or other._path is None:
+            former, self._writing, self._reading = self._writing, other._writing, other._reading
+            other._writing = other._reading = None
+            await other._let_go()
+            await self._in(self._writer, self._opened(former).close)
+            return
+        path, fresh = self._path, other._path
         await other._let_go()
-        for thread, connection in ((self._reader, self._reading), (self._writer, self._writing)):
-            await self._in(thread, connection.close)
-        await self._in(self._writer, lambda: self._renew(other._path))
-        _drop(other._path)
+        await self._close_connections()
+        await self._in(self._writer, lambda: self._renew(path, fresh))
+        _drop(fresh)
 
-    def _renew(self, path: Path) -> None:
-        _remove(self._path)
-        path.replace(self._path)
-        self._writing, self._reading = _connection(self._path), _connection(self._path)
+    def _renew(self, path: Path, fresh: Path) -> None:
+        _remove(path)
+        fresh.replace(path)
+        self._writing, self._reading = _connection(path), _connection(path)
 
     async def bytes(self) -> int:
         """How much room the file takes, with what is not yet in it."""
+        if self._path is None:
+            size = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+            return int((await self.read(SqlQuery(size)))[0][0])
         files = [self._path, self._path.with_name(f"{self._path.name}-wal")]
         return sum(file.stat().st_size for file in files if file.exists())
 
@@ -105,22 +114,48 @@ class SqliteDatabase:
     async def close(self) -> None:
         """Lets go of the file; one that lies beside another is gone."""
         await self._let_go()
-        if self._is_beside:
+        if self._is_beside and self._path is not None:
             _drop(self._path)
 
     async def _let_go(self) -> None:
-        for thread, connection in ((self._reader, self._reading), (self._writer, self._writing)):
-            await self._in(thread, connection.close)
+        await self._close_connections()
+        for thread in (self._reader, self._writer):
             thread.shutdown()
-        self._lock.close()
-        if self._folder is not None:
-            self._folder.cleanup()
+        if self._lock is not None:
+            self._lock.close()
 
-    def _current(self) -> sqlite3.Connection | None:
+    async def _close_connections(self) -> None:
+        reading, writing = self._reading, self._writing
+        self._reading = self._writing = None
+        if reading is not None and reading is not writing:
+            await self._in(self._reader, reading.close)
+        if writing is not None:
+            await self._in(self._writer, writing.close)
+
+    def _open(self) -> None:
+        if self._writing is not None:
+            return
+        if self._path is None:
+            self._writing = self._reading = _connection("")
+            make_tables(self._writing)
+        else:
+            writing = self._current(self._path) or self._made_anew(self._path)
+            self._writing, self._reading = writing, _connection(self._path)
+
+    def _opened(self, connection: sqlite3.Connection | None) -> sqlite3.Connection:
+        if connection is None:
+            raise RunIndexUnavailable(f"{self._name} is not open")
+        return connection
+
+    @property
+    def _name(self) -> str:
+        return f"the index in {self._path}" if self._path is not None else "the index of this process"
+
+    def _current(self, path: Path) -> sqlite3.Connection | None:
         """The database as it was left; None for one of another version, or one that is damaged."""
         with contextlib.ExitStack() as closing:
             try:
-                connection = _connection(self._path)
+                connection = _connection(path)
                 closing.callback(connection.close)
                 rows = connection.execute("SELECT value FROM meta WHERE name = 'version'").fetchall()
             except sqlite3.DatabaseError as error:
@@ -135,10 +170,10 @@ class SqliteDatabase:
             closing.pop_all()
             return connection
 
-    def _made_anew(self) -> sqlite3.Connection:
-        _remove(self._path)
-        self._path.touch(mode=0o600)
-        connection = _connection(self._path)
+    def _made_anew(self, path: Path) -> sqlite3.Connection:
+        _remove(path)
+        path.touch(mode=0o600)
+        connection = _connection(path)
         make_tables(connection)
         return connection
 
@@ -146,9 +181,11 @@ class SqliteDatabase:
         try:
             return await asyncio.get_running_loop().run_in_executor(thread, work)
         except RuntimeError:
-            raise RunIndexUnavailable(f"the index in {self._path} is closed: this process stops") from None
-        except sqlite3.Error as error:
-            raise RunIndexUnavailable(f"the index in {self._path} fails: {error}") from error
+            raise RunIndexUnavailable(f"{self._name} is closed: this process stops") from None
+        except (sqlite3.Error, OSError) as error:
+            raise RunIndexUnavailable(
+                f"{self._name} fails: {error}; runs go on, lists come back with it (CADRE_INDEX_URL)"
+            ) from error
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
@@ -175,7 +212,7 @@ def read(connection: sqlite3.Connection, query: SqlQuery) -> list[Row]:
     return connection.execute(query.sql, query.values).fetchall()
 
 
-def _connection(path: Path) -> sqlite3.Connection:
+def _connection(path: Path | Literal[""]) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     # What a power cut takes is read from the journals again.
     for setting in (

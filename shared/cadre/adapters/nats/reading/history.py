@@ -13,6 +13,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.delivery.codec import decode, decode_entry, unpack_entry, unpack_record
 from cadre.errors import BlobMissing, NewerSchema, TooLarge, UnreadableMessage
+from cadre.journal.events import RunAccepted
 from cadre.ports import Blobs, Stored
 from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import Head, Spilled, Task
@@ -41,8 +42,8 @@ class History:
     async def pages(self, tree: str, after: int = 0, *, at_least: int = 0) -> AsyncIterator[list[Stored]]:
         """Yields the entries of all runs of the tree behind sequence `after`, in stream order.
 
-        Any replica of the stream answers, so the newest entries may still be missing; for the entry at sequence
-        `at_least` it waits a second.
+        Any replica of the stream answers, so the newest entries may be missing, but none up to `at_least`, which is the
+        sequence of an entry of the tree: raises BusUnavailable where no replica has that within a second.
         """
         async for held in self.raw_pages(tree, after, at_least=at_least):
             yield [stored for one in held if (stored := await self._read(one)) is not None]
@@ -128,6 +129,23 @@ class History:
         )
         return held.seq if held is not None else 0
 
+    async def first(self, tree: str, run: str, after: int = 0) -> Stored | None:
+        """Returns the first entry of a run behind sequence `after` as the stream's leader has it; None when there is
+        none, or none that this version reads."""
+        topology = self._topology
+        held = await jetstream.following(
+            self._nc, topology.stream_of(tree), topology.journal(tree, run), after
+        )
+        return await self._read(held) if held is not None else None
+
+    async def extent(self, tree: str) -> tuple[int, int]:
+        """Returns the sequences of the first entry of the tree's root and of the last one of the tree, as the stream's
+        leader has them; 0 where there is none."""
+        topology = self._topology
+        stream, root = topology.stream_of(tree), topology.journal(tree, tree)
+        first, newest = await asyncio.gather(jetstream.following(self._nc, stream, root), self.newest(tree))
+        return first.seq if first is not None else 0, newest
+
     async def read_tree(self, tree: str, after: int = 0, *, at_least: int = 0) -> list[Stored]:
         """Returns all `pages` at once."""
         return [stored async for page in self.pages(tree, after, at_least=at_least) for stored in page]
@@ -166,6 +184,19 @@ class History:
             if isinstance(record, Task):
                 return record
         return None
+
+    async def root_task(self, tree: str) -> Task | None:
+        """Returns the task that the tree began with: as it was published, else as its root's journal has it, which is
+        all that there is of an imported run. None when there is neither, or none that this version reads."""
+        try:
+            task = await self.task(tree, tree)
+        except NewerSchema:
+            return None
+        if task is None and (first := await self.first(tree, tree)) is not None:
+            entry = first.entry
+            accepted = (event.task for event in entry.events if isinstance(event, RunAccepted))
+            task = entry.snapshot.task if entry.snapshot is not None else next(accepted, None)
+        return task
 
     async def _read(self, held: StoredMessage) -> Stored | None:
         try:

@@ -1,4 +1,8 @@
-"""The live end of all journals: each entry of each shard, once and in order, for this process."""
+"""All journals as they are written: each entry of each shard, once and in order.
+
+`Tail` reads for the index, and waits for it. `LiveTail` reads for those who follow runs, and for the ledger, which is
+in memory: no database can hold it up.
+"""
 
 import asyncio
 import logging
@@ -20,12 +24,15 @@ from cadre.ports import Blobs, Stored
 from cadre.protocol.fates import Erased, Fate
 from cadre.protocol.messages import Head, Task
 from cadre.protocol.topology import Subject, Topology
+from cadre.recent import Recent
 
 log = logging.getLogger("cadre.tail")
 
 T = TypeVar("T")
 
 _BLOB_PAUSE_SECONDS = 1.0
+
+_REMEMBERED_TREES = 2_000
 
 
 class Read(NamedTuple):
@@ -59,77 +66,24 @@ Handle = Callable[[StoredMessage], Awaitable[None]]
 
 
 READERS_PER_SHARD = 3
-"""One of its journals, one of its files, one of the tasks of root runs."""
+"""Those of a `Tail`: one of its journals, one of its files, one of the tasks of root runs."""
 
 
-class Tail:
-    """Three ordered readers per shard: of its journals, of its files, each of which waits for the journals before it,
-    and of the tasks of root runs. `on_entry` hears of each entry before any listener does.
+class _Readers:
+    """Runs ordered readers of all shards, and decodes what they read."""
 
-    While a shard has much to be caught up with, one more reader begins at its end: listeners hear of what happens now.
-    """
-
-    def __init__(
-        self, nc: Client, topology: Topology, blobs: Blobs, starter: str, on_entry: OnEntry, on_fate: OnFate
-    ) -> None:
-        """`starter` is the sender of all root runs' tasks."""
+    def __init__(self, nc: Client, topology: Topology, blobs: Blobs) -> None:
         self._nc = nc
-        self._starter = starter
         self._topology = topology
         self._blobs = blobs
-        self._on_entry = on_entry
-        self._on_fate = on_fate
-        self.on_erased: Callable[[str], None] | None = None
-        """Called with each tree that is erased from now on."""
         self.on_newer: Callable[[str], None] | None = None
         """Called with a tree for each message of it that only a newer version can read."""
         self._readers: list[OrderedReader] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._may_read = asyncio.Event()
-        self._told: dict[int, int] = {}
-        """By shard with a third reader: the sequence up to which listeners have heard of everything."""
-        self._listeners: dict[str, set[Listener]] = {}
-
-    def start(self, after: Sequence[int] = (), ends: Sequence[int] = (), *, held: bool = False) -> None:
-        """Reads on behind these `positions`, by default from the beginning. `ends` are the last sequences of the
-        shards' streams, where they are known. If it is `held`, listeners hear of what is written from there on, and
-        nothing else is read before `go_on`."""
-        shards, topology = range(self._topology.shards), self._topology
-        journals = [
-            self._reader(shard, topology.journals_of_shard(shard), self._handler(shard)) for shard in shards
-        ]
-        files = [
-            self._reader(shard, topology.files_of_shard(shard), self._file_handler(shard, journals[shard]))
-            for shard in shards
-        ]
-        tasks = [
-            self._reader(
-                shard,
-                topology.subject(Subject.INBOX, shard=shard, sender=self._starter),
-                self._task_handler(shard, journals[shard]),
-            )
-            for shard in shards
-        ]
-        self._readers = [*journals, *files, *tasks]
-        self._tasks = [
-            asyncio.create_task(self._read(one), name=f"reader of {one.stream}") for one in self._readers
-        ]
-        if not held:
-            self.go_on(after)
-        for shard, (reader, end) in enumerate(zip(journals, ends, strict=False)):
-            if held or reader.position < end:
-                self._told[shard] = end
-                self._tasks.append(asyncio.create_task(self._bridge(shard, reader), name=f"bridge {shard}"))
-
-    def go_on(self, after: Sequence[int] = ()) -> None:
-        """Begins to read behind these `positions`."""
-        for reader, position in zip(self._readers, after, strict=False):
-            reader.position = position
-        self._may_read.set()
 
     @property
     def positions(self) -> list[int]:
-        """The sequences up to which it was read: the journals of all shards, then their files, then their tasks."""
+        """The sequences up to which each reader has read."""
         return [reader.position for reader in self._readers]
 
     async def caught_up(self) -> None:
@@ -158,19 +112,6 @@ class Tail:
                 if not task.cancelled():
                     task.result()
 
-    @contextmanager
-    def listen(self, tree: str, listener: Listener) -> Iterator[None]:
-        """Calls `listener`, inside the context, with every entry of the tree that is written from now on; with some
-        of them twice."""
-        listeners = self._listeners.setdefault(tree, set())
-        listeners.add(listener)
-        try:
-            yield
-        finally:
-            listeners.discard(listener)
-            if not listeners and self._listeners.get(tree) is listeners:
-                del self._listeners[tree]
-
     async def stop(self) -> None:
         """Ends the readers."""
         for task in self._tasks:
@@ -180,38 +121,95 @@ class Tail:
     def _reader(self, shard: int, subject: str, handle: Handle) -> OrderedReader:
         return OrderedReader(self._nc, self._topology.stream(shard), subject, 0, handle)
 
+    async def _read_entry(self, shard: int, held: StoredMessage) -> Read:
+        refs = refs_in(held.data)
+        entry = await self._read_whole(held, refs)
+        tree, _ = self._topology.parse(held.subject)
+        stored = Stored(held.seq, entry, len(held.data)) if entry is not None else None
+        return Read(shard, held.seq, tree, stored, refs, held.at, imported=held.imported)
+
+    async def _read_whole(self, held: StoredMessage, refs: set[str]) -> Entry | None:
+        """Reads an entry with what was spilled of it, and adds the blobs that it names to `refs`. Returns None for one
+        that cannot be read: a bad entry must not hide all later ones."""
+        noting = Noting(self._blobs)
+        entry = await self._read_patiently(held, lambda: unpack_entry(held.data, noting))
+        if entry is not None:
+            refs |= noting.refs
+        return entry
+
+    async def _read_patiently(self, held: StoredMessage, read: Callable[[], Awaitable[T]]) -> T | None:
+        """What `read` makes of a message, as soon as the object store has what it needs of it; None where it cannot be
+        read."""
+        while True:
+            try:
+                return await read()
+            except (UnreadableMessage, BlobMissing) as error:
+                log.error("message %d on %s left out: %s", held.seq, held.subject, error)
+                if isinstance(error, NewerSchema) and self.on_newer is not None:
+                    self.on_newer(self._topology.parse(held.subject)[0])
+                return None
+            except RetryableError as error:
+                log.warning("message %d on %s: %s", held.seq, held.subject, error)
+                await asyncio.sleep(_BLOB_PAUSE_SECONDS)
+
+
+class Tail(_Readers):
+    """Three ordered readers per shard: of its journals, of its files, each of which waits for the journals before it,
+    and of the tasks of root runs. A reader hands an entry on when `on_entry` has returned from the one before. While
+    that waits for a database, the reader waits as well and holds one batch of messages at most."""
+
+    def __init__(
+        self, nc: Client, topology: Topology, blobs: Blobs, starter: str, on_entry: OnEntry, on_fate: OnFate
+    ) -> None:
+        """`starter` is the sender of all root runs' tasks."""
+        super().__init__(nc, topology, blobs)
+        self._starter = starter
+        self._on_entry = on_entry
+        self._on_fate = on_fate
+        self._may_read = asyncio.Event()
+
+    def start(self, after: Sequence[int] = (), *, held: bool = False) -> None:
+        """Reads on behind these positions, by default from the beginning: those of the journals of all shards, then of
+        their files, then of their tasks. If it is `held`, nothing is read before `go_on`."""
+        shards, topology = range(self._topology.shards), self._topology
+        journals = [
+            self._reader(shard, topology.journals_of_shard(shard), self._handler(shard)) for shard in shards
+        ]
+        files = [
+            self._reader(shard, topology.files_of_shard(shard), self._file_handler(shard, journals[shard]))
+            for shard in shards
+        ]
+        tasks = [
+            self._reader(
+                shard,
+                topology.subject(Subject.INBOX, shard=shard, sender=self._starter),
+                self._task_handler(shard, journals[shard]),
+            )
+            for shard in shards
+        ]
+        self._readers = [*journals, *files, *tasks]
+        self._tasks = [
+            asyncio.create_task(self._read(one), name=f"reader of {one.stream}") for one in self._readers
+        ]
+        if not held:
+            self.go_on(after)
+
+    def go_on(self, after: Sequence[int] = ()) -> None:
+        """Begins to read behind these positions."""
+        for reader, position in zip(self._readers, after, strict=False):
+            reader.position = position
+        self._may_read.set()
+
     async def _read(self, reader: OrderedReader) -> None:
         await self._may_read.wait()
         await reader.run()
 
-    async def _bridge(self, shard: int, reader: OrderedReader) -> None:
-        """Tells listeners what is written, until the shard's reader has come as far."""
-        ahead = self._reader(shard, self._topology.journals_of_shard(shard), self._teller(shard))
-        ahead.position = self._told[shard]
-        telling = asyncio.create_task(ahead.run(), name=f"reader of {ahead.stream}")
-        catching_up = asyncio.ensure_future(reader.caught_up.wait())
-        try:
-            await asyncio.wait({telling, catching_up}, return_when=asyncio.FIRST_COMPLETED)
-            if telling.done():
-                telling.result()
-        finally:
-            telling.cancel()
-            catching_up.cancel()
-            del self._told[shard]
-
     def _handler(self, shard: int) -> Handle:
         async def handle(held: StoredMessage) -> None:
-            if self._topology.is_fate(held.subject):
-                if (fate := _fate(held)) is not None:
-                    await self._on_fate(held.seq, fate)
-                    self._tell_fate(shard, held.seq, fate)
-                return
-            refs = refs_in(held.data)
-            entry = await self._read_whole(held, refs)
-            tree, _ = self._topology.parse(held.subject)
-            stored = Stored(held.seq, entry, len(held.data)) if entry is not None else None
-            await self._on_entry(Read(shard, held.seq, tree, stored, refs, held.at, imported=held.imported))
-            self._tell(shard, stored)
+            if not self._topology.is_fate(held.subject):
+                await self._on_entry(await self._read_entry(shard, held))
+            elif (fate := _fate(held)) is not None:
+                await self._on_fate(held.seq, fate)
 
         return handle
 
@@ -235,11 +233,90 @@ class Tail:
 
         return handle
 
+    async def _read_task(self, held: StoredMessage) -> Task | None:
+        """Reads a task with what was spilled of it. Returns None for any other record, and for one that cannot be
+        read."""
+        if not _may_be_task(held):
+            return None
+        record = await self._read_patiently(held, lambda: unpack_record(held.data, self._blobs))
+        return record if isinstance(record, Task) else None
+
+
+class LiveTail(_Readers):
+    """Runs one ordered reader of each shard's journals. Listeners get each entry first, then `on_entry` does.
+
+    While a shard has much to be caught up with, one more reader begins at its end: listeners hear of what happens now.
+    """
+
+    def __init__(self, nc: Client, topology: Topology, blobs: Blobs, on_entry: OnEntry) -> None:
+        super().__init__(nc, topology, blobs)
+        self._on_entry = on_entry
+        self.on_erased: Callable[[str], None] | None = None
+        """Called with each tree that is erased from now on."""
+        self._told: dict[int, int] = {}
+        """By shard with a second reader: the sequence up to which listeners have heard of everything."""
+        self._listeners: dict[str, set[Listener]] = {}
+        self._last_live = Recent[str, int](_REMEMBERED_TREES)
+
+    def start(self, after: Sequence[int], ends: Sequence[int]) -> None:
+        """Reads on behind these positions, one for each shard. `ends` are the last sequences of their streams."""
+        for shard, (position, end) in enumerate(zip(after, ends, strict=True)):
+            reader = self._reader(shard, self._topology.journals_of_shard(shard), self._handler(shard))
+            reader.position = position
+            self._readers.append(reader)
+            self._tasks.append(asyncio.create_task(reader.run(), name=f"live reader of {reader.stream}"))
+            if position < end:
+                self._told[shard] = end
+                self._tasks.append(asyncio.create_task(self._bridge(shard, reader), name=f"bridge {shard}"))
+
+    @contextmanager
+    def listen(self, tree: str, listener: Listener) -> Iterator[None]:
+        """Calls `listener`, inside the context, with every entry of the tree that is written from now on; with some
+        of them twice."""
+        listeners = self._listeners.setdefault(tree, set())
+        listeners.add(listener)
+        try:
+            yield
+        finally:
+            listeners.discard(listener)
+            if not listeners and self._listeners.get(tree) is listeners:
+                del self._listeners[tree]
+
+    def last_live(self, tree: str) -> int:
+        """Return the sequence of the tree's last entry that was handed to listeners, if there were any; 0 where that
+        was long ago."""
+        return self._last_live.get(tree, 0)
+
+    async def _bridge(self, shard: int, reader: OrderedReader) -> None:
+        """Tells listeners what is written, until the shard's reader has come as far."""
+        ahead = self._reader(shard, self._topology.journals_of_shard(shard), self._teller(shard))
+        ahead.position = self._told[shard]
+        telling = asyncio.create_task(ahead.run(), name=f"reader of {ahead.stream}")
+        catching_up = asyncio.ensure_future(reader.caught_up.wait())
+        try:
+            await asyncio.wait({telling, catching_up}, return_when=asyncio.FIRST_COMPLETED)
+            if telling.done():
+                telling.result()
+        finally:
+            telling.cancel()
+            catching_up.cancel()
+            del self._told[shard]
+
+    def _handler(self, shard: int) -> Handle:
+        async def handle(held: StoredMessage) -> None:
+            if self._topology.is_fate(held.subject):
+                self._tell_fate(shard, held)
+                return
+            read = await self._read_entry(shard, held)
+            self._tell(shard, read.stored)
+            await self._on_entry(read)
+
+        return handle
+
     def _teller(self, shard: int) -> Handle:
         async def handle(held: StoredMessage) -> None:
             if self._topology.is_fate(held.subject):
-                if (fate := _fate(held)) is not None:
-                    self._tell_fate(shard, held.seq, fate)
+                self._tell_fate(shard, held)
                 return
             tree, _ = self._topology.parse(held.subject)
             if tree in self._listeners and (entry := await self._read_whole(held, set())) is not None:
@@ -249,11 +326,14 @@ class Tail:
 
     def _tell(self, shard: int, stored: Stored | None) -> None:
         if stored is not None and self._is_news(shard, stored.seq):
-            for listener in list(self._listeners.get(stored.entry.tree, ())):
+            tree = stored.entry.tree
+            self._last_live[tree] = stored.seq
+            for listener in list(self._listeners.get(tree, ())):
                 listener(stored)
 
-    def _tell_fate(self, shard: int, seq: int, fate: Fate) -> None:
-        if self._is_news(shard, seq) and isinstance(fate, Erased) and self.on_erased is not None:
+    def _tell_fate(self, shard: int, held: StoredMessage) -> None:
+        fate = _fate(held)
+        if self._is_news(shard, held.seq) and isinstance(fate, Erased) and self.on_erased is not None:
             self.on_erased(fate.tree)
 
     def _is_news(self, shard: int, seq: int) -> bool:
@@ -263,38 +343,6 @@ class Tail:
         is_news = seq > self._told[shard]
         self._told[shard] = max(self._told[shard], seq)
         return is_news
-
-    async def _read_whole(self, held: StoredMessage, refs: set[str]) -> Entry | None:
-        """Reads an entry with what was spilled of it, and adds the blobs that it names to `refs`. Returns None for one
-        that cannot be read: a bad entry must not hide all later ones."""
-        noting = Noting(self._blobs)
-        entry = await self._read_patiently(held, lambda: unpack_entry(held.data, noting))
-        if entry is not None:
-            refs |= noting.refs
-        return entry
-
-    async def _read_task(self, held: StoredMessage) -> Task | None:
-        """Reads a task with what was spilled of it. Returns None for any other record, and for one that cannot be
-        read."""
-        if not _may_be_task(held):
-            return None
-        record = await self._read_patiently(held, lambda: unpack_record(held.data, self._blobs))
-        return record if isinstance(record, Task) else None
-
-    async def _read_patiently(self, held: StoredMessage, read: Callable[[], Awaitable[T]]) -> T | None:
-        """What `read` makes of a message, as soon as the object store has what it needs of it; None where it cannot be
-        read."""
-        while True:
-            try:
-                return await read()
-            except (UnreadableMessage, BlobMissing) as error:
-                log.error("message %d on %s left out: %s", held.seq, held.subject, error)
-                if isinstance(error, NewerSchema) and self.on_newer is not None:
-                    self.on_newer(self._topology.parse(held.subject)[0])
-                return None
-            except RetryableError as error:
-                log.warning("message %d on %s: %s", held.seq, held.subject, error)
-                await asyncio.sleep(_BLOB_PAUSE_SECONDS)
 
 
 def _may_be_task(held: StoredMessage) -> bool:
