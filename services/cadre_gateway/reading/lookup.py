@@ -21,6 +21,8 @@ from cadre_gateway.requests.problems import Problem, note_progress, unknown_run
 
 _PAGES_WITHOUT_TURN = 4
 _TURNS = 2
+_FINDS = 8
+"""So many runs are looked up at a time: each look-up holds the entries since the run's last snapshot."""
 _TURN_SECONDS = 30.0
 """A reader waits so long for its turn."""
 
@@ -37,6 +39,7 @@ class RunLookup:
     journal: Journal
     erasure: NatsErasure
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_TURNS))
+    _finds: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_FINDS))
 
     async def find(self, run: str) -> RunSummary:
         """Return the run's summary, also before an agent takes it up. Its `approvals` are its own, without those of the
@@ -50,6 +53,10 @@ class RunLookup:
         """Return what `find` returns, or None where there is no such run. Raise a 404 problem for a text that cannot be
         an id, RetryableError."""
         tree = checked_tree_of(run)
+        async with self._finds:
+            return await self._known(tree, run)
+
+    async def _known(self, tree: str, run: str) -> RunSummary | None:
         entries, fate = await asyncio.gather(self._recent(tree, run), self.erasure.fate(tree))
         erased = _erased(fate)
         if erased is not None and entries and not await self._is_begun_again(tree, erased):
