@@ -4,6 +4,8 @@ import secrets
 import time
 from dataclasses import dataclass
 
+import anyio
+
 from cadre.adapters.nats.bus import NatsBus
 from cadre.api.runs import RunSummary
 from cadre.ports import Clock, Stored
@@ -14,6 +16,9 @@ from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.feed import Feed
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.streaming.live_feeds import LiveFeeds
+
+_NOT_FOUND = 404
+_GIVE_UP_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -64,3 +69,13 @@ class RunEnd:
             await self.bus.send(record, SENDER, to=summary.agent)
             await self.bus.interrupt(summary.tree, run)
         return summary
+
+    async def give_up(self, run: str, reason: str) -> None:
+        """Cancel a run whose caller is gone, also while the request that began it is itself being cancelled. A run that
+        was erased is left alone. Raise RetryableError."""
+        with anyio.move_on_after(_GIVE_UP_SECONDS, shield=True):
+            try:
+                await self.cancel(run, reason)
+            except Problem as problem:
+                if problem.status != _NOT_FOUND:
+                    raise

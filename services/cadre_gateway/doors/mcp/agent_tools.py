@@ -40,9 +40,8 @@ TASKS_LABEL = "cadre.dev/mcp-tasks"
 """The label of an agent that says whether its calls are tasks: `required`, `forbidden`, else as the client knows."""
 KEY = "cadre.dev/idempotency-key"
 SESSION = "cadre.dev/session"
-_NOT_FOUND = 404
-_CANCEL_SECONDS = 10.0
 
+_GIVEN_UP = "its caller has cancelled the call"
 _INPUT = {
     "type": "object",
     "properties": {
@@ -116,7 +115,7 @@ class AgentTools:
             await begin_run(self._runs, sender, wanted, key)
         except anyio.get_cancelled_exc_class():
             if own is None and not self._runs.feeds.draining:
-                await self._give_up(run)
+                await self._runs.run_end.give_up(run, _GIVEN_UP)
             raise
         if as_task:
             return await self._runs.lookup.find(run)
@@ -141,7 +140,7 @@ class AgentTools:
             progress = await follow(self._answers, run, context, heard.decided)
         except anyio.get_cancelled_exc_class():
             if not kept and not self._runs.feeds.draining:
-                await self._give_up(run)
+                await self._runs.run_end.give_up(run, _GIVEN_UP)
             raise
         asked = await ask(context, self._runs, progress, heard)
         return asked or outcome(progress, needs_data=needs_data, decides=self._decides(context))
@@ -153,14 +152,6 @@ class AgentTools:
         """The schema of the answers of a live agent, if it has one."""
         live = live_agents(self._runs.registry.reachable()).get(agent)
         return _answer_schema(await self._spec(live[-1])) if live else None
-
-    async def _give_up(self, run: str) -> None:
-        with anyio.move_on_after(_CANCEL_SECONDS, shield=True):
-            try:
-                await self._runs.run_end.cancel(run, "its caller has cancelled the call")
-            except Problem as problem:
-                if problem.status != _NOT_FOUND:
-                    raise
 
     async def _tool(self, name: str, replica: Presence) -> Tool:
         assert replica.agent is not None

@@ -95,7 +95,7 @@ class ChatCompletions:
             yield error_chunk(as_problem(error))
         finally:
             if cancels and not has_ended:
-                await self.run_end.cancel(progress.run, _HANG_UP)
+                await self.run_end.give_up(progress.run, _HANG_UP)
 
 
 def _unrun(answer: object) -> Response:

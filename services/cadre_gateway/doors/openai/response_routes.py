@@ -161,7 +161,7 @@ class Responses:
             yield _frame(events.error(error_of(as_problem(error))))
         finally:
             if cancels and not has_ended:
-                await self.run_end.cancel(progress.run, _HANG_UP)
+                await self.run_end.give_up(progress.run, _HANG_UP)
 
 
 def add_routes(routes: APIRouter, responses: Responses) -> None:
