@@ -77,9 +77,10 @@ class Bus(Protocol):
         as long as the server remembers. Raises RetryableError."""
         ...
 
-    async def revoke(self, settled: EffectResult) -> None:
+    async def revoke(self, settled: EffectResult) -> bool:
         """Stores what settles a call unless it was claimed: no executor begins it then. One that works at it
-        is told to stop, which may be lost. Raises RetryableError."""
+        is told to stop, which may be lost. Returns whether the call is settled with that result, by this call or an
+        earlier one. Raises RetryableError."""
         ...
 
     async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:
@@ -105,6 +106,35 @@ class FoundMessage(NamedTuple):
 FindSent = Callable[[str, int], Awaitable[FoundMessage | None]]
 """Returns what was sent about a tree and lies at a sequence of its stream; None where that is gone, or not known yet.
 Raises BusUnavailable."""
+
+
+class CallQueue(NamedTuple):
+    """Where what an agent asks of one tool, member or sandbox waits to be taken."""
+
+    kind: Literal["agent", "tool", "sandbox"]
+    name: str
+    slot: int = 0
+    """Of a member: which queue of its revisions; 0 for its own."""
+
+
+class QueuedMessage(NamedTuple):
+    """A message that its receiver may not have settled yet."""
+
+    seq: int
+    tree: str
+    leaf: str
+    """The last part of its subject: the message of a tool's call, the member's run, the run of a block of code."""
+    at: float
+    """When it was stored, Unix seconds."""
+
+
+class QueuedCalls(Protocol):
+    """What an agent has sent to queues and nobody has settled, as far as the queues tell."""
+
+    async def behind(self, queue: CallQueue, shard: int, after: int) -> list[QueuedMessage]:
+        """Returns some messages of this agent, oldest first, behind the sequence `after` and behind what is settled; []
+        when there are no more. Some of them may be settled. Raises BusUnavailable."""
+        ...
 
 
 class Delivery(Protocol):

@@ -67,6 +67,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Records that one service works on at once."""
     keep_days: Annotated[float, Meta(ge=0)] = 30.0
     """Days after its end at which a run is removed with all that belongs to it; 0 keeps it for ever."""
+    away_days: Annotated[float, Meta(gt=0)] = 7.0
+    """Days for which an agent, tool or pool stays known once nothing serves it any more."""
     max_bytes: Annotated[int, Meta(ge=0)] = 0
     """Bytes in one shard above which no new run begins; 0 is as many as the server stores."""
     file_bytes: Annotated[int, Meta(ge=1)] = 16 * 1024 * 1024

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from cadre.protocol.cards import AT_REST
+from cadre.protocol.cards import AT_REST, RETIRED
 from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.exchange_subjects import exchange_stream
 from cadre.protocol.memory import ANSWERS, MEMORY_TOOLS
@@ -289,7 +289,7 @@ class _Bus:
         return [f"{inbox_of(role.user)}.>"]
 
     def as_agent(self, role: Role) -> list[str]:
-        """Subjects that only agents publish to: journals, members' inboxes, calls, timers."""
+        """Subjects that only agents publish to: journals, members' inboxes, calls, timers, questions about queues."""
         topology, name = self._topology, role.name
         calls = (
             [topology.below(Subject.CALL, sender=name)]
@@ -306,6 +306,7 @@ class _Bus:
             topology.subject(Subject.EFFECT, agent=name),
             topology.subject(Subject.DELTA),
             topology.interrupts,
+            *(f"$JS.API.CONSUMER.INFO.{shard}.*" for shard in self._shards),
         ]
 
     def _passed_on(self, agent: str) -> list[str]:
@@ -339,6 +340,7 @@ class _Bus:
             *self._automations(),
             rollout_key(topology.registry_bucket),
             f"$KV.{topology.registry_bucket}.{topology.presence_key('agent', '*', AT_REST)}",
+            f"$KV.{topology.registry_bucket}.{topology.presence_key('*', '*', RETIRED)}",
             f"$JS.API.STREAM.MSG.GET.KV_{topology.registry_bucket}",
             topology.subject(Subject.AUDIT),
             f"$JS.API.DIRECT.GET.{topology.audit_stream}",

@@ -146,6 +146,11 @@ class Kind(Protocol):
         when its time has come, a Signalled when its signal has. None: it is not awaited."""
         ...
 
+    def absent(self, run: Run, message: str, arrival: Arrival) -> Moves | None:
+        """Return what follows when a record of the kind's own has waited for too long in the queue of something that is
+        away; `message` is what `cadre.engine.timers.away_timer` was given. None: it is not awaited."""
+        ...
+
     def editable(self, run: Run) -> Editable | None:
         """What a person may edit of the run now; None: nothing."""
         ...

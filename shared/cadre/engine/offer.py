@@ -70,10 +70,15 @@ def offered_cards(presences: Iterable[Presence]) -> dict[str, ToolCard]:
     return {one.tool.name: one.tool for one in live if one.tool is not None}
 
 
-def callable_tools(spec: AgentSpec) -> list[str]:
-    """Names of all tools that the agent may ever call, also of those that its model is not shown."""
+def called_tools(spec: AgentSpec) -> list[str]:
+    """Return the names of the tools that the agent's file has it call, also of those that its model is not shown."""
     checks = [check for check in spec.checks if not is_expression(check)]
-    return [*dict.fromkeys([*spec.tools, *checks, *_of_memory(spec), QUERY_RESOURCES])]
+    return [*dict.fromkeys([*spec.tools, *checks, *_of_memory(spec)])]
+
+
+def callable_tools(spec: AgentSpec) -> list[str]:
+    """Names of all tools that the agent may ever call: in a run with files also the one that searches them."""
+    return [*dict.fromkeys([*called_tools(spec), QUERY_RESOURCES])]
 
 
 def _of_memory(spec: AgentSpec) -> list[str]:

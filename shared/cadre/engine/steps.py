@@ -10,6 +10,7 @@ from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Postponed, Run
 from cadre.journal.steps import CallState
 from cadre.protocol.messages import Decision, ErrorInfo, Report, RunState, Task, TimerFired, ToolResult
+from cadre.protocol.rounds import call_of_round
 from cadre.spec.kinds import declaration_of
 
 
@@ -44,7 +45,7 @@ def still_open(run: Run, arrival: Arrival) -> list[CallState]:
         case ToolResult(call=call) | Report(child=call) | Decision(call=call):
             settled = call
         case TimerFired(name=name):
-            settled = name.partition("-")[2]
+            settled = call_of_round(name.partition("-")[2])
         case _:
             settled = ""
     return [call for call in run.open_calls() if call.id != settled]

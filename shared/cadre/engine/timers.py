@@ -1,6 +1,6 @@
 """The waits of a run that end by the clock: each a message schedule of its own, named here and nowhere else."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from cadre.journal import events as ev
 from cadre.journal.run import Run
@@ -12,6 +12,7 @@ from cadre.protocol.topology import timer_id
 _DEADLINE, _GRACE = "deadline", "grace"
 
 _CALL = "call-"
+_AWAY, _LEFT = "away-", "left-"
 _APPROVAL = "approval-"
 _KIND = "kind-"
 _RESUME = "resume-"
@@ -46,6 +47,19 @@ def deadline_fired(run: Run) -> TimerFired:
 def call_timer(call: str) -> str:
     """Name of the timer of a call that may take too long."""
     return f"{_CALL}{call}"
+
+
+def away_timer(message: str, *, begun: bool) -> str:
+    """Name of the timer that ends a call whose callee is away, by the id of the message that waits in its queue, or of
+    the block of code. `begun`: an executor had taken it before."""
+    return f"{_LEFT if begun else _AWAY}{message}"
+
+
+def away_of(timer: str) -> tuple[str, Literal["away", "left"]] | None:
+    """What such a timer is about, and the code of `call.timed_out` that follows; None for any other timer."""
+    if timer.startswith(_AWAY):
+        return timer.removeprefix(_AWAY), "away"
+    return (timer.removeprefix(_LEFT), "left") if timer.startswith(_LEFT) else None
 
 
 def approval_timer(call: str) -> str:

@@ -241,6 +241,9 @@ class CallTimedOut(JournalEvent, frozen=True, tag="call.timed_out"):
 
     call: str
     seconds: float
+    code: Literal["", "away", "left"] = ""
+    """`away`: nothing has served the callee for as long as `limits.away` says, and the call was not begun; `left`:
+    the same, but an executor may have begun the call before it went away; empty: `timeouts` bounds it."""
 
 
 class CallDropped(JournalEvent, frozen=True, tag="call.dropped"):

@@ -9,7 +9,7 @@ import msgspec
 
 from cadre.journal.parts import KindStep, any_of
 from cadre.protocol.messages import ErrorInfo
-from cadre.protocol.rounds import PersonsAnswer, Resumption, Unfinished
+from cadre.protocol.rounds import PersonsAnswer, Resumption, Unfinished, round_id
 from cadre.protocol.usage import Budget, Usage
 from cadre.spec.kinds import declared_kinds
 
@@ -75,6 +75,11 @@ class CallState(msgspec.Struct, kw_only=True, omit_defaults=True):
     @property
     def is_open(self) -> bool:
         return self.observation is None and self.error is None
+
+    @property
+    def message(self) -> str:
+        """Return the id of the message that has a tool run it, or go on with it; of a member, its run."""
+        return round_id(self.id, self.resumes.round if self.resumes is not None else 0)
 
 
 class TaskStep(msgspec.Struct, kw_only=True, tag="task", omit_defaults=True):

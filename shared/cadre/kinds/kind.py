@@ -74,6 +74,9 @@ class PlainKind(ABC):
     def arrived(self, run: Run, what: Message | Signalled, arrival: Arrival) -> Moves | None:
         return None
 
+    def absent(self, run: Run, message: str, arrival: Arrival) -> Moves | None:
+        return None
+
     def editable(self, run: Run) -> Editable | None:
         return None
 

@@ -131,7 +131,7 @@ def _for_call(run: Run, call: CallState) -> Send:
     if call.kind == "tool":
         return Send(
             ToolCall(
-                id=round_id(call.id, call.resumes.round if call.resumes is not None else 0),
+                id=call.message,
                 tree=run.tree,
                 run=run.id,
                 at=call.opened_at,

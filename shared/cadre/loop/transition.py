@@ -19,7 +19,7 @@ from cadre.engine.model_failure import on_model_failure
 from cadre.engine.parts import as_tasked
 from cadre.engine.recall import on_memories, on_no_memories
 from cadre.engine.steps import accepted, begin_model_call, finished
-from cadre.engine.timers import call_of, deadline_timer, kind_wait_of, resume_timer
+from cadre.engine.timers import away_of, call_of, deadline_timer, kind_wait_of, resume_timer
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
 from cadre.journal.run import SUMMARY, Phase, Run
@@ -164,12 +164,23 @@ def _on_timer_of_call(run: Run, timer: TimerFired, arrival: Arrival) -> list[ev.
     if call and run.recalling and run.recalling.call == call:
         return on_no_memories(run, run.recalling, arrival)
     if call and _is_open(run, call):
-        return on_time_out(run, call, arrival)
+        return on_time_out(run, call, timer, arrival)
+    if (absence := away_of(timer.name)) is not None:
+        return _on_absence(run, absence[0], timer, arrival)
     if (due := _due(run, timer)) is not None:
         return [made(run, due.id, due.name, due.arguments)]
     if (asked := call_of(timer.name, "approval")) and (held := held_call(run, asked)):
         return on_expiry(run, held, arrival)
     return None
+
+
+def _on_absence(run: Run, message: str, timer: TimerFired, arrival: Arrival) -> list[ev.AnyEvent] | None:
+    """Return what follows when the callee of a call has been away for too long; None when the call is closed."""
+    call = next((one for one in run.open_calls() if one.message == message), None)
+    if call is not None and call.opened and _is_open(run, call.id):
+        return on_time_out(run, call.id, timer, arrival)
+    moves = kind_of(run).absent(run, message, arrival)
+    return carry_out(run, arrival, moves) if moves is not None else None
 
 
 def _due(run: Run, timer: TimerFired) -> CallState | None:

@@ -69,10 +69,15 @@ class SandboxCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 AT_REST = "at-rest"
 """Stands for the instance of an agent that may have no replica, as it is started by what waits for it."""
 
+RETIRED = "retired"
+"""Stands for the instance in the key that takes an agent, tool or pool out of the deployment: replicas that started
+before it are not known any more once they are gone."""
+
 
 class Presence(msgspec.Struct, frozen=True, kw_only=True):
-    """One live replica, the value of a registry key; it expires unless the replica renews it. With the instance
-    `AT_REST` it is an agent's card that stays, so that it is sent tasks while nothing serves it."""
+    """One replica, the value of a registry key, which the replica renews while it lives and which stays for days behind
+    it. With the instance `AT_REST` it is an agent's card that does not expire, so that the agent is sent tasks before
+    its first start; with `RETIRED`, which has no card, it says since when nothing is kept of those before it."""
 
     v: Literal[1] = 1
     revision: str = ""
@@ -93,6 +98,8 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float
     skew: float = 0.0
     """Seconds that its machine's clock is ahead of the NATS server's."""
+    away_since: float = 0.0
+    """When it stopped, or was heard for the last time (Unix seconds); 0 while it lives."""
     agent: AgentCard | None = None
     tool: ToolCard | None = None
     sandbox: SandboxCard | None = None
@@ -101,6 +108,10 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     def is_at_rest(self) -> bool:
         return self.instance == AT_REST
 
+    @property
+    def is_live(self) -> bool:
+        """Whether it stands for a process."""
+        return not self.is_at_rest and not self.away_since
 
 def presence_order(presence: Presence) -> tuple[VersionOrder, float]:
     """Return a key that sorts the replicas of one agent or tool: the last has the card that counts.

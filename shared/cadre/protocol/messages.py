@@ -50,7 +50,7 @@ class Head(msgspec.Struct):
 class ErrorInfo(msgspec.Struct, frozen=True):
     """What went wrong, as data. `type` is one of smolagents' error classes where one fits:
     AgentGenerationError, AgentParsingError, AgentToolCallError, AgentToolExecutionError,
-    AgentMaxStepsError, AgentError (an answer that a check turned down); else Interrupted, Poisoned, NotFound,
+    AgentMaxStepsError, AgentError (an answer that a check turned down); else Away, Interrupted, Poisoned, NotFound,
     Cancelled, Rejected, Expired, LoopDetected, BudgetExceeded, DeadlineExceeded."""
 
     type: str

@@ -1,6 +1,7 @@
 """Pays what a run owes the world: sends messages, sets timers, withdraws calls."""
 
 import asyncio
+from collections.abc import Awaitable
 
 import msgspec
 
@@ -36,7 +37,7 @@ class Payments:
         Raises RetryableError: pay again.
         """
         short: SetTimer | None = None
-        payments = []
+        payments: list[Awaitable[object]] = []
         for command in commands:
             match command:
                 case Send():

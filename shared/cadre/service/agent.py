@@ -14,6 +14,7 @@ from cadre.adapters.nats.bus import hear_interrupts
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.quarantine import NatsQuarantine
+from cadre.adapters.nats.queued_calls import NatsQueuedCalls
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.registry import HEARTBEAT_SECONDS
 from cadre.delivery.fair_limiter import FairLimiter
@@ -30,10 +31,12 @@ from cadre.local.team.tested_models import with_tested_calls
 from cadre.ports import Model
 from cadre.prompting.prompts import Prompts, prompts_for
 from cadre.protocol.cards import Presence
+from cadre.runtime.away_calls import AwayBound, AwayCalls
 from cadre.runtime.early_cancels import EarlyCancels
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.runner import Runner, World
+from cadre.service.absent_queues import absent_queues
 from cadre.service.first_request import prompt_tokens
 from cadre.service.frame import run
 from cadre.service.health import AsgiApp
@@ -158,6 +161,8 @@ class AgentHost:
         self._runner.revision = revision_of(spec, prompts)
         self._early_cancels = EarlyCancels(self._runner, platform.bus.find, platform.blobs)
         topology = platform.topology
+        self._away_calls = self._bounded_by(spec.limits.away) if spec.limits.away is not None else None
+        self._looking: asyncio.Task[None] | None = None
         quarantine = NatsQuarantine(platform.nc, topology)
         inbox = Inbox(spec.name, self._runner, world, platform.blobs, quarantine)
         limiter = FairLimiter(platform.settings.concurrency, queues=topology.shards)
@@ -220,6 +225,20 @@ class AgentHost:
         self._slots.start()
         for queue in self._queues:
             await queue.start()
+        if self._away_calls is not None:
+            looking = self._away_calls.look_after(self._registry.changed)
+            self._looking = asyncio.create_task(looking, name=f"calls of {self._spec.name} to what is away")
+
+    def _bounded_by(self, seconds: float) -> AwayCalls:
+        nc, topology, bus = self._platform.nc, self._platform.topology, self._platform.bus
+        return AwayCalls(
+            AwayBound(self._spec.name, seconds, topology.shards),
+            lambda: absent_queues(self._spec, self._current_offer(), self._registry),
+            NatsQueuedCalls(nc, topology, self._spec.name),
+            self._platform.journal,
+            bus,
+            self._platform.clock,
+        )
 
     async def _await_team(self) -> None:
         """Waits until all of the team is live, but not for long.
@@ -241,6 +260,8 @@ class AgentHost:
 
     async def drain(self, grace: float) -> None:
         """Finishes or hands back the messages in hand within `grace` seconds."""
+        if self._looking is not None:
+            self._looking.cancel()
         await asyncio.gather(self._slots.drain(grace), *(queue.drain(grace) for queue in self._queues))
         await self._own_model.close()
 

@@ -141,7 +141,7 @@ async def open_platform(
         settings=settings,
         nc=nc,
         topology=topology,
-        registry=NatsRegistry(nc, topology, clock),
+        registry=NatsRegistry(nc, topology, clock, settings.away_days),
         bus=NatsBus(nc, topology, blobs),
         journal=NatsJournal(nc, topology, blobs),
         blobs=blobs,

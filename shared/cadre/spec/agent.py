@@ -49,6 +49,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The number of the latest images from tools that one request shows; those of the task do not count."""
     parallel: int = 32
     """Calls of one run that are sent at once; further ones wait their turn."""
+    away: float | None = 60.0
+    """Seconds that a call waits in the queue of a tool, team member or sandbox that is away; None: until it is back."""
     repeats: int = 5
     """How often the same call may give the same result before it is refused; 0 is no bound. After as many refusals
     the run ends."""

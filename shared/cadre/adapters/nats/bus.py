@@ -103,14 +103,18 @@ class NatsBus:
             headers[jetstream.RETRIED] = str(delivery.seq)
         await jetstream.append(self._nc, subject, delivery.data, headers=headers)
 
-    async def revoke(self, settled: EffectResult) -> None:
-        """Settles a call in this way unless it is claimed already, and has its executor stop if it is."""
-        call = settled.claim.call
+    async def revoke(self, settled: EffectResult) -> bool:
+        """Settles a call in this way unless it is claimed already, and has its executor stop if it is. Returns whether
+        it is settled in this way now."""
+        call, is_settled = settled.claim.call, True
         try:
             await self._effects.settle(settled)
         except Fenced:
+            effect = await self._effects.read(settled.claim)
+            is_settled = effect is not None and effect.result == settled.result
             log.debug("%s was claimed already: its executor is told to stop", call)
         await self.interrupt(settled.tree, call)
+        return is_settled
 
     async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:
         """Has the timer delivered to the agent's inbox at `due`, in Unix seconds."""

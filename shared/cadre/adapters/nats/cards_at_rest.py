@@ -1,8 +1,7 @@
-"""Cards of agents that may have no replica: whoever may send to them goes by these while nothing serves them.
+"""Keys of the registry that no replica puts: cards of agents at rest, and what takes a service out of a deployment.
 
-They lie in the registry's bucket beside the keys of replicas, and do not expire: what makes an agent's queues before
-its first start puts its card, and whoever takes the agent away takes the card away. With the card goes the agent's
-specification, by which whoever asks for a run is told what the agent takes.
+A card at rest does not expire: what makes an agent's queues before its first start puts it, and removing the agent
+removes it. With the card goes the agent's specification, by which doors say what the agent takes.
 """
 
 import time
@@ -11,11 +10,12 @@ import msgspec
 from nats.aio.client import Client
 
 from cadre.adapters.nats.objects.blobs import NatsBlobs
-from cadre.adapters.nats.registry import remove_key
+from cadre.adapters.nats.registry import AWAY_DAYS, remove_key, ttl_of
+from cadre.adapters.nats.registry_view import Service
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import encode
 from cadre.engine.offer import card_of
-from cadre.protocol.cards import AT_REST, Presence
+from cadre.protocol.cards import AT_REST, RETIRED, Presence
 from cadre.protocol.topology import Topology
 from cadre.spec.agent import AgentSpec
 
@@ -44,6 +44,20 @@ async def take_card_away(nc: Client, topology: Topology, agent: str) -> bool:
         return False
     await remove_key(nc, bucket, key)
     return True
+
+
+async def retire(
+    nc: Client, topology: Topology, service: Service, now: float, days: float = AWAY_DAYS
+) -> None:
+    """Takes a service out of the deployment: its card at rest goes, and it is unknown once the replicas that started
+    until now (Unix seconds) are gone. The marker stays for `days`, as long as their keys do. Raises as
+    `jetstream.append`."""
+    if service.kind == "agent":
+        await take_card_away(nc, topology, service.name)
+    marker = Presence(instance=RETIRED, host="", pid=0, started_at=now)
+    key = topology.presence_key(service.kind, service.name, RETIRED)
+    subject = f"$KV.{topology.registry_bucket}.{key}"
+    await jetstream.append(nc, subject, encode(marker), headers={jetstream.TTL: ttl_of(days)})
 
 
 def _key(topology: Topology, agent: str) -> str:

@@ -1,12 +1,16 @@
-"""The registry of live replicas: each keeps a key with a TTL alive, everyone who cares listens to the bucket.
+"""The registry of replicas: each renews a key of its own, and every listener hears the bucket and ages what it heard.
 
 Heartbeats are puts to the bucket's subjects, so a plain subscription sees them all; the stored values serve those who
-come later. There is no consumer, and nothing to resume after a reconnect.
+come later. There is no consumer, and nothing to resume after a reconnect. A key stays for days behind its replica: what
+a deployment has is known also while nothing serves it (`registry_view`).
 """
 
 import asyncio
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 
 import nats.errors
@@ -15,12 +19,13 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from cadre.adapters.nats.registry_view import RegistryView, Service
 from cadre.adapters.nats.server_clock import ServerClock
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import decode, encode
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import CadreError, UnreadableMessage
-from cadre.protocol.cards import AT_REST, Presence
+from cadre.protocol.cards import Presence
 from cadre.protocol.rollout import Rollout, rollout_key
 from cadre.protocol.topology import Topology
 
@@ -30,12 +35,22 @@ HEARTBEAT_SECONDS = 3.0
 """Seconds between two signs of life of a replica."""
 
 GONE_AFTER_SECONDS = 10.0
-"""Seconds without one after which it counts as gone."""
+"""Seconds without one after which it counts as away."""
+
+AWAY_DAYS = 7.0
+"""Days for which a replica's key stays behind it, unless the deployment says otherwise."""
+
+_SWEEP_SECONDS = 60.0
+"""Seconds after which a key is removed that a live replica stands in for."""
 
 _BEATS_PER_MEASUREMENT = 4
 """Signs of life between two measurements of the server's clock."""
 
 _PAGE = 256
+
+_STORED_AT = "Nats-Time-Stamp"
+_EXPIRED = "Nats-Marker-Reason"
+"""On what the server puts in the place of a key whose time is over."""
 
 
 async def remove_key(nc: Client, bucket: str, key: str) -> None:
@@ -44,60 +59,83 @@ async def remove_key(nc: Client, bucket: str, key: str) -> None:
     await jetstream.append(nc, f"$KV.{bucket}.{key}", b"", headers=headers)
 
 
-class NatsRegistry:
-    """Announces this process's presences and keeps a live view of everybody's."""
+def ttl_of(days: float) -> str:
+    """Returns how long a key stays that outlives its replica by so many days, as the server reads it."""
+    return f"{max(GONE_AFTER_SECONDS, days * 86_400):.0f}s"
 
-    def __init__(self, nc: Client, topology: Topology, clock: ServerClock | None = None) -> None:
-        """`clock` is looked after: measured regularly, and its skew told with each presence."""
+
+class NatsRegistry:
+    """Announces this process's presences and keeps a view of everybody's."""
+
+    def __init__(
+        self,
+        nc: Client,
+        topology: Topology,
+        clock: ServerClock | None = None,
+        away_days: float = AWAY_DAYS,
+    ) -> None:
+        """`clock` is looked after: measured regularly, and its skew told with each presence. Keys of this process stay
+        for `away_days` behind it."""
         self._clock = clock
+        self._ttl = ttl_of(away_days)
         self._beats = 0
         self._nc = nc
         self._bucket = topology.registry_bucket
         self._topology = topology
-        self._known: dict[str, tuple[Presence, float]] = {}
-        self._at_rest: dict[str, Presence] = {}
+        self._view = RegistryView()
         self._own: dict[str, Presence] = {}
         self._parts: dict[str, dict[str, Presence]] = {}
         self._rollouts: dict[str, Rollout] = {}
         self._rollout_keys = rollout_key(self._bucket, "")
         self._kept_doubtful = False
-        """Rollouts, or cards at rest, may have changed while the connection was lost."""
+        """What does not repeat itself may have changed while the connection was lost."""
         self._clock_doubtful = False
         self._subscription: Subscription | None = None
         self._beat: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self._reconnects = 0
-        self.version = 0
-        """Goes up whenever somebody comes, goes or changes its card."""
+        self._rollout_changes = 0
+
+    @property
+    def version(self) -> int:
+        """Goes up whenever somebody comes, goes or changes its card, or a rollout changes."""
+        return self._view.version + self._rollout_changes
 
     async def start(self) -> None:
         """Begins to listen; returns once everybody stored in the bucket is known, however long that takes."""
         self._subscription = await self._nc.subscribe(f"$KV.{self._bucket}.>", cb=self._on_put)
-        await retry(partial(self._read, f"$KV.{self._bucket}.>"), pauses=EVERY_SECOND, log=log)
+        await retry(self._read, pauses=EVERY_SECOND, log=log)
         self._beat = asyncio.create_task(self._heartbeat(), name="registry")
 
-    async def _read(self, subjects: str) -> set[str]:
-        """Learns what is stored; returns the keys."""
-        found: set[str] = set()
+    async def _read(self) -> None:
+        """Learns what is stored."""
+        subjects = f"$KV.{self._bucket}.>"
+        before, found = self._view.kept(), set[str]()
         after = 0
         query = {"batch": _PAGE, "next_by_subj": subjects}
-        while page := await jetstream.batch(self._nc, f"KV_{self._bucket}", {"seq": after + 1, **query}):
-            for message in page:
-                if message.data:
-                    self._learn(message.subject, message.data)
-                    found.add(message.subject)
-            after = page[-1].seq
-        return found
+        with self._noting():
+            while page := await jetstream.batch(self._nc, f"KV_{self._bucket}", {"seq": after + 1, **query}):
+                for message in page:
+                    if message.data:
+                        found.add(message.subject)
+                        stored = (message.headers or {}).get(_STORED_AT, "")
+                        self._find(message.subject, message.data, stored)
+                after = page[-1].seq
+            for key in before - found:
+                self._view.drop(key)
 
     def presences(self) -> list[Presence]:
         """Returns every live replica, its own first announced included."""
-        return [presence for presence, _ in self._known.values()]
+        return self._view.live()
 
     def reachable(self) -> list[Presence]:
-        """Returns every live replica, and the card at rest of each agent that has none: what it is sent starts one."""
-        live = {one.agent.name for one, _ in self._known.values() if one.agent is not None}
-        resting = [one for one in self._at_rest.values() if one.agent and one.agent.name not in live]
-        return [*self.presences(), *resting]
+        """Returns every live replica; of what has none the card at rest, else the replicas that are away. What is sent
+        to them waits in their queues."""
+        return self._view.reachable()
+
+    def absences(self) -> dict[Service, float | None]:
+        """Returns since when each known service is away, as `RegistryView.absences`."""
+        return self._view.absences()
 
     def rollout(self, agent: str) -> Rollout | None:
         """By which weights the agent's revisions share its new runs; None when there is no rollout."""
@@ -114,20 +152,25 @@ class NatsRegistry:
         await self._changed.wait()
 
     async def announce(self, presences: list[Presence], part: str = "") -> None:
-        """Keeps these presences alive from now on, in place of the former ones of this part of the process."""
+        """Keeps these presences alive from now on, in place of the former ones of this part of the process, of which
+        those are removed for good that are not among them."""
         own: dict[str, Presence] = {}
         for presence in presences:
             kind, name = _offered(presence)
             own[self._topology.presence_key(kind, name, presence.instance)] = presence
+        former = self._parts.get(part, {})
         self._parts[part] = own
         self._own = {key: presence for one in self._parts.values() for key, presence in one.items()}
         await retry(self._put_all, pauses=EVERY_SECOND, log=log)
+        for key in former.keys() - self._own.keys():
+            await retry(partial(remove_key, self._nc, self._bucket, key), pauses=EVERY_SECOND, log=log)
 
     async def withdraw(self) -> None:
-        """Removes its presences: others see it at once."""
+        """Says of its presences that they are away from now on: others see it at once."""
         own, self._own, self._parts = self._own, {}, {}
-        for key in own:
-            await remove_key(self._nc, self._bucket, key)
+        now = self._now()
+        for key, presence in own.items():
+            await self._put(key, replace(presence, away_since=now))
 
     async def stop(self) -> None:
         """Ends the heartbeats and the listening."""
@@ -135,6 +178,10 @@ class NatsRegistry:
             self._beat.cancel()
         if self._subscription is not None and self._nc.is_connected:
             await self._subscription.unsubscribe()
+
+    def _now(self) -> float:
+        """Unix seconds, by the server's clock where that is known."""
+        return self._clock.now() if self._clock is not None else time.time()
 
     async def _put_all(self) -> None:
         """Puts all at once: others hear of each, also when the first of them cannot be stored."""
@@ -149,7 +196,7 @@ class NatsRegistry:
             self._nc,
             f"$KV.{self._bucket}.{key}",
             encode(replace(presence, skew=skew)),
-            headers={jetstream.TTL: f"{GONE_AFTER_SECONDS:.0f}s"},
+            headers={jetstream.TTL: self._ttl},
         )
 
     async def _heartbeat(self) -> None:
@@ -163,10 +210,11 @@ class NatsRegistry:
                 could_hear = False
             stood_still, heard = time.monotonic() - heard > 2 * HEARTBEAT_SECONDS, time.monotonic()
             if could_hear and not stood_still:
-                self._forget_the_silent()
+                self._leave_silent()
+                await self._sweep()
             else:
-                # Silence says nothing then: everybody is given their time anew.
-                self._known = {key: (presence, heard) for key, (presence, _) in self._known.items()}
+                # Silence says nothing then: everybody is given their time again.
+                self._view.refresh(heard)
             if self._nc.is_connected:
                 await self._look_after_clock()
                 await self._look_after_kept()
@@ -185,8 +233,7 @@ class NatsRegistry:
 
     def _heard_late(self) -> bool:
         """Whether a sign of life of somebody has not come when it was due."""
-        due = time.monotonic() - 1.5 * HEARTBEAT_SECONDS
-        return any(heard < due for _, heard in self._known.values())
+        return not self._view.heard_since(time.monotonic() - 1.5 * HEARTBEAT_SECONDS)
 
     async def _look_after_clock(self) -> None:
         self._beats += 1
@@ -199,40 +246,45 @@ class NatsRegistry:
             log.warning("the server's time is not known anew: %s", error)
 
     async def _look_after_kept(self) -> None:
-        """Heartbeats repeat what was missed of replicas; of rollouts and cards at rest nobody does."""
+        """Heartbeats repeat what was missed of live replicas; of everything else nobody does."""
         if not self._kept_doubtful:
             return
         try:
-            await self._read(rollout_key(self._bucket))
-            kept = await self._read(f"$KV.{self._bucket}.{self._topology.presence_key('*', '*', AT_REST)}")
-            for key in self._at_rest.keys() - kept:
-                self._drop(key)
+            await self._read()
             self._kept_doubtful = False
         except (nats.errors.Error, CadreError) as error:
-            log.warning("rollouts and cards at rest are not known anew: %s", error)
+            log.warning("rollouts, and what is away or at rest, may be out of date: %s", error)
+
+    async def _sweep(self) -> None:
+        """Removes the keys of replicas that this process stands in for."""
+        for key in self._view.outlived(self._subjects(), self._now() - _SWEEP_SECONDS):
+            try:
+                await remove_key(self._nc, self._bucket, key.removeprefix(f"$KV.{self._bucket}."))
+            except (nats.errors.Error, CadreError) as error:
+                log.warning("the key of a replica that is gone stays for now: %s", error)
+                return
+
+    def _subjects(self) -> list[str]:
+        return [f"$KV.{self._bucket}.{key}" for key in self._own]
 
     def _was_cut_off(self) -> bool:
         """Whether the connection is lost, or was lost and found since the last call."""
         before, self._reconnects = self._reconnects, self._nc.stats["reconnects"]
         return not self._nc.is_connected or self._reconnects != before
 
-    def _forget_the_silent(self) -> None:
-        deadline = time.monotonic() - GONE_AFTER_SECONDS
-        for key, (presence, heard) in list(self._known.items()):
-            if heard < deadline:
-                log.info("%s of %s is gone", presence.instance, key.rpartition(".")[0])
-                del self._known[key]
-                self._note()
+    def _leave_silent(self) -> None:
+        now = time.monotonic()
+        with self._noting():
+            for key in self._view.leave_silent(now - GONE_AFTER_SECONDS, self._now() - now):
+                log.info("%s is away", key.removeprefix(f"$KV.{self._bucket}."))
 
     async def _on_put(self, message: Msg) -> None:
-        if (message.headers or {}).get("KV-Operation"):
-            self._drop(message.subject)
-        elif message.data:
-            self._learn(message.subject, message.data)
-
-    def _drop(self, key: str) -> None:
-        if self._known.pop(key, None) or self._at_rest.pop(key, None):
-            self._note()
+        headers = message.headers or {}
+        with self._noting():
+            if headers.get("KV-Operation") or headers.get(_EXPIRED):
+                self._view.drop(message.subject)
+            elif message.data:
+                self._find(message.subject, message.data)
 
     def _learn_rollout(self, key: str, data: bytes) -> None:
         try:
@@ -243,9 +295,10 @@ class NatsRegistry:
         before = self._rollouts.get(rollout.agent)
         if before is None or before.version < rollout.version:
             self._rollouts[rollout.agent] = rollout
-            self._note()
+            self._rollout_changes += 1
 
-    def _learn(self, key: str, data: bytes) -> None:
+    def _find(self, key: str, data: bytes, stored: str = "") -> None:
+        """Takes a value of the bucket; `stored` is when it was put, of one that was read there."""
         if key.startswith(self._rollout_keys):
             self._learn_rollout(key, data)
             return
@@ -254,19 +307,17 @@ class NatsRegistry:
         except UnreadableMessage as error:
             log.warning("registry key %s ignored: %s", key, error)
             return
-        if presence.is_at_rest:
-            if self._at_rest.get(key) != presence:
-                self._at_rest[key] = presence
-                self._note()
-            return
-        before = self._known.get(key)
-        self._known[key] = (presence, time.monotonic())
-        if before is None or before[0] != presence:
-            self._note()
+        put = datetime.fromisoformat(stored).timestamp() if stored else self._now()
+        silent_since = put if self._now() - put > GONE_AFTER_SECONDS else 0.0
+        self._view.find(key, presence, time.monotonic(), silent_since=silent_since)
 
-    def _note(self) -> None:
-        self.version += 1
-        self._changed.set()
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Wakes those who wait for a change, if there was one."""
+        before = self.version
+        yield
+        if self.version != before:
+            self._changed.set()
 
 
 def _offered(presence: Presence) -> tuple[str, str]:

@@ -4,11 +4,18 @@ from cadre.engine.calls.repeats import LOOP, note_outcome
 from cadre.engine.context.context_budget import per_step
 from cadre.engine.context.observation import clip, observation_of
 from cadre.engine.context.tokens import fit
+from cadre.engine.timers import away_of
 from cadre.journal import events as ev
 from cadre.journal.run import Revoked, Run
 from cadre.journal.steps import ApprovalHold, CallPause, CallState, Correction
-from cadre.protocol.messages import ErrorInfo
+from cadre.protocol.messages import ErrorInfo, TimerFired
 from cadre.protocol.rounds import PersonsAnswer, Resumption
+
+AWAY = "Away"
+"""Type of the error of a call that was not begun, as its callee was away."""
+
+_TIMED_OUT = {"": "AgentToolExecutionError", "away": AWAY, "left": "Interrupted"}
+"""Types of the errors, by the code of `call.timed_out`."""
 
 _REMEMBERED = 64
 """Revoked calls that are kept: those of the last entries, for a worker that died before it told."""
@@ -102,11 +109,9 @@ def decide_call(run: Run, event: ev.ApprovalDecided, n: int, at: float) -> None:
 def error_of(event: ev.ApprovalDecided | ev.CallTimedOut, call: CallState) -> ErrorInfo | None:
     """What whoever asked for the call reads in place of its result; None when a result is still to come."""
     if isinstance(event, ev.CallTimedOut):
-        text = (
-            f"Error executing tool {call.name!r}: no answer within {event.seconds:g} s. Whether it has had any"
-            " effect is unknown."
-        )
-        return ErrorInfo("AgentToolExecutionError", text)
+        effect = "It was not made." if event.code == "away" else "Whether it has had any effect is unknown."
+        text = f"Error executing tool {call.name!r}: {no_answer(event)}. {effect}"
+        return ErrorInfo(_TIMED_OUT[event.code], text)
     match event.verdict:
         case "rejected" if call.pause is not None:
             return None
@@ -126,6 +131,22 @@ def error_of(event: ev.ApprovalDecided | ev.CallTimedOut, call: CallState) -> Er
             return ErrorInfo("Expired", text)
         case _:
             return None
+
+
+def timed_out(call: CallState, timer: TimerFired, at: float) -> ev.CallTimedOut:
+    """Return the event of an open call whose timer has gone off."""
+    absence = away_of(timer.name)
+    if absence is not None:
+        return ev.CallTimedOut(call=call.id, seconds=round(at - call.opened_at, 3), code=absence[1])
+    return ev.CallTimedOut(call=call.id, seconds=round((call.due or at) - call.opened_at, 3))
+
+
+def no_answer(event: ev.CallTimedOut) -> str:
+    """Return why there is no answer, for whoever asked for the call."""
+    if not event.code:
+        return f"no answer within {event.seconds:g} s"
+    begun = ", and may have begun the call" if event.code == "left" else ""
+    return f"what serves it is away{begun}; the call has waited {event.seconds:g} s"
 
 
 def close_call(run: Run, call: str, n: int, at: float, text: str | None, error: ErrorInfo | None) -> None:
@@ -148,7 +169,7 @@ def time_out_call(run: Run, event: ev.CallTimedOut, n: int, at: float) -> None:
     state = _find(run, event.call)
     if state is None or not state.is_open:
         return
-    revoke(run, state, n, at, f"no answer within {event.seconds:g} s")
+    revoke(run, state, n, at, no_answer(event))
     if state.kind == "member" and state.opened:
         run.late_members[state.id] = state.budget
     close_call(run, event.call, n, at, None, error_of(event, state))

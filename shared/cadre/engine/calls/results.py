@@ -1,12 +1,13 @@
 """What follows when an open call has its answer, or has waited too long for it."""
 
 from cadre.engine.answers.answer_checks import check_event, given, is_check, problem_of, verdict
+from cadre.engine.calls.fold_calls import no_answer, timed_out
 from cadre.engine.carry_out import answer_turned_down, carry_out, unread_problem
 from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
-from cadre.protocol.messages import Report, ToolResult
+from cadre.protocol.messages import Report, TimerFired, ToolResult
 from cadre.protocol.rounds import Unfinished
 
 
@@ -70,14 +71,12 @@ def delegate_finished(report: Report) -> ev.DelegateFinished:
     )
 
 
-def on_time_out(run: Run, call: str, arrival: Arrival) -> list[ev.AnyEvent]:
-    """What follows when a call has taken too long."""
-    state = next(one for one in run.open_calls() if one.id == call)
-    seconds = (state.due or arrival.at) - state.opened_at
-    timed_out = ev.CallTimedOut(call=call, seconds=round(seconds, 3))
+def on_time_out(run: Run, call: str, timer: TimerFired, arrival: Arrival) -> list[ev.AnyEvent]:
+    """Return what follows when a call has taken too long, or its callee has been away for too long."""
+    event = timed_out(next(one for one in run.open_calls() if one.id == call), timer, arrival.at)
     if is_check(run, call):
-        return [timed_out, *_checked(run, call, f"no answer within {timed_out.seconds:g} s", arrival)]
-    return [timed_out, *settled(run, call, arrival)]
+        return [event, *_checked(run, call, no_answer(event), arrival)]
+    return [event, *settled(run, call, arrival)]
 
 
 def settled(run: Run, call: str, arrival: Arrival) -> list[ev.AnyEvent]:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from cadre.engine.answers.json_text import UNREADABLE, ReadingError
 from cadre.engine.answers.stop_sequences import STOP_SEQUENCES
 from cadre.engine.budget import MEGABYTE, share
+from cadre.engine.calls.fold_calls import AWAY
 from cadre.engine.commands import Command
 from cadre.engine.context.context_budget import MESSAGE
 from cadre.engine.context.images import images_of
@@ -92,6 +93,26 @@ class CodeKind(CarriesPlansOut):
                 return self._ended(run, what, arrival)
             case _:
                 return None
+
+    def absent(self, run: Run, message: str, arrival: Arrival) -> Moves | None:
+        """End the block without its sandbox; the variables stay as the block before it left them."""
+        state = state_of(run)
+        work = state.work
+        if work is None or not work.since or work.block != message:
+            return None
+        done = "was not begun" if not work.exchanges else "did not come to its end"
+        error = ErrorInfo(AWAY, f"The sandbox is away, and the code {done}.")
+        finished = CodeFinished(
+            id=arrival.cause,
+            tree=run.tree,
+            run=run.id,
+            at=arrival.at,
+            block=work.block,
+            exchange=len(work.exchanges),
+            error=error,
+            snapshot=state.snapshot,
+        )
+        return self._ended(run, finished, arrival)
 
     def settled(self, run: Run, call: CallState | None, arrival: Arrival) -> Moves:
         """A block goes on after its calls; it ends the step itself."""

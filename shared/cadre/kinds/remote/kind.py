@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from cadre.engine.budget import over_budget
+from cadre.engine.calls.fold_calls import AWAY, no_answer, timed_out
 from cadre.engine.kind import Chat
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.moves import (
@@ -94,6 +95,10 @@ class RemoteKind(PlainKind):
         state, what = state_of(run), arrival.what
         if call.name == cancel_tool(run.agent) and state.ending is not None:
             return [*_worked(state, _task_of(what)), *self._on_cancelled(run, state.ending, arrival)]
+        if isinstance(what, TimerFired) and (timed := timed_out(call, what, arrival.at)).code:
+            if state.ending is not None:
+                return _ended(state.ending)
+            return self._unspoken(run, ErrorInfo(AWAY, f"{call.name}: {no_answer(timed)}"), arrival)
         error = (
             what.error if isinstance(what, ToolResult) else ErrorInfo("RemoteAgentError", "No answer came.")
         )
@@ -178,10 +183,14 @@ class RemoteKind(PlainKind):
             return _ended(state.ending)
         if refusal.name not in run.missing:
             return self.went(run, arrival, refusal.error)
-        lacks = f"no live service offers {refusal.name}: start `cadre tools FILE`"
-        moves = self._lost(run, lacks, arrival)
+        lacks = f"no service offers {refusal.name}: start `cadre tools FILE`"
+        return self._unspoken(run, ErrorInfo(refusal.error.type, lacks), arrival)
+
+    def _unspoken(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves:
+        """Go on as if the remote agent were out of reach: nothing speaks for it at the moment."""
+        moves = self._lost(run, error.message, arrival)
         # The next step looks who is there then.
-        return moves if isinstance(moves[0], EndStep) else [*moves, EndStep(refusal.error)]
+        return moves if isinstance(moves[0], EndStep) else [*moves, EndStep(error)]
 
     def arrived(self, run: Run, what: Message | Signalled, arrival: Arrival) -> Moves | None:
         if not isinstance(what, TimerFired):

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from cadre.engine.calls.fold_calls import error_of, failure_of
+from cadre.engine.calls.fold_calls import error_of, failure_of, timed_out
 from cadre.engine.calls.results import delegate_finished
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
@@ -36,8 +36,8 @@ def outcome_of(call: CallState, arrival: Arrival) -> StepOutcome:
             )
         case Decision() as decision:
             return _decided(call, decision)
-        case TimerFired():
-            return _too_late(call)
+        case TimerFired() as timer:
+            return _too_late(call, timer, arrival.at)
         case what:
             raise TypeError(f"a {type(what).__name__} settles no call")
 
@@ -54,10 +54,9 @@ def _decided(call: CallState, decision: Decision) -> StepOutcome:
     return _word(event)
 
 
-def _too_late(call: CallState) -> StepOutcome:
+def _too_late(call: CallState, timer: TimerFired, at: float) -> StepOutcome:
     if call.hold is None:
-        seconds = (call.due or call.opened_at) - call.opened_at
-        return StepOutcome(error=error_of(ev.CallTimedOut(call=call.id, seconds=seconds), call))
+        return StepOutcome(error=error_of(timed_out(call, timer, at), call))
     event = ev.ApprovalDecided(call=call.id, verdict="expired")
     return _word(event) if call.kind == "question" else StepOutcome(error=error_of(event, call))
 

@@ -3,6 +3,7 @@ for something, or to the end."""
 
 import msgspec
 
+from cadre.engine.calls.fold_calls import AWAY
 from cadre.engine.moves import (
     PARTIAL_RESULT,
     Answer,
@@ -36,14 +37,17 @@ from cadre.kinds.workflow.section import (
     attempts_of,
     workflow_of,
 )
-from cadre.protocol.messages import ErrorInfo, RunState
+from cadre.protocol.messages import ErrorInfo, RunState, TimerFired
 from cadre.spec.durations import seconds_of
 
 MISTAKES = 3
 """How often a step is tried at least when its model has answered what cannot be used."""
 
 ABSENT = 12
-"""How often a step is tried at least whose tool or member no live service offers: about six minutes."""
+"""How often a step is tried at least whose tool or member was never there: about six minutes."""
+
+AWAY_TRIES = 6
+"""How often a step is tried at least whose tool or member is away: each try waits for it as `limits.away` says."""
 
 OUT_OF_STEPS = "AgentMaxStepsError"
 
@@ -176,11 +180,13 @@ class Walk:
         """Whether the step is tried once more, at once or after a pause."""
         attempts, attempt = attempts_of(self.step), self.state.attempt
         absent = self._callee() in self._arrival.offer.missing and error.type in _OF_THE_MODEL
-        if attempt >= self._most(attempts, error, absent) or not (absent or _is_passing(attempts, error)):
+        away = error.type == AWAY and isinstance(self._arrival.what, TimerFired)
+        most = max(attempts.most, AWAY_TRIES) if away else self._most(attempts, error, absent)
+        if attempt >= most or not (absent or away or _is_passing(attempts, error)):
             return False
         self.note(StepLeft(name=self.state.step, next=self.state.step, error=error, again=True))
         self.moves.append(EndStep(error))
-        pause = 2.0 if absent else seconds_of(attempts.pause)
+        pause = 2.0 if absent else 0.0 if away else seconds_of(attempts.pause)
         if not pause:
             self._going = (self.state.step, attempt + 1)
         else:
