@@ -13,7 +13,7 @@ from fastapi import APIRouter
 from cadre.adapters.addresses import is_loopback
 from cadre.adapters.nats.audit import NatsAudit
 from cadre.adapters.nats.automations import NatsDefinitions
-from cadre.adapters.nats.cards_at_rest import take_card_away
+from cadre.adapters.nats.cards_at_rest import retire
 from cadre.adapters.nats.dead_letters import NatsDeadLetters
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.memory import NatsMemory
@@ -22,6 +22,7 @@ from cadre.adapters.nats.objects.snapshots import NatsSnapshots
 from cadre.adapters.nats.reading.archive import NatsArchive
 from cadre.adapters.nats.reading.history import History, watch_deltas
 from cadre.adapters.nats.reading.tail import LiveTail, Tail, stream_states
+from cadre.adapters.nats.registry_view import Service
 from cadre.adapters.nats.rollouts import NatsRollouts, NatsSlots
 from cadre.adapters.nats.sessions import NatsSessions
 from cadre.adapters.nats.storage import NatsStorage
@@ -176,6 +177,11 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     return gateway
 
 
+async def _retire(platform: Platform, service: Service) -> None:
+    nc, topology, settings = platform.nc, platform.topology, platform.settings
+    await retire(nc, topology, service, platform.clock.now(), settings.away_days)
+
+
 async def _tried(opened: Callable[[], Awaitable[None]]) -> bool:
     """Return whether the index is open now. The gateway does not wait for it: only lists need it."""
     try:
@@ -267,7 +273,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     automation = automation_of(platform, starter, history, budgets_left, options.secret)
     routers = [
         runs.router(reach, submitter, lookup, run_end, streams, registry, clock, trace_url),
-        directory.router(registry, live, index, lags, partial(take_card_away, nc, topology)),
+        directory.router(registry, live, index, lags, partial(_retire, platform)),
         statistics.router(ledger, clock),
         approvals.router(Approvals(index, registry, held_calls), decisions),
         steering.router(steer),

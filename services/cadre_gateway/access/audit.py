@@ -52,6 +52,8 @@ ACTIONS = {
     "PUT /v1/budgets/{name}": "budget.make",
     "DELETE /v1/budgets/{name}": "budget.remove",
     "DELETE /v1/agents/{agent}": "agent.retire",
+    "DELETE /v1/tools/{tool}": "tool.retire",
+    "DELETE /v1/sandboxes/{pool}": "sandbox.retire",
     "POST /v1/agents/{agent}/rollout": "rollout.change",
     # A turn of a chat may be a person's word on a call.
     "POST /v1/chat/completions": "chat.turn",

@@ -64,7 +64,9 @@ RULES: list[RouteRule] = [
     # As /metrics is: what scales the deployment has no key.
     *_rules("/v1/agents/{agent}/lag", "none", get="public"),
     *_rules("/v1/tools", "none", get="read"),
+    *_rules("/v1/tools/{tool}", "all", delete="administer"),
     *_rules("/v1/sandboxes", "none", get="read"),
+    *_rules("/v1/sandboxes/{pool}", "all", delete="administer"),
     *_rules("/v1/load", "all", get="read"),
     *_rules("/v1/stats", "all", get="read"),
     *_rules("/v1/index", "all", get="read"),

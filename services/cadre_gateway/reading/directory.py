@@ -1,4 +1,5 @@
-"""Live agents, tools and sandboxes: the registry's replicas in groups. Of an agent at rest there are none."""
+"""The agents, tools and sandboxes of a deployment: the registry's replicas in groups. Of what is away, or of an agent
+at rest, there is none."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,7 +15,7 @@ from cadre.spec.leaned_on import leaned_on
 
 
 def live_agents(presences: Iterable[Presence]) -> dict[str, list[Presence]]:
-    """Return the replicas of each agent by its name; the card of the last one counts."""
+    """Return the replicas of each agent by its name, of one that is away the former ones; the card of the last counts."""
     return _grouped((p.agent, p) for p in presences)
 
 
@@ -28,7 +29,7 @@ def agents(presences: list[Presence], specs: Mapping[str, AgentSpec]) -> list[Li
     """The live agents, sorted by name, with what does not hold of their contracts and what they lean on, as far as
     their `specs` are known."""
     live, tools = live_agents(presences), offered_cards(presences)
-    offered = live.keys() | tools.keys()
+    offered, absent = live.keys() | tools.keys(), _away(presences)
     reach = TeamReach(tools=tools, agents=specs, is_whole=False)
     found = []
     for _, replicas in sorted(live.items()):
@@ -41,6 +42,8 @@ def agents(presences: list[Presence], specs: Mapping[str, AgentSpec]) -> list[Li
                 LiveAgent(
                     **_fields(card),
                     missing=missing,
+                    away=[one for one in named if one in absent],
+                    away_since=_away_since(replicas),
                     schemas=schemas_of(tools, card.tools),
                     **_told_by(specs.get(card.name), reach),
                     differing=_differing(replicas),
@@ -54,7 +57,8 @@ def tools(presences: list[Presence]) -> list[LiveTool]:
     """The live tools as agents are offered them, sorted by name."""
     replicas, cards = _grouped((p.tool, p) for p in presences), offered_cards(presences)
     return [
-        LiveTool(**_fields(card), replicas=_replicas(replicas[name])) for name, card in sorted(cards.items())
+        LiveTool(**_fields(card), away_since=_away_since(replicas[name]), replicas=_replicas(replicas[name]))
+        for name, card in sorted(cards.items())
     ]
 
 
@@ -69,8 +73,9 @@ def sandboxes(presences: list[Presence]) -> list[LiveSandbox]:
             pool=pool,
             tier=max((card.tier for card, _ in live), key=_rank),
             python=", ".join(sorted({card.python for card, _ in live})),
-            sessions=sum(card.sessions for card, _ in live),
+            sessions=sum(card.sessions for card, presence in live if presence.is_live),
             version=live[-1][0].version,
+            away_since=_away_since([presence for _, presence in live]),
             replicas=_replicas([presence for _, presence in live]),
         )
         for pool, live in sorted(pools.items())
@@ -108,14 +113,25 @@ def _replicas(presences: list[Presence]) -> list[Replica]:
     return [
         Replica(p.instance, p.host, p.pid, p.health, p.started_at, p.revision, p.skew, p.spec, p.prompts)
         for p in presences
-        if not p.is_at_rest
+        if p.is_live
     ]
+
+
+def _away_since(presences: list[Presence]) -> float | None:
+    """When the last of them stopped; None where one lives, or rests."""
+    return None if any(not p.away_since for p in presences) else max(p.away_since for p in presences)
+
+
+def _away(presences: Iterable[Presence]) -> set[str]:
+    """Names of the agents and tools that are away."""
+    cards = [one.agent or one.tool for one in presences if one.away_since]
+    return {card.name for card in cards if card is not None}
 
 
 def _differing(replicas: list[Presence]) -> list[str]:
     """The revisions of replicas that say they are one version and are not; those of older services are not known."""
     revisions: dict[str, set[str]] = {}
     for presence in replicas:
-        if presence.agent is not None and presence.revision:
+        if presence.agent is not None and presence.revision and presence.is_live:
             revisions.setdefault(presence.agent.version, set()).add(presence.revision)
     return sorted({one for same in revisions.values() if len(same) > 1 for one in same})

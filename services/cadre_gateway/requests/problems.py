@@ -36,7 +36,9 @@ ANSWER_SECONDS = 6.0
 BASE_URL = "https://cadre.dev/problems/"
 
 _TITLES = {
-    "unknown-agent": "No live agent has this name",
+    "unknown-agent": "No agent has this name",
+    "unknown-tool": "No tool has this name",
+    "unknown-pool": "No sandbox pool has this name",
     "unknown-run": "There is no such run",
     "unknown-model-call": "The step has no such model call",
     "prompts-gone": "The prompts of the run are gone",

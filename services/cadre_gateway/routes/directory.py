@@ -7,6 +7,7 @@ from fastapi.responses import Response
 from msgspec.structs import replace
 
 from cadre.adapters.nats.registry import NatsRegistry
+from cadre.adapters.nats.registry_view import Service
 from cadre.api.directory import LiveAgent, Load
 from cadre.telemetry.metrics.meters import Sample
 from cadre_gateway.index.figures import known_open_runs_of
@@ -25,33 +26,42 @@ def router(
     contracts: LiveContracts,
     index: RunIndex,
     lags: Callable[[], Awaitable[list[Sample]]],
-    take_card_away: Callable[[str], Awaitable[bool]],
+    retire: Callable[[Service], Awaitable[None]],
 ) -> APIRouter:
-    """The routes of agents, tools and sandboxes. `lags` counts what waits in each queue; `take_card_away` says whether
-    an agent had a card at rest."""
+    """The routes of agents, tools and sandboxes. `lags` counts what waits in each queue; `retire` takes one of them out
+    of the deployment."""
     routes = APIRouter(prefix="/v1", tags=["directory"])
 
-    @routes.get("/agents", summary="Live agents", responses=openapi.answers(openapi.AgentList))
+    @routes.get(
+        "/agents", summary="Agents: live, away, at rest", responses=openapi.answers(openapi.AgentList)
+    )
     async def get_agents() -> Response:
         presences = registry.reachable()
         agents = directory.agents(presences, await contracts.specs(presences))
         return json_answer(openapi.AgentList([await _with_rollout(one) for one in agents]))
 
-    @routes.delete("/agents/{agent}", status_code=204, summary="Take an agent's card at rest away")
+    @routes.delete("/agents/{agent}", status_code=204, summary="Take an agent out of the deployment")
     async def delete_agent(agent: str) -> Response:
-        """Nobody sends anything more to the agent while it has no replica. 404 when it has no card at rest."""
-        async with answer_deadline():
-            if not await take_card_away(agent):
-                raise Problem(
-                    404, "unknown-agent", f"no agent at rest is named {agent!r}: `cadre ps` lists them"
-                )
-        return Response(status_code=204)
+        """The agent is unknown once its replicas of now are gone, until another one starts. 404 when it is unknown."""
+        return await _retired(Service("agent", agent))
 
-    @routes.get("/tools", summary="Live tools", responses=openapi.answers(openapi.ToolList))
+    @routes.delete("/tools/{tool}", status_code=204, summary="Take a tool out of the deployment")
+    async def delete_tool(tool: str) -> Response:
+        """As an agent."""
+        return await _retired(Service("tool", tool))
+
+    @routes.delete("/sandboxes/{pool}", status_code=204, summary="Take a sandbox pool out of the deployment")
+    async def delete_sandbox(pool: str) -> Response:
+        """As an agent."""
+        return await _retired(Service("sandbox", pool))
+
+    @routes.get("/tools", summary="Tools: live, away", responses=openapi.answers(openapi.ToolList))
     async def get_tools() -> Response:
         return json_answer(openapi.ToolList(directory.tools(registry.reachable())))
 
-    @routes.get("/sandboxes", summary="Live sandboxes", responses=openapi.answers(openapi.SandboxList))
+    @routes.get(
+        "/sandboxes", summary="Sandbox pools: live, away", responses=openapi.answers(openapi.SandboxList)
+    )
     async def get_sandboxes() -> Response:
         return json_answer(openapi.SandboxList(directory.sandboxes(registry.reachable())))
 
@@ -62,6 +72,16 @@ def router(
         async with answer_deadline():
             waiting = await lags()
         return json_answer(await load_of(index, waiting))
+
+    async def _retired(service: Service) -> Response:
+        if service not in registry.absences():
+            what = "pool" if service.kind == "sandbox" else service.kind
+            raise Problem(
+                404, f"unknown-{what}", f"no {what} is named {service.name!r}: `cadre ps` lists them"
+            )
+        async with answer_deadline():
+            await retire(service)
+        return Response(status_code=204)
 
     async def _with_rollout(agent: LiveAgent) -> LiveAgent:
         if (rollout := registry.rollout(agent.name)) is None:

@@ -51,7 +51,7 @@ class Admitted(NamedTuple):
 
 @dataclass(frozen=True)
 class Admission:
-    """Checks that a caller may start a run of an agent, that the agent is alive, that the run is new, that there is
+    """Checks that a caller may start a run of an agent, that the agent is known, that the run is new, that there is
     room for it, and that neither a budget nor the caller's runs of a day are used up.
     """
 
@@ -71,15 +71,16 @@ class Admission:
         *,
         needs_agent: bool = True,
     ) -> Admitted:
-        """Admits a new run of the agent for `user` with the caller's rights; the agent must be alive if it is needed at
-        once. A repeated `key` finds the run that it started before, if the caller reaches that.
+        """Admits a new run of the agent for `user` with the caller's rights; if `needs_agent`, the agent must be known:
+        one that is away or at rest finds the run in its inbox. A repeated `key` finds the run that it started before,
+        if the caller reaches that.
 
         Raises a 403, 404, 410, 422 or 429 problem, RetryableError.
         """
         user = caller.starts_for(agent, user)
         run = new_run_id() if key is None else key.run_of(agent)
         if needs_agent and agent not in (live := live_agents(self.registry.reachable())):
-            # In a full store nobody can say that they are alive.
+            # In a full store nothing can say that it is there.
             await self.capacity.admit(run)
             raise _unknown_agent(agent, live)
         known = await self._started_by(key, run) if key is not None else None
@@ -115,12 +116,12 @@ class Admission:
 
 
 def _unknown_agent(agent: str, live: Iterable[str]) -> Problem:
-    """The 404 problem that names the live agents."""
+    """The 404 problem that names the agents that are known."""
     if names := sorted(live):
-        others = f"; live agents: {', '.join(names)}"
+        others = f"; there are: {', '.join(names)}"
     else:
-        others = ", nor is any other alive: start one with `cadre agent FILE`"
-    return Problem(404, "unknown-agent", f"no live agent is named {agent!r}{others}")
+        others = ", nor is there any other: start one with `cadre agent FILE`"
+    return Problem(404, "unknown-agent", f"no agent is named {agent!r}{others}")
 
 
 def new_run_id() -> str:

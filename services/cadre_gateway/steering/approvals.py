@@ -83,7 +83,7 @@ class Approvals:
 
     async def _with_schemas(self, calls: list[ListedCall]) -> list[Approval]:
         """Adds the schema that a live tool offers now, else the one that the run was offered."""
-        cards = [presence.tool for presence in self.registry.presences()]
+        cards = [presence.tool for presence in self.registry.reachable()]
         schemas: dict[str, dict[str, Any] | None] = {
             card.name: card.input_schema for card in cards if card is not None
         }

@@ -1,6 +1,7 @@
-"""Live agents, tools and sandboxes, as the HTTP API shows them."""
+"""The agents, tools and sandboxes of a deployment, as the HTTP API shows them."""
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -29,6 +30,20 @@ class Replica(msgspec.Struct, frozen=True):
     """Of an agent: `blob:` reference of its prompts."""
 
 
+def away_text(since: float, now: float) -> str:
+    """Say for how long something has been away; both are Unix seconds."""
+    seconds = max(0, round(now - since))
+    at = datetime.fromtimestamp(since).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    spent = (
+        f"{seconds} s"
+        if seconds < 120
+        else f"{seconds // 60} min"
+        if seconds < 7200
+        else f"{seconds // 3600} h"
+    )
+    return f"away since {at} ({spent})"
+
+
 def skew_lines(replicas: Iterable[Replica]) -> list[str]:
     """What to say of machines whose clocks are off by a second or more, a line each."""
     off = {one.host: one.skew for one in replicas if abs(one.skew) >= SKEW_SHOWN_SECONDS}
@@ -40,7 +55,8 @@ def skew_lines(replicas: Iterable[Replica]) -> list[str]:
 
 
 class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """An agent with live replicas, and the card of the youngest; or one at rest, without any: a run starts one."""
+    """An agent with live replicas, and the card of the youngest; or one without any, which is away (`away_since`) or at
+    rest, so that a run starts one. Either is given runs, which wait for it."""
 
     name: str
     description: str
@@ -50,7 +66,11 @@ class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):
     tools: list[str]
     team: list[str]
     missing: list[str]
-    """Tools and team members that the agent names and no live service offers."""
+    """Tools and team members that the agent names and that were never there, or were retired."""
+    away: list[str] = []
+    """Tools and team members that the agent names and that are away: calls wait for them."""
+    away_since: float | None = None
+    """When its last replica stopped or fell silent, Unix seconds; null while it has one, or is at rest."""
     pools: list[str] = []
     """Sandbox pools that run code for it."""
     memory: bool = False
@@ -78,7 +98,8 @@ class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiveTool(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool with at least one live executor; the card that agents are offered, where those of its executors differ."""
+    """A tool with live executors, or one that is away: calls wait for it. Where the cards of its executors differ, the
+    one that agents are offered."""
 
     name: str
     description: str
@@ -91,11 +112,13 @@ class LiveTool(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a person must agree to a call, as the tool says; empty leaves it to the agents."""
     labels: dict[str, str]
     version: str
+    away_since: float | None = None
+    """As an agent's."""
     replicas: list[Replica]
 
 
 class LiveSandbox(msgspec.Struct, frozen=True, kw_only=True):
-    """A pool with at least one live sandbox."""
+    """A pool with live sandboxes, or one that is away: code waits for it."""
 
     pool: str
     tier: str
@@ -103,8 +126,10 @@ class LiveSandbox(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     """Version of the code's Python; several when the replicas differ."""
     sessions: int
-    """Interpreters at once, over all replicas."""
+    """Interpreters at once, over all live replicas."""
     version: str
+    away_since: float | None = None
+    """As an agent's."""
     replicas: list[Replica]
 
 

@@ -50,6 +50,11 @@ LONGEST_CALL_ID = 40
 _NO_NAME, _LONGEST_NAME = re.compile(r"[^a-zA-Z0-9_-]"), 64
 """What the API refuses in a function's name, and the most characters of one."""
 
+_NEVER_THERE = (
+    "\n\nYou were meant to have these too, but nothing offers them, so they cannot be called: {names}."
+    " Where the task needs one of them, say that it is missing; do not answer as if it had been done."
+)
+
 
 class Transcript:
     """Renders one run; it must see the run's states in order, as `fold` makes them."""
@@ -61,7 +66,7 @@ class Transcript:
         self._pictured = False
         self._rendered = 0
         self._begun = (0, 0)
-        self._offer: tuple[object, object, object] | None = None
+        self._offer: tuple[object, object, object, object] | None = None
         self._system: ChatMessage = {}
         self._tools: list[dict[str, Any]] = []
 
@@ -83,9 +88,10 @@ class Transcript:
     def catch_up(self, run: Run) -> None:
         """Renders what is new, so that the next request need not."""
         calls = asked_model(run).calls if run.spec is not None else None
-        known = self._offer
-        if known is None or known[0] is not run.tools or known[1] is not run.members or known[2] != calls:
-            self._offer = (run.tools, run.members, calls)
+        known, missing = self._offer, _missing(run)
+        same = known is not None and known[0] is run.tools and known[1] is run.members
+        if known is None or not same or known[2:] != (calls, missing):
+            self._offer = (run.tools, run.members, calls, missing)
             self._system = system_message(run, self._prompts)
             self._tools = functions(run)
         begun = (run.summary.covers if run.summary is not None else 0, run.overflows)
@@ -217,7 +223,17 @@ def system_message(run: Run, prompts: Prompts) -> ChatMessage:
     tools, members = list(run.tools.values()), list(run.members.values())
     schema = run.spec.output_schema if run.spec else None
     text = prompts.system(tools, members, instructions, terms, schema)
+    if missing := _missing(run):
+        text += _NEVER_THERE.format(names=", ".join(map(repr, missing)))
     return {"role": "system", "content": text}
+
+
+def _missing(run: Run) -> list[str]:
+    """Return the names of the agent's file that its model would be offered, and that nothing has ever served."""
+    if run.spec is None or not run.missing:
+        return []
+    shown = {*run.spec.tools, *(member for member in run.spec.team if isinstance(member, str))}
+    return [name for name in run.missing if name in shown]
 
 
 def functions(run: Run) -> list[dict[str, Any]]:

@@ -29,8 +29,7 @@ class MeasuredBases:
         for known in self._bases:
             if known.offer is offer and known.prompts is prompts and known.revision == revision:
                 return known.tokens
-        tokens = base_tokens(
-            Run(id="", tree="", spec=spec, tools=offer.tools, members=offer.members), prompts
-        )
+        run = Run(id="", tree="", spec=spec, tools=offer.tools, members=offer.members, missing=offer.missing)
+        tokens = base_tokens(run, prompts)
         self._bases = [_Base(offer, prompts, revision, tokens), *self._bases[: _KEPT - 1]]
         return tokens

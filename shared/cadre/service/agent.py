@@ -185,6 +185,12 @@ class AgentHost:
         """What its model lacks for any call; None when nothing."""
         return self._own_model.missing() if self._asks_endpoint else None
 
+    @property
+    def missing(self) -> str | None:
+        """What its file names and nothing has ever offered; None when nothing."""
+        missing = self._current_offer().missing
+        return f"agent {self._spec.name}: nothing offers {', '.join(missing)}" if missing else None
+
     async def prepare(self) -> Presence:
         """Makes all ready but for what others must see first; returns what they are to see."""
         AGENT_AT_WORK.set(self._spec.name)
@@ -251,7 +257,7 @@ class AgentHost:
                     await self._registry.changed()
         except TimeoutError:
             missing = ", ".join(self._current_offer().missing)
-            log.warning("%s begins without %s, which no live service offers", self._spec.name, missing)
+            log.warning("%s begins without %s, which nothing has ever offered", self._spec.name, missing)
 
     async def samples(self) -> list[Sample]:
         """The figures of its queues, and of the calls that wait for their model."""
@@ -288,13 +294,18 @@ class AgentHosts:
         await asyncio.gather(*(host.begin() for host in self._hosts))
 
     def unready(self) -> str | None:
-        """Nothing is ever missing: an agent without a model says so in each run, and at /readyz."""
+        """An agent is ready without a model, tools or members: what it lacks, it says in each run, and at /readyz."""
         return None
 
     def about(self) -> dict[str, str]:
-        """What its models lack, so that every run fails."""
-        lacks = dict.fromkeys(host.lack for host in self._hosts if host.lack is not None)
-        return {"model": "; ".join(lacks)} if lacks else {}
+        """Return what its models lack, so that every run fails (`model`), and what its files name and nothing has ever
+        offered (`lacks`)."""
+        found = {}
+        if lacks := dict.fromkeys(host.lack for host in self._hosts if host.lack is not None):
+            found["model"] = "; ".join(lacks)
+        if missing := [line for host in self._hosts if (line := host.missing) is not None]:
+            found["lacks"] = "; ".join(missing)
+        return found
 
     async def samples(self) -> list[Sample]:
         """The figures of all agents."""

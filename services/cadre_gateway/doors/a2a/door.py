@@ -35,9 +35,7 @@ def router(runs: RunService) -> APIRouter:
     async def get_card(agent: str, request: Request) -> Response:
         card = card_of(runs.registry.reachable(), agent)
         if card is None:
-            raise Problem(
-                404, "unknown-agent", f"no live agent is named {agent!r}: GET /v1/agents lists them"
-            )
+            raise Problem(404, "unknown-agent", f"no agent is named {agent!r}: GET /v1/agents lists them")
         url = f"{settings.url or str(request.base_url).rstrip('/')}/a2a/{agent}"
         found = card_of_agent(card, url, asks_who_calls=bool(caller_of(request).key))
         # A signature is about version 1.0: its clients leave out what they do not know, and would find it broken.

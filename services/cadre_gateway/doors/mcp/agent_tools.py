@@ -93,7 +93,7 @@ class AgentTools:
         agent, arguments = asked.name, asked.arguments or {}
         live = live_agents(self._runs.registry.reachable()).get(agent)
         if live is None:
-            raise Problem(404, "unknown-agent", f"no live agent is named {agent!r}")
+            raise Problem(404, "unknown-agent", f"no agent is named {agent!r}")
         as_task = _is_task(context, live[-1])
         spec = await self._spec(live[-1])
         request = request_of(context)

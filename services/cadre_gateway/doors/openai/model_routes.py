@@ -26,9 +26,7 @@ def add_routes(routes: APIRouter, registry: NatsRegistry) -> None:
     async def get_model(model: str) -> Response:
         live = live_agents(registry.reachable())
         if model not in live:
-            raise Problem(
-                404, "unknown-agent", f"no live agent is named {model!r}: GET /v1/models lists them"
-            )
+            raise Problem(404, "unknown-agent", f"no agent is named {model!r}: GET /v1/models lists them")
         return json_answer(_model(model, live[model]))
 
 

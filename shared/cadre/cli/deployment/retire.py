@@ -1,20 +1,47 @@
-"""`cadre retire`: an agent at rest is sent nothing any more."""
+"""`cadre retire`: an agent, tool or sandbox pool is taken out of the deployment."""
 
 from urllib.parse import quote
 
 import click
 
 from cadre.cli.terminal.gateway import Gateway
+from cadre.local.exit_codes import CommandFailed, ExitCode
+
+_LISTS = {"agent": ("agents", "name"), "tool": ("tools", "name"), "sandbox": ("sandboxes", "pool")}
 
 
 @click.command("retire")
-@click.argument("agent")
-def command(agent: str) -> None:
-    """Take away the card that AGENT has while no replica serves it.
+@click.argument("name")
+@click.option(
+    "--kind", type=click.Choice([*_LISTS]), help="What NAME is, where an agent, a tool or a pool share it."
+)
+def command(name: str, kind: str | None) -> None:
+    """Take the agent, tool or sandbox pool NAME out of the deployment.
 
-    Agents that are scaled to zero have one, so that they are sent tasks, for which replicas are started. Without it the
-    agent is unknown as soon as its last replica has gone. What waits in its queues stays there.
+    What a deployment has stays known while nothing serves it: runs and calls wait for it, as long as `limits.away`
+    says; so does an agent that is scaled to zero. When it is retired it is unknown once its replicas of now are gone,
+    until another one starts. What waits in its queues stays there.
     """
     with Gateway() as gateway:
-        gateway.delete(f"/v1/agents/{quote(agent, safe='')}")
-    click.echo(f"agent {agent} has no card at rest any more", err=True)
+        if kind is None:
+            kind = _kind_of(gateway, name)
+        gateway.delete(f"/v1/{_LISTS[kind][0]}/{quote(name, safe='')}")
+    click.echo(f"{kind} {name} is retired", err=True)
+
+
+def _kind_of(gateway: Gateway, name: str) -> str:
+    """Return what the name stands for. Raises CommandFailed for one that stands for nothing, or for several things."""
+    found = [
+        kind
+        for kind, (listed, key) in _LISTS.items()
+        if any(one[key] == name for one in gateway.get(f"/v1/{listed}")[listed])
+    ]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise CommandFailed(
+            f"no agent, tool or sandbox pool is named {name!r}: `cadre ps` lists them", ExitCode.NOT_FOUND
+        )
+    raise CommandFailed(
+        f"{name!r} is more than one thing: say which by --kind ({', '.join(found)})", ExitCode.USAGE
+    )

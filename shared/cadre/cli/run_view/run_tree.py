@@ -123,8 +123,7 @@ def _changed(node: RunNode, name: str, event: dict[str, Any], at: float) -> RunN
         case "approval.decided":
             return _decided(node, event)
         case "call.timed_out":
-            late = f"no answer within {event.get('seconds', 0):g} s"
-            return _close(node, {**event, "state": "error", "output": late})
+            return _close(node, {**event, "state": "error", "output": too_late(event)})
         case "call.dropped":
             return _close(node, {**event, "state": "error", "output": event.get("reason")})
         case "tool.called":
@@ -295,13 +294,19 @@ def _without_call(message: str) -> str:
     return rest[end:].removeprefix(": ")
 
 
+def too_late(event: dict[str, Any]) -> str:
+    """Say why a call was given up, by its `call.timed_out`."""
+    after = f"{event.get('seconds', 0):g} s"
+    return f"given up after {after}: nothing serves it" if event.get("code") else f"no answer within {after}"
+
+
 def missing_lines(node: RunNode) -> list[str]:
-    """Lines that say which agents and which tools the run's agent wants and nobody offers, and how to start them."""
+    """Lines that say which agents and tools the run's agent wants and were never there, and how to start them."""
     tools = [name for name in node.missing if name in node.tools]
     members = [name for name in node.missing if name not in node.tools]
     lines = []
     if members:
-        lines.append(f"no live agent {', '.join(members)}: start it with `cadre agent FILE`")
+        lines.append(f"no agent {', '.join(members)}: start it with `cadre agent FILE`")
     if tools:
-        lines.append(f"no live tool {', '.join(tools)}: start it with `cadre tools FILE`")
+        lines.append(f"no tool {', '.join(tools)}: start it with `cadre tools FILE`")
     return lines

@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from cadre.cli.run_view import labels
-from cadre.cli.run_view.run_tree import RunNode, RunTree, error_text, missing_lines, verdict
+from cadre.cli.run_view.run_tree import RunNode, RunTree, error_text, missing_lines, too_late, verdict
 from cadre.cli.terminal.table import brief, call_text, number, seconds
 
 _MAX_CHARACTERS = 110
@@ -64,7 +64,7 @@ def _text(node: RunNode, name: str, event: dict[str, Any]) -> str | None:
         case "approval.decided":
             return f"{_name_of(node, event)}: {brief(verdict(event), _MAX_CHARACTERS)}{_correction(event)}"
         case "call.timed_out":
-            return f"{_name_of(node, event)}: no answer within {event.get('seconds', 0):g} s"
+            return f"{_name_of(node, event)}: {too_late(event)}"
         case "tool.called":
             return f"calls {event.get('tool')} {brief(event.get('arguments') or {}, _MAX_CHARACTERS)}"
         case "delegate.started":

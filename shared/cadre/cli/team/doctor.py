@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -18,7 +19,7 @@ from cadre.adapters.mcp.server_file import is_server_file, read_servers
 from cadre.adapters.models.failure import shown_url
 from cadre.adapters.oidc.provider import OidcProvider
 from cadre.adapters.oidc.settings import check_packages, read_oidc_settings
-from cadre.api.directory import SKEW_SHOWN_SECONDS, skew_lines
+from cadre.api.directory import SKEW_SHOWN_SECONDS, away_text, skew_lines
 from cadre.cli.terminal.answer import printable
 from cadre.client.errors import ClientError
 from cadre.client.transport import client_options
@@ -221,16 +222,21 @@ async def _gateway() -> list[Finding]:
         async with Client() as client:
             ready = await client.request("GET", "/readyz")
             agents = await client.agents()
+            tools, sandboxes = await client.tools(), await client.sandboxes()
     except (ClientError, SettingError) as failure:
         return [Finding("fail", f"gateway: {failure}")]
     found = [Finding("ok", f"gateway at {client.url}: {ready.get('status', 'ready')}")]
     if "index" in ready:
         found.append(Finding("warn", f"gateway: {ready['index']}"))
     if not agents:
-        found.append(Finding("warn", "no agent is live: start one with `cadre agent FILE`"))
+        found.append(Finding("warn", "there is no agent: start one with `cadre agent FILE`"))
+    services = [("agent", one.name, one.away_since) for one in agents]
+    services += [("tool", one.name, one.away_since) for one in tools]
+    services += [("sandbox", one.pool, one.away_since) for one in sandboxes]
+    found += [line for one in services if (line := absence(*one)) is not None]
     for agent in agents:
         if agent.missing:
-            text = f"agent {agent.name} lacks {', '.join(agent.missing)}: start the services that offer them"
+            text = f"agent {agent.name} names {', '.join(agent.missing)}, and nothing ever offered that: start it"
             found.append(Finding("warn", text))
         for problem in agent.problems:
             verdict: Verdict = "fail" if problem.level == "error" else "warn"
@@ -239,6 +245,14 @@ async def _gateway() -> list[Finding]:
             found.append(Finding("warn", line))
     found += [Finding("warn", line) for line in skew_lines(one for agent in agents for one in agent.replicas)]
     return found
+
+
+def absence(kind: str, name: str, since: float | None) -> Finding | None:
+    """Return the finding about something that is away since then (Unix seconds); None while it is not."""
+    if since is None:
+        return None
+    away = away_text(since, time.time())
+    return Finding("warn", f"{kind} {name} is {away}: start its service, or `cadre retire {name}`")
 
 
 def mcp_servers(folder: Path) -> Iterator[Finding]:

@@ -1,12 +1,13 @@
-"""`cadre ps`: which agents, tools and sandboxes are live, in how many replicas, and what they lack."""
+"""`cadre ps`: which agents, tools and sandboxes there are, in how many replicas, and what they lack."""
 
+import time
 from collections import Counter
 from typing import Any
 
 import click
 import msgspec
 
-from cadre.api.directory import LiveAgent, Replica, skew_lines
+from cadre.api.directory import LiveAgent, Replica, away_text, skew_lines
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
@@ -16,7 +17,7 @@ from cadre.cli.terminal.table import brief, table
 @click.command("ps")
 @output_option("table")
 def command(output: str) -> None:
-    """List the live agents, tools and sandboxes."""
+    """List agents, tools and sandboxes: those that are live, those that are away, and agents at rest."""
     with Gateway() as gateway:
         agents: list[dict[str, Any]] = gateway.get("/v1/agents")["agents"]
         tools: list[dict[str, Any]] = gateway.get("/v1/tools")["tools"]
@@ -25,10 +26,7 @@ def command(output: str) -> None:
         found = {"agents": agents, "tools": tools, "sandboxes": sandboxes}
         print_json(found)
         return
-    rows = [
-        ["agent", *_row(agent, ", ".join(agent.get("missing") or []) or "-", _revisions(agent))]
-        for agent in agents
-    ]
+    rows = [["agent", *_row(agent, ", ".join(_lacks(agent)) or "-", _revisions(agent))] for agent in agents]
     rows += [["tool", *_row(tool, "")] for tool in tools]
     rows += [["sandbox", *_row(_as_service(sandbox), "")] for sandbox in sandboxes]
     if rows:
@@ -42,7 +40,7 @@ def command(output: str) -> None:
         for line in skew_lines(msgspec.convert(live, list[Replica])):
             print_text(f"cadre: {line}", err=True)
     else:
-        click.echo("no live agents, tools or sandboxes: start one with `cadre agent FILE`", err=True)
+        click.echo("no agents, tools or sandboxes: start one with `cadre agent FILE`", err=True)
 
 
 def _as_service(sandbox: dict[str, Any]) -> dict[str, Any]:
@@ -55,9 +53,14 @@ def _row(service: dict[str, Any], missing: str, revisions: str = "") -> list[str
     replicas: list[dict[str, Any]] = service.get("replicas") or []
     hosts = Counter(str(replica.get("host", "?")) for replica in replicas)
     each = [host if count == 1 else f"{host} x{count}" for host, count in sorted(hosts.items())]
-    where = ", ".join(each) or "(at rest)"
+    since = service.get("away_since")
+    where = ", ".join(each) or (f"({away_text(since, time.time())})" if since else "(at rest)")
     about = brief(service.get("description") or "", 200)
     return [service["name"], str(len(replicas)), where, missing, revisions, about]
+
+
+def _lacks(agent: dict[str, Any]) -> list[str]:
+    return [*(agent.get("missing") or []), *(f"{name} (away)" for name in agent.get("away") or [])]
 
 
 def _revisions(agent: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """The spans of a run's calls: tools and their execution, team members, recalled memories, approvals."""
 
+from cadre.engine.calls.fold_calls import no_answer
 from cadre.journal import events as ev
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import Content
@@ -47,8 +48,8 @@ class Calls:
                 fault = fault_of(error) if state in ("error", "cancelled") else None
                 content = self._content.of(OUTPUT_VALUE=event.text or None)
                 self._spans.end(call, now, fault, attributes={names.CALL_STATE: state, **content})
-            case ev.CallTimedOut(call=call, seconds=seconds):
-                self._spans.end(call, now, Fault("timeout", f"no answer within {seconds:g} s"))
+            case ev.CallTimedOut(call=call, code=code):
+                self._spans.end(call, now, Fault(code or "timeout", no_answer(event)))
             case ev.CallDropped(call=call, reason=reason):
                 self._spans.end(call, now, Fault("dropped", reason))
             case ev.MemoryAsked(call=call, query=query, count=count):

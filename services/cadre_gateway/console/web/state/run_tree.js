@@ -178,7 +178,9 @@ const HANDLERS = {
     draft.close(run, event, at, { state: "failed", error: event.error });
   },
   "call.timed_out"(draft, run, event, at) {
-    const error = { type: "Timeout", message: `no answer within ${event.seconds} s` };
+    const error = event.code
+      ? { type: "Away", message: `given up after ${event.seconds} s: nothing serves it` }
+      : { type: "Timeout", message: `no answer within ${event.seconds} s` };
     draft.close(run, event, at, { state: "failed", error });
   },
   "call.dropped"(draft, run, event, at) {
