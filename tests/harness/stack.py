@@ -232,8 +232,10 @@ class Gateway:
         agents: list[dict[str, Any]] = []
 
         def lack_nothing() -> bool:
-            agents[:] = self.request("GET", "/v1/agents").json()["agents"]
-            return len(agents) == count and all(not a["missing"] or a["name"] == "lacking" for a in agents)
+            found = self.request("GET", "/v1/agents").json()["agents"]
+            agents[:] = [agent for agent in found if agent["away_since"] is None]
+            lacks = [a for a in agents if (a["missing"] or a["away"]) and a["name"] != "lacking"]
+            return len(agents) == count and not lacks
 
         eventually(lack_nothing, what="the agents are offered all they need", state=lambda: agents)
 

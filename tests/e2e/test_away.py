@@ -1,0 +1,221 @@
+"""What has no live replica is away, not unknown: runs and calls wait for it in their queues, as long as they may."""
+
+import signal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from harness.command import Commands
+from harness.patience import eventually
+from harness.people import assert_sound, done, events_of
+from harness.stack import Gateway, Service, Stack
+
+TEAM = Path(__file__).parent / "away"
+EACH = 10
+
+
+@pytest.fixture(scope="module")
+def gateway(stack: Stack) -> Gateway:
+    """The whole team at work but for the sleeper, which is at rest."""
+    settings = {"CADRE_MEMORY_DIRECTORY": str(stack.folder / "memory"), "CADRE_MEMORY_EMBEDDINGS": "none"}
+    stack.add("memory", "cadre_memory", start=False, **settings)
+    provisioned = Commands(stack.folder, stack.environment)("provision", "--at-rest", TEAM / "sleeper.yaml")
+    assert provisioned.returncode == 0, provisioned.stderr
+    for name in ("lead", "worker", "hasty", "lacking"):
+        stack.agent(TEAM / f"{name}.yaml", start=False)
+    stack.tools(TEAM / "tools.py", start=False)
+    gateway = stack.gateway(start=False)
+    stack.start_all()
+    gateway.wait_offered(5)
+    return gateway
+
+
+@pytest.fixture
+def worker(stack: Stack) -> Service:
+    return stack.services["worker"]
+
+
+@pytest.fixture
+def tools(stack: Stack) -> Service:
+    return stack.services["tools"]
+
+
+def listed(gateway: Gateway, kind: str, name: str) -> dict[str, Any] | None:
+    found = gateway.request("GET", f"/v1/{kind}").json()[kind]
+    return next((one for one in found if one["name"] == name), None)
+
+
+def is_away(gateway: Gateway, kind: str, name: str) -> bool:
+    one = listed(gateway, kind, name)
+    return one is not None and one["away_since"] is not None and not one["replicas"]
+
+
+def is_back(gateway: Gateway, kind: str, name: str) -> bool:
+    one = listed(gateway, kind, name)
+    return one is not None and one["away_since"] is None and bool(one["replicas"])
+
+
+def calls_of(run: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The calls of the run's steps, by what they call."""
+    return {call["name"]: call for step in run["memory"] for call in step.get("calls", ())}
+
+
+@pytest.mark.parametrize(
+    ("victim", "kind", "name"),
+    [
+        ("lead", "agents", "lead"),
+        ("worker", "agents", "worker"),
+        ("tools", "tools", "effect"),
+        ("memory", "tools", "remember"),
+    ],
+)
+def test_runs_that_begin_while_the_only_replica_is_away_are_whole(
+    stack: Stack, gateway: Gateway, cadre: Commands, victim: str, kind: str, name: str, tmp_path: Path
+) -> None:
+    """Some begin before anything has noticed, the others while it is known to be away."""
+    file = tmp_path / "marks"
+    stack.services[victim].kill()
+    runs = [gateway.submit("lead", f"mark {file} 0") for _ in range(EACH // 2)]
+    eventually(partial(is_away, gateway, kind, name), what=f"{name} is away")
+    runs += [gateway.submit("lead", f"mark {file} 0") for _ in range(EACH - len(runs))]
+    waits = {"lead": "agent lead", "worker": "agent worker", "tools": "tool effect", "memory": None}[victim]
+    if waits is not None:
+        eventually(
+            lambda: all(gateway.run(run)["waiting_for"] == waits for run in runs), what="all wait for it"
+        )
+    stack.services[victim].start()
+    for run in runs:
+        assert gateway.succeeded(run).count("effect is done") == 2
+        assert not events_of(gateway, run, "call.refused")
+        assert not events_of(gateway, run, "call.timed_out")
+        assert_sound(cadre, run)
+    marks = done(file)
+    assert len(marks) == len(set(marks)) == 2 * EACH
+    eventually(partial(is_back, gateway, kind, name), what=f"{name} is back")
+
+
+def test_a_call_that_was_not_begun_ends_behind_its_bound_and_is_never_made(
+    gateway: Gateway, cadre: Commands, tools: Service, tmp_path: Path
+) -> None:
+    file = tmp_path / "marks"
+    tools.kill()
+    unnoticed = gateway.submit("hasty", f"mark {file} 0")
+    eventually(partial(is_away, gateway, "tools", "effect"), what="the tool is away")
+    noticed = gateway.submit("hasty", f"mark {file} 0")
+    for run in (unnoticed, noticed):
+        result = gateway.finished(run)
+        assert result["state"] == "success", result["error"]
+        assert calls_of(result)["effect"]["error"]["type"] == "Away"
+        [event] = events_of(gateway, run, "call.timed_out")
+        assert (event["code"], event["seconds"] >= 2) == ("away", True)
+    tools.start()
+    eventually(partial(is_idle, gateway, "tool", "effect"), what="its queue is empty")
+    assert not file.exists()
+    run = gateway.submit("hasty", f"mark {file} 0")
+    assert "effect is done" in gateway.succeeded(run)
+    assert_sound(cadre, unnoticed)
+
+
+def is_idle(gateway: Gateway, kind: str, name: str) -> bool:
+    queues = gateway.request("GET", "/v1/load").json()["queues"]
+    return not any(one["messages"] for one in queues if (one["kind"], one["name"]) == (kind, name))
+
+
+def test_a_call_that_was_begun_ends_with_an_unknown_outcome(
+    gateway: Gateway, tools: Service, tmp_path: Path
+) -> None:
+    file = tmp_path / "marks"
+    run = gateway.submit("hasty", f"mark {file} 600")
+    eventually(lambda: bool(done(file)), what="the tool has begun")
+    tools.kill()
+    result = gateway.finished(run)
+    assert calls_of(result)["effect"]["error"]["type"] == "Interrupted"
+    [event] = events_of(gateway, run, "call.timed_out")
+    assert event["code"] == "left"
+    tools.start()
+    eventually(partial(is_idle, gateway, "tool", "effect"), what="its queue is empty")
+    assert len(done(file)) == 1
+
+
+def test_a_member_that_is_away_is_bounded_and_one_at_rest_is_not(
+    stack: Stack, gateway: Gateway, worker: Service, tmp_path: Path
+) -> None:
+    file = tmp_path / "marks"
+    worker.kill()
+    run = gateway.submit("hasty", f"team mark {file} 0")
+    gateway.wait_for(run, "call.timed_out")
+    waits = gateway.run(run)
+    assert (waits["state"], waits["waiting_for"]) == ("running", "agent sleeper")
+    sleeper = stack.agent(TEAM / "sleeper.yaml")
+    result = gateway.finished(run)
+    assert result["state"] == "success", result["error"]
+    calls = calls_of(result)
+    assert calls["worker"]["error"]["type"] == "Away"
+    assert "awake" in calls["sleeper"]["observation"]
+    assert sleeper.terminate() == 0
+    worker.start()
+    [child] = [one for one in gateway.run(run)["children"] if one["agent"] == "worker"]
+    assert gateway.finished(child["id"])["state"] == "cancelled"
+    assert not file.exists()
+
+
+def test_a_run_is_whole_though_its_agent_restarts_while_its_tool_is_away(
+    stack: Stack, gateway: Gateway, tools: Service, tmp_path: Path
+) -> None:
+    """The bound is nothing that a process keeps."""
+    file = tmp_path / "marks"
+    tools.kill()
+    run = gateway.submit("hasty", f"mark {file} 0")
+    gateway.wait_for(run, "tool.called")
+    stack.services["hasty"].kill()
+    eventually(partial(is_away, gateway, "tools", "effect"), what="the tool is away")
+    stack.services["hasty"].start()
+    [event] = [gateway.wait_for(run, "call.timed_out")["event"]]
+    assert event["code"] == "away"
+    assert gateway.finished(run)["state"] == "success"
+    tools.start()
+
+
+def test_what_was_never_there_is_said_at_readiness_by_the_doctor_and_to_the_model(
+    stack: Stack, gateway: Gateway, cadre: Commands, tmp_path: Path
+) -> None:
+    ready = httpx2.get(f"{stack.services['lacking'].url}/readyz").json()
+    assert "never_there" in ready["lacks"]
+    agent = listed(gateway, "agents", "lacking")
+    assert agent is not None
+    assert agent["missing"] == ["never_there"]
+    assert any("never_there" in line for line in cadre("doctor").stdout.splitlines())
+    gateway.succeeded(gateway.submit("lacking", "Do it."))
+    asked = [one for one in stack.model_requests() if "You are lacking." in str(one)]
+    assert "'never_there'" in str(asked[-1])
+
+
+def test_what_is_retired_is_unknown_once_it_is_gone(
+    stack: Stack, gateway: Gateway, cadre: Commands, worker: Service, tools: Service
+) -> None:
+    assert worker.terminate() == 0
+    tools.signal(signal.SIGKILL)
+    eventually(partial(is_away, gateway, "agents", "worker"), what="who left in good order is away at once")
+    eventually(partial(is_away, gateway, "tools", "effect"), what="the tool is away")
+    lead = listed(gateway, "agents", "lead")
+    assert lead is not None
+    assert (lead["away"], lead["missing"]) == (["effect", "worker"], [])
+    shown = [line for line in cadre("ps").stdout.splitlines() if " worker " in line]
+    assert "away since" in shown[0]
+    assert "cadre retire effect" in cadre("doctor").stdout
+
+    assert cadre("retire", "effect").returncode == 0
+    assert cadre("retire", "worker", "--kind", "agent").returncode == 0
+    eventually(lambda: listed(gateway, "tools", "effect") is None, what="the tool is unknown")
+    eventually(lambda: listed(gateway, "agents", "worker") is None, what="the agent is unknown")
+    refused = gateway.request("POST", "/v1/runs", json={"agent": "worker", "task": "x"})
+    assert (refused.status_code, refused.json()["code"]) == (404, "unknown-agent")
+    gone = gateway.request("DELETE", "/v1/tools/effect")
+    assert (gone.status_code, gone.json()["code"]) == (404, "unknown-tool")
+    assert cadre("retire", "effect").returncode == 4
+
+    worker.start()
+    eventually(partial(is_back, gateway, "agents", "worker"), what="who starts again is known again")
