@@ -22,7 +22,7 @@ from cadre.adapters.nats.objects.snapshots import NatsSnapshots
 from cadre.adapters.nats.reading.archive import NatsArchive
 from cadre.adapters.nats.reading.history import History, watch_deltas
 from cadre.adapters.nats.reading.tail import LiveTail, Tail, stream_states
-from cadre.adapters.nats.registry_view import Service
+from cadre.adapters.nats.registry_view import ServiceKey
 from cadre.adapters.nats.rollouts import NatsRollouts, NatsSlots
 from cadre.adapters.nats.sessions import NatsSessions
 from cadre.adapters.nats.storage import NatsStorage
@@ -177,7 +177,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     return gateway
 
 
-async def _retire(platform: Platform, service: Service) -> None:
+async def _retire(platform: Platform, service: ServiceKey) -> None:
     nc, topology, settings = platform.nc, platform.topology, platform.settings
     await retire(nc, topology, service, platform.clock.now(), settings.away_days)
 

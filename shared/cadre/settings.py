@@ -19,10 +19,8 @@ SYNC_ALWAYS = "always"
 OPEN_DOORS = ("openai", "a2a", "agui")
 """What a gateway speaks beside the native API unless it is told otherwise: they need no further package."""
 DOORS = (*OPEN_DOORS, "mcp", "synadia")
-
 # What also stands for itself as a variable in a server's file, where `2m` would be two million.
 _INTERVAL = re.compile(r"[1-9][0-9]{0,6}(s|ms)")
-
 _AUTH_WAYS = ("keys", "oidc")
 _COMPRESSIONS = ("none", "gzip", "deflate")
 _MIN_ADMIN_KEY_CHARS = 32
@@ -68,7 +66,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     keep_days: Annotated[float, Meta(ge=0)] = 30.0
     """Days after its end at which a run is removed with all that belongs to it; 0 keeps it for ever."""
     away_days: Annotated[float, Meta(gt=0)] = 7.0
-    """Days for which an agent, tool or pool stays known once nothing serves it any more."""
+    """Days for which what nothing serves any more stays known."""
     max_bytes: Annotated[int, Meta(ge=0)] = 0
     """Bytes in one shard above which no new run begins; 0 is as many as the server stores."""
     file_bytes: Annotated[int, Meta(ge=1)] = 16 * 1024 * 1024

@@ -244,7 +244,7 @@ def test_an_unknown_agent(gateway: Gateway, cadre: Commands) -> None:
     assert (refused.status_code, refused.json()["code"]) == (404, "unknown-agent")
     assert refused.headers["content-type"] == "application/problem+json"
     line = only_line(cadre("run", "nobody", "x"), 4)
-    assert line.startswith("cadre: no live agent is named 'nobody'; live agents: held, lacking, locked, one")
+    assert line.startswith("cadre: no agent is named 'nobody'; there are: held, lacking, locked, one")
 
 
 def test_an_unknown_run(gateway: Gateway, cadre: Commands) -> None:
@@ -282,9 +282,9 @@ def test_a_run_goes_on_without_those_who_are_not_there(gateway: Gateway, cadre: 
     done = cadre("run", "lacking", "do what you can")
     assert done.returncode == 0, done.stderr
     told = done.stderr.splitlines()
-    [line] = [line for line in told if "no live" in line]
-    assert "no live agent absent_member: start it with `cadre agent FILE`" in line
-    assert "no live tool absent_tool: start it with `cadre tools FILE`" in line
+    [line] = [line for line in told if "no agent absent" in line]
+    assert "no agent absent_member: start it with `cadre agent FILE`" in line
+    assert "no tool absent_tool: start it with `cadre tools FILE`" in line
     assert "'absent_member' is not running at the moment" in done.stdout
     [run] = gateway.request("GET", "/v1/runs", params={"agent": "lacking"}).json()["runs"]
     offer = gateway.wait_for(run["id"], "offer.changed")["event"]

@@ -254,7 +254,7 @@ async def test_a_post_may_answer_with_the_events(world: World) -> None:
             "invalid-request",
             "base64",
         ),
-        (b'{"agent":"bos","task":"x"}', 404, "unknown-agent", "live agents: boss"),
+        (b'{"agent":"bos","task":"x"}', 404, "unknown-agent", "there are: boss"),
     ],
 )
 async def test_a_bad_request_is_told_what_is_wrong(

@@ -134,7 +134,8 @@ async def test_a_queued_run_is_erased_and_may_be_begun_anew(nats_server: NatsSer
             await world.registry.withdraw()
 
             async def nobody() -> bool:
-                return not (await world.http.get("/v1/agents")).json()["agents"]
+                (boss,) = (await world.http.get("/v1/agents")).json()["agents"]
+                return not boss["replicas"]
 
             await until(nobody)
             erased = await world.http.delete(f"/v1/runs/{run}", params={"force": "true"})

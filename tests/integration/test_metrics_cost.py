@@ -56,6 +56,7 @@ def test_the_cost_of_each_priced_model_begins_with_nothing(tmp_path: Path) -> No
         assert costs(gateway).keys() == nothing.keys()
         assert agent.terminate() == 0
         eventually(
-            lambda: not gateway.request("GET", "/v1/agents").json()["agents"], what="the agent is gone"
+            lambda: gateway.request("GET", "/v1/agents").json()["agents"][0]["away_since"] is not None,
+            what="the agent is away",
         )
         assert costs(gateway).keys() == nothing.keys(), "they stay"

@@ -152,7 +152,7 @@ def test_waiting_for_the_model_says_why_and_how_long() -> None:
 
 def test_missing_services_are_named_until_the_offer_changes_again() -> None:
     lacking = fold(DELEGATED[0], ("offer.changed", data(ROOT, 990, tools=[], members=[], missing=["critic"])))
-    assert "no live agent critic: start it with `cadre agent FILE`" in drawn(lacking)
+    assert "no agent critic: start it with `cadre agent FILE`" in drawn(lacking)
     whole = apply(lacking, "offer.changed", data(ROOT, 991, tools=[], members=[], missing=[]))
     assert "critic" not in drawn(whole)
 

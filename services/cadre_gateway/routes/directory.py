@@ -7,7 +7,7 @@ from fastapi.responses import Response
 from msgspec.structs import replace
 
 from cadre.adapters.nats.registry import NatsRegistry
-from cadre.adapters.nats.registry_view import Service
+from cadre.adapters.nats.registry_view import ServiceKey
 from cadre.api.directory import LiveAgent, Load
 from cadre.telemetry.metrics.meters import Sample
 from cadre_gateway.index.figures import known_open_runs_of
@@ -26,7 +26,7 @@ def router(
     contracts: LiveContracts,
     index: RunIndex,
     lags: Callable[[], Awaitable[list[Sample]]],
-    retire: Callable[[Service], Awaitable[None]],
+    retire: Callable[[ServiceKey], Awaitable[None]],
 ) -> APIRouter:
     """The routes of agents, tools and sandboxes. `lags` counts what waits in each queue; `retire` takes one of them out
     of the deployment."""
@@ -43,17 +43,17 @@ def router(
     @routes.delete("/agents/{agent}", status_code=204, summary="Take an agent out of the deployment")
     async def delete_agent(agent: str) -> Response:
         """The agent is unknown once its replicas of now are gone, until another one starts. 404 when it is unknown."""
-        return await _retired(Service("agent", agent))
+        return await _retired(ServiceKey("agent", agent))
 
     @routes.delete("/tools/{tool}", status_code=204, summary="Take a tool out of the deployment")
     async def delete_tool(tool: str) -> Response:
         """As an agent."""
-        return await _retired(Service("tool", tool))
+        return await _retired(ServiceKey("tool", tool))
 
     @routes.delete("/sandboxes/{pool}", status_code=204, summary="Take a sandbox pool out of the deployment")
     async def delete_sandbox(pool: str) -> Response:
         """As an agent."""
-        return await _retired(Service("sandbox", pool))
+        return await _retired(ServiceKey("sandbox", pool))
 
     @routes.get("/tools", summary="Tools: live, away", responses=openapi.answers(openapi.ToolList))
     async def get_tools() -> Response:
@@ -73,7 +73,7 @@ def router(
             waiting = await lags()
         return json_answer(await load_of(index, waiting))
 
-    async def _retired(service: Service) -> Response:
+    async def _retired(service: ServiceKey) -> Response:
         if service not in registry.absences():
             what = "pool" if service.kind == "sandbox" else service.kind
             raise Problem(

@@ -230,9 +230,7 @@ def system_message(run: Run, prompts: Prompts) -> ChatMessage:
 
 def _missing(run: Run) -> list[str]:
     """Return the names of the agent's file that its model would be offered, and that nothing has ever served."""
-    if run.spec is None or not run.missing:
-        return []
-    shown = {*run.spec.tools, *(member for member in run.spec.team if isinstance(member, str))}
+    shown = [*run.spec.tools, *run.spec.team] if run.spec is not None and run.missing else []
     return [name for name in run.missing if name in shown]
 
 

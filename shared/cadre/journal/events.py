@@ -226,8 +226,7 @@ class ToolAnswered(JournalEvent, frozen=True, tag="tool.answered"):
 
 
 class ToolPaused(JournalEvent, frozen=True, tag="tool.paused"):
-    """A call is unfinished: it goes on at `until` (Unix seconds), or once a person has answered, when `tool.called`
-    follows."""
+    """A call is unfinished: it goes on at `until` (Unix seconds), or by `tool.called` once a person has answered."""
 
     call: str
     tool: str
@@ -242,8 +241,7 @@ class CallTimedOut(JournalEvent, frozen=True, tag="call.timed_out"):
     call: str
     seconds: float
     code: Literal["", "away", "left"] = ""
-    """`away`: nothing has served the callee for as long as `limits.away` says, and the call was not begun; `left`:
-    the same, but an executor may have begun the call before it went away; empty: `timeouts` bounds it."""
+    """`away`: its callee is away, for longer than `limits.away`, and has not begun it; `left`: it may have."""
 
 
 class CallDropped(JournalEvent, frozen=True, tag="call.dropped"):
@@ -277,7 +275,7 @@ class AnswerProposed(JournalEvent, frozen=True, tag="answer.proposed"):
     checks: dict[str, str]
     """Tool by the id of its call, in the order of the agent's checks."""
     arguments: dict[str, Any] | None = None
-    """Of `final_answer`, as the model wrote them; None when code has given the answer."""
+    """Of `final_answer`, as the model wrote them; None when code gave it."""
 
 
 class AnswerChecked(JournalEvent, frozen=True, tag="answer.checked"):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from cadre.adapters.nats.registry import NatsRegistry
-from cadre.adapters.nats.registry_view import Service
+from cadre.adapters.nats.registry_view import ServiceKey
 from cadre.engine.offer import called_tools
 from cadre.journal.arrivals import Offer
 from cadre.ports import CallQueue
@@ -23,7 +23,7 @@ def absent_queues(spec: AgentSpec, offer: Offer, registry: NatsRegistry) -> dict
     found = {
         queue: since
         for queue in queues
-        if (since := known.get(Service(queue.kind, queue.name), 0.0)) is not None
+        if (since := known.get(ServiceKey(queue.kind, queue.name), 0.0)) is not None
     }
     for name in members:
         found |= _of_member(name, known, registry.rollout(name))
@@ -31,15 +31,15 @@ def absent_queues(spec: AgentSpec, offer: Offer, registry: NatsRegistry) -> dict
 
 
 def _of_member(
-    name: str, known: Mapping[Service, float | None], rollout: Rollout | None
+    name: str, known: Mapping[ServiceKey, float | None], rollout: Rollout | None
 ) -> Iterator[tuple[CallQueue, float]]:
     """The member's own queue, and those of its revisions that none of its replicas takes from."""
-    since = known.get(Service("agent", name), 0.0)
+    since = known.get(ServiceKey("agent", name), 0.0)
     if since is not None:
         yield CallQueue("agent", name), since
     if rollout is None:
         return
     for share in rollout.shares:
-        taker = known.get(Service("agent", name, rollout.taker(share).revision), 0.0)
+        taker = known.get(ServiceKey("agent", name, rollout.taker(share).revision), 0.0)
         if taker is not None:
             yield CallQueue("agent", name, share.slot), taker

@@ -14,8 +14,8 @@ from cadre.adapters.nats.bus import hear_interrupts
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.quarantine import NatsQuarantine
-from cadre.adapters.nats.queued_calls import NatsQueuedCalls
 from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.queued_calls import NatsQueuedCalls
 from cadre.adapters.nats.registry import HEARTBEAT_SECONDS
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.retry import EVERY_SECOND, retry

@@ -7,6 +7,7 @@ import pytest
 
 from cadre.engine.chat import Transcript
 from cadre.engine.commands import CallModel, Send
+from cadre.engine.timers import away_timer
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Offer
 from cadre.journal.run import Phase
@@ -104,6 +105,27 @@ def test_a_call_that_cannot_be_made_raises_in_the_code() -> None:
     wrong, unknown = replies(course)
     assert "Wrong arguments" in (wrong.error or "")
     assert "Unknown tool" in (unknown.error or "")
+
+
+def test_a_block_whose_sandbox_is_away_ends_and_leaves_the_variables() -> None:
+    course = begun()
+    course.arrive(ended(snapshot="blob:aa"))
+    course.say(content="Thought: more.\n<code>\nprint(2)\n")
+    events = course.arrive(timer(away_timer("r1:code:2", begun=False)))
+    assert kinds(events) == ["BlockFinished", "StepFinished", "ModelCalled"]
+    finished = only(events, BlockFinished)
+    assert finished.error is not None
+    assert (finished.error.type, finished.snapshot) == ("Away", "blob:aa")
+    late = ended(block="r1:code:2", output=2, text="2", snapshot="blob:bb")
+    assert kinds(course.arrive(late)) == ["RecordIgnored"]
+    sound(course)
+
+
+def test_a_block_that_waits_for_its_calls_does_not_hear_that_its_sandbox_is_away() -> None:
+    course = begun()
+    course.arrive(yielded(asks("add", a=1, b=2)))
+    assert kinds(course.arrive(timer(away_timer(BLOCK, begun=False)))) == ["RecordIgnored"]
+    sound(course)
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,8 @@ def test_edits_over_http(tmp_path: Path) -> None:
         assert gateway.request("PATCH", queue, json={"version": 1, "operations": []}).status_code == 422
         stack.services["waiter"].kill()
         eventually(
-            lambda: not gateway.request("GET", "/v1/agents").json()["agents"], what="the agent is gone"
+            lambda: gateway.request("GET", "/v1/agents").json()["agents"][0]["away_since"] is not None,
+            what="the agent is away",
         )
         kept = gateway.request("PATCH", queue, json={"version": 1, "operations": [add("cake")]})
         assert (kept.status_code, kept.json()["at"]) == (202, None)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from cadre.engine.timers import away_timer
 from cadre.journal import events as ev
 from cadre.journal.wait_events import WaitBegun
 from cadre.kinds.remote.records import RemoteTold
@@ -170,6 +171,21 @@ def test_an_executor_that_is_not_there_is_waited_for() -> None:
     course.offer = OFFER
     wake(course)
     assert in_work(course).arguments == {"message_id": "r1-1", "text": "Do it."}
+    sound(course)
+
+
+@pytest.mark.parametrize("begun_before", [False, True])
+def test_an_executor_that_is_away_is_waited_for_as_long_as_the_agent_itself(begun_before: bool) -> None:
+    course = begun(absence=60.0)
+    told = in_work(course).arguments
+    events = course.arrive(timer(away_timer(in_work(course).id, begun=begun_before)))
+    assert kinds(events)[-2:] == ["WaitBegun", "StepFinished"]
+    wake(course)
+    assert in_work(course).arguments == told, "the same message, by its id"
+    course.at += 60.0
+    end = only(course.arrive(timer(away_timer(in_work(course).id, begun=False))), ev.RunFinished)
+    assert end.error is not None
+    assert (end.state, end.error.type) == ("error", "RemoteAgentUnreachable")
     sound(course)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from cadre.engine.timers import away_timer
 from cadre.journal import events as ev
 from cadre.journal.run import Phase
 from cadre.protocol.messages import ErrorInfo, Signal
@@ -304,6 +305,25 @@ def test_a_tool_that_no_service_offers_at_the_moment_is_waited_for() -> None:
     assert kinds(course.arrive(timer(f"kind-{wait.name}")))[-1] == "ToolCalled"
     course.arrive(result(course.id(), 1, tool="look"))
     assert end_of(course).output == 1
+    sound(course)
+
+
+def test_a_step_whose_tool_is_away_is_tried_again_unless_it_may_have_been_begun() -> None:
+    course = run_of(workflow("seen", seen=LOOK))
+    events = course.arrive(timer(away_timer(course.id(), begun=False)))
+    assert (kinds(events)[0], kinds(events)[-1]) == ("CallTimedOut", "ToolCalled")
+    course.arrive(timer(away_timer(course.id(), begun=True)))
+    error = end_of(course).error
+    assert error is not None
+    assert error.type == "Interrupted"
+    sound(course)
+
+
+def test_a_step_whose_tool_stays_away_fails() -> None:
+    course = run_of(workflow("seen", seen={**LOOK, "on_error": "no"}, no={"end": "{{ error.type }}"}))
+    for _ in range(6):
+        course.arrive(timer(away_timer(course.id(), begun=False)))
+    assert end_of(course).output == "Away"
     sound(course)
 
 

@@ -4,11 +4,12 @@ import msgspec
 import pytest
 
 from cadre.engine.commands import Revoke, Send, SetTimer
-from cadre.engine.timers import ended
+from cadre.engine.timers import away_timer, ended, waits
 from cadre.journal import events as ev
 from cadre.journal.run import Phase
 from cadre.journal.steps import ActionStep
 from cadre.protocol.messages import Cancel, Decision, ErrorInfo, Task, ToolCall
+from cadre.protocol.rounds import Unfinished
 from cadre.protocol.usage import Budget, Usage
 from cadre.spec.agent import Limits
 from unit.loop.build import (
@@ -23,6 +24,7 @@ from unit.loop.build import (
     report,
     result,
     sent,
+    sound,
     spec,
     task,
     timer,
@@ -279,6 +281,66 @@ def test_what_a_member_used_is_counted_when_nobody_waits_for_it_any_more() -> No
     course.arrive(report("r1_2_0", "done"))
     course.say(call("kid", task="z"), usage=Usage(5, 0))
     assert [one.budget for one in sent(course, Task)] == [Budget(tokens=10)]
+
+
+# --- what is away
+
+
+@pytest.mark.parametrize(("begun", "code", "type_"), [(False, "away", "Away"), (True, "left", "Interrupted")])
+def test_a_call_whose_executor_is_away_ends_with_a_code(begun: bool, code: str, type_: str) -> None:
+    course = Course().begin()
+    course.say(call("add", a=1, b=1), call("kid", task="x"))
+    course.at = 163.0
+    (timed_out,) = course.arrive(timer(away_timer("r1_1_0", begun=begun)))
+    assert timed_out == ev.CallTimedOut(call="r1_1_0", seconds=63.0, code=code)  # type: ignore[arg-type]
+    (revoked,) = course.owed(since=3)
+    assert isinstance(revoked, Revoke), "it is not begun any more"
+    again = timer(away_timer("r1_1_0", begun=begun))
+    assert kinds(course.arrive(again, cause="again")) == ["RecordIgnored"]
+    assert kinds(course.arrive(result("r1_1_0", 2))) == ["RecordIgnored"], "too late is too late"
+    events = course.arrive(timer(away_timer("r1_1_1", begun=False)))
+    assert kinds(events) == ["CallTimedOut", "StepFinished", "ModelCalled"]
+    assert [one.id for one in sent(course, Cancel, since=3)] == ["r1_1_1:cancel"]
+    step = course.run.steps[-1]
+    assert isinstance(step, ActionStep)
+    assert [one.error.type for one in step.calls if one.error] == [type_, "Away"]
+    sound(course)
+
+
+def test_a_call_that_was_answered_does_not_hear_that_its_executor_is_away() -> None:
+    course = Course().begin()
+    course.say(call("add", a=1, b=1), call("add", a=2, b=2))
+    course.arrive(result("r1_1_0", 2))
+    assert kinds(course.arrive(timer(away_timer("r1_1_0", begun=False)))) == ["RecordIgnored"]
+    assert kinds(course.arrive(timer(away_timer("r1_1_9", begun=False)))) == ["RecordIgnored"]
+    sound(course)
+
+
+def test_a_call_that_goes_on_is_named_by_its_round_when_its_executor_is_away() -> None:
+    course = Course().begin()
+    course.say(call("add", a=1, b=1))
+    course.arrive(result("r1_1_0", unfinished=Unfinished(state={}, seconds=5.0)))
+    assert kinds(course.arrive(timer(away_timer("r1_1_0", begun=True)))) == ["RecordIgnored"], "it is paused"
+    (pause,) = waits(course.run)
+    assert kinds(course.arrive(timer(pause.name))) == ["ToolCalled"]
+    (sent_again,) = sent(course, ToolCall)
+    assert sent_again.id != "r1_1_0"
+    assert kinds(course.arrive(timer(away_timer(sent_again.id, begun=False)))) == [
+        "CallTimedOut",
+        "StepFinished",
+        "ModelCalled",
+    ]
+    sound(course)
+
+
+def test_an_answer_whose_check_is_away_does_not_pass() -> None:
+    course = Course(spec(checks=["judge"])).begin()
+    course.say(ANSWER)
+    (asked,) = sent(course, ToolCall)
+    events = course.arrive(timer(away_timer(asked.id, begun=False)))
+    assert kinds(events)[:2] == ["CallTimedOut", "AnswerChecked"]
+    assert course.run.result is None
+    sound(course)
 
 
 def test_an_answer_in_time_removes_the_timer() -> None:

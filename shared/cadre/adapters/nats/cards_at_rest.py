@@ -11,7 +11,7 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.registry import AWAY_DAYS, remove_key, ttl_of
-from cadre.adapters.nats.registry_view import Service
+from cadre.adapters.nats.registry_view import ServiceKey
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import encode
 from cadre.engine.offer import card_of
@@ -47,7 +47,7 @@ async def take_card_away(nc: Client, topology: Topology, agent: str) -> bool:
 
 
 async def retire(
-    nc: Client, topology: Topology, service: Service, now: float, days: float = AWAY_DAYS
+    nc: Client, topology: Topology, service: ServiceKey, now: float, days: float = AWAY_DAYS
 ) -> None:
     """Takes a service out of the deployment: its card at rest goes, and it is unknown once the replicas that started
     until now (Unix seconds) are gone. The marker stays for `days`, as long as their keys do. Raises as

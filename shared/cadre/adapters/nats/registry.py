@@ -19,7 +19,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from cadre.adapters.nats.registry_view import RegistryView, Service
+from cadre.adapters.nats.registry_view import RegistryView, ServiceKey
 from cadre.adapters.nats.server_clock import ServerClock
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import decode, encode
@@ -133,7 +133,7 @@ class NatsRegistry:
         to them waits in their queues."""
         return self._view.reachable()
 
-    def absences(self) -> dict[Service, float | None]:
+    def absences(self) -> dict[ServiceKey, float | None]:
         """Returns since when each known service is away, as `RegistryView.absences`."""
         return self._view.absences()
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from cadre.protocol.cards import RETIRED, Presence
 
 
-class Service(NamedTuple):
+class ServiceKey(NamedTuple):
     """What replicas serve: an agent, a tool or a pool; with a revision, an agent as replicas of that revision do."""
 
     kind: str
@@ -31,7 +31,7 @@ class RegistryView:
         """With the listener's own time at which each was heard."""
         self._away: dict[str, Presence] = {}
         self._at_rest: dict[str, Presence] = {}
-        self._retired: dict[Service, float] = {}
+        self._retired: dict[ServiceKey, float] = {}
 
     # --- what is heard
 
@@ -96,7 +96,7 @@ class RegistryView:
             self._away[key] = presence
             self.version += 1
 
-    def _retire(self, service: Service, at: float) -> None:
+    def _retire(self, service: ServiceKey, at: float) -> None:
         self._retired[service] = at
         for away, presence in list(self._away.items()):
             if _service(away) == service and presence.started_at <= at:
@@ -119,10 +119,10 @@ class RegistryView:
             found += more.values()
         return found
 
-    def absences(self) -> dict[Service, float | None]:
+    def absences(self) -> dict[ServiceKey, float | None]:
         """Returns since when each known service is away (Unix seconds), also by revision; None for one that is served
         or at rest."""
-        since: dict[Service, float | None] = {}
+        since: dict[ServiceKey, float | None] = {}
         for key, presence in self._away.items():
             for one in (_service(key), _service(key)._replace(revision=presence.revision)):
                 since[one] = max(since.get(one) or 0.0, presence.away_since)
@@ -142,9 +142,9 @@ class RegistryView:
         ]
 
 
-def _service(key: str) -> Service:
+def _service(key: str) -> ServiceKey:
     _, kind, name, _ = key.rsplit(".", 3)
-    return Service(kind, name)
+    return ServiceKey(kind, name)
 
 
 def _instance(key: str) -> str:
