@@ -12,9 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from cadre.adapters.nats import registry as nats_registry
-from cadre.adapters.nats.cards_at_rest import keep_card, take_card_away
+from cadre.adapters.nats.cards_at_rest import keep_card, retire, take_card_away
 from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.adapters.nats.registry import NatsRegistry
+from cadre.adapters.nats.registry_view import ServiceKey
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.codec import encode
@@ -224,6 +225,126 @@ async def test_a_card_at_rest_stays_until_it_is_taken_away_which_nobody_misses(
     await looker.stop()
     await other.close()
     await line.cut()
+
+
+def absent(registry: NatsRegistry, name: str) -> float | None:
+    """Since when the agent is away; None while it is not."""
+    return registry.absences()[ServiceKey("agent", name)]
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_what_falls_silent_stays_known_as_away_also_to_those_who_come_later(bus: Bus) -> None:
+    nc, topology, _, looker = bus
+    silent = NatsRegistry(nc, topology)
+    await looker.start()
+    before = time.time()
+    await silent.announce([presence("silent")])
+    await seen(looker, lambda: names(looker) == {"silent"}, "it is heard")
+    assert absent(looker, "silent") is None
+    heard = time.time()
+    await seen(looker, lambda: not names(looker), "it is silent")
+    (kept,) = looker.reachable()
+    assert (kept.agent, kept.is_live) == (presence("silent").agent, False)
+    since = absent(looker, "silent")
+    assert since == kept.away_since
+    assert since is not None
+    assert before - 1 <= since <= heard + 1
+    later = NatsRegistry(nc, topology)
+    await later.start()
+    assert (names(later), reachable(later)) == (set(), {"silent"})
+    told = absent(later, "silent")
+    assert told is not None
+    assert abs(told - since) < 1, "the stored key says when it was put"
+    await later.stop()
+
+
+async def test_what_leaves_in_good_order_is_away_at_once_and_back_with_its_successor(bus: Bus) -> None:
+    nc, topology, _, looker = bus
+    await looker.start()
+    former = NatsRegistry(nc, topology)
+    await former.announce([presence("clerk")])
+    await seen(looker, lambda: names(looker) == {"clerk"}, "it is heard")
+    await former.withdraw()
+    await seen(looker, lambda: not names(looker), "it has left")
+    assert reachable(looker) == {"clerk"}
+    successor = replace(presence("clerk"), instance="second", started_at=2.0)
+    await NatsRegistry(nc, topology).announce([successor])
+    await seen(looker, lambda: names(looker) == {"clerk"}, "its successor")
+    assert looker.reachable() == [successor], "what is away does not count beside it"
+    assert absent(looker, "clerk") is None
+
+
+async def test_what_a_live_process_does_not_offer_any_more_is_unknown(bus: Bus) -> None:
+    nc, topology, _, looker = bus
+    await looker.start()
+    host = NatsRegistry(nc, topology)
+    await host.announce([presence("stays"), presence("goes")], part="tools")
+    await seen(looker, lambda: names(looker) == {"stays", "goes"}, "both")
+    await host.announce([presence("stays")], part="tools")
+    await seen(looker, lambda: reachable(looker) == {"stays"}, "one was taken away")
+
+
+async def test_what_is_retired_is_unknown_once_it_is_gone_and_known_when_it_starts_again(bus: Bus) -> None:
+    nc, topology, _, looker = bus
+    await looker.start()
+    live, gone = NatsRegistry(nc, topology), NatsRegistry(nc, topology)
+    await live.announce([presence("live")])
+    await gone.announce([presence("gone")])
+    await gone.withdraw()
+    await seen(looker, lambda: (names(looker), reachable(looker)) == ({"live"}, {"live", "gone"}), "both")
+    for name in ("live", "gone"):
+        await retire(nc, topology, ServiceKey("agent", name), now=10.0)
+    await seen(looker, lambda: reachable(looker) == {"live"}, "what was away is unknown")
+    await live.withdraw()
+    await seen(looker, lambda: not reachable(looker), "so is the other once it is gone")
+    later = NatsRegistry(nc, topology)
+    await later.start()
+    assert not later.reachable()
+    await later.stop()
+    again = NatsRegistry(nc, topology)
+    await again.announce([replace(presence("gone"), started_at=11.0)])
+    await seen(looker, lambda: names(looker) == {"gone"}, "it was started again")
+    await again.withdraw()
+    await seen(looker, lambda: not names(looker), "it has left")
+    assert reachable(looker) == {"gone"}
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_the_keys_of_the_dead_go_when_a_live_replica_stands_in(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nats_registry, "_SWEEP_SECONDS", 0.5)
+    nc, topology, _, looker = bus
+    await looker.start()
+    for number in range(3):
+        former = NatsRegistry(nc, topology)
+        await former.announce([replace(presence("clerk"), instance=f"former-{number}")])
+        await former.withdraw()
+    await seen(looker, lambda: len(looker.reachable()) == 3, "all are away")
+    live = NatsRegistry(nc, topology)
+    await live.start()
+    await live.announce([presence("clerk")])
+    await seen(looker, lambda: names(looker) == {"clerk"}, "one lives")
+
+    async def keys() -> list[str]:
+        bucket, query = f"KV_{topology.registry_bucket}", {"seq": 1, "batch": 99, "next_by_subj": ">"}
+        return [one.subject for one in await jetstream.batch(nc, bucket, query) if one.data]
+
+    while len(await keys()) > 1:
+        await forwarded(nc, f"$KV.{topology.registry_bucket}.>", 1)
+    await live.stop()
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_what_is_away_is_forgotten_when_its_days_are_over(bus: Bus) -> None:
+    nc, topology, _, _ = bus
+    passing, looker = NatsRegistry(nc, topology, away_days=0), NatsRegistry(nc, topology, away_days=0)
+    await looker.start()
+    await passing.announce([presence("passing")])
+    await passing.withdraw()
+    await seen(looker, lambda: not names(looker) and reachable(looker) == {"passing"}, "it is away")
+    await seen(looker, lambda: not reachable(looker), "it is forgotten")
+    await looker.stop()
 
 
 async def test_many_are_known_at_once(bus: Bus) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from nats.aio.client import Client
 
 from cadre.adapters.nats.objects.blobs import NatsBlobs
-from cadre.adapters.nats.registry import AWAY_DAYS, remove_key, ttl_of
+from cadre.adapters.nats.registry import AWAY_DAYS, remove_key, seconds_of
 from cadre.adapters.nats.registry_view import ServiceKey
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import encode
@@ -57,7 +57,7 @@ async def retire(
     marker = Presence(instance=RETIRED, host="", pid=0, started_at=now)
     key = topology.presence_key(service.kind, service.name, RETIRED)
     subject = f"$KV.{topology.registry_bucket}.{key}"
-    await jetstream.append(nc, subject, encode(marker), headers={jetstream.TTL: ttl_of(days)})
+    await jetstream.append(nc, subject, encode(marker), headers={jetstream.TTL: f"{seconds_of(days):.0f}s"})
 
 
 def _key(topology: Topology, agent: str) -> str:

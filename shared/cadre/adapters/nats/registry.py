@@ -49,8 +49,6 @@ _BEATS_PER_MEASUREMENT = 4
 _PAGE = 256
 
 _STORED_AT = "Nats-Time-Stamp"
-_EXPIRED = "Nats-Marker-Reason"
-"""On what the server puts in the place of a key whose time is over."""
 
 
 async def remove_key(nc: Client, bucket: str, key: str) -> None:
@@ -59,9 +57,9 @@ async def remove_key(nc: Client, bucket: str, key: str) -> None:
     await jetstream.append(nc, f"$KV.{bucket}.{key}", b"", headers=headers)
 
 
-def ttl_of(days: float) -> str:
-    """Returns how long a key stays that outlives its replica by so many days, as the server reads it."""
-    return f"{max(GONE_AFTER_SECONDS, days * 86_400):.0f}s"
+def seconds_of(away_days: float) -> float:
+    """Returns for how long a key stays behind its replica."""
+    return max(GONE_AFTER_SECONDS, away_days * 86_400)
 
 
 class NatsRegistry:
@@ -77,7 +75,7 @@ class NatsRegistry:
         """`clock` is looked after: measured regularly, and its skew told with each presence. Keys of this process stay
         for `away_days` behind it."""
         self._clock = clock
-        self._ttl = ttl_of(away_days)
+        self._stays = seconds_of(away_days)
         self._beats = 0
         self._nc = nc
         self._bucket = topology.registry_bucket
@@ -196,7 +194,7 @@ class NatsRegistry:
             self._nc,
             f"$KV.{self._bucket}.{key}",
             encode(replace(presence, skew=skew)),
-            headers={jetstream.TTL: self._ttl},
+            headers={jetstream.TTL: f"{self._stays:.0f}s"},
         )
 
     async def _heartbeat(self) -> None:
@@ -277,11 +275,13 @@ class NatsRegistry:
         with self._noting():
             for key in self._view.leave_silent(now - GONE_AFTER_SECONDS, self._now() - now):
                 log.info("%s is away", key.removeprefix(f"$KV.{self._bucket}."))
+            # The server removes their keys, and says so to nobody who only listens.
+            self._view.forget(self._now() - self._stays)
 
     async def _on_put(self, message: Msg) -> None:
         headers = message.headers or {}
         with self._noting():
-            if headers.get("KV-Operation") or headers.get(_EXPIRED):
+            if headers.get("KV-Operation"):
                 self._view.drop(message.subject)
             elif message.data:
                 self._find(message.subject, message.data)

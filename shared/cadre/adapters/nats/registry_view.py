@@ -67,6 +67,11 @@ class RegistryView:
         if _instance(key) == RETIRED:
             self._retired.pop(_service(key), None)
 
+    def forget(self, before: float) -> None:
+        """Forgets what is away since before then (Unix seconds)."""
+        for key in [key for key, presence in self._away.items() if presence.away_since < before]:
+            self.drop(key)
+
     def kept(self) -> set[str]:
         """Returns the keys of what is at rest or away: nothing repeats them."""
         return {*self._at_rest, *self._away}
