@@ -10,7 +10,7 @@ import msgspec
 from cadre.deploy.k8s.manifest import CADRE, MANAGED_BY, Manifest
 from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import Nats, Values
-from cadre.deploy.nats_users import Role
+from cadre.deploy.nats_users import Role, tools_of
 from cadre.errors import SpecError
 from cadre.local.nats_files import SERVER_SECRET
 from cadre_operator.cluster import MANAGER
@@ -29,11 +29,14 @@ class Desired(NamedTuple):
     """What is wrong with an object, by its uid."""
     deployments: dict[str, list[str]]
     """Names of the Deployments of an object, by its uid."""
+    served: dict[str, set[str]]
+    """The path at the gateway of each agent, tool and pool that the services are for, with the uids of the objects that
+    ask for it."""
 
 
 def desired(reading: Reading, users: Users, others: Collection[Key]) -> Desired:
     """What the services need. `others` are objects that somebody else has made: they stay as they are."""
-    values, found = reading.values, Desired({}, dict(reading.problems), {})
+    values, found = reading.values, Desired({}, dict(reading.problems), {}, {})
     has_users = values.nats.credentials == Nats().credentials
     roles: list[Role] = []
     for service in reading.services:
@@ -56,6 +59,8 @@ def desired(reading: Reading, users: Users, others: Collection[Key]) -> Desired:
             roles.append(service.role)
         for owner in service.owners:
             found.deployments.setdefault(owner["metadata"]["uid"], []).append(name)
+            for path in _paths(service.role):
+                found.served.setdefault(path, set()).add(owner["metadata"]["uid"])
         for one in manifests:
             _add(found.manifests, one, service.owners)
     if roles:
@@ -68,6 +73,13 @@ def desired(reading: Reading, users: Users, others: Collection[Key]) -> Desired:
         server = users.server_secret(values)
         found.manifests["Secret", server["metadata"]["name"]] = _marked(server)
     return found
+
+
+def _paths(role: Role) -> list[str]:
+    """Return the path at the gateway of each agent, tool and pool that a service of this role is for."""
+    paths = [f"/v1/tools/{tool}" for tool in tools_of(role)]
+    rooms = {"agent": "agents", "sandbox": "sandboxes"}
+    return [*paths, f"/v1/{rooms[role.kind]}/{role.name}"] if role.kind in rooms else paths
 
 
 def _rendered(service: Service, values: Values) -> list[Manifest]:

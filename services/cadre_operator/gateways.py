@@ -41,6 +41,12 @@ class Gateways:
             else f"the gateway answered {answer.status_code}: {answer.text[:300]}"
         )
 
+    async def forget(self, path: str, values: Values) -> str:
+        """Delete `path` at the gateway, where there still is one; return what went wrong, empty when nothing did."""
+        if await self._cluster.get("Service", values.namespace, _gateway(values)) is None:
+            return ""
+        return await self.ask("DELETE", path, values)
+
     async def hold(self, found: Manifest, finalizer: str) -> None:
         """Keeps the object until its gateway has let go of it."""
         finalizers = found["metadata"].get("finalizers") or []
@@ -53,11 +59,9 @@ class Gateways:
         if finalizer not in finalizers:
             return
         namespace = found["metadata"]["namespace"]
-        if await self._cluster.get("Service", namespace, _gateway(values)) is not None:
-            told = await self.ask("DELETE", path, values)
-            if told:
-                await self._cluster.tell(found, "GatewayRefused", told, is_warning=True)
-                raise SpecError(f"{found['kind']} {namespace}/{found['metadata']['name']}: {told}")
+        if told := await self.forget(path, values):
+            await self._cluster.tell(found, "GatewayRefused", told, is_warning=True)
+            raise SpecError(f"{found['kind']} {namespace}/{found['metadata']['name']}: {told}")
         await self._cluster.set_finalizers(found, [one for one in finalizers if one != finalizer])
 
     async def _key(self, namespace: str) -> str:

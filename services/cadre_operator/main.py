@@ -42,11 +42,11 @@ def command(files: tuple[Path, ...], namespaces: tuple[str, ...], gateway: str, 
     The cluster is that of the pod's service account, else of the kubeconfig.
     """
     try:
-        from cadre_operator.at_rest import AgentsAtRest  # kopf's weight is not the command line's
         from cadre_operator.cluster import Cluster
         from cadre_operator.gateways import Gateways
         from cadre_operator.operator import Operator
         from cadre_operator.reconcile import Reconciler
+        from cadre_operator.retirement import Retirement  # kopf's weight is not the command line's
         from cadre_operator.schedules import Schedules
     except ModuleNotFoundError as error:
         raise missing_package("operator", error) from error
@@ -65,7 +65,7 @@ def command(files: tuple[Path, ...], namespaces: tuple[str, ...], gateway: str, 
         cluster = Cluster()
         try:
             gateways = Gateways(cluster, gateway)
-            reconciler = Reconciler(cluster, Schedules(gateways), AgentsAtRest(gateways), layers)
+            reconciler = Reconciler(cluster, Schedules(gateways), Retirement(gateways), layers)
             liveness = f"http://{settings.host}:{settings.port}/healthz" if settings.port else None
             await Operator(reconciler, namespaces).run(liveness)
         finally:

@@ -17,10 +17,10 @@ from cadre.deploy.k8s.values import Values, read_values
 from cadre.errors import SpecError
 from cadre.local.cluster.object_kinds import OBJECT_KINDS
 from cadre.local.nats_files import SERVER_SECRET
-from cadre_operator.at_rest import AgentsAtRest
 from cadre_operator.cluster import MANAGER, ApiError, Cluster
 from cadre_operator.desired import Desired, Key, desired, superfluous
 from cadre_operator.namespace import Objects, read_namespace
+from cadre_operator.retirement import Retirement
 from cadre_operator.schedules import Schedules
 from cadre_operator.status import ACCEPTED, Condition, of_deployment, refused, replicas, status_with
 from cadre_operator.users import Users
@@ -56,12 +56,12 @@ class Reconciler:
         self,
         cluster: Cluster,
         schedules: Schedules,
-        at_rest: AgentsAtRest,
+        retirement: Retirement,
         layers: Sequence[Mapping[str, Any]],
     ) -> None:
         self._cluster = cluster
         self._schedules = schedules
-        self._at_rest = at_rest
+        self._retirement = retirement
         self._layers = layers
         self._applied: dict[str, dict[Key, tuple[bytes, Any]]] = {}
         """By namespace, of what its objects still ask for: a digest of the manifest that was applied, and the version
@@ -96,13 +96,14 @@ class Reconciler:
             await self._cluster.delete(one)
         await self._tell_all(live, wanted, jobs, existing, notes)
         for agent in objects["Agent"]:
-            await self._at_rest.settle(agent, values)
+            await self._retirement.settle(agent, values)
         failed = ""
         for schedule in objects["Schedule"]:
             conditions = await self._schedules.settle(schedule, values)
             if conditions:
                 await self._tell(schedule, conditions, {})
             failed = failed or next((one.message for one in conditions if one.reason == "GatewayRefused"), "")
+        failed = failed or await self._retirement.follow(namespace, wanted, values)
         if failed:
             raise SpecError(failed)
         # The server's list of users stays, and asks for nothing.

@@ -68,6 +68,22 @@ async def test_an_applied_agent_answers_and_an_applied_schedule_is_kept(
         await api.until(lambda: api.find("Schedule", "daily") is None, "it is gone")
         assert schedule(gateway).status_code == 404
 
+        await asyncio.to_thread(stack.services["agent-oracle"].kill)
+        wanted = {"agent": "oracle", "task": "Well?"}
+        with httpx2.Client(base_url=gateway, headers=AS_ADMIN, timeout=patience()) as client:
+
+            def begin() -> httpx2.Response:
+                return client.post("/v1/runs", json=wanted)
+
+            assert begin().status_code == 202, "what is away is given runs"
+            api.store.delete(api.resource("Agent"), "cadre", "oracle")
+            await api.notify()
+            await asyncio.to_thread(
+                eventually,
+                lambda: (answer := begin()).status_code == 404 and answer.json()["code"] == "unknown-agent",
+                what="it goes with its object",
+            )
+
 
 async def test_an_agent_scaled_to_zero_takes_runs_until_its_object_goes(
     api: ApiServer, stopped: OperatorProcess, tmp_path: Path
