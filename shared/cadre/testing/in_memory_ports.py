@@ -4,7 +4,6 @@ How a process reaches the streams is its `Wire`: that of a test team stores at o
 """
 
 import asyncio
-import contextlib
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -204,10 +203,15 @@ class InMemoryBus:
             OutcomeUnknown,
         )
 
-    async def revoke(self, settled: EffectResult) -> None:
-        with contextlib.suppress(Fenced):  # claimed already: its executor is told to stop
+    async def revoke(self, settled: EffectResult) -> bool:
+        is_settled = True
+        try:
             await store_effect(self._reach, settled.claim, settled, 0)
+        except Fenced:  # claimed already: its executor is told to stop
+            effect = await InMemoryEffects(self._reach).read(settled.claim)
+            is_settled = effect is not None and effect.result == settled.result
         await self.interrupt(settled.tree, settled.claim.call)
+        return is_settled
 
     async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:
         topology, stream = self._reach.topology, self._reach.stream(timer.tree)

@@ -180,9 +180,10 @@ class MemoryBus:
         await asyncio.sleep(0)
         self.passed_on.append((slot, delivery.data))
 
-    async def revoke(self, settled: EffectResult) -> None:
+    async def revoke(self, settled: EffectResult) -> bool:
         await asyncio.sleep(0)
         self.revoked.append(settled.claim.call)
+        return True
 
     async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:
         await asyncio.sleep(0)

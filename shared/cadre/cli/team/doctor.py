@@ -233,7 +233,7 @@ async def _gateway() -> list[Finding]:
     services = [("agent", one.name, one.away_since) for one in agents]
     services += [("tool", one.name, one.away_since) for one in tools]
     services += [("sandbox", one.pool, one.away_since) for one in sandboxes]
-    found += [line for one in services if (line := absence(*one)) is not None]
+    found += [finding for one in services if (finding := absence(*one)) is not None]
     for agent in agents:
         if agent.missing:
             text = f"agent {agent.name} names {', '.join(agent.missing)}, and nothing ever offered that: start it"
