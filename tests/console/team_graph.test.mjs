@@ -38,3 +38,12 @@ test("an agent at rest is none that is missed", () => {
   const [chief, resting, gone] = teamGraph({ agents: [agent("chief", { team: ["resting", "gone"] }), agent("resting", { replicas: [] })], tools: [], sandboxes: [], load: nothing });
   assert.deepEqual([chief.live, resting.live, gone.live], [1, null, 0]);
 });
+
+test("what is away is shown as away, and no longer as at rest", () => {
+  const away = { replicas: [], away_since: 990 };
+  const [chief, gone, tool, pool] = teamGraph({
+    agents: [agent("chief", { team: ["gone"], tools: ["pay"], pools: ["default"] }), agent("gone", away)],
+    tools: [{ name: "pay", ...away }], sandboxes: [{ pool: "default", ...away }], load: nothing,
+  });
+  assert.deepEqual([chief, gone, tool, pool].map((one) => one.away), [false, true, true, true]);
+});

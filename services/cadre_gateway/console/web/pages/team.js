@@ -37,14 +37,14 @@ export function teamPage(main) {
     fill(agents, one.agents.length ? [...one.agents].sort((a, b) => members.has(a.name) - members.has(b.name)).map((agent) => agentCard(agent, load)) : empty("No live agent: start one with `cadre agent FILE`."));
     fill(tools, two.tools.length ? table(["Tool", "Does", "Approval", "Queue", "Replicas", "Arguments"], two.tools.map((tool) => toolCells(tool, queued(load, "tool", tool.name)))) : empty("No live tools."));
     fill(sandboxes, three.sandboxes.length ? table(["Pool", "Tier", "Python", "Sessions", "Replicas"], three.sandboxes.map((pool) => [
-      pool.pool, pool.tier, pool.python, pool.sessions, replicas(pool.replicas)])) : empty("No live sandboxes."));
+      pool.pool, pool.tier, pool.python, pool.sessions, replicas(pool)])) : empty("No live sandboxes."));
   }, (error) => fill(problem, error && alert(error.message)));
 }
 
 function teamDrawing(team) {
   const nodes = placed(teamGraph(team)).map((node) => {
-    const told = [KINDS[node.kind], ...(node.live === null ? [] : [replicaCount(node.live)]), ...loadWords(node.load)];
-    return { ...node, doing: node.live === 0 ? "not live" : told.slice(-1)[0], title: `${node.name}: ${told.join(", ")}`, round: node.kind !== "agent", state: node.live === 0 ? "failed" : node.load?.going ? "open" : "" };
+    const told = [KINDS[node.kind], ...(node.live === null ? [] : [node.away ? "away" : replicaCount(node.live)]), ...loadWords(node.load)];
+    return { ...node, doing: node.away ? "away" : node.live === 0 ? "not live" : told.slice(-1)[0], title: `${node.name}: ${told.join(", ")}`, round: node.kind !== "agent", state: node.live === 0 ? "failed" : node.load?.going ? "open" : "" };
   });
   const agents = nodes.filter((one) => one.kind === "agent").map((one) => one.name);
   return graph(nodes, { label: `Team: ${agents.join(", ")}, and what they use`, what: "Drawing of the team" });
@@ -65,6 +65,7 @@ function agentCard(agent, load) {
     h("h3", null, agent.name, " ", h("span", { class: "kind" }, agent.kind)),
     h("p", null, agent.description),
     agent.missing.length > 0 && alert(`missing: ${agent.missing.join(", ")}`),
+    agent.away.length > 0 && alert(`away: ${agent.away.join(", ")}`),
     agent.problems.map((one) => alert(Object.values(one).filter((part) => typeof part === "string").join(": "))),
     agent.differing.length > 0 && alert(`its replicas differ in spec or prompts: ${agent.differing.join(", ")}`),
     h("dl", { class: "facts" }, [
@@ -74,7 +75,7 @@ function agentCard(agent, load) {
       ["First request", agent.prompt_tokens ? `${count(agent.prompt_tokens)} tokens at least` : ""],
       ["Labels", Object.entries(agent.labels).map((pair) => pair.join("=")).join(", ")],
     ].filter(([, value]) => value).flatMap(([name, value]) => [h("dt", null, name), h("dd", null, value)])),
-    replicas(agent.replicas),
+    replicas(agent),
     h("div", { class: "actions" },
       button("Try it", () => startRun({ agent: agent.name })),
       h("a", { href: `#/runs?agent=${encodeURIComponent(agent.name)}` }, "its runs")));
@@ -82,8 +83,9 @@ function agentCard(agent, load) {
 
 const replicaCount = (count) => count === 0 ? "at rest" : `${count} ${count === 1 ? "replica" : "replicas"}`;
 
-function replicas(list) {
-  return h("details", null, h("summary", null, badge("ok", replicaCount(list.length))),
+function replicas({ replicas: list, away_since: since }) {
+  const state = since === null ? badge("ok", replicaCount(list.length)) : h("span", { title: clock(since) }, badge("failed", `away, last seen ${relative(since)}`));
+  return h("details", null, h("summary", null, state),
     table(["Instance", "Host", "Process", "Revision", "Health at", "Since", "Clock"], list.map((one) => [
       one.instance, one.host, one.pid, one.revision, one.health, h("span", { title: clock(one.started_at) }, relative(one.started_at)),
       Math.abs(one.skew) >= 1 ? `${one.skew.toFixed(1)} s off` : ""])));
@@ -91,7 +93,7 @@ function replicas(list) {
 
 function toolCells(tool, waiting) {
   return [
-    h("strong", null, tool.name), tool.description, tool.approval || (tool.read_only ? "reads only" : ""), waiting ?? "", replicas(tool.replicas),
+    h("strong", null, tool.name), tool.description, tool.approval || (tool.read_only ? "reads only" : ""), waiting ?? "", replicas(tool),
     h("details", null, h("summary", null, Object.keys(tool.input_schema.properties ?? {}).join(", ") || "none"), showValue(tool.input_schema)),
   ];
 }

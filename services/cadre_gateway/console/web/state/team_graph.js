@@ -5,7 +5,7 @@ const MEMORY = "memory";
 /**
  * The nodes `{key, name, kind, rank, edges: [{target}], live, load}` of what `GET /v1/agents`, `/v1/tools`,
  * `/v1/sandboxes` and `/v1/load` tell; `live` is how many replicas serve it, `load` the messages that wait and the runs
- * that go on; null where that is not known, as of an agent at rest.
+ * that go on; null where that is not known, as of an agent at rest. `away`: nothing serves it now, and calls wait for it.
  */
 export function teamGraph({ agents, tools, sandboxes, load }) {
   const byName = new Map(agents.map((agent) => [agent.name, agent]));
@@ -25,18 +25,22 @@ export function teamGraph({ agents, tools, sandboxes, load }) {
       ...agent.pools.map((one) => ({ target: key("pool", one) })),
       ...(agent.memory ? [{ target: key("memory", MEMORY) }] : []),
     ];
-    return { key: key("agent", name), name, kind: "agent", rank, edges, live: agent.replicas.length || null, load: loadOf(load, "agent", name) };
+    return { key: key("agent", name), name, kind: "agent", rank, edges, live: liveOf(agent) || null, away: isAway(agent), load: loadOf(load, "agent", name) };
   });
-  const live = (list, field) => new Map(list.map((one) => [one[field], one.replicas.length]));
+  const live = (list, field) => new Map(list.map((one) => [one[field], one]));
   const [toolsLive, poolsLive] = [live(tools, "name"), live(sandboxes, "pool")];
-  const below = (kind, name, replicas) => ({ key: key(kind, name), name, kind, rank: deepest + 1, edges: [], live: replicas, load: loadOf(load, kind, name) });
+  const below = (kind, name, one) => ({ key: key(kind, name), name, kind, rank: deepest + 1, edges: [], live: one && liveOf(one), away: isAway(one), load: loadOf(load, kind, name) });
   return [
     ...nodes,
-    ...[...used.tool].sort().map((name) => below("tool", name, toolsLive.get(name) ?? 0)),
-    ...[...used.pool].sort().map((name) => below("pool", name, poolsLive.get(name) ?? 0)),
+    ...[...used.tool].sort().map((name) => below("tool", name, toolsLive.get(name) ?? NONE)),
+    ...[...used.pool].sort().map((name) => below("pool", name, poolsLive.get(name) ?? NONE)),
     ...(used.memory ? [below("memory", MEMORY, null)] : []),
   ];
 }
+
+const NONE = { replicas: [] };
+const liveOf = (one) => one.replicas.length;
+const isAway = (one) => (one?.away_since ?? null) !== null;
 
 const key = (kind, name) => `${kind}:${name}`;
 
