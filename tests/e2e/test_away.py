@@ -8,9 +8,11 @@ from typing import Any
 import httpx2
 import pytest
 
+from cadre.deploy.nats_users import Role
 from harness.command import Commands
 from harness.patience import eventually
 from harness.people import assert_sound, done, events_of
+from harness.secured_stack import SecuredStack
 from harness.stack import Gateway, Service, Stack
 
 TEAM = Path(__file__).parent / "away"
@@ -221,3 +223,37 @@ def test_what_is_retired_is_unknown_once_it_is_gone(
 
     worker.start()
     eventually(partial(is_back, gateway, "agents", "worker"), what="who starts again is known again")
+
+
+def test_services_with_users_of_their_own_may_do_all_that_it_takes(tmp_path: Path) -> None:
+    file = tmp_path / "marks"
+    roles = [
+        Role(kind="operator"),
+        Role(kind="gateway"),
+        Role(kind="agent", name="hasty", calls=("effect",)),
+        Role(kind="agent", name="worker", calls=("effect", "remember")),
+        Role(kind="tools", name="tools", tools=("effect",)),
+    ]
+    with SecuredStack(tmp_path, roles) as stack:
+        stack.model(TEAM / "script.yaml")
+        for name in ("hasty", "worker"):
+            stack.add_as(f"agent-{name}", "cadre_agent", TEAM / f"{name}.yaml")
+        tools = stack.add_as("tools-tools", "cadre_tools", TEAM / "tools.py")
+        gateway = Gateway(stack.add_as("gateway", "cadre_gateway"))
+        stack.start_all()
+        eventually(partial(is_back, gateway, "tools", "effect"), what="the tool is there")
+        tools.kill()
+        stack.services["agent-worker"].kill()
+        called = gateway.submit("hasty", f"mark {file} 0")
+        asked = gateway.submit("hasty", f"team mark {file} 0")
+        for run in (called, asked):
+            assert gateway.wait_for(run, "call.timed_out")["event"]["code"] == "away"
+        assert gateway.finished(called)["state"] == "success"
+        for kind, name in (("agents", "worker"), ("tools", "effect")):
+            assert gateway.request("DELETE", f"/v1/{kind}/{name}").status_code == 204
+            eventually(partial(is_unknown, gateway, kind, name), what=f"{name} is unknown")
+        assert stack.refusals() == []
+
+
+def is_unknown(gateway: Gateway, kind: str, name: str) -> bool:
+    return listed(gateway, kind, name) is None
