@@ -31,6 +31,8 @@ class Retirement:
             if told := await self._gateways.forget(path, values):
                 return f"{path}: {told}"
             del known[path]
+        if not known:
+            del self._served[namespace]
         return ""
 
     async def settle(self, found: Manifest, values: Values) -> None:

@@ -15,7 +15,7 @@ from cadre.spec.leaned_on import leaned_on
 
 
 def live_agents(presences: Iterable[Presence]) -> dict[str, list[Presence]]:
-    """Return the replicas of each agent by its name, of one that is away the former ones; the card of the last counts."""
+    """Return the replicas of each agent by its name, the former ones if it is away; the card of the last one counts."""
     return _grouped((p.agent, p) for p in presences)
 
 

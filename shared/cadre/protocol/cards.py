@@ -113,6 +113,7 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it stands for a process."""
         return not self.is_at_rest and not self.away_since
 
+
 def presence_order(presence: Presence) -> tuple[VersionOrder, float]:
     """Return a key that sorts the replicas of one agent or tool: the last has the card that counts.
 
