@@ -113,7 +113,6 @@ class UsageLedger:
         if not self.is_current:
             raise RunIndexBuilding(
                 "this gateway has not read all journals yet, and does not know what was used of late: try again"
-                " (GET /v1/index tells how far it is, or what it waits for)"
             )
 
     def to_saved(self) -> SavedLedger:
