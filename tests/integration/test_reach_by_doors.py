@@ -142,28 +142,6 @@ async def test_what_is_anothers_is_as_unknown_as_what_is_made_up(world: World) -
         assert (await ann.post("/a2a/boss", json=a2a("GetTask", id=hers.run))).json()["result"]
 
 
-async def test_a_session_of_another_is_refused_by_every_name_of_it(world: World) -> None:
-    async with await person(world, "ann") as ann, await person(world, "bo") as bo:
-        name = uuid4().hex
-        await held(world, ann, session=name)
-        chat = {"model": "boss", "messages": [{"role": "user", "content": "Hi"}]}
-        said = {"messageId": uuid4().hex, "role": "ROLE_USER", "parts": [{"text": "Hi"}], "contextId": name}
-        message = {"id": "m", "role": "user", "content": "Hi"}
-        asked: list[tuple[str, Any, dict[str, str]]] = [
-            (CHAT, chat, {"X-Cadre-Session": name}),
-            (CHAT, chat, {"X-OpenWebUI-Chat-Id": name}),
-            (CHAT, {**chat, "metadata": {"thread_id": name}}, {}),
-            (RESPONSES, {"model": "boss", "input": "Hi", "conversation": name}, {}),
-            ("/a2a/boss", a2a("SendMessage", message=said), {}),
-            ("/agui/boss", {"threadId": name, "runId": "r", "messages": [message]}, {}),
-        ]
-        for path, body, headers in asked:
-            refused = await bo.post(path, json=body, headers=headers)
-            assert refused.status_code == 403 or refused.json()["error"]["code"] == -32602, refused.text
-        listed = (await bo.get("/v1/runs")).json()["runs"]
-        assert listed == []
-
-
 async def test_a_question_that_another_was_asked_is_no_name_for_it(world: World) -> None:
     """Whoever copies the answer of another's chat goes on from no run of theirs."""
     async with await person(world, "ann") as ann, await person(world, "bo") as bo:
