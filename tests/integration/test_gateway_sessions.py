@@ -8,6 +8,7 @@ import httpx2
 from cadre.adapters.nats.connection.connect import settled
 from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
 from cadre.delivery.codec import unpack_record
+from cadre.journal.events import CancelRequested
 from cadre.protocol.messages import Cancel
 from cadre.protocol.topology import call_id
 from harness.patience import patience
@@ -121,3 +122,37 @@ async def test_a_cancel_reaches_the_inbox_of_the_runs_agent(world: World) -> Non
     await world.listed(run, state="success")
     ended = await world.http.post(f"/v1/runs/{run}/cancel")
     assert (ended.status_code, ended.json()) == (200, {"id": run, "state": "success"})
+
+
+async def test_a_cancel_with_the_same_key_is_one_cancel(world: World) -> None:
+    run = new_run()
+    root = world.scribe(run)
+    await root.write(root.accepted())
+    inbox = await world.nc.subscribe(world.topology.inbox("boss", "gateway", run, run))
+    await settled(world.nc)
+
+    async def cancel(key: str, **body: Any) -> httpx2.Response:
+        headers = {"Idempotency-Key": key}
+        return await world.http.post(f"/v1/runs/{run}/cancel", json=body, headers=headers)
+
+    async def sent() -> Cancel:
+        record = await unpack_record((await inbox.next_msg(timeout=patience())).data, world.blobs)
+        assert isinstance(record, Cancel)
+        return record
+
+    assert (await cancel("k", reason="enough")).status_code == 202
+    first = await sent()
+    assert (first.reason, first.now) == ("enough", False)
+    assert (await cancel("k", reason="enough")).status_code == 202
+    assert (await sent()).id == first.id, "the server drops the second, and so does the run"
+
+    root.cause = first.id
+    await root.write(CancelRequested(reason="enough", sender="gateway"))
+    assert (await cancel("k", reason="enough")).status_code == 202
+    for other in ({"reason": "another"}, {"reason": "enough", "now": True}):
+        refused = await cancel("k", **other)
+        assert (refused.status_code, refused.json()["code"]) == (422, "idempotency-key-reused")
+    assert (await cancel("k2", now=True)).status_code == 202
+    at_once = await sent()
+    assert at_once.now
+    assert at_once.id != first.id

@@ -114,6 +114,8 @@ class CancelBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The body of POST /v1/runs/{id}/cancel; it may be left out."""
 
     reason: str = ""
+    now: bool = False
+    """End the run at once: what it has done is not made up for first."""
 
 
 class MessageBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

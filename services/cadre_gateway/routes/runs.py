@@ -18,7 +18,7 @@ from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.reading.waiting import LiveNames
 from cadre_gateway.requests import body, problems
 from cadre_gateway.requests.headers import MAX_SEQ, resume_position, wait_seconds
-from cadre_gateway.requests.idempotency import IdempotencyHeader, idempotency_key
+from cadre_gateway.requests.idempotency import IdempotencyHeader, idempotency_key, owned_key
 from cadre_gateway.requests.moments import Moment, bounds
 from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.requests.trace_link import trace_headers
@@ -183,12 +183,14 @@ def router(  # noqa: PLR0913 - what the routes of runs share
         return answer
 
     @routes.post("/{run}/cancel", summary="End a run", status_code=202, openapi_extra=_CANCEL)
-    async def post_cancel(run: str, request: Request) -> Response:
-        """202 when the run was asked to end, 200 with its state when it had ended already."""
+    async def post_cancel(run: str, request: Request, key_header: IdempotencyHeader = None) -> Response:
+        """202 when the run was asked to end, 200 with its state when it had ended already. It makes up for what it did
+        first, unless the body says `now`; to ask again changes nothing."""
         data = await body.read(request)
-        reason = body.parse(data, body.CancelBody).reason if data.strip() else ""
+        asked = body.parse(data, body.CancelBody) if data.strip() else body.CancelBody()
         async with answer_deadline():
-            found = await run_end.cancel(run, reason)
+            key = owned_key(caller_of(request).owner, key_header)
+            found = await run_end.cancel(run, asked.reason, now=asked.now, key=key)
         answer = json_answer(openapi.CancelAnswer(found.id, found.state), 200 if found.finished else 202)
         answer.headers.update(trace_headers(run))
         return answer

@@ -1,13 +1,16 @@
 """Records from people to runs that go on: sent to the agent's inbox, and what the run's journal says of them."""
 
+import secrets
 import time
 from dataclasses import dataclass
 
 from cadre.adapters.nats.bus import NatsBus
+from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.journal.entry import Entry
-from cadre.ports import Stored
+from cadre.ports import Journal, Stored
 from cadre.protocol.messages import (
+    Cancel,
     Decision,
     Edit,
     Signal,
@@ -16,7 +19,8 @@ from cadre.protocol.messages import (
 from cadre_gateway import SENDER
 from cadre_gateway.reading.directory import live_agents
 from cadre_gateway.requests.feed import Feed
-from cadre_gateway.requests.problems import answer_deadline
+from cadre_gateway.requests.idempotency import IdempotencyKey
+from cadre_gateway.requests.problems import Problem, answer_deadline
 from cadre_gateway.streaming.live_feeds import LiveFeeds
 
 TAKEN_UP_SECONDS = 5.0
@@ -30,6 +34,27 @@ class RecordSender:
     registry: NatsRegistry
     feeds: LiveFeeds
     bus: NatsBus
+    journal: Journal
+    history: History
+
+    async def earlier(self, record: Cancel | Signal | UserMessage | Edit) -> Entry | None:
+        """Return the entry that accounts for a record of the same id, None when there is none yet.
+
+        Of a run's journal it reads what lies behind the last snapshot; of one that has accounted for the record before
+        that, the entries up to it. Raises RetryableError, TimeoutError.
+        """
+        tree, run = record.tree, record.run
+        async with answer_deadline():
+            recent = [stored.entry for stored in await self.journal.read(tree, run)]
+            found = next((entry for entry in recent if entry.cause == record.id), None)
+            snapshot = recent[0].snapshot if recent else None
+            if found is not None or snapshot is None or record.id not in snapshot.seen:
+                return found
+            async for page in self.history.lean_pages(tree, run=run):
+                for stored in page:
+                    if stored.entry.cause == record.id:
+                        return stored.entry
+        return None
 
     async def send(self, record: Decision | Signal | UserMessage | Edit, agent: str) -> Entry | None:
         """Sends the record; returns the entry that accounts for it, None when there is none in time.
@@ -48,3 +73,15 @@ class RecordSender:
                     if stored.entry.cause == record.id:
                         return stored.entry
         return None
+
+
+def record_id(run: str, what: str, key: IdempotencyKey | None) -> str:
+    """Return the id of a record to the run: the same for every request with this key, another one without a key."""
+    return key.record_of(run, what) if key is not None else f"{run}:{what}:{secrets.token_hex(16)}"
+
+
+def other_request(key: IdempotencyKey | None) -> Problem:
+    """Return the 422 problem of a key that came with something else before."""
+    named = repr(key.key) if key is not None else ""
+    detail = f"you have sent something else with the Idempotency-Key {named}: use another key for this"
+    return Problem(422, "idempotency-key-reused", detail)

@@ -1,20 +1,21 @@
 """The end of a run: waited for, and asked for."""
 
-import secrets
 import time
 from dataclasses import dataclass
 
 import anyio
 
-from cadre.adapters.nats.bus import NatsBus
 from cadre.api.runs import RunSummary
+from cadre.journal.events import CancelRequested
 from cadre.ports import Clock, Stored
 from cadre.protocol.messages import Cancel
 from cadre_gateway import SENDER
 from cadre_gateway.index.run_summary import end_state
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.feed import Feed
+from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem
+from cadre_gateway.steering.record_sender import RecordSender, other_request, record_id
 from cadre_gateway.streaming.live_feeds import LiveFeeds
 
 _NOT_FOUND = 404
@@ -27,7 +28,7 @@ class RunEnd:
 
     lookup: RunLookup
     feeds: LiveFeeds
-    bus: NatsBus
+    sender: RecordSender
     clock: Clock
 
     async def wait(self, run: str, seconds: float) -> bool:
@@ -51,23 +52,34 @@ class RunEnd:
                     raise Problem(410, "run-erased", f"run {run} was erased while its end was waited for")
         return False
 
-    async def cancel(self, run: str, reason: str) -> RunSummary:
-        """Asks the run and everything below it to end; a run that has ended is left alone.
+    async def cancel(
+        self, run: str, reason: str, *, now: bool = False, key: IdempotencyKey | None = None
+    ) -> RunSummary:
+        """Ask the run and everything below it to end, once it has made up for what it did; with `now`, at once. A run
+        that has ended is left alone, and so is one that is asked again without `now`, or with the same `key`.
 
-        Returns the run as it was before. Raises a 404 problem, BusUnavailable.
+        Returns the run as it was before. Raises a 404 problem, a 422 problem for a key that came with something else,
+        RetryableError.
         """
         summary = await self.lookup.find(run)
-        if not summary.finished:
-            record = Cancel(
-                id=f"{run}:cancel:{secrets.token_hex(8)}",
-                tree=summary.tree,
-                run=run,
-                at=self.clock.now(),
-                reason=reason,
-                sender=SENDER,
-            )
-            await self.bus.send(record, SENDER, to=summary.agent)
-            await self.bus.interrupt(summary.tree, run)
+        if summary.finished:
+            return summary
+        record = Cancel(
+            id=record_id(run, "cancel", key),
+            tree=summary.tree,
+            run=run,
+            at=self.clock.now(),
+            reason=reason,
+            sender=SENDER,
+            now=now,
+        )
+        known = await self.sender.earlier(record) if key is not None else None
+        requested = known.events[0] if known is not None else None
+        if isinstance(requested, CancelRequested) and (requested.reason, requested.now) != (reason, now):
+            raise other_request(key)
+        if known is None:
+            await self.sender.bus.send(record, SENDER, to=summary.agent)
+            await self.sender.bus.interrupt(summary.tree, run)
         return summary
 
     async def give_up(self, run: str, reason: str) -> None:

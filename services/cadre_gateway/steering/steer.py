@@ -1,13 +1,11 @@
 """What people send to runs that go on, and what the runs' journals make of it."""
 
-import secrets
 from dataclasses import dataclass
 from typing import Any
 
 from cadre.api.steering import Delivered, Edited
 from cadre.engine.kind import kind_of
 from cadre.errors import SpecError
-from cadre.journal.entry import Entry
 from cadre.journal.events import (
     AnyEvent,
     EditApplied,
@@ -25,7 +23,7 @@ from cadre_gateway.reading.lookup import RunLookup, checked_tree_of
 from cadre_gateway.requests.body import EditBody
 from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
-from cadre_gateway.steering.record_sender import RecordSender
+from cadre_gateway.steering.record_sender import RecordSender, other_request, record_id
 
 
 @dataclass(frozen=True)
@@ -50,7 +48,7 @@ class Steering:
             raise invalid(str(error)) from error
         agent, tree = await self._open_run(run)
         record = Signal(
-            id=_record_id(run, "signal", key),
+            id=record_id(run, "signal", key),
             tree=tree,
             run=run,
             at=self.clock.now(),
@@ -60,7 +58,7 @@ class Steering:
         )
         event, delivered = await self._send(record, agent, key, "signals-full")
         if isinstance(event, SignalReceived) and (event.name, event.payload) != (name, payload):
-            raise _other_request(key)
+            raise other_request(key)
         return delivered
 
     async def tell(
@@ -72,7 +70,7 @@ class Steering:
         """
         agent, tree = await self._open_run(run)
         record = UserMessage(
-            id=_record_id(run, "message", key),
+            id=record_id(run, "message", key),
             tree=tree,
             run=run,
             at=self.clock.now(),
@@ -82,7 +80,7 @@ class Steering:
         )
         event, delivered = await self._send(record, agent, key, "messages-full")
         if isinstance(event, MessageReceived) and (event.text, event.mode) != (text, mode):
-            raise _other_request(key)
+            raise other_request(key)
         return delivered
 
     async def editable(self, run: str, name: str) -> Edited:
@@ -108,7 +106,7 @@ class Steering:
         """
         agent, tree = await self._open_run(run)
         record = Edit(
-            id=_record_id(run, "edit", key),
+            id=record_id(run, "edit", key),
             tree=tree,
             run=run,
             at=self.clock.now(),
@@ -116,7 +114,7 @@ class Steering:
             operations=wanted.operations,
             sender=by or SENDER,
         )
-        if key is None or await self._earlier(record) is None:
+        if key is None or await self.sender.earlier(record) is None:
             present = await self.editable(run, name)
             if present.version != wanted.version:
                 raise _stale(run, name, present.version)
@@ -133,7 +131,7 @@ class Steering:
             record.base,
             record.operations,
         ):
-            raise _other_request(key)
+            raise other_request(key)
         return await self.editable(run, name)
 
     async def _open_run(self, run: str) -> tuple[str, str]:
@@ -150,7 +148,7 @@ class Steering:
         """Sends the record unless one with this key was sent before; returns what the journal says of it, None when no
         agent has taken it up yet. Raises a 409 problem with the code `full` when a run that goes on refused it,
         RetryableError."""
-        entry = await self._earlier(record) if key is not None else None
+        entry = await self.sender.earlier(record) if key is not None else None
         entry = entry or await self.sender.send(record, agent)
         if entry is None:
             return None, Delivered(record.id, record.run)
@@ -161,17 +159,6 @@ class Steering:
             raise Problem(409, full, f"run {entry.run}: {event.reason}")
         return event, Delivered(record.id, entry.run, entry.at)
 
-    async def _earlier(self, record: Signal | UserMessage | Edit) -> Entry | None:
-        """The entry that accounts for a record of the same id, if there is one already."""
-        async with answer_deadline():
-            stored = await self.lookup.history.read_run(record.tree, record.run)
-        return next((one.entry for one in stored if one.entry.cause == record.id), None)
-
-
-def _record_id(run: str, what: str, key: IdempotencyKey | None) -> str:
-    """Return the same id for every request with this key."""
-    return key.record_of(run, what) if key is not None else f"{run}:{what}:{secrets.token_hex(16)}"
-
 
 def _stale(run: str, name: str, version: int) -> Problem:
     detail = f"the {name} of run {run} is at version {version} by now: read it again, and edit that"
@@ -180,9 +167,3 @@ def _stale(run: str, name: str, version: int) -> Problem:
 
 def _run_ended(run: str) -> Problem:
     return Problem(409, "run-ended", f"run {run} is over: nothing can be sent to it any more")
-
-
-def _other_request(key: IdempotencyKey | None) -> Problem:
-    named = repr(key.key) if key is not None else ""
-    detail = f"you have sent something else with the Idempotency-Key {named}: use another key for this"
-    return Problem(422, "idempotency-key-reused", detail)

@@ -112,9 +112,13 @@ class RunHandle:
         except ValueError as error:
             raise OutputMismatch(self.id, run.output, str(error)) from error
 
-    async def cancel(self, reason: str = "") -> None:
-        """Asks the run and everything below it to end; `wait` tells when it has. Ended runs stay as they are."""
-        await self._client.request("POST", f"{self._path}/cancel", json={"reason": reason})
+    async def cancel(self, reason: str = "", *, now: bool = False, key: str | None = None) -> None:
+        """Ask the run and everything below it to end; `wait` tells when it has. Ended runs stay as they are.
+
+        It makes up for what it did first; with `now` it ends at once, and its error says what is `not_undone`. To ask
+        again without `now` changes nothing. Raises ClientError for a `key` that came with something else.
+        """
+        await self._client.post_once(f"{self._path}/cancel", {"reason": reason, "now": now}, key=key)
 
     async def tell(
         self, text: str, *, mode: MessageMode = "append", key: str | None = None, by: str = ""

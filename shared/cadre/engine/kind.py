@@ -101,6 +101,9 @@ class Kind(Protocol):
     answers_messages: bool
     """Whether an answer counts only once the model has read the messages that came before it: it is asked again."""
 
+    makes_up: bool
+    """Whether its runs may make up for what they did before they end badly (`not_undone`)."""
+
     # --- before anything runs
 
     def problems(self, spec: AgentSpec, reach: TeamReach) -> Iterable[ContractProblem]:
@@ -172,7 +175,13 @@ class Kind(Protocol):
         ...
 
     def cancelled(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
-        """What follows when somebody wants the run to end; None: it ends at once. It is asked once."""
+        """What follows when somebody wants the run to end; None: it ends at once. It is asked once, and not at all when
+        the run is to end at once."""
+        ...
+
+    def not_undone(self, run: Run) -> list[str]:
+        """Return what the run has done, or may have done, and not made up for, as a person would name it. It is asked
+        when the run ends badly, if `makes_up`."""
         ...
 
     def outlived(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:

@@ -304,10 +304,11 @@ class StepFinished(JournalEvent, frozen=True, tag="step.finished"):
 
 
 class CancelRequested(JournalEvent, frozen=True, tag="cancel.requested"):
-    """Somebody wants the run to end. It does, at once, and its open children are told."""
+    """Somebody wants the run to end: once it has made up for what it did, or `now`. Its open children are told."""
 
     reason: str = ""
     sender: str = ""
+    now: bool = False
 
 
 class RecordIgnored(JournalEvent, frozen=True, tag="record.ignored"):

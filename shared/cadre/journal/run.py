@@ -264,7 +264,9 @@ class Run(msgspec.Struct, kw_only=True):
     """Members that nobody waits for any more, and what they were lent: they have not told yet what they used."""
     result: Result | None = None
     cancelled: str | None = None
-    """Why somebody asked for the run's end."""
+    """Why somebody first asked for the run's end."""
+    ends_now: bool = False
+    """Whether somebody has asked for its end at once."""
     seen: set[str] = set()
     """Ids of all records accounted for."""
     started_at: float = 0.0

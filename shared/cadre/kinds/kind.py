@@ -36,6 +36,7 @@ class PlainKind(ABC):
     ending: str = FINAL_ANSWER
     reads_whole: bool = False
     answers_messages: bool = False
+    makes_up: bool = False
 
     def problems(self, spec: AgentSpec, reach: TeamReach) -> Iterable[ContractProblem]:
         return ()
@@ -96,6 +97,9 @@ class PlainKind(ABC):
 
     def cancelled(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
         return None
+
+    def not_undone(self, run: Run) -> list[str]:
+        return []
 
     def outlived(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
         return None

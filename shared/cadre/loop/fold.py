@@ -267,6 +267,9 @@ def _finish(run: Run, event: ev.RunFinished, n: int, at: float) -> None:
         reason = f"{run.agent} ended: {event.error.message if event.error else event.state}"
         for call in run.open_calls():
             revoke(run, call, n, at, reason)
+    if run.ends_now:
+        again = [one for one in run.revoked if one.since < n and one.call in run.late_members]
+        run.revoked += [msgspec.structs.replace(one, since=n, at=at) for one in again]
     run.model, run.deferral, run.recalling = None, None, None
     run.waits, run.signals, run.unread = {}, [], []
     run.proposal = None
@@ -319,7 +322,8 @@ def _begin_grace(run: Run, event: ev.GraceBegun, n: int, at: float) -> None:
 
 
 def _request_cancel(run: Run, event: ev.CancelRequested, n: int, at: float) -> None:
-    run.cancelled = event.reason
+    run.cancelled = event.reason if run.cancelled is None else run.cancelled
+    run.ends_now = run.ends_now or event.now
 
 
 def _pay_late(run: Run, event: ev.RecordIgnored, n: int, at: float) -> None:

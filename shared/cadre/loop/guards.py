@@ -27,13 +27,22 @@ from cadre.loop.fold import apply, read_messages
 from cadre.protocol.messages import ErrorInfo
 
 
-def with_partial_result(run: Run, events: list[ev.AnyEvent], at: float) -> list[ev.AnyEvent]:
-    """The events, with what the run has found where its end asks for that."""
+def told_in_full(run: Run, events: list[ev.AnyEvent], at: float) -> ev.RunFinished:
+    """Return the end that the events lead to, with what the run has found where the end asks for that, and with what
+    it has not made up for."""
     end = events[-1]
-    if type(end) is not ev.RunFinished or end.output is not PARTIAL_RESULT:
-        return events
+    assert type(end) is ev.RunFinished
+    makes_up = end.error is not None and run.spec is not None and kind_of(run).makes_up
+    if end.output is not PARTIAL_RESULT and not makes_up:
+        return end
     after = run_after(run, events[:-1], at)
-    return [*events[:-1], msgspec.structs.replace(end, output=partial_result_of(after))]
+    if end.output is PARTIAL_RESULT:
+        end = msgspec.structs.replace(end, output=partial_result_of(after))
+    left = kind_of(after).not_undone(after) if makes_up else []
+    if end.error is None or not left:
+        return end
+    text = f"{end.error.message.removesuffix('.')}. What these steps did was not undone: {', '.join(left)}."
+    return msgspec.structs.replace(end, error=ErrorInfo(end.error.type, text, left))
 
 
 def run_after(run: Run, events: list[ev.AnyEvent], at: float) -> Run:

@@ -84,12 +84,13 @@ def _set(run: Run, wait: PendingWait) -> SetTimer:
 def _revoke(run: Run, call: Revoked) -> Command:
     if call.kind == "member":
         cancel = Cancel(
-            id=cancel_id(call.call),
+            id=cancel_id(call.call, now=run.ends_now),
             tree=run.tree,
             run=call.call,
             at=call.at,
             reason=call.reason,
             sender=run.agent,
+            now=run.ends_now,
         )
         return Send(cancel, to=call.name)
     if call.resumes is not None:

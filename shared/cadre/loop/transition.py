@@ -27,7 +27,7 @@ from cadre.journal.steps import CallState
 from cadre.loop.edits import (
     on_edit,
 )
-from cadre.loop.guards import beyond_bounds, with_partial_result, within_bounds, within_context
+from cadre.loop.guards import beyond_bounds, told_in_full, within_bounds, within_context
 from cadre.loop.signals import end_signalled_waits, on_signal
 from cadre.loop.user_messages import on_message
 from cadre.protocol.messages import (
@@ -65,9 +65,9 @@ def _bounded(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
     bounded = within_bounds(run, events, arrival)
     if bounded is not events:
         events = end_signalled_waits(run, bounded, arrival)
-    events = with_partial_result(run, events, arrival.at)
     end = events[-1]
     if type(end) is ev.RunFinished:
+        end = told_in_full(run, events, arrival.at)
         events[-1] = msgspec.structs.replace(end, usage=run.usage + gained(events))
     return events
 
@@ -104,13 +104,20 @@ def _decide(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
 
 
 def _on_cancel(run: Run, cancel: Cancel, arrival: Arrival) -> list[ev.AnyEvent]:
-    """The end, or what the agent's kind does before it; who asks again has it at once."""
-    requested = ev.CancelRequested(reason=cancel.reason, sender=cancel.sender)
+    """Return the end, or what the agent's kind does before it. A second request is noted, unless it wants the end at
+    once."""
+    requested = _requested(cancel)
+    if run.cancelled is not None and not cancel.now:
+        return [requested]
     error = ErrorInfo("Cancelled", cancel.reason or "cancelled")
-    moves = kind_of(run).cancelled(run, error, arrival) if run.cancelled is None else None
+    moves = None if cancel.now else kind_of(run).cancelled(run, error, arrival)
     if moves is None:
         return [requested, finished(run, "cancelled", error=error)]
     return [requested, *carry_out(run, arrival, moves)]
+
+
+def _requested(cancel: Cancel) -> ev.CancelRequested:
+    return ev.CancelRequested(reason=cancel.reason, sender=cancel.sender, now=cancel.now)
 
 
 def _before_the_task(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
@@ -122,7 +129,7 @@ def _before_the_task(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
             return _begin(run, task, arrival)
         case Cancel() as cancel:
             # It overtook its task, which will find it here.
-            return [ev.CancelRequested(reason=cancel.reason, sender=cancel.sender)]
+            return [_requested(cancel)]
         case Poisoned(task=Task() as task) as poisoned:
             return [accepted(task, arrival), finished(run, "error", error=_poison(poisoned))]
         case _:

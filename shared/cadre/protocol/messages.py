@@ -47,7 +47,7 @@ class Head(msgspec.Struct):
     kind_version: int = 1
 
 
-class ErrorInfo(msgspec.Struct, frozen=True):
+class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """What went wrong, as data. `type` is one of smolagents' error classes where one fits:
     AgentGenerationError, AgentParsingError, AgentToolCallError, AgentToolExecutionError,
     AgentMaxStepsError, AgentError (an answer that a check turned down); else Away, Interrupted, Poisoned, NotFound,
@@ -55,6 +55,9 @@ class ErrorInfo(msgspec.Struct, frozen=True):
 
     type: str
     message: str
+    not_undone: list[str] = []
+    """Of a run that ended badly: the steps of its workflow that an `undo` step should have made up for, and that were not
+    or may not have been, the latest first."""
 
 
 class ReplyTo(msgspec.Struct, frozen=True):
@@ -199,6 +202,8 @@ class Cancel(Message, frozen=True, tag="cancel"):
 
     reason: str = ""
     sender: str = ""
+    now: bool = False
+    """End it at once: what it has done is not made up for first."""
 
 
 Verdict = Literal["approved", "rejected", "corrected"]

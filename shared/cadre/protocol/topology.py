@@ -395,6 +395,6 @@ def timer_id(run: str, name: str) -> str:
     return f"{run}:{name}"
 
 
-def cancel_id(run: str) -> str:
-    """Id of the cancel that a parent sends to its child `run`."""
-    return f"{run}:cancel"
+def cancel_id(run: str, *, now: bool = False) -> str:
+    """Return the id of the cancel that a parent sends to its child `run`, or of the one that ends it at once."""
+    return f"{run}:cancel:now" if now else f"{run}:cancel"

@@ -68,9 +68,9 @@ def _to_caller(call: str) -> dict[str, Any]:
     return {"tree": tree_of(call), "run": call.rpartition("_")[0].rpartition("_")[0], "at": 2.0}
 
 
-def cancel(id: str = "c1", reason: str = "enough", run: str = "r1") -> Cancel:
+def cancel(id: str = "c1", reason: str = "enough", run: str = "r1", *, now: bool = False) -> Cancel:
     """A request to cancel the run."""
-    return Cancel(id=id, tree=tree_of(run), run=run, at=2.0, reason=reason, sender="user")
+    return Cancel(id=id, tree=tree_of(run), run=run, at=2.0, reason=reason, sender="user", now=now)
 
 
 def timer(name: str, run: str = "r1") -> TimerFired:

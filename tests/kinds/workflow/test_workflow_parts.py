@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from cadre.delivery.sender_check import impersonation
+from cadre.journal.arrivals import Poisoned
 from cadre.kinds.workflow.section import workflow_of
 from cadre.loop.rebase import TeamFiles, rebase
 from cadre.loop.redecide import Journaled, redecide
@@ -176,23 +177,78 @@ def test_what_cannot_be_made_up_for_is_said_and_the_rest_goes_on() -> None:
     course.arrive(result(course.id(), error=GONE, tool="look"))
     assert asked(course) == "unbook seat 4"
     course.arrive(result(course.id(), "ok", tool="look"))
-    assert (end_of(course).error or GONE).message.endswith("could not be undone: pay.")
+    assert (end_of(course).error or GONE).not_undone == ["pay"]
     sound(course)
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_cancelled_run_makes_up_for_what_it_did_unless_it_is_cancelled_again(again: bool) -> None:
+def test_a_cancelled_run_makes_up_for_what_it_did_however_often_it_is_cancelled(again: bool) -> None:
     course = booked_and_paid()
     events = course.arrive(cancel())
     assert kinds(events)[:4] == ["CancelRequested", "CallDropped", "UndoBegun", "StepFinished"]
     assert asked(course) == "repay 30 EUR "
     if again:
-        course.arrive(cancel("c2"))
+        assert kinds(course.arrive(cancel("c2", reason="once more"))) == ["CancelRequested"]
+    course.arrive(result(course.id(), "ok", tool="look"))
+    course.arrive(result(course.id(), "ok", tool="look"))
+    end = end_of(course)
+    assert (end.state, (end.error or GONE).message) == ("cancelled", "enough")
+    assert len(entered(course)) == 5
+    sound(course)
+
+
+def test_the_end_at_once_names_what_is_not_undone() -> None:
+    course = booked_and_paid()
+    course.arrive(cancel("c1", now=True))
+    end = end_of(course)
+    assert (end.state, (end.error or GONE).type, (end.error or GONE).not_undone) == (
+        "cancelled",
+        "Cancelled",
+        ["pay", "book"],
+    )
+    sound(course)
+
+
+@pytest.mark.parametrize("then", ["now", "poisoned"])
+def test_the_end_amid_making_up_for_things_names_the_rest(then: str) -> None:
+    course = booked_and_paid()
+    course.arrive(cancel())
+    course.arrive(result(course.id(), "ok", tool="look"))
+    assert asked(course) == "unbook seat 4"
+    course.arrive(cancel("c2", now=True) if then == "now" else Poisoned(id="p", deliveries=3))
+    assert (end_of(course).error or GONE).not_undone == ["book"]
+    sound(course)
+
+
+def test_a_cancel_amid_making_up_for_a_failure_lets_it_go_on() -> None:
+    course = booked_and_paid()
+    course.arrive(result(course.id(), error=GONE, tool="look"))
+    assert kinds(course.arrive(cancel())) == ["CancelRequested"]
+    course.arrive(result(course.id(), "ok", tool="look"))
+    course.arrive(result(course.id(), "ok", tool="look"))
+    assert (end_of(course).state, (end_of(course).error or GONE).not_undone) == ("error", [])
+    sound(course)
+
+
+@pytest.mark.parametrize("how", ["cancelled", "interrupted"])
+def test_a_step_that_may_have_taken_effect_is_named_as_not_undone(how: str) -> None:
+    agent = workflow(
+        "book",
+        book={**LOOK, "undo": "unbook", "next": "pay"},
+        pay={**LOOK, "undo": "repay"},
+        repay=LOOK,
+        unbook=LOOK,
+    )
+    course = run_of(agent)
+    course.arrive(result(course.id(), "seat 4", tool="look"))
+    if how == "cancelled":
+        course.arrive(cancel())
     else:
-        course.arrive(result(course.id(), "ok", tool="look"))
-        course.arrive(result(course.id(), "ok", tool="look"))
-    assert end_of(course).state == "cancelled"
-    assert len(entered(course)) == (4 if again else 5)
+        lost = ErrorInfo("Interrupted", "outcome unknown")
+        course.arrive(result(course.id(), error=lost, tool="look"))
+    course.arrive(result(course.id(), "ok", tool="look"))
+    assert entered(course) == ["book", "pay", "unbook"]
+    assert (end_of(course).error or GONE).not_undone == ["pay"]
     sound(course)
 
 

@@ -52,7 +52,7 @@ def add_routes(routes: APIRouter, tasks: AgentTasks) -> None:
 
     @routes.post(f"{AGENT}/tasks/{{run}}:cancel", summary="End a task")
     async def post_cancel(agent: str, run: str, request: Request) -> Response:
-        return await answer(agent, "CancelTask", {"id": run}, request)
+        return await answer(agent, "CancelTask", None, request, id=run)
 
     @routes.api_route(f"{AGENT}/tasks/{{run}}:subscribe", methods=["GET", "POST"], summary="Follow a task")
     async def subscribe(agent: str, run: str, request: Request) -> Response:
@@ -98,7 +98,7 @@ def add_routes(routes: APIRouter, tasks: AgentTasks) -> None:
 
 async def _body(request: Request) -> Json:
     try:
-        found: Any = msgspec.json.decode(await body.read(request), type=dict[str, Any])
+        found: Any = msgspec.json.decode(await body.read(request) or b"{}", type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(400, "not-json", f"the body is not a JSON object: {error}") from error
     return dict(found)

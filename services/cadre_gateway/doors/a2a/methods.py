@@ -118,7 +118,10 @@ class AgentTasks:
         task = await task_of(self.runs, caller, agent, wanted.id)
         if (await self.answers.so_far(Place(wanted.id))).end is not None:
             raise Problem(409, "task-not-cancelable", f"task {wanted.id} is over")
-        await self.runs.run_end.cancel(wanted.id, "cancelled as a task")
+        now = wanted.metadata.get("now", False)
+        if not isinstance(now, bool):
+            raise invalid("metadata.now: true or false")
+        await self.runs.run_end.cancel(wanted.id, "cancelled as a task", now=now)
         await self.runs.run_end.wait(wanted.id, _CANCEL_SECONDS)
         return task_object(await self.answers.so_far(Place(wanted.id)), task, wanted.history_length)
 

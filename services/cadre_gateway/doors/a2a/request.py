@@ -86,6 +86,8 @@ class TaskParams(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     id: Id
     history_length: int | None = None
+    metadata: dict[str, Any] = {}
+    """Of CancelTask: `now`, true for the end at once."""
 
 
 class PushTask(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

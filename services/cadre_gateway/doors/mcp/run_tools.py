@@ -48,10 +48,11 @@ class GetRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CancelRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Ends a run and all that it has begun."""
+    """Ends a run and all that it has begun, once it has made up for what it did; with `now`, at once."""
 
     run: str
     reason: str = ""
+    now: bool = False
 
 
 class SendMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -161,7 +162,9 @@ class RunTools:
     async def _cancel(self, context: Context, asked: CancelRun) -> CallToolResult:
         await self._check(context, "run", asked.run)
         async with answer_deadline():
-            found = await self._runs.run_end.cancel(asked.run, asked.reason)
+            request = request_of(context)
+            key = owned_key(caller_of(request).owner, request.headers.get("idempotency-key"))
+            found = await self._runs.run_end.cancel(asked.run, asked.reason, now=asked.now, key=key)
         said = f"had ended already ({found.state})" if found.finished else "was asked to end"
         return result(f"Run {asked.run} {said}.")
 

@@ -110,10 +110,21 @@ def after(state: WorkflowState, event: JournalEvent, at: float, undo: str = "") 
         case StepLeft():
             return _left(state, event, undo)
         case UndoBegun():
-            ending = Ending(state=event.state, error=event.error, undone=state.undo[-1])
+            ending = Ending(state=event.state, error=event.error, undone=state.undo[-1], failed=event.unsure)
             return msgspec.structs.replace(state, ending=ending, undo=state.undo[:-1])
         case _:
             return state
+
+
+def unsure_steps(run: Run, state: WorkflowState, open_calls: Sequence[CallState]) -> list[str]:
+    """Return the step that may have taken effect although nobody has its result, if it has an `undo`: one whose calls
+    are out, or the latest that has failed if it was interrupted."""
+    steps = workflow_of(run.spec).steps
+    found = state.step if any(call.opened for call in open_calls) else ""
+    if not found and state.error is not None and state.error.type == "Interrupted":
+        found = state.error.step
+    is_known = any(entry.step == found for entry in state.undo)
+    return [found] if found and steps[found].undo and not is_known else []
 
 
 def together(action: EachAction | ParallelAction, calls: Sequence[CallState], answers: dict[str, Any]) -> Any:
@@ -146,8 +157,8 @@ def _next_undo(state: WorkflowState, event: StepLeft) -> WorkflowState:
     ending = state.ending
     if ending is None or event.next:
         return state
-    if event.error is not None:
-        ending = msgspec.structs.replace(ending, failed=[*ending.failed, ending.undone.step])
-    if state.undo:
-        ending = msgspec.structs.replace(ending, undone=state.undo[-1])
+    failed = ending.failed
+    if event.error is not None and ending.undone is not None:
+        failed = [*failed, ending.undone.step]
+    ending = msgspec.structs.replace(ending, failed=failed, undone=state.undo[-1] if state.undo else None)
     return msgspec.structs.replace(state, ending=ending, undo=state.undo[:-1])

@@ -20,7 +20,7 @@ from cadre.journal.steps import CallState
 from cadre.kinds.kind import PlainKind
 from cadre.kinds.workflow.actions import NO_VALUE, NO_WAY, OVERDUE, PAUSE
 from cadre.kinds.workflow.contract import inputs_of_steps, problems_of
-from cadre.kinds.workflow.fold import fold_workflow, resumed, state_of
+from cadre.kinds.workflow.fold import fold_workflow, resumed, state_of, unsure_steps
 from cadre.kinds.workflow.outcome import StepOutcome, outcome_of
 from cadre.kinds.workflow.parts import on_part, part_of
 from cadre.kinds.workflow.records import DECLARATION, AnswerRead, WorkflowStepNote
@@ -47,7 +47,7 @@ class WorkflowKind(PlainKind):
 
     name = DECLARATION.name
     stops_circles = counts_steps = stops_repeats = False
-    reads_whole = True
+    reads_whole = makes_up = True
 
     def problems(self, spec: AgentSpec, reach: TeamReach) -> Iterable[ContractProblem]:
         return problems_of(spec, reach)
@@ -127,25 +127,32 @@ class WorkflowKind(PlainKind):
         return walk.settle(StepOutcome(label=OVERDUE))
 
     def cancelled(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
-        """What was done is made up for first."""
-        return self._make_up(Walk(run, arrival), "cancelled", error, is_at_it=[] if run.grace else None)
+        """What was done is made up for first; where that goes on already, it goes on."""
+        return self._make_up(Walk(run, arrival), "cancelled", error)
 
     def outlived(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
         """What was done is made up for first, or that goes on; what is left behind the grace stays as it is."""
         walk = Walk(run, arrival)
         if run.grace:
             return walk.stop_undoing()
-        return self._make_up(walk, "error", error, is_at_it=[])
+        return self._make_up(walk, "error", error)
 
-    def _make_up(
-        self, walk: Walk, state: RunState, error: ErrorInfo, *, is_at_it: Moves | None
-    ) -> Moves | None:
+    @staticmethod
+    def _make_up(walk: Walk, state: RunState, error: ErrorInfo) -> Moves | None:
         if walk.state.ending is not None:
-            return is_at_it
+            return []
         if not walk.state.undo:
             return None
         walk.drop(error.message)
         return walk.give_up(state, error)
+
+    def not_undone(self, run: Run) -> list[str]:
+        state = state_of(run)
+        left = [entry.step for entry in reversed(state.undo)]
+        if state.ending is None:
+            return [*unsure_steps(run, state, run.open_calls()), *left]
+        at_work = [state.ending.undone.step] if state.ending.undone is not None else []
+        return [*state.ending.failed, *at_work, *left]
 
     def part(self, run: Run, call: CallState) -> dict[str, Any]:
         return part_of(run, state_of(run), call)

@@ -44,6 +44,8 @@ class UndoBegun(JournalEvent, frozen=True, tag="workflow.undo"):
     error: ErrorInfo
     steps: list[str]
     """What is made up for, the latest first."""
+    unsure: list[str] = []
+    """Steps that are not, as nobody knows whether they took effect."""
 
 
 class Undoable(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -59,10 +61,10 @@ class Ending(msgspec.Struct, frozen=True, omit_defaults=True):
 
     state: RunState
     error: ErrorInfo
-    undone: Undoable
-    """What is being made up for."""
+    undone: Undoable | None
+    """What is being made up for; None once all is."""
     failed: list[str] = []
-    """Steps for which that has failed."""
+    """Steps for which that has failed, or was not tried."""
 
 
 class FailedStep(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -23,7 +23,7 @@ from cadre.journal.arrivals import Arrival
 from cadre.journal.parts import JournalEvent
 from cadre.journal.run import Run
 from cadre.kinds.workflow.actions import FAILED, NO_WAY, PAUSE, begin_action, way_after
-from cadre.kinds.workflow.fold import after, state_of
+from cadre.kinds.workflow.fold import after, state_of, unsure_steps
 from cadre.kinds.workflow.outcome import StepOutcome
 from cadre.kinds.workflow.records import Ending, StepLeft, UndoBegun, WorkflowState
 from cadre.kinds.workflow.section import (
@@ -102,11 +102,10 @@ class Walk:
         return self._walked()
 
     def stop_undoing(self) -> Moves:
-        """The time to make up for things is over: what is left of that is named in the run's error."""
+        """The time to make up for things is over."""
         ending = self.state.ending
         assert ending is not None
-        left = [ending.undone.step, *(entry.step for entry in reversed(self.state.undo))]
-        return [self._last(ending, [*ending.failed, *left])]
+        return [self._last(ending)]
 
     def drop(self, reason: str) -> None:
         """Gives up what the step in work still waits for."""
@@ -227,7 +226,8 @@ class Walk:
     def _end_badly(self, state: RunState, error: ErrorInfo) -> None:
         if self.state.undo and self.state.ending is None:
             steps = [entry.step for entry in reversed(self.state.undo)]
-            self.note(UndoBegun(state=state, error=error, steps=steps))
+            unsure = unsure_steps(self._run, self.state, still_open(self._run, self._arrival))
+            self.note(UndoBegun(state=state, error=error, steps=steps, unsure=unsure))
             self.moves += [EndStep(error)] if self._is_in_step() else []
             self._undo_next(True)
         else:
@@ -241,19 +241,14 @@ class Walk:
         """Goes on with what is to be made up for, or ends the run as it was to end."""
         ending = self.state.ending
         assert ending is not None
-        if more:
+        if more and ending.undone is not None:
             self._going = (ending.undone.undo, 1)
             return
-        self.moves.append(self._last(ending, ending.failed))
+        self.moves.append(self._last(ending))
 
     @staticmethod
-    def _last(ending: Ending, failed: list[str]) -> Stop:
-        """The end; `failed` names the steps that could not be made up for."""
-        error = ending.error
-        if failed:
-            text = f"{error.message} What these steps did could not be undone: {', '.join(failed)}."
-            error = ErrorInfo(error.type, text)
-        return Stop(ending.state, PARTIAL_RESULT, error)
+    def _last(ending: Ending) -> Stop:
+        return Stop(ending.state, PARTIAL_RESULT, ending.error)
 
 
 def _is_passing(attempts: StepAttempts, error: ErrorInfo) -> bool:

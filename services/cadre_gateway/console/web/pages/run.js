@@ -196,8 +196,11 @@ export function runPage(main, { parts: [id], query, setQuery }) {
   }
 
   function cancelDialog() {
-    dialog("Cancel the run?", [h("p", null, "It ends, with all runs below it."), field("Reason", h("input", { name: "reason" }))], "Cancel the run",
-      (data) => post(`${runPath(id)}/cancel`, { reason: data.get("reason") }));
+    dialog("Cancel the run?", [
+      h("p", null, "It ends, with all runs below it, once it has made up for what it did."),
+      field("Reason", h("input", { name: "reason" })),
+      field("End it at once", h("input", { name: "now", type: "checkbox" }), "nothing is made up for; the run's error names what was not"),
+    ], "Cancel the run", (data) => post(`${runPath(id)}/cancel`, { reason: data.get("reason"), now: data.get("now") !== null }));
   }
 
   function tellDialog() {
