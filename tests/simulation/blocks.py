@@ -84,6 +84,8 @@ class _Reader:
                     self._yielded(event)
                 case BlockFinished():
                     self._finished(event)
+                case ev.RunFinished():
+                    break  # what comes behind it is for later turns, and for no block
                 case ev.AnswerProposed():
                     self._checks.update(event.checks)
                 case _:

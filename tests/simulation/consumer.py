@@ -27,6 +27,10 @@ class Subscriber(Protocol):
         """How many messages it has asked for and not been promised yet."""
         ...
 
+    def wait_for_room(self) -> None:
+        """Ask again once there is room: other queues of its process may have taken it."""
+        ...
+
     def promise(self) -> None: ...
 
     def lost(self) -> None: ...
@@ -84,6 +88,8 @@ class Consumer:
         while self.waiting and not self._host.is_down:
             able = [one for one in self.subscribers if one.room > 0 and one.process.alive]
             if not able:
+                for one in self.subscribers:
+                    one.wait_for_room()
                 return
             seq = self.waiting.popleft()
             if seq not in self.open or seq in self.pending:

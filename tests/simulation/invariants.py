@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -205,14 +206,24 @@ def each_effect_happens_at_most_once(world: World) -> None:
 
 def the_first_result_wins(world: World) -> None:
     for name, chronicle in world.history.runs.items():
+        # One that the run gave up may be answered behind its end: later turns read that.
+        late = _answered_behind_the_end(chronicle)
         answered = Counter(
-            event.call for event in chronicle.events if isinstance(event, ev.ToolAnswered | ev.CallTimedOut)
+            event.call
+            for event in chronicle.events
+            if isinstance(event, ev.ToolAnswered)
+            or (isinstance(event, ev.CallTimedOut) and event.call not in late)
         )
         if twice := [call for call, times in answered.items() if times > 1]:
             raise Violation("the first result wins", f"{name} has several results of {twice}")
         for event in chronicle.events:
             if isinstance(event, ev.ToolAnswered):
                 _is_what_was_sent(world, chronicle, event)
+
+
+def _answered_behind_the_end(chronicle: Chronicle) -> set[str]:
+    behind = itertools.dropwhile(lambda event: not isinstance(event, ev.RunFinished), chronicle.events)
+    return {event.call for event in behind if isinstance(event, ev.ToolAnswered)}
 
 
 def _is_what_was_sent(world: World, chronicle: Chronicle, event: ev.ToolAnswered) -> None:
@@ -250,7 +261,8 @@ def each_report_counts_once(world: World) -> None:
             raise Violation("a child's report counts once", f"{name} counted {twice} more than once")
         for event in finished:
             child = world.history.runs[event.call].run.result
-            if child is not None and (child.state, child.output) != (event.state, event.output):
+            told = None if child is None else child.found if child.output is None else child.output
+            if child is not None and (child.state, told) != (event.state, event.output):
                 raise Violation(
                     "a child's report counts once", f"{name} took {event.call} for something else"
                 )

@@ -76,6 +76,11 @@ class SimQueue:
     def room(self) -> int:
         return min(self._limiter.queue_share, self._limiter.room) - self._promised
 
+    def wait_for_room(self) -> None:
+        """Ask again once the other queues of the process leave room."""
+        if self._limiter.room <= 0:
+            self._limiter.when_room(self._pull)
+
     def promise(self) -> None:
         """A message is on its way."""
         self._promised += 1

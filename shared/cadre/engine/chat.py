@@ -138,6 +138,14 @@ class Transcript:
         prompt = summary_prompt(run, as_text(past), task_text(run), self._prompts)
         return ModelRequest(messages=[_user(prompt)], max_tokens=summary_tokens(run), native_tools=False)
 
+    def earlier(self, run: Run) -> list[ChatMessage]:
+        """Return what was said and done in the turns that the run goes on from."""
+        covers = run.summary.covers if run.summary is not None else 0
+        told = [_user(self._prompts.summary(run.summary.text))] if run.summary is not None else []
+        for step in run.steps[covers : pinned(run).start]:
+            told += in_summary(step, self._messages_of(step, run))
+        return told
+
     def planning(self, run: Run) -> list[ChatMessage]:
         """The request for a plan, or for a new one."""
         task = repeated_task(run)
@@ -330,13 +338,12 @@ def _action(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
     deed = deed_of(step)
     if deed is not None:
         return [said, _user(_seen(deed, step, prompts))]
-    if step.error is not None:
-        return [said, _user(prompts.error(step.error.message))]
-    if not calls:
+    seen = ["Observation:\n" + "\n\n".join(_observations(step, prompts))] if calls else []
+    seen += [prompts.error(step.error.message)] if step.error is not None else []
+    if not seen:
         # The run's last step: its answer follows.
         return [said] if step.content else []
-    observations = "\n\n".join(_observations(step, prompts))
-    return [said, _user(f"Observation:\n{observations}")]
+    return [said, _user("\n".join(seen))]
 
 
 def _observations(step: ActionStep, prompts: Prompts) -> list[str]:

@@ -74,6 +74,11 @@ class Chat(Protocol):
         """These steps alone as the model reads them, behind the summary of the run if there is one."""
         ...
 
+    def earlier(self, run: Run) -> list[ChatMessage]:
+        """Return what was said and done in the turns that the run goes on from, behind the summary if there is one: for
+        kinds whose requests hold no other history."""
+        ...
+
     def rendered(self, key: str, **values: Any) -> str:
         """A template of the kind's own (`PromptFile.templates`)."""
         ...

@@ -3,7 +3,7 @@
 from cadre.engine.context.observation import clip, observation_of
 from cadre.engine.kind import deed_of
 from cadre.journal.run import Run
-from cadre.journal.steps import ActionStep, PlanningStep
+from cadre.journal.steps import ActionStep, CallState, PlanningStep
 
 
 def partial_result_of(run: Run) -> str | None:
@@ -15,7 +15,7 @@ def partial_result_of(run: Run) -> str | None:
             case PlanningStep():
                 found.append(f"Plan:\n{step.plan}")
             case ActionStep():
-                found += [f"{call.name}: {call.observation}" for call in step.asked if call.observation]
+                found += [f"{call.name}: {seen}" for call in step.asked if (seen := _seen(call))]
                 deed = deed_of(step)
                 found += [deed.seen] if deed is not None and deed.seen else []
             case _:
@@ -26,3 +26,12 @@ def partial_result_of(run: Run) -> str | None:
         return None
     limit = run.spec.limits.observation_chars if run.spec else None
     return clip("Stopped before it was done. Found until then:\n" + "\n".join(found), limit)
+
+
+def _seen(call: CallState) -> str:
+    """Return the call's observation, or that nobody knows what came of it; "" of one that failed or was not made."""
+    if call.error is not None and call.error.type == "Interrupted":
+        return call.error.message
+    if call.is_open and call.opened:
+        return "no answer by then; it may or may not have taken effect"
+    return call.observation or ""

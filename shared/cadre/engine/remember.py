@@ -41,7 +41,8 @@ def _finished(run: Run, since: int) -> list[ActionStep]:
         if isinstance(step, ActionStep):
             if step.entry < since:
                 break
-            found.insert(0, step)
+            if not step.cut:  # what its calls came to may not be known yet
+                found.insert(0, step)
     return found
 
 

@@ -183,6 +183,8 @@ class Result(msgspec.Struct, kw_only=True):
     error: ErrorInfo | None = None
     since: int
     at: float
+    found: str | None = None
+    """What a member had found when it ended without an output: its manager reads it with the failure."""
 
 
 class Run(msgspec.Struct, kw_only=True):

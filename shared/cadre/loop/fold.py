@@ -13,9 +13,11 @@ from cadre.engine.answers.items import native_calls
 from cadre.engine.answers.truncation import is_cut_off
 from cadre.engine.calls.fold_calls import (
     close_call,
+    cut_short,
     decide_call,
     drop_call,
     failure_of,
+    note_late,
     open_call,
     pause_call,
     revoke,
@@ -33,6 +35,7 @@ from cadre.engine.context.images import note_images
 from cadre.engine.context.observation import observation_of
 from cadre.engine.kind import kind_of
 from cadre.engine.model_choice import choose
+from cadre.engine.partial_result import partial_result_of
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.journal.run import (
@@ -58,6 +61,7 @@ from cadre.journal.steps import (
     TaskStep,
     is_fresh,
 )
+from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.usage import Usage
 
 
@@ -102,10 +106,18 @@ def _take_in(run: Run, event: ev.AnyEvent) -> int:
 
 def _take_result(run: Run, event: ev.ToolAnswered, n: int, at: float) -> None:
     failed = event.error is not None and event.output is None
-    close_call(run, event.call, n, at, None if failed else observation_of(event.output), event.error)
+    text = None if failed else observation_of(event.output)
+    if run.phase is Phase.DONE:
+        note_late(run, event.call, text, event.error)
+    else:
+        close_call(run, event.call, n, at, text, event.error)
 
 
 def _take_report(run: Run, event: ev.DelegateFinished, n: int, at: float) -> None:
+    if run.phase is Phase.DONE:
+        # What a run has used is told with its end, and stays as it was told.
+        note_late(run, event.call, event.text, failure_of(event))
+        return
     run.usage += event.usage
     if event.call in run.late_members:
         del run.late_members[event.call]
@@ -263,10 +275,10 @@ def _finish_step(run: Run, event: ev.StepFinished, n: int, at: float) -> None:
 
 
 def _finish(run: Run, event: ev.RunFinished, n: int, at: float) -> None:
-    if run.current is not None:
-        reason = f"{run.agent} ended: {event.error.message if event.error else event.state}"
-        for call in run.open_calls():
-            revoke(run, call, n, at, reason)
+    reason = f"{run.agent} ended: {event.error.message if event.error else event.state}"
+    for call in run.open_calls():
+        revoke(run, call, n, at, reason)
+    _cut_short(run, event, n, at)
     if run.ends_now:
         again = [one for one in run.revoked if one.since < n and one.call in run.late_members]
         run.revoked += [msgspec.structs.replace(one, since=n, at=at) for one in again]
@@ -275,8 +287,24 @@ def _finish(run: Run, event: ev.RunFinished, n: int, at: float) -> None:
     run.proposal = None
     run.phase = Phase.DONE
     run.result = Result(state=event.state, output=event.output, error=event.error, since=n, at=at)
+    if run.parent is not None and event.output is None and event.error is not None:
+        run.result.found = partial_result_of(run)
     if event.state in ("success", "max_steps_error"):
         run.steps.append(AnswerStep(output=event.output))
+
+
+def _cut_short(run: Run, event: ev.RunFinished, n: int, at: float) -> None:
+    """The step in work becomes one that later turns of the session read, with what came of its calls so far."""
+    step, run.current = run.current, None
+    if step is None or not (step.content or step.calls):
+        return
+    why = event.error or ErrorInfo("Cancelled", event.state)
+    for call in step.calls:
+        if call.is_open:
+            cut_short(call, f"the run ended ({why.message})")
+    step.error = ErrorInfo(why.type, f"The run ended amid this step: {why.message}")
+    step.cut, step.ended_at, step.entry = True, at, n
+    run.steps.append(step)
 
 
 def _change_offer(run: Run, event: ev.OfferChanged, n: int, at: float) -> None:

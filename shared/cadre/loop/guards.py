@@ -42,7 +42,7 @@ def told_in_full(run: Run, events: list[ev.AnyEvent], at: float) -> ev.RunFinish
     if end.error is None or not left:
         return end
     text = f"{end.error.message.removesuffix('.')}. What these steps did was not undone: {', '.join(left)}."
-    return msgspec.structs.replace(end, error=ErrorInfo(end.error.type, text, left))
+    return msgspec.structs.replace(end, error=ErrorInfo(end.error.type, text, tuple(left)))
 
 
 def run_after(run: Run, events: list[ev.AnyEvent], at: float) -> Run:

@@ -190,7 +190,7 @@ def _at_the_end(run: Run, since: int) -> list[Command]:
             child=run.id,
             agent=run.agent,
             state=result.state,
-            output=result.output,
+            output=result.output if result.output is not None else result.found,
             error=result.error,
             usage=run.usage,
             steps=run.step,

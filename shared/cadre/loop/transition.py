@@ -10,7 +10,7 @@ from cadre.engine.budget import gained, out_of_time
 from cadre.engine.calls.approval import held_call
 from cadre.engine.calls.call_events import made
 from cadre.engine.calls.decisions import on_decision, on_expiry
-from cadre.engine.calls.results import delegate_finished, on_report, on_result, on_time_out
+from cadre.engine.calls.results import delegate_finished, on_late_outcome, on_report, on_result, on_time_out
 from cadre.engine.carry_out import carry_out
 from cadre.engine.context.compaction import on_summary
 from cadre.engine.context.observation import clip
@@ -75,7 +75,7 @@ def _bounded(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
 def _decide(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
     what = arrival.what
     if run.phase is Phase.DONE:
-        return [_ignored(arrival, "the run is over")]
+        return on_late_outcome(run, what) or [_ignored(arrival, "the run is over")]
     if isinstance(what, Signal):
         return on_signal(run, what)
     if isinstance(what, UserMessage):

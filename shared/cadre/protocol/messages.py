@@ -55,9 +55,9 @@ class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 
     type: str
     message: str
-    not_undone: list[str] = []
-    """Of a run that ended badly: the steps of its workflow that an `undo` step should have made up for, and that were not
-    or may not have been, the latest first."""
+    not_undone: tuple[str, ...] = ()
+    """Of a run that ended badly: the steps of its workflow that an `undo` step should have made up for, and that were
+    not or may not have been, the latest first."""
 
 
 class ReplyTo(msgspec.Struct, frozen=True):

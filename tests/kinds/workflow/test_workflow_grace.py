@@ -94,7 +94,7 @@ def test_behind_the_grace_the_run_ends_and_names_what_is_left() -> None:
     course.at += GRACE_SECONDS
     course.arrive(timer("grace"))
     error = end_of(course).error or ErrorInfo("", "")
-    assert (error.type, error.not_undone) == ("DeadlineExceeded", ["pay"])
+    assert (error.type, error.not_undone) == ("DeadlineExceeded", ("pay",))
     sound(course)
 
 

@@ -7,7 +7,7 @@ from cadre.engine.context.tokens import fit
 from cadre.engine.timers import away_of
 from cadre.journal import events as ev
 from cadre.journal.run import Revoked, Run
-from cadre.journal.steps import ApprovalHold, CallPause, CallState, Correction
+from cadre.journal.steps import ActionStep, ApprovalHold, CallPause, CallState, Correction
 from cadre.protocol.messages import ErrorInfo, TimerFired
 from cadre.protocol.rounds import PersonsAnswer, Resumption
 
@@ -183,7 +183,27 @@ def drop_call(run: Run, event: ev.CallDropped, n: int, at: float) -> None:
     revoke(run, state, n, at, event.reason)
     if state.kind == "member" and state.opened:
         run.late_members[state.id] = state.budget
-    state.hold, state.pause, state.error = None, None, ErrorInfo("Cancelled", event.reason)
+    cut_short(state, event.reason)
+
+
+def cut_short(call: CallState, reason: str) -> None:
+    """Closes a call that the run gives up, with what is known of its effect: none, or nobody knows."""
+    if call.opened or call.pause is not None:
+        text = f"Outcome unknown: {reason} before {call.name!r} had answered. It may or may not have taken effect."
+        call.error = ErrorInfo("Interrupted", text)
+    else:
+        call.error = ErrorInfo("Cancelled", f"Not made: {reason} before.")
+    call.hold, call.pause = None, None
+
+
+def note_late(run: Run, call: str, text: str | None, error: ErrorInfo | None) -> None:
+    """A call that the end of the run has cut short has its outcome after all: the next turn of its session reads it."""
+    run.revoked = [one for one in run.revoked if one.call != call]
+    calls = (one for step in reversed(run.steps) if isinstance(step, ActionStep) for one in step.calls)
+    state = next((one for one in calls if one.id == call), None)
+    if state is not None:
+        state.error = _clipped(run, error) if error is not None else None
+        state.observation = _short(run, text) if text is not None else None
 
 
 def revoke(run: Run, call: CallState, n: int, at: float, reason: str) -> None:

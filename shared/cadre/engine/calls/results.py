@@ -1,5 +1,7 @@
 """What follows when an open call has its answer, or has waited too long for it."""
 
+from typing import Any
+
 from cadre.engine.answers.answer_checks import check_event, given, is_check, problem_of, verdict
 from cadre.engine.calls.fold_calls import no_answer, timed_out
 from cadre.engine.carry_out import answer_turned_down, carry_out, unread_problem
@@ -15,7 +17,26 @@ def on_result(run: Run, result: ToolResult, arrival: Arrival) -> list[ev.AnyEven
     """What follows from the result of a tool."""
     if result.unfinished is not None:
         return _paused(run, result, result.unfinished, arrival)
-    answered = ev.ToolAnswered(
+    answered = _answered(result)
+    if is_check(run, result.call):
+        return [answered, *_checked(run, result.call, problem_of(result), arrival)]
+    return [answered, *settled(run, result.call, arrival)]
+
+
+def on_late_outcome(run: Run, what: Any) -> list[ev.AnyEvent] | None:
+    """Return what comes of a call that the end of the run has cut short, which a later turn reads; None for anything
+    else."""
+    match what:
+        case ToolResult(call=call, unfinished=None) | Report(child=call) if any(
+            one.call == call for one in run.revoked
+        ):
+            return [delegate_finished(what) if isinstance(what, Report) else _answered(what)]
+        case _:
+            return None
+
+
+def _answered(result: ToolResult) -> ev.ToolAnswered:
+    return ev.ToolAnswered(
         call=result.call,
         tool=result.tool,
         output=result.output,
@@ -27,9 +48,6 @@ def on_result(run: Run, result: ToolResult, arrival: Arrival) -> list[ev.AnyEven
         seconds=max(0.0, result.at - result.started_at) if result.started_at else 0.0,
         started_at=result.started_at or None,
     )
-    if is_check(run, result.call):
-        return [answered, *_checked(run, result.call, problem_of(result), arrival)]
-    return [answered, *settled(run, result.call, arrival)]
 
 
 def _paused(run: Run, result: ToolResult, unfinished: Unfinished, arrival: Arrival) -> list[ev.AnyEvent]:

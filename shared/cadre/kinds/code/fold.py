@@ -144,5 +144,5 @@ def _end(run: Run, event: BlockFinished) -> None:
 
 def _variables_left(run: Run) -> str | None:
     """By the code of the run that this one goes on from."""
-    steps = (step.own for step in reversed(run.steps) if isinstance(step, ActionStep))
+    steps = (step.own for step in reversed(run.steps) if isinstance(step, ActionStep) and not step.cut)
     return next((own.snapshot for own in steps if isinstance(own, CodeStep)), None)

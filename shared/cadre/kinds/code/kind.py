@@ -231,6 +231,8 @@ class CodeKind(CarriesPlansOut):
             written=f"Code that was run:\n```python\n{own.code}\n```",
             seen=own.observation,
             nothing="Observation:\n(nothing was printed)",
+            # Code that was cut off has printed nothing that anybody knows.
+            with_calls=own.observation is None,
         )
 
     def as_read(self, spec: AgentSpec, content: str) -> str:

@@ -16,9 +16,8 @@ from cadre.prompting.prompts import Prompts
 def step_messages(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
     """The answer, and what its tool returned or what was wrong with it."""
     said = {"role": "assistant", "content": step.content or "(empty)"}
-    if step.error is not None:
-        return [said, user(prompts.error(step.error.message))]
     found = [_result(call.name, observed(call, prompts), prompts) for call in step.asked]
+    found += [prompts.error(step.error.message)] if step.error is not None else []
     if not found:
         return [said] if step.content else []
     return [said, user("\n\n".join(found))]

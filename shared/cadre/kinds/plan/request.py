@@ -2,6 +2,7 @@
 
 from cadre.engine.answers.answer_form import last_answer_form
 from cadre.engine.calls.call_schema import Schema
+from cadre.engine.chat import as_text
 from cadre.engine.context.context_budget import known_room
 from cadre.engine.context.observation import observation_of
 from cadre.engine.context.tokens import fit
@@ -50,5 +51,6 @@ def ask_about_plan(run: Run, purpose: str, chat: Chat) -> ModelRequest:
         schema = last_answer_form(run)
     # What an endpoint refused, or a model could not keep to, is asked for by the prompt alone.
     is_held = asked_model(run).calls != "text" and not state.tries
-    messages = [{"role": "system", "content": frame}, {"role": "user", "content": text}]
+    asked = as_text([*chat.earlier(run), {"role": "user", "content": text}])
+    messages = [{"role": "system", "content": frame}, *asked]
     return ModelRequest(messages=messages, schema=schema if is_held else None)

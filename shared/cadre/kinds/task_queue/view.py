@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from cadre.engine.answers.answer_form import last_answer_form
 from cadre.engine.calls.call_schema import object_of
 from cadre.engine.chat import as_text, task_text
-from cadre.engine.context.context_budget import MESSAGE, known_room
+from cadre.engine.context.context_budget import MESSAGE, known_room, pinned
 from cadre.engine.context.tokens import fit, tokens_of
 from cadre.engine.kind import Chat
 from cadre.engine.model_request import ModelRequest
@@ -31,6 +31,7 @@ def request(run: Run, purpose: str, state: QueueState, chat: Chat) -> ModelReque
     if purpose == "analyse":
         return _analysis(run, state, chat)
     asked = [
+        *chat.earlier(run),
         view.user(_question(run, purpose, state, chat)),
         *chat.read(run, _tries(run))[_summarized(run) :],
     ]
@@ -45,7 +46,7 @@ def _analysis(run: Run, state: QueueState, chat: Chat) -> ModelRequest:
     assert run.spec is not None
     section = queue_of(run.spec)
     covered = run.summary.covers if run.summary is not None else 0
-    given = [step for step in run.steps if not isinstance(step, ActionStep)]
+    given = [step for step in run.steps[pinned(run).start :] if not isinstance(step, ActionStep)]
     tried = [step for step in _tries(run) if run.steps.index(step) >= covered]
     queue = chat.rendered(
         "queue.analyse",
@@ -54,7 +55,8 @@ def _analysis(run: Run, state: QueueState, chat: Chat) -> ModelRequest:
         done=_done(state, min(MAX_DONE_TOKENS, _part(run))),
     )
     system = chat.messages(run)[0]
-    told = [*chat.read(run, given), view.user(queue), *chat.read(run, tried)[_summarized(run) :]]
+    now = chat.read(run, given)[: -_summarized(run) or None]
+    told = [*chat.earlier(run), *now, view.user(queue), *chat.read(run, tried)[_summarized(run) :]]
     messages = [
         system,
         view.now_message(run, chat),

@@ -67,7 +67,7 @@ def resumed(prefix: list[Any]) -> WorkflowState:
     """Where a fork begins: the steps that it takes over have their results."""
     state = WorkflowState()
     for step in prefix:
-        note = step.own if isinstance(step, ActionStep) else None
+        note = step.own if isinstance(step, ActionStep) and not step.cut else None
         if isinstance(note, WorkflowStepNote):
             visits = {**state.visits, note.name: state.visits.get(note.name, 0) + 1}
             state = msgspec.structs.replace(state, visits=visits, step=note.next)

@@ -170,7 +170,8 @@ class WorkflowKind(PlainKind):
     def deed(self, own: KindStep) -> Deed:
         assert isinstance(own, WorkflowStepNote)
         seen = None if own.result is None else observation_of(own.result)
-        return Deed("Step", own.name, f"Step {own.name}", seen, "Observation:\n(nothing)")
+        nothing = "Observation:\n(nothing)"
+        return Deed("Step", own.name, f"Step {own.name}", seen, nothing, with_calls=seen is None)
 
     def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest:
         return ask_for_step(run, purpose, chat)

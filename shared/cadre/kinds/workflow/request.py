@@ -1,7 +1,9 @@
-"""What a model is asked in a step: one thing, with the results so far, and nothing of the run's history."""
+"""What a model is asked in a step: one thing, with the results so far and earlier turns of the session, and nothing
+else of the run's own history."""
 
 from typing import Any
 
+from cadre.engine.chat import as_text
 from cadre.engine.context.context_budget import known_room
 from cadre.engine.context.observation import observation_of
 from cadre.engine.context.tokens import fit
@@ -72,7 +74,8 @@ def _arguments(
 def _request(
     run: Run, chat: Chat, text: str, schema: dict[str, Any] | None, tools: list[dict[str, Any]] | None = None
 ) -> ModelRequest:
-    messages = [chat.messages(run)[0], {"role": "user", "content": text}]
+    asked = as_text([*chat.earlier(run), {"role": "user", "content": text}])
+    messages = [chat.messages(run)[0], *asked]
     # What only the prompt asks for is asked for there; a call of the API has its tool's schema.
     held = None if tools or asked_model(run).calls == "text" else schema
     return ModelRequest(messages=messages, tools=tools or [], schema=held)
