@@ -149,6 +149,7 @@ class Scribe:
         self.cause: str | None = None
         """The record that the next entry accounts for; one of its own unless given."""
         self._prev: list[int] = []
+        self._hash = ""
         self._entries = 0
         self.snapshot: Run | None = None
         """The state that the next entry carries: what lies before it is not named any more."""
@@ -172,7 +173,8 @@ class Scribe:
             prev=list(self._prev) if self.pointers else [],
             snapshot=self.snapshot,
         )
-        appended = await self._journal.append(entry, fence)
+        appended = await self._journal.append(entry, fence, before=self._hash)
+        self._hash = appended.hash
         self._prev.append(appended.seq)
         self.cause = None
         return appended.seq

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.journal.events import AnyEvent, ModelAnswered, RunAccepted, ToolAnswered
+from cadre.journal.events import AnyEvent, DelegateFinished, ModelAnswered, RunAccepted, ToolAnswered
 from cadre.journal.run import Run
 from cadre.loop.fold import fold
 from cadre.protocol.messages import Task
@@ -276,3 +276,65 @@ async def test_nothing_is_left_on_the_gateway(file: bytes, other: World, scratch
     await imported(other, file)
     await imported(other, file[:1000])
     assert os.listdir(scratch) == []
+
+
+def tampered(file: bytes, old: bytes, new: bytes) -> bytes:
+    """The file with a part of an entry replaced by another of the same form."""
+    text = gzip.decompress(file)
+    assert old in text
+    return gzip.compress(text.replace(old, new))
+
+
+def without_journal(file: bytes, run: str) -> bytes:
+    """The file without a member's journal, its counts put right."""
+    text = gzip.decompress(file).splitlines(keepends=True)
+    kept_lines = [line for line in text if f'"run":"{run}","agent"'.encode() not in line]
+    gone = len(text) - len(kept_lines)
+    assert gone
+    entries = json.loads(text[0])["entries"]
+    kept_lines[0] = (
+        kept_lines[0]
+        .replace(f'"entries":{entries}'.encode(), f'"entries":{entries - gone}'.encode())
+        .replace(b'"runs":2', b'"runs":1')
+    )
+    kept_lines[-1] = kept_lines[-1].replace(
+        f'"entries":{entries}'.encode(), f'"entries":{entries - gone}'.encode()
+    )
+    return gzip.compress(b"".join(kept_lines))
+
+
+@pytest.mark.parametrize("what", [(b'"task":"Go."', b'"task":"No."'), (b'"task":"Help."', b'"task":"Hulp."')])
+async def test_a_run_whose_chain_is_broken_is_imported_only_unverified(
+    world: World, other: World, what: tuple[bytes, bytes]
+) -> None:
+    run = new_run()
+    await story(world, run)
+    file = tampered(await exported(world, run), *what)
+    refused_ = await imported(other, file)
+    assert (refused_.status_code, refused_.json()["code"]) == (422, "broken-chain"), refused_.text
+    changed = run if b"Go" in what[0] else call_id(run, 1, 0)
+    assert {"run": changed, "n": 1} in refused_.json()["broken"]
+    assert await left_of(other, run) == []
+    taken = await other.http.post("/v1/runs/import", params={"unverified": "true"}, content=file)
+    assert taken.status_code == 201, taken.text
+    verified = (await other.http.get(f"/v1/runs/{run}/verify")).json()
+    assert [(one["run"], one["n"]) for one in verified["broken"]] == [
+        (one["run"], one["n"]) for one in refused_.json()["broken"]
+    ], "both are one check"
+
+
+async def test_a_member_whose_answer_is_there_and_whose_journal_is_not_breaks_the_chain(
+    world: World, other: World
+) -> None:
+    run = new_run()
+    child = call_id(run, 1, 0)
+    root, below = world.scribe(run), world.scribe(child, "helper", run)
+    await root.write(root.accepted(), CALLED)
+    await below.write(below.accepted("Help."), FINISHED)
+    await root.write(DelegateFinished(call=child, member="helper", state="success", output="x"), FINISHED)
+    await world.listed(run, state="success")
+    file = await exported(world, run)
+    answer = await imported(other, without_journal(file, child))
+    assert (answer.status_code, answer.json()["code"]) == (422, "broken-chain"), answer.text
+    assert answer.json()["broken"] == [{"run": run, "n": 2}]
+    assert (await imported(other, file)).status_code == 201

@@ -36,6 +36,8 @@ async def verify(lookup: RunLookup, archive: NatsArchive, run: str, run_only: bo
     check = ChainCheck()
     async for one in archive.entries(tree):
         await asyncio.to_thread(check.take, one.data, lambda name: _covers(name, run, run_only))
+    if not run_only:
+        check.check_members()
     return VerifyAnswer(id=run, runs=check.runs, entries=check.entries, broken=check.broken)
 
 

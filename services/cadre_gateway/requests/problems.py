@@ -6,6 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextvars import ContextVar
 from http import HTTPStatus
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -110,7 +111,7 @@ _RETRY_AFTER = {503: {"Retry-After": "1"}, 429: {"Retry-After": "30"}}
 class Problem(Exception):
     """Ends a request with a problem document; `detail` says what to do."""
 
-    def __init__(self, status: int, code: str, detail: str, **more: int) -> None:
+    def __init__(self, status: int, code: str, detail: str, **more: Any) -> None:
         super().__init__(detail)
         self.status, self.code, self.detail = status, code, detail
         self.more = more

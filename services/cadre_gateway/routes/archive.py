@@ -38,9 +38,10 @@ def router(eraser: Eraser, exporter: RunExporter, importer: RunImporter) -> APIR
         status_code=201,
         openapi_extra=openapi.operation("application/gzip", {"201": ("Imported", Arrived)}),
     )
-    async def post_import(request: Request) -> Response:
-        """The body is what an export answered. An import that was cut short is completed by the same file."""
-        arrived = await importer.receive(request.stream())
+    async def post_import(request: Request, unverified: bool = False) -> Response:
+        """The body is what an export answered. An import that was cut short is completed by the same file. A file whose
+        hash chains do not hold is refused unless `unverified=true`."""
+        arrived = await importer.receive(request.stream(), unverified=unverified)
         answer = json_answer(arrived, 201)
         answer.headers["Location"] = f"/v1/runs/{arrived.id}"
         return answer

@@ -9,6 +9,7 @@ import msgspec
 
 from cadre.adapters.nats.objects.blob_refs import refs_in
 from cadre.delivery.codec import decode
+from cadre.delivery.hash_chain import Broken, ChainCheck
 from cadre.errors import UnreadableMessage
 from cadre.journal.entry import Entry
 from cadre.protocol.files import WorkspaceFile
@@ -36,6 +37,8 @@ class Manifest(NamedTuple):
 
     header: Header
     runs: int
+    broken: list[Broken]
+    """Where the hash chains of its journals do not hold."""
 
 
 def check(file: Path, max_blob_bytes: int = MAX_BLOB_BYTES) -> Manifest:
@@ -79,6 +82,7 @@ class _Checker:
         """The blob that is not complete, and its next part."""
         self._hash = hashlib.sha256()
         self._is_over = False
+        self._chain = ChainCheck()
 
     def take(self, line: Header | Line) -> None:
         if self._is_over:
@@ -110,7 +114,8 @@ class _Checker:
         for run, journal in self._journals.items():
             if not journal.has_ended:
                 raise BadRunFile(f"run {run} has not ended: nobody would go on with it here")
-        return Manifest(header, len(self._journals))
+        self._chain.check_members()
+        return Manifest(header, len(self._journals), self._chain.broken)
 
     @property
     def _entries(self) -> int:
@@ -161,6 +166,7 @@ class _Checker:
         if not journal.seqs.issuperset(entry.prev):
             raise BadRunFile(f"entry {entry.n} of run {run} names predecessors that are not there")
         self._check_refs(data)
+        self._chain.take(data)
         journal.seqs.add(line.seq)
         journal.length, journal.last = journal.length + 1, entry.n
         if end_state(entry, run):

@@ -38,6 +38,9 @@ _BYTES_AT_ONCE = 4 * 1024 * 1024
 _IMPORTS_AT_ONCE = 2
 """The others have their file on the disk, and wait."""
 
+_TOLD_LINKS = 100
+"""Broken links that a refusal names."""
+
 _LISTED_SECONDS = 10.0
 """The answer waits so long for the run to stand in this gateway's list."""
 
@@ -67,14 +70,17 @@ class RunImporter:
     """The most bytes of a file in a workspace."""
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_IMPORTS_AT_ONCE))
 
-    async def receive(self, body: AsyncIterable[bytes]) -> Arrived:
-        """Imports the file that `body` is. Raises a 409, 413 or 422 problem, RetryableError."""
+    async def receive(self, body: AsyncIterable[bytes], *, unverified: bool = False) -> Arrived:
+        """Import the file that `body` is; with `unverified` also one whose hash chains do not hold. Raises a 409, 413
+        or 422 problem, RetryableError."""
         with tempfile.TemporaryDirectory(prefix="cadre-import-") as folder:
             file = Path(folder) / "run"
             await _save(body, file)
             try:
                 async with self._turns:
                     manifest = await asyncio.to_thread(check, file, max(MAX_BLOB_BYTES, self.file_bytes))
+                    if manifest.broken and not unverified:
+                        raise _broken(manifest)
                     return await self._import(file, manifest)
             except BadRunFile as error:
                 raise Problem(422, "invalid-run-file", f"the file cannot be imported: {error}") from error
@@ -131,6 +137,17 @@ class RunImporter:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LISTED_SECONDS):
                 await self.tail.read_on()
+
+
+def _broken(manifest: Manifest) -> Problem:
+    first, more = manifest.broken[0], len(manifest.broken) - 1
+    others = f" ({more} more like it)" if more else ""
+    detail = (
+        f"the journal of run {first.run} was changed since it was written: entry {first.n}: {first.reason}{others}."
+        " Export the run again where it is, or import it with unverified=true (`cadre runs import --unverified`)"
+    )
+    links = [{"run": one.run, "n": one.n} for one in manifest.broken[:_TOLD_LINKS]]
+    return Problem(422, "broken-chain", detail, broken=links)
 
 
 async def _save(body: AsyncIterable[bytes], file: Path) -> None:

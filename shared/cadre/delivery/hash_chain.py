@@ -7,7 +7,7 @@ fields: `prev`, which an import into another stream rewrites, and `hash` itself.
 
 import hashlib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -35,12 +35,21 @@ class Broken(msgspec.Struct, frozen=True):
     reason: str
 
 
+class EventHead(msgspec.Struct):
+    """What the check reads of an event."""
+
+    type: str
+    call: Any = None
+    state: Any = None
+
+
 class RunLinks(msgspec.Struct):
     """What a link of the chain says of itself, read from an entry as it is stored."""
 
     run: str
     n: int
     hash: str = ""
+    events: list[EventHead] = []
 
 
 def seal(entry: Entry, before: str) -> Sealed:
@@ -57,6 +66,17 @@ class ChainCheck:
         self.entries = 0
         self.broken: list[Broken] = []
         self._last: dict[str, RunLinks] = {}
+        self._ended: set[str] = set()
+        self._answered: dict[str, tuple[str, int]] = {}
+        """Members that have told an answer, by the entry of their manager that has it."""
+
+    def check_members(self) -> None:
+        """Notes the members whose answer a manager has although they have no journal, or one without an end: call it
+        behind the last entry of a whole tree."""
+        for member, (run, n) in self._answered.items():
+            if member not in self._ended:
+                missing = "its end is missing" if member in self._last else "its journal is missing"
+                self.broken.append(Broken(run, n, f"the entry has the answer of run {member}, and {missing}"))
 
     @property
     def runs(self) -> int:
@@ -73,17 +93,30 @@ class ChainCheck:
         before, known = (last.hash, last.n) if last else ("", 0)
         self._last[links.run] = links
         self.entries += 1
+        self._note_ends(links)
         if links.n != known + 1:
             self._note(links, f"entry {links.n} follows entry {known}: entries are missing or out of order")
-        bare = data[: data.rindex(b'"hash":')] + _NO_HASH if links.hash else data
-        if not links.hash or _hash(bare, before) != links.hash:
+        if not links.hash or _found_hash(data, before) != links.hash:
             self._note(
                 links,
                 "its hash does not fit it and the entry before: one of them was changed or replaced",
             )
 
+    def _note_ends(self, links: RunLinks) -> None:
+        for event in links.events:
+            if event.type == "run.finished":
+                self._ended.add(links.run)
+            elif event.type == "delegate.finished" and event.state in ("success", "max_steps_error"):
+                self._answered[event.call] = (links.run, links.n)
+
     def _note(self, links: RunLinks, reason: str) -> None:
         self.broken.append(Broken(links.run, links.n, reason))
+
+
+def _found_hash(data: bytes, before: str) -> str:
+    """Return the hash of an entry as it is stored, "" of one in another form than entries are stored in."""
+    end = data.rfind(b'"hash":')
+    return _hash(data[:end] + _NO_HASH, before) if _TAIL in data[: max(end, 0)] else ""
 
 
 def _hash(data: bytes, before: str) -> str:

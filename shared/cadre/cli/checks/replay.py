@@ -112,6 +112,8 @@ def _verify_file(file: Path, run_only: bool) -> Account:
         tree = line.tree
         if line.line == "entry":
             check.take(bytes(line.entry), is_wanted)
+    if not run_only:
+        check.check_members()
     broken = [msgspec.to_builtins(link) for link in check.broken]
     return {
         "id": tree,

@@ -143,16 +143,21 @@ def _make(folder: Path) -> None:
 
 @command.command("import")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--unverified", is_flag=True, help="Also a file whose hash chains do not hold.")
 @output_option("text")
-def import_run(file: Path, output: str) -> None:
-    """Bring the run in FILE, which `cadre runs export` wrote, to this deployment."""
+def import_run(file: Path, unverified: bool, output: str) -> None:
+    """Bring the run in FILE, which `cadre runs export` wrote, to this deployment.
+
+    A file whose hash chains do not hold (`cadre verify --file`) is refused.
+    """
     try:
         stream = file.open("rb")
     except OSError as error:
         raise CommandFailed(f"{file}: {error.strerror}", ExitCode.USAGE) from error
     with stream, Gateway() as gateway:
         try:
-            imported = gateway.send("POST", "/v1/runs/import", stream, "application/gzip")
+            path = f"/v1/runs/import{'?unverified=true' if unverified else ''}"
+            imported = gateway.send("POST", path, stream, "application/gzip")
         except CommandFailed as failure:
             raise CommandFailed(f"{file}: {failure.message}", failure.code) from failure
     if output == "json":
