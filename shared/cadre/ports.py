@@ -78,9 +78,10 @@ class Bus(Protocol):
         ...
 
     async def revoke(self, settled: EffectResult) -> bool:
-        """Stores what settles a call unless it was claimed: no executor begins it then. One that works at it
-        is told to stop, which may be lost. Returns whether the call is settled with that result, by this call or an
-        earlier one. Raises RetryableError."""
+        """Store what settles a call unless it was claimed: no executor begins it then. A claim without a result is
+        marked: no executor runs the call again after its claimer's death. One that works at it is told to stop, which
+        may be lost. Return whether the call is settled with that result, by this call or an earlier one. Raises
+        RetryableError."""
         ...
 
     async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:

@@ -169,3 +169,19 @@ def test_files_that_are_no_runs(cadre: Commands, folder: Path, run: str, tmp_pat
     assert "whole" in only_line(cadre("runs", "export", run, "-o", whole / "x"), 2)
     piped = cadre("runs", "export", "f" * 32, "-o", "-")
     assert (piped.stdout, piped.returncode) == ("", 4)
+
+
+def test_a_file_that_was_changed_is_imported_only_when_that_is_asked_for(
+    cadre: Commands, folder: Path, elsewhere: dict[str, str], run: str
+) -> None:
+    file = folder / "changed.cadre"
+    assert cadre("runs", "export", run, "-o", file).returncode == 0
+    text = gzip.decompress(file.read_bytes())
+    assert b'"task":"delegate: use' in text
+    file.write_bytes(gzip.compress(text.replace(b'"task":"delegate: use', b'"task":"delegate: bar')))
+    assert cadre("verify", "--file", file).returncode == 1
+    only_line(cadre("runs", "import", file, **elsewhere), 2)
+    assert run not in cadre("runs", **elsewhere).stdout
+    done = cadre("runs", "import", "--unverified", file, **elsewhere)
+    assert done.returncode == 0, done.stderr
+    assert cadre("verify", run, **elsewhere).returncode == 1

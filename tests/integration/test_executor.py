@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+from typing import Any
 
 import pytest
 
@@ -10,8 +11,10 @@ from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.quarantine import MAX_CRASHES_ALONE, SUSPECT_AFTER_DELIVERIES
+from cadre.engine.commands import Revoke
 from cadre.errors import Fenced, RetryableError
-from cadre.protocol.messages import EffectResult, ToolCall, ToolResult
+from cadre.protocol.messages import EffectResult, ErrorInfo, ToolCall, ToolResult
+from cadre.protocol.topology import result_id
 from harness.nats_server import NatsServer
 from harness.patience import patience, until
 from integration.executor_bench import HERE, Bench, Visit, kill
@@ -229,3 +232,39 @@ async def test_a_stored_result_is_sent_without_running_the_tool(bench: Bench) ->
     await bench.send(call)
     assert await bench.answer(call) == result
     assert bench.effects_of(call) == 0
+
+
+def revocation(call: ToolCall) -> EffectResult:
+    """What the worker of a run that has ended writes of a call that is out."""
+    error = ErrorInfo("Cancelled", "not begun: the run ended")
+    place: dict[str, Any] = {"tree": call.tree, "run": call.run, "at": 1.0, "tool": call.tool}
+    settled = ToolResult(id=result_id(call.id), call=call.id, error=error, **place)
+    return Revoke(settled).effect(call.agent)
+
+
+async def test_a_call_whose_run_has_ended_is_not_run_again_after_its_executors_death(bench: Bench) -> None:
+    first = await bench.start()
+    calls = {name: bench.staged_call(name) for name in ("put", "look")}
+    for call in calls.values():
+        await bench.send(call)
+        await bench.visit()
+    await kill(first)
+    for call in calls.values():
+        await bench.bus.revoke(revocation(call))
+    await bench.start()
+    answers = {name: failure(await bench.answer(call)).type for name, call in calls.items()}
+    assert answers == {"put": "Interrupted", "look": "Cancelled"}
+    assert {name: bench.effects_of(call) for name, call in calls.items()} == {"put": 1, "look": 1}
+    for name in calls:
+        await until(lambda name=name: bench.all_acked(name))  # type: ignore[misc]
+
+
+async def test_what_an_executor_is_at_while_its_call_is_revoked_is_told_as_it_was(bench: Bench) -> None:
+    await bench.start()
+    call = bench.staged_call("put")
+    await bench.send(call)
+    visit = await bench.visit()
+    await bench.bus.revoke(revocation(call))
+    await visit.let_go("done")
+    assert (await bench.answer(call)).output == "done"
+    await until(lambda: bench.all_acked("put"))

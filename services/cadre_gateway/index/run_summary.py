@@ -18,6 +18,7 @@ from cadre.journal.events import (
     SignalReceived,
     StepFinished,
     StepStarted,
+    ToolAnswered,
     WaitBegun,
 )
 from cadre.journal.run import Phase, Run
@@ -26,6 +27,7 @@ from cadre.protocol.usage import Usage
 
 MAX_TASK_CHARS = 200
 
+_LATE = (RecordIgnored, ToolAnswered, DelegateFinished)
 _WITHOUT_CONSEQUENCE = (RecordIgnored, SignalReceived, MessageReceived, EditApplied, EditRefused)
 """They say nothing of what the run is about; what follows from them is told beside them."""
 
@@ -38,8 +40,9 @@ def end_state(entry: Entry, run: str) -> RunState | None:
 
 
 def starts_no_run(entry: Entry) -> bool:
-    """Whether a journal that begins so has no run: something came late, for a run that was never here."""
-    return entry.snapshot is None and all(isinstance(event, RecordIgnored) for event in entry.events)
+    """Return whether a journal that begins so has no run: something came late, for a run that was never here or is
+    erased."""
+    return entry.snapshot is None and all(isinstance(event, _LATE) for event in entry.events)
 
 
 def summary_of_task(task: Task) -> RunSummary:

@@ -96,6 +96,8 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
 
 def _take_in(run: Run, event: ev.AnyEvent) -> int:
     """Notes what the event adds to what the model reads, and returns how much that weighs."""
+    if run.phase is Phase.DONE or run.spec is None:
+        return 0  # behind its end; or of a journal that is being erased, whose beginning is gone
     if run.late_members and isinstance(event, ev.DelegateFinished) and event.call in run.late_members:
         return 0
     weight = weigh(run, event)

@@ -354,6 +354,8 @@ class EffectClaim(Message, tag="effect_claim", frozen=True):
     agent: str
     tool: str
     """The tool that `agent` calls."""
+    revoked: bool = False
+    """Nobody awaits the call any more: it is not run again. Written over the claim by the run's worker."""
 
 
 class EffectResult(Message, tag="effect_result", frozen=True):

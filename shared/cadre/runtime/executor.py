@@ -5,6 +5,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from cadre.delivery.call_worker import addressed_call, poisoned, too_late
 from cadre.delivery.codec import unpack_call
 from cadre.delivery.output_limit import cut_to_read, oversized
@@ -88,12 +90,14 @@ class Executor:
 
     async def _result(self, tool: AnyTool, call: ToolCall, delivery: Delivery) -> ToolResult | None:
         """None when the answer is somebody else's to give."""
-        if tool.card.read_only or (call.resumes is not None and call.resumes.may_repeat):
-            return await self._run(tool, call, delivery.deliveries)
         claim = self._new_claim(call, delivery)
+        if tool.card.read_only or (call.resumes is not None and call.resumes.may_repeat):
+            return await self._revoked(claim, delivery) or await self._run(tool, call, delivery.deliveries)
         with self._in_hand.hold(call.id):
             effect = await self._insist(lambda: self._claim(claim), f"claiming {call.id}")
-            if effect.result is None and effect.claim == claim:
+            if effect.result is None and replace(effect.claim, revoked=False) == claim:
+                if effect.claim.revoked:  # before anybody has begun
+                    return await self._settle(effect, await self._not_run(call, _run_ended(call)))
                 return await self._settle(effect, await self._run(tool, call, delivery.deliveries))
         if effect.result is None:
             if effect.claim.call_seq != delivery.seq and not delivery.retried:
@@ -106,18 +110,25 @@ class Executor:
             return effect.result
         return await self._settle(effect, await self._after_a_death(tool, call, delivery, effect))
 
+    async def _revoked(self, claim: EffectClaim, delivery: Delivery) -> ToolResult | None:
+        """Return what has settled a call that needs no claim, and comes again after the death of whoever had it; None
+        when it is awaited still."""
+        if delivery.deliveries == 1:
+            return None
+        effect = await self._insist(lambda: self._effects.read(claim), f"looking for {claim.call}")
+        return effect.result if effect is not None else None
+
     async def _after_a_death(
         self, tool: AnyTool, call: ToolCall, delivery: Delivery, effect: Effect
     ) -> ToolResult:
-        if tool.card.idempotent:
+        if tool.card.idempotent and not effect.claim.revoked:
             return await self._run(tool, call, delivery.deliveries)
+        why = ": its run has ended, or does not wait for it any more" if effect.claim.revoked else ""
         text = (
             f"outcome unknown: executor {effect.claim.executor} stopped while it ran tool {tool.name!r};"
-            " the tool may or may not have done its work, and was not run again"
+            f" the tool may or may not have done its work, and was not run again{why}"
         )
-        return await self._answer(
-            call, InvocationOutcome(error=ErrorInfo("Interrupted", text)), self._clock.now()
-        )
+        return await self._not_run(call, ErrorInfo("Interrupted", text))
 
     def _new_claim(self, call: ToolCall, delivery: Delivery) -> EffectClaim:
         return EffectClaim(
@@ -147,17 +158,19 @@ class Executor:
 
     async def _settle(self, effect: Effect, result: ToolResult) -> ToolResult:
         """Stores the result, or returns the one that was stored before it."""
-        settled = EffectResult(
-            id=f"{effect.claim.call}:effect",
-            tree=result.tree,
-            run=result.run,
-            at=self._clock.now(),
-            claim=effect.claim,
-            claim_seq=effect.seq,
-            result=result,
-        )
+        at = self._clock.now()
 
         async def store() -> ToolResult:
+            nonlocal effect
+            settled = EffectResult(
+                id=f"{effect.claim.call}:effect",
+                tree=result.tree,
+                run=result.run,
+                at=at,
+                claim=effect.claim,
+                claim_seq=effect.seq,
+                result=result,
+            )
             try:
                 await self._effects.settle(settled)
             except Fenced as error:
@@ -165,6 +178,7 @@ class Executor:
                 if found is None:
                     return result  # claim and run were removed: nobody is left to mind whose result this is
                 if found.result is None:
+                    effect = found  # the run has marked the claim meanwhile
                     raise OutcomeUnknown(f"the result of {result.call}", error) from error
                 return found.result
             return result
@@ -174,16 +188,19 @@ class Executor:
     async def _run(self, tool: AnyTool, call: ToolCall, deliveries: int) -> ToolResult:
         unwanted = self._unwanted(call)
         if unwanted is not None:
-            return await self._answer(call, InvocationOutcome(error=unwanted), self._clock.now())
+            return await self._not_run(call, unwanted)
         started = self._clock.now()
         return await self._answer(call, await self.invocations.run(tool, call, deliveries), started)
+
+    async def _not_run(self, call: ToolCall, why: ErrorInfo) -> ToolResult:
+        return await self._answer(call, InvocationOutcome(error=why), self._clock.now())
 
     def _unwanted(self, call: ToolCall) -> ErrorInfo | None:
         """Why the call need not begin any more."""
         if call.deadline is not None and self._clock.now() >= call.deadline:
             return too_late(call.tool)
         if self.invocations.is_ended(call):
-            return ErrorInfo("Cancelled", f"tool {call.tool!r} was not run: its run has ended")
+            return _run_ended(call)
         return None
 
     async def _answer(self, call: ToolCall, outcome: InvocationOutcome, started: float) -> ToolResult:
@@ -220,3 +237,7 @@ class Executor:
     async def _insist(self, operation: Callable[[], Awaitable[T]], doing: str) -> T:
         """Tries until it works: what a tool has done once cannot be had again by starting over."""
         return await retry(operation, self._clock.sleep, doing=doing, log=log)
+
+
+def _run_ended(call: ToolCall) -> ErrorInfo:
+    return ErrorInfo("Cancelled", f"tool {call.tool!r} was not run: its run has ended")

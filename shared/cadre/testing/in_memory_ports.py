@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
+import msgspec
+
 from cadre.delivery.code_history import HistoryCutter
 from cadre.delivery.codec import decode, encode
 from cadre.delivery.hash_chain import seal
@@ -204,13 +206,17 @@ class InMemoryBus:
         )
 
     async def revoke(self, settled: EffectResult) -> bool:
-        is_settled = True
+        claim, is_settled = settled.claim, True
         try:
-            await store_effect(self._reach, settled.claim, settled, 0)
-        except Fenced:  # claimed already: its executor is told to stop
-            effect = await InMemoryEffects(self._reach).read(settled.claim)
-            is_settled = effect is not None and effect.result == settled.result
-        await self.interrupt(settled.tree, settled.claim.call)
+            await store_effect(self._reach, claim, settled, 0)
+        except Fenced:  # claimed already: it is not run again, and its executor is told to stop
+            known = await InMemoryEffects(self._reach).read(claim)
+            is_settled = known is not None and known.result == settled.result
+            if known is not None and known.result is None and not known.claim.revoked:
+                with contextlib.suppress(Fenced):
+                    revoked = msgspec.structs.replace(known.claim, revoked=True)
+                    await store_effect(self._reach, claim, revoked, known.seq)
+        await self.interrupt(settled.tree, claim.call)
         return is_settled
 
     async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:

@@ -12,7 +12,6 @@ from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.code_history import HistoryCutter
 from cadre.delivery.codec import HEADERS, encode, pack
-from cadre.errors import Fenced
 from cadre.ports import Blobs, Delivery, FoundMessage
 from cadre.protocol.deltas import Delta
 from cadre.protocol.hints import cancel_hint
@@ -104,16 +103,10 @@ class NatsBus:
         await jetstream.append(self._nc, subject, delivery.data, headers=headers)
 
     async def revoke(self, settled: EffectResult) -> bool:
-        """Settles a call in this way unless it is claimed already, and has its executor stop if it is. Returns whether
-        it is settled in this way now."""
-        call, is_settled = settled.claim.call, True
-        try:
-            await self._effects.settle(settled)
-        except Fenced:
-            effect = await self._effects.read(settled.claim)
-            is_settled = effect is not None and effect.result == settled.result
-            log.debug("%s was claimed already: its executor is told to stop", call)
-        await self.interrupt(settled.tree, call)
+        """Settle a call in this way unless it is claimed already; else mark its claim, and have its executor stop.
+        Return whether it is settled in this way now."""
+        is_settled = await self._effects.revoke(settled)
+        await self.interrupt(settled.tree, settled.claim.call)
         return is_settled
 
     async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:

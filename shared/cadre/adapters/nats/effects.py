@@ -3,6 +3,9 @@
 The result holds its claim, so one leader read of the subject's last message returns both.
 """
 
+import contextlib
+
+from msgspec.structs import replace
 from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
@@ -35,6 +38,23 @@ class NatsEffects:
 
     async def settle(self, settled: EffectResult) -> None:
         await self._stage(settled.claim, self._subject(settled.claim)).write(settled, settled.claim_seq)
+
+    async def revoke(self, settled: EffectResult) -> bool:
+        """Settle the call unless it is claimed; a claim without a result is marked as revoked, so that whoever finds it
+        after its claimer's death does not run the call again. Return whether the call is settled in this way. Raises
+        RetryableError."""
+        claim = settled.claim
+        stage = self._stage(claim, self._subject(claim))
+        try:
+            await stage.write(settled, 0)
+        except Fenced:
+            known, fence = await stage.read()
+            if isinstance(known, EffectClaim) and not known.revoked:
+                # Fenced again: it has its result by now, or was marked by another worker.
+                with contextlib.suppress(Fenced):
+                    await stage.write(replace(known, revoked=True), fence)
+            return isinstance(known, EffectResult) and known.result == settled.result
+        return True
 
     async def check_right(self, agent: str, tool: str) -> None:
         """Raises NotPermitted when this process may not store the effects of calls that this agent makes of this tool.
