@@ -72,6 +72,11 @@ class Bus(Protocol):
         """
         ...
 
+    async def find(self, tree: str, seq: int) -> "FoundMessage | None":
+        """Return what was sent about the tree and lies at this sequence of its stream; None where it is gone, or not
+        known yet. Raises BusUnavailable."""
+        ...
+
     async def pass_on(self, delivery: "Delivery", record: Record, slot: int) -> None:
         """Stores a record once more, in the queue of another revision of its agent; doing so twice stores it once, for
         as long as the server remembers. Raises RetryableError."""

@@ -1,5 +1,6 @@
 """Messages to runs under way, over HTTP and by command: the model call in flight is dropped at once."""
 
+import signal
 import time
 from pathlib import Path
 
@@ -95,3 +96,26 @@ def test_a_message_survives_the_death_of_the_agent_that_took_it(stack: Stack) ->
         assert gateway.succeeded(run) == "hurried"
         names = [name for name, _ in gateway.events(run)]
         assert names.count("message.received") == 1
+
+
+def test_what_is_acknowledged_in_order_is_read_in_order_although_the_agent_is_killed(stack: Stack) -> None:
+    """The first message is in the hands of a process that dies with it, and is delivered again behind the others."""
+    with stack:
+        gateway = begin(stack)
+        run = gateway.submit("worker", "Dawdle.")
+        gateway.wait_for(run, "model.called")
+        path, texts = f"/v1/runs/{run}/messages", [f"note {number}" for number in range(8)]
+
+        def say(text: str, **more: str) -> None:
+            assert gateway.request("POST", path, json={"text": text, **more}).status_code in (200, 202)
+
+        stack.services["worker"].signal(signal.SIGSTOP)
+        say(texts[0])
+        stack.services["worker"].kill()
+        stack.services["worker"].start()
+        for text in texts[1:]:
+            say(text)
+        say("Hurry up.", mode="interrupt")
+        assert gateway.succeeded(run) == "hurried"
+        received = [data["event"]["text"] for name, data in gateway.events(run) if name == "message.received"]
+        assert received == [*texts, "Hurry up."]

@@ -10,6 +10,7 @@ import pytest
 from cadre.engine.chat import Transcript
 from cadre.journal.arrivals import Poisoned
 from cadre.journal.run import Phase
+from cadre.journal.steps import ActionStep
 from cadre.kinds.task_queue.records import TaskQueueSpec
 from cadre.loop.fork import next_step
 from cadre.prompting.prompts import prompts_for
@@ -147,7 +148,10 @@ def test_a_call_that_was_never_made_is_not_said_to_be_unknown() -> None:
     course.say(call("add", a=1, b=2), call("look", at="sky"))
     course.arrive(result(course.id(0), PAID, tool="add"))
     course.arrive(cancel())
-    held = course.run.steps[-1].calls[1]  # type: ignore[union-attr]
+    step = course.run.steps[-1]
+    assert isinstance(step, ActionStep)
+    held = step.calls[1]
+    assert held.error is not None
     assert held.error.type == "Cancelled"
     assert held.error.message in next_turn(course)
 

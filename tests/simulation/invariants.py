@@ -32,6 +32,7 @@ from simulation.remembered import (
 from simulation.steering import (
     edits_are_made_once,
     messages_are_read,
+    words_are_taken_in_order,
 )
 from simulation.tools import CARDS, CHECK, ONCE
 
@@ -336,6 +337,7 @@ AT_THE_END: tuple[Check, ...] = (
     workflows_go_as_their_files_say,
     plans_go_as_they_say,
     messages_are_read,
+    words_are_taken_in_order,
     edits_are_made_once,
     blocks_do_what_their_code_says,
     what_is_left_is_kept_once,

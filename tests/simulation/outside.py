@@ -11,7 +11,7 @@ from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.journal.run import Phase
 from cadre.kinds.code.fold import state_of
-from cadre.protocol.messages import Addressed, Cancel, Decision, Origin, Signal, Task, Verdict
+from cadre.protocol.messages import Addressed, Cancel, Decision, Origin, PersonsRecord, Signal, Task, Verdict
 from cadre.protocol.topology import task_id
 from simulation.history import Chronicle
 from simulation.loop import EPOCH, Process
@@ -126,7 +126,10 @@ class Gateway:
     async def _send(self, message: Addressed, to: str, done: Callable[[], None] | None) -> None:
         while True:
             try:
-                await self._ports.bus.send(message, "gateway", to=to)
+                if isinstance(message, PersonsRecord):
+                    await self._ports.bus.send_in_order(message, "gateway", to=to)
+                else:
+                    await self._ports.bus.send(message, "gateway", to=to)
                 if done is not None:
                     done()
                 return

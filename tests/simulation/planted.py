@@ -20,6 +20,7 @@ from simulation.adapters import SimJournal
 from simulation.blocks import GOES_ON, MADE_ONCE, ONE_OUTCOME, SAYS
 from simulation.excuses import NO_DIVERGENCE
 from simulation.remembered import KEPT, LEFT, RECALLED, WITHIN
+from simulation.steering import IN_ORDER as IN_THEIR_ORDER
 from simulation.workers import Parts
 
 
@@ -103,6 +104,13 @@ class ReliesOnWhatMayNotArrive(Runner):
         self._cache.spoil = self._cache.forget  # type: ignore[method-assign]
 
 
+class TakesUpWhateverComes(Inbox):
+    """Does not look whether people sent something before."""
+
+    async def _in_turn(self, record: Record, deliveries: int, seq: int, slot: int) -> bool:
+        return await self._runner.handle(record, deliveries, seq, slot)
+
+
 class AcksWhatOthersHold(Inbox):
     """Acks a record though another worker has taken it over."""
 
@@ -180,6 +188,7 @@ _plant(
     Parts(runner=ReliesOnWhatMayNotArrive),
     *(BRANCH, ACKED, HELD, WAKES, PAID, ONCE),
 )
+_plant("people's records overtake each other", Parts(inbox=TakesUpWhateverComes), IN_THEIR_ORDER)
 _plant("a zombie acks what it lost", Parts(inbox=AcksWhatOthersHold), HELD, ACKED, PAID)
 _plant("open children are not cancelled", Parts(runner=ForgetsChildren), CANCEL, PAID)
 _plant("effects are claimed without a fence", Parts(effects=ClaimsWithoutFence), EFFECT, FIRST)

@@ -15,9 +15,12 @@ from cadre.journal.run import (
 from cadre.journal.steps import MessageStep
 from cadre.kinds.plan.records import PlanState
 from cadre.protocol.messages import (
+    Cancel,
     Edit,
     MessageMode,
+    PersonsRecord,
     Signal,
+    Task,
     UserMessage,
 )
 from simulation.history import Chronicle, Violation
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 EDITED = "of the edits of one version the first is made"
+
+IN_ORDER = "what people send is taken up in its order"
 
 READ = "a message is read once, in its place, with the next model call"
 
@@ -119,6 +124,24 @@ def edits_are_made_once(world: World) -> None:
             wanted = [operation["wish"] for event in made for operation in event.operations]
             if found.state != wanted:
                 raise Violation(EDITED, f"{name} has {found.state} and should have {wanted}")
+
+
+def words_are_taken_in_order(world: World) -> None:
+    """What people send to a run is accounted for in the order in which it was stored, whoever died with it in hand; a
+    cancel may overtake the others. What was stored twice has two places in that order, and a gateway lets nobody speak
+    to a run whose task is not stored."""
+    for name, chronicle in world.history.runs.items():
+        stored = [
+            copies for copies in chronicle.records.values() if isinstance(copies[0], Task | PersonsRecord)
+        ]
+        if any(len(copies) > 1 for copies in stored):
+            continue
+        began = [isinstance(one, Task) for one, *_ in stored]
+        behind = stored[began.index(True) + 1 :] if any(began) else []
+        sent = [one.id for one, *_ in behind if not isinstance(one, Cancel)]
+        taken = [entry.cause for entry in chronicle.entries if entry.cause in sent]
+        if taken != [one for one in sent if one in taken]:
+            raise Violation(IN_ORDER, f"{name} took {taken}, and was sent {sent}")
 
 
 def messages_are_read(world: World) -> None:

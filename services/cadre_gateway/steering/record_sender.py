@@ -64,7 +64,7 @@ class RecordSender:
         feed: Feed[Stored] = Feed()
         with self.feeds.follow(record.run, feed):
             async with answer_deadline():
-                await self.bus.send(record, SENDER, to=agent)
+                await self.bus.send_in_order(record, SENDER, to=agent)
             if agent not in live_agents(self.registry.presences()):
                 return None  # it will find the record in its inbox
             until = time.monotonic() + TAKEN_UP_SECONDS

@@ -78,7 +78,7 @@ class RunEnd:
         if isinstance(requested, CancelRequested) and (requested.reason, requested.now) != (reason, now):
             raise other_request(key)
         if known is None:
-            await self.sender.bus.send(record, SENDER, to=summary.agent)
+            await self.sender.bus.send_in_order(record, SENDER, to=summary.agent)
             await self.sender.bus.interrupt(summary.tree, run)
         return summary
 

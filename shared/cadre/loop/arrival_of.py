@@ -41,8 +41,8 @@ _LONGEST = 200
 
 _PLAIN = (str, int, float)
 
-_DERIVED = frozenset({"v", "id", "tree", "run"})
-"""Fields of a record that its entry holds already."""
+_DERIVED = frozenset({"v", "id", "tree", "run", "follows"})
+"""Fields of a record that its entry holds already, or that no decision knows of."""
 
 
 @functools.cache

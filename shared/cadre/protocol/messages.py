@@ -7,7 +7,7 @@ stay readable. Times (`at`, `started_at`) are Unix seconds by the NATS server's 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -197,7 +197,23 @@ class Report(Message, frozen=True, tag="report"):
     steps: int = 0
 
 
-class Cancel(Message, frozen=True, tag="cancel"):
+class Follows(NamedTuple):
+    """The record of people that was sent to a run before another one."""
+
+    id: str
+    seq: int
+    """Where it lies in its stream."""
+
+
+class PersonsRecord(Message, frozen=True, kw_only=True):
+    """Base of what is sent to a run from outside while it goes on: such records are taken up in the order in which they
+    were stored."""
+
+    follows: Follows | None = None
+    """The last one before it but for cancels, which wait for nothing."""
+
+
+class Cancel(PersonsRecord, frozen=True, tag="cancel"):
     """Ends a run and everything below it."""
 
     reason: str = ""
@@ -209,7 +225,7 @@ class Cancel(Message, frozen=True, tag="cancel"):
 Verdict = Literal["approved", "rejected", "corrected"]
 
 
-class Decision(Message, frozen=True, tag="decision"):
+class Decision(PersonsRecord, frozen=True, tag="decision"):
     """A person's decision on a call that is held for approval. The first one counts."""
 
     call: str
@@ -225,7 +241,7 @@ class Decision(Message, frozen=True, tag="decision"):
     trace: str | None = None
 
 
-class Signal(Message, frozen=True, tag="signal"):
+class Signal(PersonsRecord, frozen=True, tag="signal"):
     """Something that a run may wait for has happened outside. It is kept until a wait of the run takes it."""
 
     name: str
@@ -237,7 +253,7 @@ MessageMode = Literal["append", "next", "interrupt"]
 """When a message is read: with the next model call; the same, before calls that have not begun; at once."""
 
 
-class UserMessage(Message, frozen=True, tag="user_message"):
+class UserMessage(PersonsRecord, frozen=True, tag="user_message"):
     """What a person says to a run that goes on; its model reads it with its next call."""
 
     text: str
@@ -245,7 +261,7 @@ class UserMessage(Message, frozen=True, tag="user_message"):
     sender: str = ""
 
 
-class Edit(Message, frozen=True, tag="edit"):
+class Edit(PersonsRecord, frozen=True, tag="edit"):
     """A person's change to a run's queue of tasks, plan or the like. Of those based on one version the first counts."""
 
     base: int

@@ -60,6 +60,6 @@ class EarlyCancels:
             record = await unpack_record(stored.data, self._blobs)
             check_sender(record, address)
             if isinstance(record, Cancel):
-                await self._runner.cancel_early(record)
+                await self._runner.account_early(record)
         except (CadreError, Elsewhere) as error:
             log.info("the cancellation of %s is left to the queue: %s", run, error)

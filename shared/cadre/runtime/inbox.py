@@ -8,6 +8,7 @@ import itertools
 import logging
 
 from cadre.delivery.codec import unpack_record
+from cadre.delivery.persons_order import left_behind
 from cadre.delivery.retry import retry
 from cadre.delivery.sender_check import TIMER_SENDER, Misaddressed, check_sender
 from cadre.delivery.worker import Job, Poison, Worker
@@ -25,6 +26,9 @@ from cadre.runtime.runner import Runner, World
 
 log = logging.getLogger("cadre.agent")
 
+_OTHERS_TURN = (0.1, 0.3)
+"""Seconds for the worker of an earlier record that is at it at this moment: it pays for the model call, too."""
+
 HANDLER_SECONDS = 86_400.0
 """The handling of a record may take so long: far more than a model call with its wait for a place takes."""
 
@@ -38,6 +42,7 @@ class Inbox:
         self._agent = agent
         self._runner = runner
         self._world = world
+        self._blobs = blobs
         self._worker = Worker(unpack_record, self._refuse, blobs, quarantine, world.clock, HANDLER_SECONDS)
 
     async def handle(self, delivery: Delivery) -> None:
@@ -52,14 +57,27 @@ class Inbox:
         tries = itertools.count(delivery.deliveries)
         taken_at = self._world.clock.now()
         try:
-            return await retry(
-                lambda: self._runner.handle(record, next(tries), seq, slot), self._world.clock.sleep
-            )
+            return await retry(lambda: self._in_turn(record, next(tries), seq, slot), self._world.clock.sleep)
         except Elsewhere as other:
             if other.slot == slot:
                 return False  # what this replica knows of the rollout is not what the other one knows
             await self._world.bus.pass_on(delivery, record, other.slot)
             return self._world.clock.now() - taken_at < PASS_ON_SECONDS
+
+    async def _in_turn(self, record: Record, deliveries: int, seq: int, slot: int) -> bool:
+        """Handles the record behind those that people sent before it: their worker may have died."""
+
+        async def is_known(id_: str) -> bool:
+            for pause in (*_OTHERS_TURN, None):
+                if await self._runner.accounts_for(id_, record.tree, record.run):
+                    return True
+                if pause is not None:
+                    await self._world.clock.sleep(pause)
+            return False
+
+        for earlier in await left_behind(record, is_known, self._world.bus.find, self._blobs):
+            await self._runner.account_early(earlier, slot)
+        return await self._runner.handle(record, deliveries, seq, slot)
 
     async def _refuse(self, job: Job[Record], error: TerminalError) -> None:
         log.error("dead letter %s: %s", job.delivery.subject, error)

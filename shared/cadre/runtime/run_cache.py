@@ -137,6 +137,15 @@ class RunCache:
         """The run's state, folded anew where the journal has not been asked for more than `within` seconds."""
         return Locked(self, tree, run, fresh, within)
 
+    async def accounts_for(self, record_id: str, tree: str, run: str) -> bool:
+        """Return whether the run's journal accounts for the record. Raises BusUnavailable."""
+        async with self.locked(tree, run) as held:
+            if record_id in held.run.seen:
+                return True
+            self.spoil(held)  # what is known may be stale
+        async with self.locked(tree, run) as held:
+            return record_id in held.run.seen
+
     def age(self, held: Held) -> float:
         """Seconds since the journal was asked."""
         return abs(self._clock.now() - held.as_of)

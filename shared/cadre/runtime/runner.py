@@ -96,6 +96,7 @@ class Runner:
         self._journal, self._bus, model, self._clock = world
         self._offer = offer
         self._cache = RunCache(self._journal, prompts, self._clock)
+        self.accounts_for = self._cache.accounts_for
         self._payments = Payments(self._journal, self._bus, prompts, spec.name)
         self._bases = MeasuredBases()
         self._calls = ModelCalls(model, self._bus, self._clock, spec.name, prices)
@@ -154,13 +155,13 @@ class Runner:
         """Whether this process asks the model for the run."""
         return self._calls.is_open(run)
 
-    async def cancel_early(self, cancel: Cancel) -> None:
-        """Accounts for a cancellation that waits in the queue still, and pays what follows but for a model call: as
-        a worker does that dies right behind it. Raises Elsewhere, RetryableError."""
+    async def account_early(self, record: Record, slot: int = 0) -> None:
+        """Account for a record that is in the queue still, and pay what follows but for a model call, as a worker that
+        dies behind it. Raises Elsewhere, RetryableError."""
         try:
-            await self._payments.pay(await self._account(cancel, deliveries=1, seq=0, slot=0))
+            await self._payments.pay(await self._account(record, deliveries=1, seq=0, slot=slot))
         except TakenOver:
-            log.info("%s is in other hands", cancel.id)
+            log.info("%s is in other hands", record.id)
 
     # --- load, decide, journal
 

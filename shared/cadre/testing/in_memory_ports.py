@@ -14,7 +14,9 @@ import msgspec
 from cadre.delivery.code_history import HistoryCutter
 from cadre.delivery.codec import decode, encode
 from cadre.delivery.hash_chain import seal
+from cadre.delivery.persons_order import follows_of
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, OutcomeUnknown
+from cadre.journal.arrivals import AnyRecord
 from cadre.journal.entry import Entry
 from cadre.ports import Appended, Blobs, Delivery, Effect, FoundMessage, QuarantineRecord, Stored
 from cadre.protocol.deltas import Delta
@@ -26,6 +28,7 @@ from cadre.protocol.messages import (
     CodeCall,
     EffectClaim,
     EffectResult,
+    FromPeople,
     Record,
     Task,
     TimerFired,
@@ -188,6 +191,21 @@ class InMemoryBus:
         )
         if isinstance(message, Cancel):
             await self.interrupt(message.tree, cancel_hint(message.run, seq))
+
+    async def send_in_order(self, record: FromPeople, sender: str, *, to: str) -> None:
+        """As NatsBus does it."""
+        stream = self._reach.stream(record.tree)
+        subject = self._reach.topology.inbox(to, sender, record.tree, record.run)
+
+        def store() -> int:
+            last = stream.last(subject)
+            before, seq = (decode(last.data, AnyRecord), last.seq) if last is not None else (None, 0)
+            named = msgspec.structs.replace(record, follows=follows_of(record, before, seq))
+            return stream.append(subject, encode(named), message_id=record.id)
+
+        seq = await self._reach.wire.ask(f"sending {record.id}", store, OutcomeUnknown)
+        if isinstance(record, Cancel):
+            await self.interrupt(record.tree, cancel_hint(record.run, seq))
 
     async def find(self, tree: str, seq: int) -> FoundMessage | None:
         stream = self._reach.stream(tree)

@@ -118,7 +118,7 @@ def test_a_cancel_in_the_grace_changes_nothing_until_it_says_now() -> None:
     course.arrive(cancel("c3", now=True))
     assert (end_of(course).state, (end_of(course).error or ErrorInfo("", "")).not_undone) == (
         "cancelled",
-        ["pay"],
+        ("pay",),
     )
     sound(course)
 

@@ -20,7 +20,7 @@ from cadre.journal.arrivals import Offer
 from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.loop.fold import fold
-from cadre.ports import Appended, Delivery, Model, ModelReply, OnText, Stored
+from cadre.ports import Appended, Delivery, FoundMessage, Model, ModelReply, OnText, Stored
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import (
@@ -175,6 +175,9 @@ class MemoryBus:
     def arrive(self, agent: str, record: Record) -> None:
         """Puts a record into the agent's inbox, behind everything that the stream holds."""
         self.inbox.append(Delivered(agent, encode(record), seq=next(self._seqs)))
+
+    async def find(self, tree: str, seq: int) -> FoundMessage | None:
+        return None
 
     async def pass_on(self, delivery: Delivery, record: Record, slot: int) -> None:
         await asyncio.sleep(0)

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from cadre.journal.entry import Entry
-from cadre.journal.events import ToolAnswered
+from cadre.journal.events import RunFinished, ToolAnswered
 from cadre.protocol.messages import ErrorInfo, ToolResult, Verdict
 from cadre.protocol.usage import Usage
 from cadre.spec.model import ModelSpec
@@ -239,6 +239,27 @@ def test_an_error_says_its_kind_and_not_what_somebody_wrote() -> None:
     course.say(ANSWER)
     tool = spans_of(course)["execute_tool add"]
     assert (tool.attributes[names.ERROR_TYPE], tool.message) == ("AgentToolExecutionError",) * 2
+
+
+@pytest.mark.parametrize(
+    ("state", "fault"), [("success", None), ("max_steps_error", None), ("error", "error")]
+)
+def test_a_wait_that_is_open_when_a_run_ends_has_failed_only_if_the_run_has(
+    state: Any, fault: str | None
+) -> None:
+    course = Clocked(spec(approvals={"look": "always"})).begin()
+    course.say(call("look", at="sky"))
+    entries = course.journal()
+    last = msgspec.structs.replace(
+        entries[-1],
+        n=len(entries) + 1,
+        at=course.at + 1,
+        events=[RunFinished(state=state, steps=1)],
+        snapshot=None,
+    )
+    spans = {span.name: span for span in trace_of([*entries, last], now=course.at + 1)}
+    wait = spans["wait_approval look"]
+    assert (wait.attributes.get(names.ERROR_TYPE), wait.status == "ERROR") == (fault, fault is not None)
 
 
 def test_a_span_never_ends_before_it_begins() -> None:

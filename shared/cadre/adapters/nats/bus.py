@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import assert_never
 
 import nats.errors
+from msgspec.structs import replace
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
@@ -12,6 +13,8 @@ from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.code_history import HistoryCutter
 from cadre.delivery.codec import HEADERS, encode, pack
+from cadre.delivery.persons_order import follows_of, read_record
+from cadre.errors import Fenced
 from cadre.ports import Blobs, Delivery, FoundMessage
 from cadre.protocol.deltas import Delta
 from cadre.protocol.hints import cancel_hint
@@ -24,6 +27,7 @@ from cadre.protocol.messages import (
     Decision,
     Edit,
     EffectResult,
+    FromPeople,
     Record,
     Report,
     Signal,
@@ -77,15 +81,37 @@ class NatsBus:
                 subject = self._topology.inbox(to, sender, message.tree, message.run)
             case _:
                 assert_never(message)
-        headers = HEADERS | {"traceparent": traceparent_of(message), jetstream.MESSAGE_ID: message.id}
-        seq = await jetstream.append(self._nc, subject, await pack(message, self._blobs), headers=headers)
+        seq = await self._store(message, subject)
         if isinstance(message, Cancel):
             await self.interrupt(message.tree, cancel_hint(message.run, seq))
 
+    async def send_in_order(self, record: FromPeople, sender: str, *, to: str) -> None:
+        """Store a record behind those of people that were sent to the run before it, and have it name the last of them:
+        who takes it up takes up those first. Raises RetryableError."""
+        stream = self._topology.stream_of(record.tree)
+        subject = self._topology.inbox(to, sender, record.tree, record.run)
+        while True:
+            last = await jetstream.last(self._nc, stream, subject)
+            before = await read_record(last.data, self._blobs) if last is not None else None
+            named = replace(record, follows=follows_of(record, before, last.seq if last is not None else 0))
+            try:
+                seq = await self._store(named, subject, fence=last.seq if last is not None else 0)
+            except Fenced:
+                continue
+            if isinstance(record, Cancel):
+                await self.interrupt(record.tree, cancel_hint(record.run, seq))
+            return
+
+    async def _store(self, message: Addressed, subject: str, *, fence: int | None = None) -> int:
+        headers = HEADERS | {"traceparent": traceparent_of(message), jetstream.MESSAGE_ID: message.id}
+        data = await pack(message, self._blobs)
+        return await jetstream.append(self._nc, subject, data, expect=fence, headers=headers)
+
     async def find(self, tree: str, seq: int) -> FoundMessage | None:
         """Returns what was sent about the tree and lies at this sequence of its stream, if it does."""
-        stored = await jetstream.get(self._nc, self._topology.stream_of(tree), seq)
-        return FoundMessage(Topology.address(stored.subject), stored.data) if stored is not None else None
+        # The leader: a replica that lags would say that nothing came before.
+        found = await jetstream.read(self._nc, self._topology.stream_of(tree), seq)
+        return FoundMessage(Topology.address(found[0].subject), found[0].data) if found is not None else None
 
     async def pass_on(self, delivery: Delivery, record: Record, slot: int) -> None:
         """Stores a record once more, in the queue of another revision of its agent."""

@@ -154,11 +154,11 @@ class Projection:
         outer = (_STEP, _AGENT, _ROOT)
         error = event.error
         why = fault_of(error) or Fault(event.state)
+        # A run that gave an answer has not failed, even if it had run out of steps, nor has what it left open.
+        fault = why if event.state in ("error", "cancelled") else None
         for key in self._spans.places():
             if key not in outer:
-                self._spans.end(key, self._now, why)
-        # A run that gave an answer has not failed, even if it had run out of steps.
-        fault = why if event.state in ("error", "cancelled") else None
+                self._spans.end(key, self._now, fault)
         status: Status = "OK" if event.state == "success" else "UNSET"
         self._spans.end(_STEP, self._now, fault)
         if event.output is not None and (agent := self._spans.get(_AGENT)) is not None:
