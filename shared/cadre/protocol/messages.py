@@ -7,7 +7,7 @@ stay readable. Times (`at`, `started_at`) are Unix seconds by the NATS server's 
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
@@ -197,7 +197,7 @@ class Report(Message, frozen=True, tag="report"):
     steps: int = 0
 
 
-class Follows(NamedTuple):
+class Follows(msgspec.Struct, frozen=True):
     """The record of people that was sent to a run before another one."""
 
     id: str

@@ -67,6 +67,8 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
         return st.one_of([values(one) for one in args])
     if origin is list:
         return st.lists(values(args[0]), max_size=2)
+    if origin is tuple and args[-1] is ...:
+        return st.lists(values(args[0]), max_size=2).map(tuple)
     if origin is set:
         return st.sets(values(args[0]), max_size=2)
     if origin is dict:
