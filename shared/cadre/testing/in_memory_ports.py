@@ -4,6 +4,7 @@ How a process reaches the streams is its `Wire`: that of a test team stores at o
 """
 
 import asyncio
+import contextlib
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence

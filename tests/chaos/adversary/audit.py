@@ -158,7 +158,11 @@ def _course(journal: list[Entry]) -> Iterator[str]:
         if types.count(wanted) != 1:
             yield f"it has {types.count(wanted)} {wanted}"
     if "run.finished" in types:
-        late = set(types[types.index("run.finished") + 1 :]) - {"record.ignored", "tool.answered", "delegate.finished"}
+        late = set(types[types.index("run.finished") + 1 :]) - {
+            "record.ignored",
+            "tool.answered",
+            "delegate.finished",
+        }
         if late:
             yield f"after its end came {sorted(late)}"
     answers = Counter((e["purpose"], e["step"]) for e in events if e["type"] == "model.answered")
