@@ -253,8 +253,8 @@ def test_a_decision_while_the_agent_is_down_is_kept(stack: Stack, gateway: Gatew
     run = gateway.submit("clerk", f"refund {books} 500")
     (call,) = waiting(gateway, run)
     stack.services["clerk"].terminate()
-    agents = [agent["name"] for agent in gateway.request("GET", "/v1/agents").json()["agents"]]
-    assert "clerk" not in agents
+    agents = {agent["name"]: agent for agent in gateway.request("GET", "/v1/agents").json()["agents"]}
+    assert (agents["clerk"]["replicas"], agents["clerk"]["away_since"] is None) == ([], False)
     answer = decide(gateway, call["call"], "approve")
     assert (answer.status_code, answer.json()["at"]) == (202, None), answer.text
     assert gateway.run(run)["approvals"] == 1
