@@ -44,14 +44,8 @@ def look() -> str:
 }
 
 NAMES = [
-    "jürgen".encode(),
     "jürgen".encode("latin-1"),
-    b"with blanks",
-    b'it\'s "quoted"',
-    b"back\\slash $HOME",
-    b"#hash ?query %41 {brace}",
-    b"new\nline\ttab",
-    "日本".encode(),
+    'it\'s "quoted" back\\slash $HOME #hash ?query %41 {brace}\n\ttab 日本'.encode(),
 ]
 
 
@@ -62,7 +56,7 @@ def guard() -> Iterator[Guard]:
     guard.close()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NAMES, ids=["no text", "signs"])
 @pytest.mark.parametrize("secure", [False, True], ids=["open", "secure"])
 def test_a_team_works_in_a_folder_of_any_name(
     tmp_path: Path, guard: Guard, name: bytes, secure: bool
