@@ -200,4 +200,24 @@ def test_who_reaches_a_run_is_answered_by_every_door(
         assert status != 403, (caller.name, text)
         differing += (status, text) != answered(attempt, caller, made_up, f"{made_up}_1_0")
     has_none = ("runs below", "file", "plan", "queue", "export", "A2A list", "A2A pushes")
-    assert differing == 8 or door in has_none, differing
+    assert differing == 9 or door in has_none, differing
+
+
+def test_a_key_for_a_member_is_shown_no_call_of_the_tree_by_mcp(
+    callers: dict[str, Caller], tmp_path: Path
+) -> None:
+    """It reaches the member's run, also as the state of a call that goes on; a call belongs to its whole tree."""
+    body = {"agent": "chief", "task": f"have clerk: refund {tmp_path / 'book'} 500"}
+    run = callers["ann"].ask("POST", "/v1/runs", json=body).json()["id"]
+    call, member = wait_for_call(callers["admin"], run), callers["of two agents"]
+    assert member.ask("GET", f"/v1/approvals/{call}").status_code == 404
+    goes_on = message_of("tools/call", knows_tasks=False, name="clerk", arguments={"task": "x"})
+    goes_on["json"]["params"]["requestState"] = f"{run}_1_0"
+    for request in (
+        goes_on,
+        message_of("tools/call", knows_tasks=False, name="cadre_get_run", arguments={"run": f"{run}_1_0"}),
+    ):
+        answer = member.ask("POST", "/mcp", **request)
+        assert answer.json()["result"]["_meta"]["cadre.dev/state"] == "waiting", answer.text
+        assert call not in answer.text
+    assert callers["ann"].ask("POST", f"/v1/runs/{run}/cancel").status_code == 202

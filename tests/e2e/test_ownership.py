@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,6 +16,7 @@ import pytest
 from e2e.test_mcp_tasks import message_of
 from harness.callers import Caller, Json, add_guarded, callers_of, code_of, has_ended, wait_for_call
 from harness.patience import eventually
+from harness.people import done
 from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "doors"
@@ -88,16 +90,16 @@ def mcp(caller: Caller, key: str) -> Started:
     request = message_of("tools/call", knows_tasks=False, name="host", arguments={"task": "Hi"})
     request["json"]["params"]["_meta"]["cadre.dev/idempotency-key"] = key
     answer = caller.ask("POST", "/mcp", **request)
-    found = answer.json()["result"]
-    return str(found["_meta"]["cadre.dev/run"]), ""
+    meta = answer.json()["result"]["_meta"]
+    return str(meta.get("cadre.dev/run", "")), str(meta.get("cadre.dev/error", ""))
 
 
 STARTS: dict[str, Callable[[Caller, str], Started]] = {
     "start": post_run,
-    "start and wait": lambda caller, key: post_run(caller, key, prefer="wait=30"),
-    "start and follow": lambda caller, key: post_run(caller, key, stream=True),
+    "start and wait": partial(post_run, prefer="wait=30"),
+    "start and follow": partial(post_run, stream=True),
     "chat": chat,
-    "chat, streamed": lambda caller, key: chat(caller, key, stream=True),
+    "chat, streamed": partial(chat, stream=True),
     "response": respond,
     "A2A": a2a,
     "AG-UI": agui,
@@ -186,7 +188,7 @@ def test_run_now_is_each_ones_own_and_counted_once(callers: dict[str, Caller]) -
     assert (shown["started"], shown["ticks"], shown["maker"]) == (6, 0, "robot")
 
 
-@pytest.mark.parametrize("door", ["chat", "A2A", "AG-UI", "MCP", "start"])
+@pytest.mark.parametrize("door", ["chat", "response", "A2A", "AG-UI", "MCP", "start"])
 def test_a_conversation_of_the_same_name_is_another_one_for_each_person(
     door: str, callers: dict[str, Caller]
 ) -> None:
@@ -199,27 +201,74 @@ def test_a_conversation_of_the_same_name_is_another_one_for_each_person(
     assert "Rumpelstiltskin" in say(door, mine, name, "what is my name?")
 
 
-def say(door: str, caller: Caller, talk: str, text: str) -> str:
-    """Says something in the conversation; returns all that was answered. The model of a run that knows no name
-    answers with an error."""
+@pytest.mark.parametrize(("narrow", "wide"), [("of two agents", "robot"), ("ann at the clerk", "ann")])
+@pytest.mark.parametrize("door", ["chat", "response", "A2A", "AG-UI", "MCP", "start"])
+def test_a_key_for_some_agents_enters_no_conversation_with_another_agent(
+    door: str, narrow: str, wide: str, callers: dict[str, Caller], books: Path
+) -> None:
+    """Both keys have the same person, or none. An open call of the conversation stays open."""
+    name = f"talk-{uuid4().hex[:8]}"
+    body = {"agent": "chief", "task": f"have clerk: refund {books} 500", "session": name}
+    run = callers[wide].ask("POST", "/v1/runs", json=body).json()["id"]
+    call = wait_for_call(callers[wide], run)
+    for session in (name, f"made-up-{name}"):
+        for text in ("approve", "leave it"):
+            answer = send(door, callers[narrow], session, text, "chief")
+            meta = answer.json().get("result", {}).get("_meta", {})
+            code = meta.get("cadre.dev/error") if door == "MCP" else code_of(answer)
+            assert code == OUT, (session, text, answer.text)
+    assert callers[wide].ask("GET", f"/v1/approvals/{call}").json()["state"] == "pending"
+    assert done(books) == []
+    assert callers[wide].ask("POST", f"/v1/runs/{run}/cancel").status_code == 202
+
+
+@pytest.mark.parametrize("door", STARTS)
+def test_a_persons_key_for_another_agent_finds_no_run_by_its_key(
+    door: str, callers: dict[str, Caller]
+) -> None:
+    """The owner of both keys is the person; the run is within reach of one."""
+    ann, other, key = callers["ann"], callers["ann at the clerk"], uuid4().hex
+    run, code = STARTS[door](ann, key)
+    assert run, code
+    assert STARTS[door](ann, key) == (run, "")
+    for one in (key, uuid4().hex):
+        assert STARTS[door](other, one) == ("", OUT)
+
+
+def send(door: str, caller: Caller, talk: str, text: str, agent: str) -> httpx2.Response:
+    """Says something to the agent in the conversation."""
     said = {"role": "user", "content": text}
     sent: Json = {"messageId": uuid4().hex, "contextId": talk, "role": "ROLE_USER", "parts": [{"text": text}]}
     thread: Json = {"threadId": talk, "runId": uuid4().hex, "messages": [{"id": "1", **said}]}
     match door:
         case "chat":
-            body: Json = {"model": "host", "messages": [said]}
-            answer = caller.ask("POST", "/v1/chat/completions", json=body, headers={"X-Cadre-Session": talk})
+            body: Json = {"model": agent, "messages": [said]}
+            headers = {"X-Cadre-Session": talk}
+            return caller.ask("POST", "/v1/chat/completions", json=body, headers=headers)
+        case "response":
+            body = {"model": agent, "input": text, "conversation": talk}
+            return caller.ask("POST", "/v1/responses", json=body)
         case "A2A":
-            answer = caller.ask("POST", "/a2a/host/message:send", json={"message": sent})
-            return json.dumps(answer.json()["task"].get("artifacts"))
+            return caller.ask("POST", f"/a2a/{agent}/message:send", json={"message": sent})
         case "AG-UI":
-            answer = caller.ask("POST", "/agui/host", json={**thread, "tools": [], "context": []})
-            return "".join(line for line in answer.text.splitlines() if "RUN_FINISHED" in line)
+            return caller.ask("POST", f"/agui/{agent}", json={**thread, "tools": [], "context": []})
         case "MCP":
             arguments = {"task": text, "session": talk}
-            request = message_of("tools/call", knows_tasks=False, name="host", arguments=arguments)
-            answer = caller.ask("POST", "/mcp", **request)
+            request = message_of("tools/call", knows_tasks=False, name=agent, arguments=arguments)
+            return caller.ask("POST", "/mcp", **request)
         case _:
-            body = {"agent": "host", "task": text, "session": talk, "reset": False}
-            answer = caller.ask("POST", "/v1/runs", json=body, headers={"Prefer": "wait=60"})
-    return answer.text
+            body = {"agent": agent, "task": text, "session": talk, "reset": False}
+            return caller.ask("POST", "/v1/runs", json=body, headers={"Prefer": "wait=60"})
+
+
+def say(door: str, caller: Caller, talk: str, text: str) -> str:
+    """Says something to the host; returns all that was answered. The model of a run that knows no name answers with an
+    error."""
+    answer = send(door, caller, talk, text, "host")
+    match door:
+        case "A2A":
+            return json.dumps(answer.json()["task"].get("artifacts"))
+        case "AG-UI":
+            return "".join(line for line in answer.text.splitlines() if "RUN_FINISHED" in line)
+        case _:
+            return answer.text

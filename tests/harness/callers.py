@@ -25,6 +25,7 @@ KEYS: dict[str, Json] = {
     "drone": {},
     "of two agents": {"agents": ["host", "clerk"]},
     "of the host": {"agents": ["host"]},
+    "ann at the clerk": {"user": "ann", "agents": ["clerk"]},
     "of the chief's team": {"teams": ["chief"]},
 }
 """Fields of the keys. The principals `admin` and `anybody` (of a gateway that asks for no key) come to them."""

@@ -45,9 +45,11 @@ def short_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-async def known_run(runs: RunService, agent: str, key: IdempotencyKey) -> Place | None:
-    """Where the run lies that the same message has begun before. Raises a 422 problem if that message said something
-    else, RetryableError."""
+async def known_run(runs: RunService, caller: Principal, agent: str, key: IdempotencyKey) -> Place | None:
+    """Return the place of the run that the same message began before. Raise a 403 problem unless the caller may start
+    runs of the agent: a person's keys may differ in that. Raise a 422 problem if that message said something else,
+    RetryableError."""
+    caller.starts_for(agent, None)
     run = key.run_of(agent)
     known = await runs.history.task(run, run)
     if known is None:

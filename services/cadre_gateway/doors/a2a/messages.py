@@ -48,7 +48,7 @@ class Messages:
         self, agent: str, sent: SentMessage, content: MessageContent, sender: DoorSender
     ) -> Place:
         key = _key_of(sent, sender)
-        if (known := await known_run(self.runs, agent, key)) is not None:
+        if (known := await known_run(self.runs, sender.caller, agent, key)) is not None:
             return known
         named = NAME.fullmatch(sent.context_id) is not None
         session = sent.context_id if named else f"a2a-{short_hash(sent.context_id or key.key)}"

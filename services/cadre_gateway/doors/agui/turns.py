@@ -96,7 +96,7 @@ class Turns:
             [wanted.messages, wanted.tools, wanted.context, wanted.state], order="sorted"
         )
         key = sender.key("agui", f"{wanted.thread_id}\n{wanted.run_id}", told)
-        known = await known_run(self.runs, agent, key)
+        known = await known_run(self.runs, sender.caller, agent, key)
         if known is not None:
             return known
         session = (

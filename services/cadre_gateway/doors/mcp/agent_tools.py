@@ -27,6 +27,7 @@ from cadre_gateway.doors.mcp.following import follow
 from cadre_gateway.doors.mcp.knows_tasks import check_knows_tasks, takes_tasks
 from cadre_gateway.doors.mcp.outcome import outcome
 from cadre_gateway.doors.progress import Place
+from cadre_gateway.doors.rulings import questions_for
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.doors.sender import begin_run, sender_of
 from cadre_gateway.reading.directory import live_agents
@@ -143,7 +144,11 @@ class AgentTools:
                 await self._runs.run_end.give_up(run, _GIVEN_UP)
             raise
         asked = await ask(context, self._runs, progress, heard)
-        return asked or outcome(progress, needs_data=needs_data, decides=self._decides(context))
+        caller = caller_of(request_of(context))
+        questions = await questions_for(self._runs.reach, caller, progress)
+        return asked or outcome(
+            progress, needs_data=needs_data, asked=questions, decides=self._decides(context)
+        )
 
     def _decides(self, context: Context) -> bool:
         return self._offers_decide and caller_of(request_of(context)).may("decide")

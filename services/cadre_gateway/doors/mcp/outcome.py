@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -45,15 +46,15 @@ def outcome(
     progress: Progress,
     *,
     needs_data: bool,
-    asked: Mapping[str, HeldBack] | None = None,
+    asked: Mapping[str, HeldBack] = MappingProxyType({}),
     decides: bool = False,
 ) -> CallToolResult:
-    """Return the answer of a run that is settled, or what it waits for: `asked`, all that is held unless given. With
+    """Return the answer of a run that is settled, or what it waits for: `asked`, calls that the caller reaches. With
     `needs_data` only an object is an answer. `decides`: the caller's model has the tool cadre_decide. Raise a problem
     when the run failed."""
     meta = {RUN: progress.run, STATE: progress.end.state if progress.end is not None else "waiting"}
     if progress.end is None:
-        waiting = _waiting(progress.run, progress.held if asked is None else asked, decides=decides)
+        waiting = _waiting(progress.run, asked, decides=decides)
         return result(waiting, is_error=needs_data, meta=meta)
     check_success(progress)
     output = for_people(progress.end.output)

@@ -22,6 +22,7 @@ from cadre_gateway.doors.openai.turn import Turn
 from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.doors.rulings import ASK_USER, said
 from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.doors.sender import known_run
 from cadre_gateway.doors.verdict_words import PersonsWord, word_in
 from cadre_gateway.requests.body import Submission, checked_submission
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
@@ -44,15 +45,15 @@ class Conversations:
     runs: RunService
 
     async def place_of(self, turn: Turn) -> Place:
-        """Where the answer to the turn is told; the same turn, sent again, finds the place that it had before."""
+        """Where the answer to the turn is told; the same turn, sent again, finds the place that it had before. A caller
+        that may not start the agent's runs enters none of its sessions either: 403."""
+        turn.caller.starts_for(turn.agent, turn.user)
         if (turn.results or turn.words) and (place := await self._answer_calls(turn)) is not None:
             return place
         if turn.has_own_key:
-            run = turn.key.run_of(turn.agent)
-            task = await self.runs.history.task(run, run)
-            if task is not None:
-                turn.key.check(task.request)
-                return Place(run)
+            known = await known_run(self.runs, turn.caller, turn.agent, turn.key)
+            if known is not None:
+                return known
         if turn.continues is not None:
             await self.runs.reach.check(turn.caller, "tree", turn.continues.run)
             await self.answers.check(turn.continues)

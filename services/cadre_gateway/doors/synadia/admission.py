@@ -130,7 +130,7 @@ class PromptAdmission:
         )
         key = sender.key(DOOR, f"{self._agent}\n{message}", ctx.envelope.model_dump_json().encode())
         async with answer_deadline():
-            known = await known_run(self._runs, self._agent, key)
+            known = await known_run(self._runs, sender.caller, self._agent, key)
         return known or await begin_run(self._runs, sender, wanted, key)
 
 
