@@ -285,7 +285,7 @@ async def test_a_run_says_for_whom_it_is(world: World) -> None:
     )
     assert held is not None
     task = decode(held.data, Task)
-    assert task.origin == Origin(user="anna", session="s-origin")
+    assert task.origin == Origin(user="anna", session="s-origin", root=task.agent)
 
 
 async def test_erasing_a_run_takes_its_own_memories_along(

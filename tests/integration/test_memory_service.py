@@ -114,6 +114,26 @@ def _named(identity: dict[str, str]) -> dict[str, Any]:
     return {key: value for key, value in identity.items() if key in ("user", "session", "team")}
 
 
+async def test_a_session_of_the_same_name_is_another_one_with_each_agent(bench: Bench) -> None:
+    """Whichever agent of the tree remembers: the session is one of the tree's root."""
+    session = bench.own("talk")
+
+    def about(root: str, agent: str, place: str) -> dict[str, Any]:
+        origin_of = origin("session", session=session, root=root)
+        return {"agent": agent, "tree": uuid4().hex, "origin": origin_of, "place": place}
+
+    await bench.remember("The boss likes marmalade.", **about("boss", "clerk", "1_0"))
+    await bench.remember("The clerk likes marmalade.", **about("clerk", "clerk", "2_0"))
+    for agent in ("boss", "clerk"):
+        assert await bench.texts("likes marmalade", **about("boss", agent, "3_0")) == [
+            "The boss likes marmalade."
+        ]
+    assert await bench.texts("likes marmalade", **about("clerk", "clerk", "4_0")) == [
+        "The clerk likes marmalade."
+    ]
+    assert {one.root for one in await bench.everything(Selection(session=session))} == {"boss", "clerk"}
+
+
 async def test_a_session_of_the_same_name_is_another_one_for_each_person(bench: Bench) -> None:
     session, agent = bench.own("talk"), bench.own("boss")
 

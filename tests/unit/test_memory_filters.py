@@ -96,11 +96,11 @@ def test_a_scope_with_its_owner_asks_the_tenant(scope: str, field: str) -> None:
     assert clause == AnyOf([AllOf([Equal("scope", scope), Equal(field, "x"), Equal("owner", f"{scope}:x")])])
 
 
-def test_a_session_asks_the_tenant_of_one_person_or_of_all_who_have_one_of_its_name() -> None:
+def test_a_session_asks_the_tenant_of_one_agent_and_person_or_of_all_of_its_name() -> None:
     named = visible(Within(any_of=[Clause({"scope": "session", "session": "s"})]))
     assert named == AnyOf([AllOf([Equal("scope", "session"), Equal("session", "s")])])
-    owners = [owner("session", "s"), owner("session", "s", "anna"), owner("session", "s", "ben")]
-    assert len(set(owners)) == 3
+    owners = [owner("session", "s", user, root) for user in ("", "anna", "ben") for root in ("anna", "boss")]
+    assert len(set(owners)) == 6
     for one in owners:
         mine = visible(Within(any_of=[Clause({"scope": "session", "session": "s", "owner": one})]))
         assert mine == AnyOf([AllOf([Equal("scope", "session"), Equal("session", "s"), Equal("owner", one)])])

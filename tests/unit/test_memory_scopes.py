@@ -28,6 +28,7 @@ origins = st.builds(
     Origin,
     user=names,
     session=names,
+    root=names,
     team=names,
     reads=st.lists(st.sampled_from(SCOPES), unique=True),
     writes=st.sampled_from(SCOPES),
@@ -55,8 +56,9 @@ def fields(caller: Caller) -> dict[str, str | None]:
 
 
 def session_owner(caller: Caller) -> str:
-    """A session's owner, as the index stores it: of the same name, every person has one."""
-    return owner("session", caller.origin.session or "", caller.origin.user or "")
+    """A session's owner, as the index stores it: of the same name, every person has one with each agent."""
+    origin = caller.origin
+    return owner("session", origin.session or "", origin.user or "", origin.root or "")
 
 
 @given(callers)
@@ -81,8 +83,10 @@ def test_what_one_writes_another_reads_only_as_its_owner(writer: Caller, reader:
         for clause in reading(reader, 0.0).any_of
     )
     mine, theirs = fields(writer)[OWNER[scope]], fields(reader)[OWNER[scope]]
-    is_same_person = scope != "session" or fields(writer)["user"] == fields(reader)["user"]
-    assert seen == (scope in reader.origin.reads and mine == theirs and is_same_person)
+    is_same = scope != "session" or all(
+        getattr(writer.origin, one) == getattr(reader.origin, one) for one in ("user", "root")
+    )
+    assert seen == (scope in reader.origin.reads and mine == theirs and is_same)
     assert mine, "nothing is stored without an owner"
 
 

@@ -83,7 +83,7 @@ class Submitter:
             continues=continues,
             deadline=now + wanted.deadline if wanted.deadline is not None else None,
             budget=wanted.budget.as_budget() if wanted.budget is not None else None,
-            origin=Origin(user=user, session=wanted.session) if user or wanted.session else None,
+            origin=_origin(wanted, user),
             labels=wanted.labels,
             trace=trace_of(traceparent),
             request=key.digest if key is not None else "",
@@ -116,3 +116,10 @@ class Submitter:
                 f"images[{number}]: send a `data:image/…;base64,…` URL, an https: URL or a `blob:<sha256>`"
             )
         return await self.blobs.put(content.data)
+
+
+def _origin(wanted: Submission, user: str | None) -> Origin | None:
+    """Return for whom the run works; None for no person and in no session."""
+    if wanted.session:
+        return Origin(user=user, session=wanted.session, root=wanted.agent)
+    return Origin(user=user) if user else None

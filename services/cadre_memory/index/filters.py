@@ -112,7 +112,7 @@ def _clause(clause: Clause) -> Condition:
     parts: list[Condition] = [Equal(field, value) for field, value in clause.equals.items()]
     scope = clause.equals.get("scope", "")
     for known, field in OWNER_OF.items():
-        # A session's name alone selects the sessions of all persons who have one of that name.
+        # A session's name alone selects all sessions of that name, whatever their agents and persons.
         if known == scope != "session" and field in clause.equals:
             parts.append(Equal(OWNER, owner(scope, clause.equals[field])))
     return AllOf(parts)

@@ -28,7 +28,7 @@ OWNER_OF: dict[MemoryScope, str] = {
     "team": "team",
     "user": "user",
 }
-"""The field that holds a memory's owner, by scope. A session is its person's: see `owner`."""
+"""The field that holds a memory's owner, by scope. A session is one of an agent and a person: see `owner`."""
 
 KEYWORDS = (
     *("scope", "tree", "run", "agent", "session", "team", "user"),
@@ -78,17 +78,20 @@ def dim_of(collection: str) -> int | None:
     return None if match["dim"] == LEXICAL else int(match["dim"])
 
 
-def owner(scope: str, name: str, user: str = "") -> str:
-    """Returns the value of the field OWNER. Sessions of the same name belong to their persons: `user` counts for
-    them alone, and has no line break."""
-    return f"{scope}:{name}\n{user}" if scope == "session" and user else f"{scope}:{name}"
+def owner(scope: str, name: str, user: str = "", root: str = "") -> str:
+    """Return the value of the field OWNER. A session is one of the agent `root` and of a person: both count for
+    sessions alone, and have no line break."""
+    return f"{scope}:{name}\n{root}\n{user}" if scope == "session" else f"{scope}:{name}"
 
 
 def payload(chunk: Chunk) -> dict[str, Any]:
     """Returns the fields of a point's payload: all of the chunk but its id, which is the point's, and the owner."""
     fields: dict[str, Any] = msgspec.to_builtins(chunk)
     del fields["id"]
-    return {**fields, OWNER: owner(chunk.scope, getattr(chunk, OWNER_OF[chunk.scope]), chunk.user)}
+    return {
+        **fields,
+        OWNER: owner(chunk.scope, getattr(chunk, OWNER_OF[chunk.scope]), chunk.user, chunk.root),
+    }
 
 
 def chunk(id: str, payload: dict[str, Any]) -> Chunk:

@@ -115,10 +115,15 @@ def _clauses(caller: Caller, scopes: list[MemoryScope]) -> list[Clause]:
         owner = caller.owner(scope)
         if owner is not None:
             field, value = owner
-            # A session is its person's: by its name alone it would be everybody's who knows that.
-            own = {OWNER: stored_owner(scope, value, caller.origin.user or "")} if scope == "session" else {}
+            own = {OWNER: _session_of(caller)} if scope == "session" else {}
             clauses.append(Clause({"scope": scope, field: value, **own}))
     return clauses
+
+
+def _session_of(caller: Caller) -> str:
+    """Return the owner of the caller's session. By its name alone it would be everybody's who knows that."""
+    origin = caller.origin
+    return stored_owner("session", origin.session or "", origin.user or "", origin.root or "")
 
 
 def _step(call: str) -> int:

@@ -42,6 +42,8 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     step: int = 0
     agent: str
     session: str = ""
+    root: str = ""
+    """The agent whose session that is."""
     team: str = ""
     user: str = ""
     kind: str = "note"

@@ -51,6 +51,7 @@ def chunks_of(
             run=caller.run,
             agent=caller.agent,
             session=origin.session or "",
+            root=origin.root or "",
             team=origin.team or "",
             user=origin.user or "",
             hash=content_hash(text),

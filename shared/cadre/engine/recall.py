@@ -74,6 +74,7 @@ def origin_of(run: Run, spec: AgentSpec) -> Origin:
     return Origin(
         user=given.user,
         session=given.session,
+        root=given.root,
         team=spec.memory.team or None,
         reads=list(spec.memory.reads),
         writes=spec.memory.scope,

@@ -107,6 +107,8 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     step: int = 0
     agent: str
     session: str = ""
+    root: str = ""
+    """The agent whose session that is."""
     team: str = ""
     user: str = ""
     kind: str

@@ -90,6 +90,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The person for whom the tree of runs works."""
     session: str | None = None
     """The session of the tree's root."""
+    root: str | None = None
+    """The agent of the tree's root, where there is a session: it is one of this agent alone."""
     team: str | None = None
     reads: list[MemoryScope] = []
     """The scopes from which the caller recalls memories."""
