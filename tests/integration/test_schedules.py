@@ -85,6 +85,24 @@ async def test_pause_resume_and_run_now(world: World) -> None:
     assert [datetime.fromtimestamp(tick, UTC).hour for tick in yearly["next"]] == [23, 23, 23]
 
 
+async def test_a_schedule_that_is_made_again_has_other_runs(world: World) -> None:
+    """The ids of its runs follow from no name and no time that others know."""
+    spec = {"agent": "boss", "task": "x", "cron": "0 0 1 1 *"}
+
+    async def started() -> str:
+        answer = await world.http.post("/v1/schedules/again/run", headers={"Idempotency-Key": "k1"})
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["id"])
+
+    assert (await world.http.put("/v1/schedules/again", json=spec)).status_code == 200
+    first = await started()
+    assert (await world.http.put("/v1/schedules/again", json=spec | {"task": "y"})).status_code == 200
+    assert await started() == first
+    assert (await world.http.delete("/v1/schedules/again")).status_code == 204
+    assert (await world.http.put("/v1/schedules/again", json=spec)).status_code == 200
+    assert await started() != first
+
+
 async def test_schedules_from_python(world: World, gateway: GatewayProcess) -> None:
     async with Client(gateway.url) as client:
         made = await client.put_schedule("python", {"agent": "boss", "task": "x", "cron": "0 0 1 1 *"})

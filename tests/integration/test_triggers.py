@@ -100,6 +100,8 @@ async def test_a_signed_webhook_starts_one_run(hooked: World) -> None:
     first, again = await post("m1", now), await post("m1", now)
     assert first.status_code == 202, first.text
     assert first.json() == again.json()
+    await put(hooked, "shop", webhook={"secret_env": "CADRE_SECRET_SHOP"}, task="{{ payload.item }}!")
+    assert (await post("m1", now)).json() == first.json(), "an edit forgets no message"
     assert await tasks(hooked, "shop", 1) == ["apples"]
     for answer in (await post("m2", now, "other"), await post("m3", now - 400)):
         assert (answer.status_code, answer.json()["code"]) == (401, "invalid-signature")
@@ -115,6 +117,9 @@ async def test_a_signed_webhook_starts_one_run(hooked: World) -> None:
     assert (await hooked.http.delete("/v1/triggers/shop")).status_code == 204
     assert (await hooked.http.get("/v1/triggers/shop")).status_code == 404
     assert len(await tasks_of(hooked, "shop")) == 1
+    await put(hooked, "shop", webhook={"secret_env": "CADRE_SECRET_SHOP"}, task="{{ payload.item }}")
+    other = await post("m1", now)
+    assert other.json() != first.json(), "no run's id follows from the trigger's name and the message alone"
 
 
 async def test_a_message_has_a_purchase_made_as_the_shipped_team_says(hooked: World) -> None:

@@ -76,7 +76,7 @@ class ScheduleEditor:
                 )
             now, maker = self.clock.now(), maker_of(caller)
             if state is None:
-                state = new_schedule(spec, now, maker)
+                state = new_schedule(spec, now, maker, secrets.token_hex(16))
             else:
                 state = taken_over(changed(state, spec, now), maker, now)
             if await self._written(state, fence):
@@ -108,15 +108,15 @@ class ScheduleEditor:
     async def run(self, caller: Principal, name: str, key: str | None) -> str:
         """Starts a run of the schedule with the caller's rights at once, whatever its overlap policy, and returns its
         id; the same `key` of the same caller starts one. Raises a problem when it cannot be started."""
-        spec = (await self._read(name))[0].spec
-        check_start(caller, spec)
+        found, _ = await self._read(name)
+        check_start(caller, found.spec)
         key = f"{caller.owner}\n{key or secrets.token_hex(16)}"
-        run = self._start(caller, spec, 0, key).run
+        run = self._start(caller, found, 0, key).run
         if not await self.runs.is_known(run):
             await self._change(
                 name,
                 lambda state: started_by_hand(
-                    state, self._start(caller, state.spec, state.ticks, key), self.clock.now()
+                    state, self._start(caller, state, state.ticks, key), self.clock.now()
                 ),
             )
             await self._go_on(name)
@@ -137,9 +137,9 @@ class ScheduleEditor:
         # In a thread: the next thousand ticks of a rare cron expression take half a second to find.
         return await asyncio.to_thread(schedule_view, state, upcoming)
 
-    def _start(self, caller: Principal, spec: ScheduleSpec, number: int, key: str) -> OwedStart:
+    def _start(self, caller: Principal, state: ScheduleState, number: int, key: str) -> OwedStart:
         try:
-            return owed_start(spec, self.clock.now(), number, key, maker_of(caller))
+            return owed_start(state, self.clock.now(), number, key, maker_of(caller))
         except SpecError as error:
             raise invalid(str(error)) from error
 
@@ -215,7 +215,7 @@ def _tick_view(tick: TickOutcome, is_owed: bool) -> TickView:
 def _check_task(spec: ScheduleSpec, now: float) -> None:
     """Raises a 422 problem when the task of a tick cannot be rendered."""
     try:
-        owed_start(spec, now, 1)
+        owed_start(new_schedule(spec, now), now, 1)
     except SpecError as error:
         raise invalid(str(error)) from error
 

@@ -1,6 +1,7 @@
 """Starts the runs of triggers: from messages on the bus and from signed webhooks, one for each id."""
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ _FRESH_SECONDS = 1.0
 """For so long the list of triggers is not read anew."""
 
 _MAX_ID_CHARS = 255
-_TOO_MANY_REQUESTS = 429
+_NOT_FOUND, _TOO_MANY_REQUESTS = 404, 429
 
 
 @dataclass
@@ -73,7 +74,13 @@ class TriggerIntake:
     async def put(self, caller: Principal, spec: TriggerSpec) -> TriggerView:
         """Makes or replaces a trigger, whose runs start with the caller's rights. Raises a 403 or 422 problem."""
         check_start(caller, spec)
-        state = TriggerState(spec=spec, maker=maker_of(caller))
+        try:
+            salt = (await self._read(spec.name)).salt
+        except Problem as problem:
+            if problem.status != _NOT_FOUND:
+                raise
+            salt = secrets.token_hex(16)
+        state = TriggerState(spec=spec, maker=maker_of(caller), salt=salt)
         await self.triggers.put(spec.name, state)
         self._read_at = 0.0
         return await self._shown(state)

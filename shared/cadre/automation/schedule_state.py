@@ -50,7 +50,7 @@ class OwedStart(msgspec.Struct, frozen=True, kw_only=True):
 
     run: str
     owner: str
-    """Whose `key` it is: `schedule NAME`, `by-hand NAME` or `trigger NAME`, which are no caller's."""
+    """Whose `key` it is: `schedule NAME SALT`, `by-hand NAME SALT` or `trigger NAME SALT`, which are no caller's."""
     key: str
     """The key from which the run's id follows, with the agent and the owner."""
     starter: Maker | None = None
@@ -83,6 +83,8 @@ class ScheduleState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     made_at: float
     maker: Maker = NO_MAKER
     """Who wrote it last: its runs start with their rights."""
+    salt: str = ""
+    """Random, chosen when the schedule is made: no run file that is imported can have the id of a run to come."""
     next_at: float | None
     """The next tick; None when there will be none."""
     paused: bool = False
@@ -136,10 +138,10 @@ class ScheduleState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         return [self.next_at, *later][: limit if left is None else min(limit, left)]
 
 
-def new_schedule(spec: ScheduleSpec, now: float, maker: Maker = NO_MAKER) -> ScheduleState:
-    """The state of a schedule that is made now."""
+def new_schedule(spec: ScheduleSpec, now: float, maker: Maker = NO_MAKER, salt: str = "") -> ScheduleState:
+    """Return the state of a schedule that is made now. `salt` is random: see `ScheduleState`."""
     first = first_tick(spec, now)
-    return ScheduleState(spec=spec, made_at=now, maker=maker, next_at=first, paused=spec.paused)
+    return ScheduleState(spec=spec, made_at=now, maker=maker, salt=salt, next_at=first, paused=spec.paused)
 
 
 def taken_over(state: ScheduleState, maker: Maker, now: float) -> ScheduleState:
@@ -227,12 +229,13 @@ def tried_again(state: ScheduleState, tick: float) -> ScheduleState | None:
 
 
 def owed_start(
-    spec: ScheduleSpec, tick: float, number: int, by_hand: str | None = None, starter: Maker | None = None
+    state: ScheduleState, tick: float, number: int, by_hand: str | None = None, starter: Maker | None = None
 ) -> OwedStart:
-    """The run that a tick starts, or that `starter` starts by hand with this key. Raises SpecError when its task cannot
-    be rendered."""
+    """Return the run that a tick starts, or that `starter` starts by hand with this key. Raise SpecError when its task
+    cannot be rendered."""
+    spec = state.spec
     values = {"tick": spec.local(tick), "count": number, "schedule": spec.name}
-    owner = f"schedule {spec.name}" if by_hand is None else f"by-hand {spec.name}"
+    owner = f"{'schedule' if by_hand is None else 'by-hand'} {spec.name} {state.salt}"
     key = f"{tick:.3f}" if by_hand is None else by_hand
     return OwedStart(
         run=run_id_of(spec.agent, owner, key),
@@ -360,7 +363,7 @@ class _Decision:
             self._note(tick, number, "failed", detail=self._giving_up)
             return
         try:
-            start = owed_start(state.spec, tick, number)
+            start = owed_start(state, tick, number)
         except SpecError as error:
             self._note(tick, number, "failed", detail=str(error))
             return

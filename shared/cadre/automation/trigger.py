@@ -74,10 +74,13 @@ class TriggerState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     spec: TriggerSpec
     maker: Maker = NO_MAKER
     """Who wrote it last: its runs start with their rights."""
+    salt: str = ""
+    """Random, chosen when the trigger is made: no run file that is imported can have the id of a run that a later
+    message starts."""
 
     def start_for(self, task: str, message: str, at: float) -> OwedStart:
         """Return the run that a message of this id starts, with the task that was rendered for it."""
-        spec, owner = self.spec, f"trigger {self.spec.name}"
+        spec, owner = self.spec, f"trigger {self.spec.name} {self.salt}"
         return OwedStart(
             run=run_id_of(spec.agent, owner, message),
             owner=owner,

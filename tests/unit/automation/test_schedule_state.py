@@ -154,7 +154,7 @@ def test_a_state_survives_being_written_down() -> None:
 
 def test_the_same_request_for_a_run_by_hand_counts_once_whatever_came_between() -> None:
     state = made()
-    first, other = (owed_start(state.spec, MADE, 0, key, Maker(name="ann")) for key in ("k1", "k2"))
+    first, other = (owed_start(state, MADE, 0, key, Maker(name="ann")) for key in ("k1", "k2"))
     for start in (first, other, first, other, first):
         state = settled(started_by_hand(state, start, MADE + 1))
     assert (state.started, state.ticks) == (2, 0)
@@ -163,7 +163,7 @@ def test_the_same_request_for_a_run_by_hand_counts_once_whatever_came_between() 
 
 def test_a_run_by_hand_that_was_refused_may_be_asked_for_again() -> None:
     state = made()
-    start = owed_start(state.spec, MADE, 0, "k", Maker(name="ann"))
+    start = owed_start(state, MADE, 0, "k", Maker(name="ann"))
     state = settled(refused(started_by_hand(state, start, MADE), start, "too many", "rate-limited"))
     assert (state.started, [one.code for one in state.outcomes]) == (0, ["rate-limited"])
     state = started_by_hand(state, start, MADE + 5)
@@ -173,9 +173,17 @@ def test_a_run_by_hand_that_was_refused_may_be_asked_for_again() -> None:
 
 def test_ticks_and_runs_by_hand_have_no_id_in_common() -> None:
     state = made()
-    tick = owed_start(state.spec, MADE, 1)
-    assert owed_start(state.spec, MADE, 1, tick.key).run != tick.run
-    assert owed_start(made(name="weekly").spec, MADE, 1).run != tick.run
+    tick = owed_start(state, MADE, 1)
+    assert owed_start(state, MADE, 1, tick.key).run != tick.run
+    assert owed_start(made(name="weekly"), MADE, 1).run != tick.run
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_the_ids_of_runs_follow_from_what_nobody_knows_but_the_schedule(key: str | None) -> None:
+    one, other = (new_schedule(made().spec, MADE, salt=salt) for salt in ("a", "b"))
+    assert owed_start(one, MADE, 1, key).run != owed_start(other, MADE, 1, key).run
+    edited = changed(one, made(task="Otherwise.").spec, MADE + 1)
+    assert owed_start(edited, MADE, 1, key).run == owed_start(one, MADE, 1, key).run
 
 
 def test_who_takes_a_schedule_over_ends_its_pause_for_want_of_a_maker_and_no_other() -> None:
