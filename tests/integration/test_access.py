@@ -205,6 +205,15 @@ async def test_a_key_for_an_agent_reaches_no_other(world: World, scope: str) -> 
             assert (await poets.get(path)).json()["code"] == "out-of-scope", path
 
 
+@pytest.mark.parametrize("scope", ["agents", "teams"])
+async def test_a_key_names_agents_that_there_can_be(world: World, scope: str) -> None:
+    """An empty name would be that of no agent, and what belongs to no tree would be within reach."""
+    for name in ("", " ", "boss ", "a.b", "*", "boss\n"):
+        body = {"name": "k", "roles": ["viewer"], scope: ["boss", name]}
+        answer = await world.http.post("/v1/keys", json=body)
+        assert (answer.status_code, answer.json()["code"]) == (422, "invalid-request"), name
+
+
 async def test_a_person_starts_runs_in_their_own_name_and_sees_their_own(world: World) -> None:
     theirs = await run_of(world, user="ann")
     async with await client(world, "operator", user="bo", own=True) as bo:

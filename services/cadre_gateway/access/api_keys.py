@@ -16,10 +16,11 @@ import msgspec
 
 from cadre.adapters.nats.automations import NatsDefinitions
 from cadre.api.access import KeyView, MadeKey
-from cadre.errors import UnreadableMessage
+from cadre.errors import SpecError, UnreadableMessage
 from cadre.ports import Clock
 from cadre.protocol.access import ApiKey, RoleName
 from cadre.recent import Recent
+from cadre.spec.names import check_name
 from cadre_gateway.access.oidc.renewal import SessionRenewal
 from cadre_gateway.access.oidc.sealing import seal
 from cadre_gateway.access.principal import OF_PROVIDER, Principal, caller_with
@@ -69,6 +70,11 @@ class KeyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
                 raise invalid(f"{what}: write 1 to {_MAX_NAME_CHARS} printable characters")
         if self.own and not self.user:
             raise invalid("own: say whose runs and memories, by `user`")
+        try:
+            for name in (*self.agents, *self.teams):
+                check_name("agent", name)
+        except SpecError as error:
+            raise invalid(f"agents, teams: {error}") from error
 
 
 @dataclass

@@ -11,6 +11,7 @@ from cadre.adapters.addresses import is_loopback
 from cadre.errors import SettingError
 from cadre.protocol.access import RoleName
 from cadre.settings import read
+from cadre.spec.names import NAME
 from cadre.spec.yaml_file import read_yaml
 
 EVERYBODY = "*"
@@ -32,6 +33,10 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     rate: Annotated[float, msgspec.Meta(gt=0, le=1e6)] | None = None
     """Requests a second."""
     runs_per_day: Annotated[int, msgspec.Meta(ge=1, le=10**9)] | None = None
+
+    def __post_init__(self) -> None:
+        if wrong := [name for name in (*self.agents, *self.teams) if not NAME.fullmatch(name)]:
+            raise ValueError(f"no agent can have the name {wrong[0]!r}")
 
 
 class OidcSettings(msgspec.Struct, frozen=True, kw_only=True):
