@@ -90,6 +90,15 @@ class Access:
             raise unauthorized("this key is not known, was revoked or has expired")
         return caller
 
+    async def identify(self, headers: Headers, source: str) -> Principal | None:
+        """Return who sends a request; None when they do not say. Raise a 401 problem for a key that does not count, and
+        a 429 one when too many of these came from the address `source`."""
+        try:
+            return await self.caller(headers)
+        except Problem:
+            self.limits.check_stranger(source)
+            raise
+
     async def check(self, caller: Principal, rule: RouteRule, variables: dict[str, str]) -> None:
         """Raises a 403 problem for what the caller may not do, a 404 one for runs that they do not reach."""
         if not caller.may(rule.right):
@@ -142,11 +151,7 @@ class Gate:
             check_host(headers, access.hosts)
         if rule.right == "public":
             return
-        try:
-            caller = await access.caller(headers)
-        except Problem:
-            access.limits.check_stranger((scope.get("client") or ("",))[0])
-            raise
+        caller = await access.identify(headers, (scope.get("client") or ("",))[0])
         if caller is None:
             raise unauthorized(
                 "say who you are: send `Authorization: Bearer KEY` (CADRE_KEY for `cadre` and cadre.Client), or sign in"

@@ -88,7 +88,7 @@ def router(keys: ApiKeys, access: Access) -> APIRouter:
 
     async def signed_in(request: Request) -> Principal:
         async with answer_deadline():
-            caller = await access.caller(request.headers)
+            caller = await access.identify(request.headers, request.client.host if request.client else "")
         if caller is None:
             raise unauthorized("nobody is signed in: POST /v1/session with `Authorization: Bearer KEY`")
         return caller
