@@ -235,6 +235,24 @@ def test_a_persons_key_for_another_agent_finds_no_run_by_its_key(
         assert STARTS[door](other, one) == ("", OUT)
 
 
+def test_a_message_without_a_context_begins_one_of_its_own(callers: dict[str, Caller]) -> None:
+    """Keys of two programs may have one name, and messages one id."""
+    admin, message = callers["admin"], uuid4().hex
+    tokens = [
+        admin.ask("POST", "/v1/keys", json={"name": "twin", "roles": ["operator"]}).json()["token"]
+        for _ in range(2)
+    ]
+    answers = list[Json]()
+    for token, text in zip(tokens, ("my name is Rumpelstiltskin", "what is my name?"), strict=True):
+        sent = {"messageId": message, "role": "ROLE_USER", "parts": [{"text": text}]}
+        headers = {"Authorization": f"Bearer {token}"}
+        answer = admin.ask("POST", "/a2a/host/message:send", json={"message": sent}, headers=headers)
+        assert answer.status_code == 200, answer.text
+        answers.append(answer.json()["task"])
+    assert answers[0]["contextId"] != answers[1]["contextId"]
+    assert "Rumpelstiltskin" not in json.dumps(answers[1])
+
+
 def send(door: str, caller: Caller, talk: str, text: str, agent: str) -> httpx2.Response:
     """Says something to the agent in the conversation."""
     said = {"role": "user", "content": text}

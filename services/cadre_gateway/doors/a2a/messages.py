@@ -51,7 +51,8 @@ class Messages:
         if (known := await known_run(self.runs, sender.caller, agent, key)) is not None:
             return known
         named = NAME.fullmatch(sent.context_id) is not None
-        session = sent.context_id if named else f"a2a-{short_hash(sent.context_id or key.key)}"
+        unnamed = short_hash(sent.context_id) if sent.context_id else key.run_of(agent)
+        session = sent.context_id if named else f"a2a-{unnamed}"
         arguments: dict[str, Any] = {}
         for data in content.data:
             arguments |= data if isinstance(data, dict) else {"data": data}
