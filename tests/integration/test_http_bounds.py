@@ -1,10 +1,12 @@
-"""What a gateway takes in: heads and bodies that do not come, connections without number, large bodies all at once."""
+"""What a gateway takes in: heads and bodies that do not come, connections without number, large bodies all at once, keys that do
+not count."""
 
 import asyncio
 import json
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,7 +14,8 @@ import pytest
 
 from harness.nats_server import NatsServer
 from harness.patience import patience, until
-from integration.gateway_world import GatewayProcess, World, new_run
+from integration.gateway_world import GatewayProcess, World, entered, new_run
+from integration.test_access import ADMIN_KEY
 
 MEBIBYTE = 1024 * 1024
 
@@ -150,3 +153,19 @@ async def test_a_task_that_would_hold_its_agent_up_is_refused(world: World) -> N
 
 def test_bodies_that_never_end_are_given_up_by_their_readers(gateway: GatewayProcess) -> None:
     assert "Traceback" not in gateway.log()
+
+
+async def test_an_address_tries_few_keys_whichever_route_it_asks(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    one = GatewayProcess(nats_server.url, tmp_path, CADRE_AUTH="keys", CADRE_ADMIN_KEY=ADMIN_KEY)
+    headers = {"Authorization": "Bearer made-up"}
+    try:
+        async with entered(one) as world:
+            for method, path in (("GET", "/v1/session"), ("POST", "/v1/session"), ("GET", "/v1/runs")):
+                tries = [await world.http.request(method, path, headers=headers) for _ in range(100)]
+                assert tries[-1].json()["code"] == "rate-limited", path
+            counts = {"Authorization": f"Bearer {ADMIN_KEY}"}
+            assert (await world.http.get("/v1/session", headers=counts)).status_code == 200
+    finally:
+        one.kill()
