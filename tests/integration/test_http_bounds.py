@@ -1,5 +1,4 @@
-"""What a gateway takes in: heads and bodies that do not come, connections without number, large bodies all at once, keys that do
-not count."""
+"""What a gateway takes in: heads and bodies that do not come, connections without number, large bodies, wrong keys."""
 
 import asyncio
 import json
