@@ -236,7 +236,7 @@ class World:
     async def announce(self, name: str, **fields: Any) -> None:
         card = AgentCard(name=name, description=f"{name} works.", **fields)
         presence = Presence(instance="t1", host="h", pid=1, started_at=1.0, agent=card)
-        await self.registry.announce([presence])
+        await self.registry.announce([presence], part=name)
 
     def scribe(self, run: str, agent: str = "boss", parent: str | None = None) -> Scribe:
         return Scribe(self.journal, run, agent, parent)
