@@ -153,17 +153,11 @@ class Transcript:
         if is_fresh(run.steps):
             before = [step for step in run.steps if isinstance(step, RecalledStep | MessageStep)]
             known = [message for step in before for message in self._messages_of(step, run)]
-            # Nothing else holds the task yet.
             return [*known, _user(self._prompts.initial_plan(whole_task(run), tools, members))]
-        left = run.max_steps - run.step
+        asked = _user(self._prompts.update_plan_post(task, tools, members, run.max_steps - run.step))
         return [
             {"role": "system", "content": self._prompts.update_plan_pre(task)},
-            *as_text(
-                [
-                    *latest(self._summary, run),
-                    _user(self._prompts.update_plan_post(task, tools, members, left)),
-                ]
-            ),
+            *as_text([*latest(self._summary, run), asked]),
         ]
 
     def last_word(self, run: Run) -> list[ChatMessage]:

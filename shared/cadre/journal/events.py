@@ -6,6 +6,7 @@ from cadre.journal.parts import JournalEvent
 from cadre.journal.parts import RequestedCall as RequestedCall
 from cadre.journal.run import Postponed
 from cadre.journal.steps import Memory, Step
+from cadre.journal.wait_events import CancelRequested as CancelRequested
 from cadre.journal.wait_events import GraceBegun as GraceBegun
 from cadre.journal.wait_events import SignalReceived as SignalReceived
 from cadre.journal.wait_events import WaitBegun as WaitBegun
@@ -301,14 +302,6 @@ class StepFinished(JournalEvent, frozen=True, tag="step.finished"):
 
     step: int
     error: ErrorInfo | None = None
-
-
-class CancelRequested(JournalEvent, frozen=True, tag="cancel.requested"):
-    """Somebody wants the run to end: once it has made up for what it did, or `now`. Its open children are told."""
-
-    reason: str = ""
-    sender: str = ""
-    now: bool = False
 
 
 class RecordIgnored(JournalEvent, frozen=True, tag="record.ignored"):

@@ -1,4 +1,4 @@
-"""The events of waits: what a run waits for besides calls and its model, and the time that it is left with."""
+"""The events of waits and of ends to come: what a run waits for besides calls and its model, and what time it has."""
 
 from typing import Any
 
@@ -38,3 +38,11 @@ class GraceBegun(JournalEvent, frozen=True, tag="grace.begun"):
 
     error: ErrorInfo
     until: float
+
+
+class CancelRequested(JournalEvent, frozen=True, tag="cancel.requested"):
+    """Somebody wants the run to end: once it has made up for what it did, or `now`. Its open children are told."""
+
+    reason: str = ""
+    sender: str = ""
+    now: bool = False
