@@ -204,7 +204,9 @@ async def test_a_client_hears_of_agents_that_come_and_go(stack: Stack, gateway: 
     ):
         teller = stack.services["teller"]
         await asyncio.to_thread(teller.terminate)
-        assert "teller" in {tool.name for tool in (await client.list_tools()).tools}, "it is away, not unknown"
+        assert "teller" in {tool.name for tool in (await client.list_tools()).tools}, (
+            "it is away, not unknown"
+        )
         retired = await asyncio.to_thread(gateway.request, "DELETE", "/v1/agents/teller")
         assert retired.status_code == 204, retired.text
         async with asyncio.timeout(patience()):
