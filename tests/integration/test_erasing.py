@@ -245,6 +245,19 @@ async def test_what_comes_late_for_an_erased_run_is_removed_too(world: World, ot
     assert run not in (await world.http.get("/v1/runs", params={"limit": 1000})).text
 
 
+async def test_a_late_entry_whose_predecessors_are_gone_is_no_run(world: World) -> None:
+    """An append that was under way while the tree was removed leaves such an entry, until that is removed as well."""
+    run = await world.ended_run()
+    await world.http.delete(f"/v1/runs/{run}")
+    late = world.scribe(run)
+    first = await late.write(IGNORED)
+    await late.write(IGNORED)
+    stream = world.topology.stream_of(run)
+    await jetstream.api(world.nc, f"STREAM.MSG.DELETE.{stream}", {"seq": first})
+    assert await status(world, run) == 404
+    await gone(world, run)
+
+
 async def test_a_ghost_of_a_run_that_never_was_is_removed(world: World) -> None:
     run = new_run()
     await world.scribe(run).write(IGNORED)

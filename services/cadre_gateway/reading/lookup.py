@@ -57,12 +57,11 @@ class RunLookup:
             return await self._known(tree, run)
 
     async def _known(self, tree: str, run: str) -> RunSummary | None:
-        entries, fate = await asyncio.gather(self._recent(tree, run), self.erasure.fate(tree))
-        erased = _erased(fate)
-        if erased is not None and entries and not await self._is_begun_again(tree, erased):
-            return None
+        erased = _erased(await self.erasure.fate(tree))
+        # Of an erased tree a late entry may be left for a moment, whose predecessors are gone.
+        gone = erased is not None and not await self._is_begun_again(tree, erased)
         found = TreeRuns(tree)
-        for one in entries:
+        for one in [] if gone else await self._recent(tree, run):
             if erased is None or one.seq > erased.seq:
                 found.apply(one.seq, one.entry)
         if run in found.runs:
