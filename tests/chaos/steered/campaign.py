@@ -12,6 +12,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Collection
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -79,6 +80,9 @@ async def steer(
     folder.mkdir(parents=True)  # noqa: ASYNC240 - nothing else runs yet
     programs, late = postgres_programs(), patience(_LATE_SECONDS)
     with contextlib.ExitStack() as held:
+        # One for each service that may be starting: all of them wait for NATS, which is started by one as well.
+        threads = held.enter_context(ThreadPoolExecutor(32))
+        asyncio.get_running_loop().set_default_executor(threads)
         postgres = held.enter_context(PostgresServer(programs)) if programs is not None else None
         stack = held.enter_context(Stack(folder))
         _add_all(stack, postgres.url if postgres is not None else "")
