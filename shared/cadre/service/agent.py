@@ -141,6 +141,7 @@ class AgentHost:
         model: Model | None,
         endpoint: Callable[[], ModelSettings] = ModelSettings,
     ) -> None:
+        self.name = spec.name
         self._spec = spec
         self._card = card_of(spec, prompt_tokens(spec, prompts))
         self._prompts = PinnedPrompts(prompts, platform.blobs)
@@ -290,7 +291,8 @@ class AgentHosts:
     async def start(self) -> None:
         """Announces the agents, waits a moment for their teams, and begins to take messages."""
         # A task each: what it begins, and what that logs, is of this agent.
-        await self._registry.announce([await asyncio.create_task(host.prepare()) for host in self._hosts])
+        cards = [await asyncio.create_task(host.prepare()) for host in self._hosts]
+        await self._registry.announce(cards, part=" ".join(host.name for host in self._hosts))
         await asyncio.gather(*(host.begin() for host in self._hosts))
 
     def unready(self) -> str | None:
