@@ -140,7 +140,7 @@ def test_a_run_that_outlasts_its_timeout_is_cancelled(gateway: Gateway) -> None:
     for more, printed in (([], ""), (["-o", "json"], '{"id": "r1", "state": "running"}\n')):
         result = cadre("run", "boss", "go", "--timeout", "0.2", *more)
         assert (result.exit_code, result.stdout) == (ExitCode.TIMEOUT, printed)
-        assert gateway.posted[-1] == {"reason": "not finished within 0.2 s"}
+        assert gateway.posted[-1] == {"reason": "not finished within 0.2 s", "now": False}
 
 
 def test_detach_prints_the_id(gateway: Gateway) -> None:
