@@ -308,11 +308,12 @@ def test_a_killed_gateway_loses_no_event_and_begins_nothing_twice(
         model="chief", input=f"have clerk: refund {books} 80", stream=True, background=True
     )
     seen: list[dict[str, Any]] = []
-    for event in stream:
-        seen.append(event.to_dict())
-        if "asks clerk" in getattr(event, "delta", ""):
-            break
-    gateway.service.kill()
+    with stream:
+        for event in stream:
+            seen.append(event.to_dict())
+            if "asks clerk" in getattr(event, "delta", ""):
+                break
+        gateway.service.kill()
     stack.services["clerk"].signal(signal.SIGCONT)
     gateway.service.start()
     response = seen[0]["response"]["id"]
