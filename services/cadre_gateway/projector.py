@@ -80,7 +80,7 @@ class Projector:
             try:
                 return await take()
             except RunIndexUnavailable as error:
-                # Whoever saves what changes warns of it.
+                # The code that saves changes warns of it.
                 log.debug("the index takes nothing in: %s", error)
                 await asyncio.sleep(_PAUSE_SECONDS)
 

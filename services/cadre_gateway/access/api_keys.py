@@ -215,7 +215,7 @@ class ApiKeys:
             identity not in self._known
             and time.monotonic() - self._missed.get(identity, -inf) > FRESH_SECONDS
         ):
-            # Another gateway may have made it this moment: who has just signed in is not told that they have not.
+            # Another gateway may have made the key a moment ago: a person who has just signed in is not refused.
             await self._read(0.0, apart=_MISS_SECONDS)
             self._missed[identity] = time.monotonic()
         return self._known.get(identity)

@@ -13,8 +13,8 @@ from cadre_gateway.reading.lookup import RunLookup, checked_tree_of
 from cadre_gateway.requests.problems import Problem, answer_deadline, unknown_call, unknown_run
 
 Kind = Literal["run", "tree", "call", "memory"]
-"""What an id names: a run; the whole tree that a run is part of; a call that was held back, by its tree; a memory. A
-blob needs no check: its name has 256 bits, which stand only in what its reader reaches."""
+"""The kind of thing that an id names: a run; the whole tree that a run is part of; a call that was held back, by its
+tree; a memory. A blob needs no check: its name has 256 bits, which appear only in what its reader reaches."""
 
 _NOT_FOUND = 404
 
@@ -23,7 +23,7 @@ class Owner(NamedTuple):
     """Whose something is: facts of a run's task and of the tasks above it."""
 
     user: str = ""
-    """The person; "" for nobody in particular."""
+    """The person; "" for no particular person."""
     root: str = ""
     """The agent that the tree begins with; "" for what belongs to no tree."""
     agents: frozenset[str] = frozenset()

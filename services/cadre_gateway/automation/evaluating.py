@@ -24,7 +24,7 @@ ABANDONED_SECONDS = 60
 
 
 class DecideTick(msgspec.Struct, frozen=True, tag="decide"):
-    """What becomes of a schedule now? See `schedule_state.decide`."""
+    """A request to decide what becomes of a schedule now. See `schedule_state.decide`."""
 
     state: ScheduleState
     now: float
@@ -32,7 +32,7 @@ class DecideTick(msgspec.Struct, frozen=True, tag="decide"):
 
 
 class FillTask(msgspec.Struct, frozen=True, tag="fill"):
-    """What is the task of a message? See `TriggerSpec.task_for`."""
+    """A request for the task of a message. See `TriggerSpec.task_for`."""
 
     spec: TriggerSpec
     payload: bytes
@@ -41,7 +41,7 @@ class FillTask(msgspec.Struct, frozen=True, tag="fill"):
 
 
 class Evaluated(msgspec.Struct, frozen=True):
-    """The answer to a request: one of the first two, or why there is none."""
+    """The answer to a request: one of the first two, or the reason why neither exists."""
 
     state: ScheduleState | None = None
     task: str = ""
@@ -65,7 +65,7 @@ def evaluated(request: DecideTick | FillTask) -> Evaluated:
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answers requests until there are none any more."""
+    """Answer requests until no more come."""
     decoder = msgspec.json.Decoder(DecideTick | FillTask)
     while len(head := requests.read(LENGTH.size)) == LENGTH.size:
         request = decoder.decode(requests.read(LENGTH.unpack(head)[0]))

@@ -18,7 +18,7 @@ from cadre_gateway.automation.evaluating import LENGTH, DecideTick, Evaluated, F
 log = logging.getLogger("cadre.schedules")
 
 EVALUATION_SECONDS = 10.0
-"""How long one evaluation may take. The dearest template that passes takes a hundredth of it."""
+"""Seconds that one evaluation may take. The most expensive template that passes takes a hundredth of it."""
 
 MAX_TRIES = 3
 """Evaluations of one tick or message that may be ended; then it is given up."""

@@ -28,7 +28,7 @@ _AGAIN_SECONDS = 5.0
 
 
 class EndlessQueue(Queue):
-    """A queue whose messages are delivered until somebody handles them, or finds that they end whoever does."""
+    """A queue that delivers a message until it is handled, or until it is found to end each process that handles it."""
 
     most_deliveries = ENDLESS
 

@@ -1,4 +1,4 @@
-"""What was said in a conversation before the present message, as its client sends it and as a run is given it."""
+"""The messages of a conversation before the present one, as its client sends them and as a run receives them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from cadre_gateway.doors.progress import Progress, answer_text
 ARGUMENT = "conversation"
 """The argument by which a run is given the history."""
 TOLD = "cadre.told"
-"""Where a run's terms keep the mark of all that its client had said when it began: words of the client's history that
-begin with these are about this run."""
+"""The key in the metadata of a run's terms under which they keep the mark of all that its client had said when the run
+began. A client's history that begins with the same words is about this run."""
 
 
 class ToldHistory:
@@ -34,8 +34,8 @@ class ToldHistory:
         return bool(self.said)
 
     def add(self, role: str, content: MessageContent, *, after_task: bool = False, **more: Any) -> None:
-        """Take the next message in; `more` is what it has beside its content, without what is empty. `after_task`: it
-        comes behind the message that the run is given as its task."""
+        """Add the next message; `more` holds its other fields besides the content, and empty ones are left out.
+        `after_task` is true if the message comes after the one that the run receives as its task."""
         entry: dict[str, Any] = {"role": role, "text": content.text}
         if content.images:
             first = len(self.images) + 1
@@ -60,14 +60,14 @@ class ToldHistory:
 
     @property
     def last_answer(self) -> str:
-        """Return what the client was told last; "" at the beginning."""
+        """Return the last answer that the client received; "" at the beginning."""
         told = (one["text"] for one in reversed(self.said) if one["role"] == "assistant" and one["text"])
         return next(told, "")
 
     def ends_with(self, task: Task, progress: Progress) -> bool:
-        """Return whether it ends with what the run of this task has told: it begins with the very words that had begun
-        the run, and its last answer is the run's, or names a call that the run has asked about. Messages that were
-        edited, left out or answered again are another conversation."""
+        """Return whether the history ends with what the run of this task has said: it begins with the very words with
+        which the run began, and its last answer is the run's, or names a call that the run has asked about. If
+        messages were edited, left out or answered again, it is another conversation."""
         told = self.last_answer
         if any(call in told for pause in progress.pauses for call in pause.held):
             return True

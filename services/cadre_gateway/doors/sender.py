@@ -66,7 +66,7 @@ async def begin_run(
     terms: CallerTerms | None = None,
     beside: frozenset[str] = frozenset(),
 ) -> Place:
-    """Begins a run in the sender's own name, within what they may begin; `beside`: as Submitter.submit has it. Raises
+    """Begin a run in the sender's own name, within what they may begin; `beside` is passed to Submitter.submit. Raise
     Problem, RetryableError."""
     request = checked_submission(wanted)
     async with answer_deadline():

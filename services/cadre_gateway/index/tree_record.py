@@ -113,7 +113,7 @@ class TreeRecord:
 
 
 def restarts(entry: Entry, tombstone: Tombstone) -> bool:
-    """Whether this is the first entry of a run that was requested again, after the one of this id had been erased."""
+    """Return whether this entry is the first of a run that was requested again after the run of its id was erased."""
     return entry.run == entry.tree and any(
         isinstance(event, RunAccepted) and event.task.at > tombstone.at for event in entry.events
     )

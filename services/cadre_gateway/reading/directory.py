@@ -1,5 +1,5 @@
-"""The agents, tools and sandboxes of a deployment: the registry's replicas in groups. Of what is away, or of an agent
-at rest, there is none."""
+"""The agents, tools and sandboxes of a deployment: the registry's replicas in groups. Something that is away, or an
+agent at rest, has no replica."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -118,7 +118,7 @@ def _replicas(presences: list[Presence]) -> list[Replica]:
 
 
 def _away_since(presences: list[Presence]) -> float | None:
-    """When the last of them stopped; None where one lives, or rests."""
+    """Return when the last of them stopped; None where one is live or at rest."""
     return None if any(not p.away_since for p in presences) else max(p.away_since for p in presences)
 
 

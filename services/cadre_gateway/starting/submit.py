@@ -47,11 +47,12 @@ class Submitter:
         terms: CallerTerms | None = None,
         beside: frozenset[str] = frozenset(),
     ) -> RunSummary:
-        """Publishes the Task of a new root run with the caller's rights; a repeated `key` finds the run that it started
+        """Publish the Task of a new root run with the caller's rights; a repeated `key` finds the run that it started
         before.
 
-        Unless it `needs_agent`, the run waits in the inbox for an agent that is not there. Arguments that are `beside`
-        the agent's own are not held to its `input_schema`, unless that names them. Raises Problem, RetryableError.
+        Unless it `needs_agent`, the run waits in the inbox for an agent that is not there. The arguments named in
+        `beside` are checked against the agent's `input_schema` only if the schema names them. Raise Problem,
+        RetryableError.
         """
         run, user, known = await self.admission.admit(
             caller, wanted.agent, wanted.user, key, needs_agent=needs_agent

@@ -38,10 +38,10 @@ class RecordSender:
     history: History
 
     async def earlier(self, record: Cancel | Signal | UserMessage | Edit) -> Entry | None:
-        """Return the entry that accounts for a record of the same id, None when there is none yet.
+        """Return the entry that accounts for a record of the same id, or None if no entry does so yet.
 
-        Of a run's journal it reads what lies behind the last snapshot; of one that has accounted for the record before
-        that, the entries up to it. Raises RetryableError, TimeoutError.
+        It reads a run's journal after the last snapshot; if the run has accounted for the record before the snapshot,
+        it reads the entries up to it. Raise RetryableError, TimeoutError.
         """
         tree, run = record.tree, record.run
         async with answer_deadline():

@@ -70,7 +70,7 @@ class Tenant:
             await self._task
 
     def unready(self) -> Unready | None:
-        """What is missing; None when it can work."""
+        """Return what is missing; None when it can work."""
         return self._served.unready() if self._served is not None else Unready(*self._trouble)
 
     def about(self) -> dict[str, str]:

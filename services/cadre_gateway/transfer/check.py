@@ -38,7 +38,7 @@ class Manifest(NamedTuple):
     header: Header
     runs: int
     broken: list[Broken]
-    """Where the hash chains of its journals do not hold."""
+    """The places where the hash chains of its journals do not hold."""
 
 
 def check(file: Path, max_blob_bytes: int = MAX_BLOB_BYTES) -> Manifest:

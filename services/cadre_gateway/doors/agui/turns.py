@@ -120,7 +120,7 @@ class Turns:
         return await begin_run(self.runs, sender, request, key, terms, _BESIDE)
 
     async def _holds(self, agent: str, session: str, history: ToldHistory, sender: DoorSender) -> bool:
-        """Return whether the thread's last run has told what the history ends with."""
+        """Return whether the history ends with what the thread's last run has said."""
         async with answer_deadline():
             recorded, _ = await self.runs.turns.read(agent, session, sender.caller.user)
             task = await self.runs.history.task(recorded.run, recorded.run) if recorded is not None else None

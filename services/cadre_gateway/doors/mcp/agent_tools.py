@@ -88,9 +88,9 @@ class AgentTools:
         self, context: Context, asked: CallToolRequestParams
     ) -> CallToolResult | InputRequiredResult | RunSummary:
         """Begin a run, or find the one of the same key or of the answers to what it asked, and follow it until it ends
-        or a person is to be asked. When the call is given up, a run without a key of the caller's is cancelled: nobody
-        could ask for it again. As a task the run goes on, and is returned. Raise a problem, MCPError for a client
-        that does not know tasks where they are required."""
+        or a person is to be asked. When the call is given up, a run without a key of the caller's is cancelled: no
+        caller could ask for it again. As a task the run goes on, and is returned. Raise a problem, or MCPError for a
+        client that does not know tasks where they are required."""
         agent, arguments = asked.name, asked.arguments or {}
         live = live_agents(self._runs.registry.reachable()).get(agent)
         if live is None:

@@ -33,7 +33,7 @@ def may_be_asked(context: Context) -> bool:
 
 
 class Heard(NamedTuple):
-    """What a person has said to the questions of a run, by call."""
+    """A person's answers to the questions of a run, by call."""
 
     decided: frozenset[str] = frozenset()
     put_off: frozenset[str] = frozenset()

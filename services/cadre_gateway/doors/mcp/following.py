@@ -12,9 +12,9 @@ from cadre_gateway.doors.progress import Place, Progress
 async def follow(
     answers: Answers, run: str, context: Context, decided: frozenset[str] = frozenset()
 ) -> Progress:
-    """The run when it has ended, or waits for a person; at once where it does already. One that has ended before it is
-    looked at tells its progress all the same. Calls that were `decided` are waited for no more, however late their run
-    hears of it. Raises a problem."""
+    """Return the run's progress once the run has ended or waits for a person, which may be at once. Report progress
+    even for a run that ended before. Calls that were `decided` are not waited for, however late their run learns of
+    the decision. Raise a problem."""
     known = await answers.so_far(Place(run))
     if known.held.keys() - decided:
         return known

@@ -42,7 +42,7 @@ class McpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`CADRE_MCP_<FIELD>`."""
 
     decide: Literal["off", "on"] = "off"
-    """Whether approvers' keys have the tool `cadre_decide`, by which the model that asked may approve its own call."""
+    """`on` gives approvers' keys the tool `cadre_decide`, by which the model that asked may approve its own call."""
 
 
 class Tools:

@@ -45,8 +45,8 @@ class Conversations:
     runs: RunService
 
     async def place_of(self, turn: Turn) -> Place:
-        """Where the answer to the turn is told; the same turn, sent again, finds the place that it had before. A caller
-        that may not start the agent's runs enters none of its sessions either: 403."""
+        """Return the place at which the answer to the turn begins; the same turn, sent again, finds its earlier place.
+        A caller that may not start the agent's runs may not enter any of its sessions either: 403."""
         turn.caller.starts_for(turn.agent, turn.user)
         if (turn.results or turn.words) and (place := await self._answer_calls(turn)) is not None:
             return place

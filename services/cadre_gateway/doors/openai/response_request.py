@@ -49,7 +49,7 @@ class _Read:
     def __init__(self) -> None:
         self.rules: list[str] = []
         self.history, self.mark = ToldHistory(), ""
-        """What was said beside `now`, and what stands for that up to `now`."""
+        """The messages besides `now`, and the mark of those up to `now`."""
         self.now: MessageContent | None = None
         """The last message of a person."""
         self.results: dict[str, str] = {}

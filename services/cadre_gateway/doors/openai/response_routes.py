@@ -110,8 +110,8 @@ class Responses:
         return input_items(await self.answers.so_far(place), await self._task(place))
 
     async def named(self, given: str, request: Request) -> Place:
-        """Where the response with this id begins. Raises a 404 problem for an id that was never given out, or whose run
-        the caller does not reach."""
+        """Return the place at which the response with this id begins. Raise a 404 problem for an id that was never
+        given out, or whose run the caller does not reach."""
         place = place_of_response(given)
         await self.reach.check(caller_of(request), "tree", place.run)
         await self.answers.check(place)

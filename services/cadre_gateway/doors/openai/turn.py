@@ -24,7 +24,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, str] = {}
     instructions: str = ""
     history: ToldHistory
-    """What was said beside `text`: the conversation, as the caller has it."""
+    """The messages besides `text`: the conversation, as the caller has it."""
     mark: str = ""
     """Stands for the history with `text` behind it."""
     results: dict[str, str] = {}
@@ -35,7 +35,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """The run that the turn goes on from, where the caller names it."""
     session: str | None = None
     adds: bool = False
-    """Whether the history comes on top of what the named run or session holds, else it is all of the conversation."""
+    """True if the history adds to what the named run or session holds; else it is the whole conversation."""
     user: str | None = None
     by: str = ""
     """Who sends the turn, as decisions name them."""

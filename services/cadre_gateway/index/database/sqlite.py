@@ -21,7 +21,7 @@ log = logging.getLogger("cadre.gateway")
 
 _NEW = ".new"
 _BUSY_SECONDS = 5.0
-"""Whoever else holds the file, a backup or somebody's shell, is waited for so long before it is said."""
+"""Seconds to wait for another process that holds the file, such as a backup or a shell, before it is reported."""
 _CACHE_KB = 2_048
 _WAL_BYTES = 8 * 1024 * 1024
 

@@ -113,7 +113,7 @@ export function followRun(path, { onEvents, onLink, onRefused }) {
   };
 }
 
-/** A page that fails is no lost connection: it is told of more events as before. */
+/** A page that fails is no lost connection: it receives further events as before. */
 function safely(work, ...told) {
   try {
     work(...told);

@@ -45,7 +45,7 @@ export class Draft {
     this.push(run, event.step ?? run.step, { type: "note", name, text, event, at, openedAt: at, endedAt: at }, at);
   }
 
-  /** An event that cannot be shown: it is told that there was one. */
+  /** An event that cannot be shown: a note says that there was one. */
   fault(name, data, error) {
     const known = { name, run: data?.run ?? null, seq: data?.seq ?? null, message: String(error?.message ?? error) };
     this.tree.faults = [...this.tree.faults, known];

@@ -62,7 +62,7 @@ function parsed(what, text, object = false) {
   return value;
 }
 
-/** One argument. What nobody has touched is read as it was given, whatever a field of a page makes of its value. */
+/** One argument. A value that was not touched is read as it was given, whatever a field of a page makes of it. */
 function control(name, value, schema, required) {
   const { element, read } = fieldFor(name, value, schema, required || value !== undefined);
   const look = () => (element.type === "checkbox" ? element.checked : element.value);
