@@ -1,4 +1,4 @@
-"""What a deployment has goes with its objects: the gateway is told to forget it, whether it is at rest or away."""
+"""Retirement of what has no object any more: the gateway forgets it, whether it is at rest or away."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ FINALIZER = "cadre.dev/card-at-rest"
 
 
 class Retirement:
-    """The agents, tools and pools of all namespaces. An agent that may have no replica is held until its card is gone,
-    which the Job that makes its queues has put; of everything else the keys expire, should the gateway not be told."""
+    """The agents, tools and pools of all namespaces. The object of an agent that may have no replica is held until its
+    card is gone, which the Job that makes its queues has put. The keys of everything else expire if the gateway cannot
+    be asked to forget it."""
 
     def __init__(self, gateways: Gateways) -> None:
         self._gateways = gateways

@@ -1,4 +1,4 @@
-"""How HTTP clients reach a host: past proxies on this machine, else as the environment says, which is checked first.
+"""Options of HTTP clients: they bypass proxies for this machine, else follow the environment, which is checked first.
 
 `httpx2` reads the environment when a client is made: one variable that cannot be used breaks every client, and its
 error does not name it.

@@ -40,9 +40,9 @@ class NatsEffects:
         await self._stage(settled.claim, self._subject(settled.claim)).write(settled, settled.claim_seq)
 
     async def revoke(self, settled: EffectResult) -> bool:
-        """Settle the call unless it is claimed; a claim without a result is marked as revoked, so that whoever finds it
-        after its claimer's death does not run the call again. Return whether the call is settled in this way. Raises
-        RetryableError."""
+        """Settle the call unless it is claimed; a claim without a result is marked as revoked, so that an executor that
+        finds it after its claimer's death does not run the call again. Return whether the call is settled in this way.
+        Raise RetryableError."""
         claim = settled.claim
         stage = self._stage(claim, self._subject(claim))
         try:

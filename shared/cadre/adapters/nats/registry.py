@@ -1,4 +1,4 @@
-"""The registry of replicas: each renews a key of its own, and every listener hears the bucket and ages what it heard.
+"""The registry of replicas: each renews its own key, and every listener hears the bucket and ages what it heard.
 
 Heartbeats are puts to the bucket's subjects, so a plain subscription sees them all; the stored values serve those who
 come later. There is no consumer, and nothing to resume after a reconnect. A key stays for days behind its replica: what
@@ -72,8 +72,8 @@ class NatsRegistry:
         clock: ServerClock | None = None,
         away_days: float = AWAY_DAYS,
     ) -> None:
-        """`clock` is looked after: measured regularly, and its skew told with each presence. Keys of this process stay
-        for `away_days` behind it."""
+        """Measure `clock` regularly and announce its skew with each presence. Keys of this process stay for `away_days`
+        after it ends."""
         self._clock = clock
         self._stays = seconds_of(away_days)
         self._beats = 0
@@ -86,7 +86,7 @@ class NatsRegistry:
         self._rollouts: dict[str, Rollout] = {}
         self._rollout_keys = rollout_key(self._bucket, "")
         self._kept_doubtful = False
-        """What does not repeat itself may have changed while the connection was lost."""
+        """True if data that heartbeats do not repeat may have changed while the connection was lost."""
         self._clock_doubtful = False
         self._subscription: Subscription | None = None
         self._beat: asyncio.Task[None] | None = None
@@ -244,7 +244,7 @@ class NatsRegistry:
             log.warning("the server's time is not known anew: %s", error)
 
     async def _look_after_kept(self) -> None:
-        """Heartbeats repeat what was missed of live replicas; of everything else nobody does."""
+        """Read again what may have been missed, except about live replicas: their heartbeats repeat it."""
         if not self._kept_doubtful:
             return
         try:
@@ -275,7 +275,7 @@ class NatsRegistry:
         with self._noting():
             for key in self._view.leave_silent(now - GONE_AFTER_SECONDS, self._now() - now):
                 log.info("%s is away", key.removeprefix(f"$KV.{self._bucket}."))
-            # The server removes their keys, and says so to nobody who only listens.
+            # The server removes their keys without a message to those who only listen.
             self._view.forget(self._now() - self._stays)
 
     async def _on_put(self, message: Msg) -> None:

@@ -1,4 +1,4 @@
-"""What a listener knows of the deployment's replicas: which live, which are away, which agents are at rest.
+"""A listener's view of the deployment's replicas: which are live, which are away, and which agents are at rest.
 
 Liveness does not decide what exists. A replica that stops, or falls silent, stays known as away, with the card by which
 it was offered, until something lives in its place, it is retired, or its key expires.
@@ -13,7 +13,7 @@ from cadre.protocol.cards import RETIRED, Presence
 
 
 class ServiceKey(NamedTuple):
-    """What replicas serve: an agent, a tool or a pool; with a revision, an agent as replicas of that revision do."""
+    """A thing that replicas serve: an agent, a tool or a pool; with a revision, an agent as its replicas serve it."""
 
     kind: str
     """`agent`, `tool` or `sandbox`, as in the keys of the registry."""
@@ -90,7 +90,7 @@ class RegistryView:
         return silent
 
     def heard_since(self, moment: float) -> bool:
-        """Whether every live replica was heard since that moment of the listener's time."""
+        """Return whether every live replica was heard since that moment of the listener's time."""
         return all(heard >= moment for _, heard in self._live.values())
 
     def _leave(self, key: str, presence: Presence) -> None:

@@ -1,4 +1,4 @@
-"""What a connection has asked JetStream for without hearing anything: a server may be there and answer only in part."""
+"""The requests of a connection that JetStream has not answered: a server may be there and answer only in part."""
 
 import time
 import weakref
@@ -13,7 +13,7 @@ _PULL_SECONDS = 5.0
 """The same for pulls, on which the server gives a sign of life every 2 s."""
 
 Asked = Literal["requests", "publishes"]
-"""What has an answer: requests to the JetStream API, and messages that a stream acknowledges."""
+"""The calls that have an answer: requests to the JetStream API, and messages that a stream acknowledges."""
 
 
 class Pulling(Protocol):
@@ -28,7 +28,7 @@ class Pulling(Protocol):
 
 
 class Silent(NamedTuple):
-    """What JetStream does not answer."""
+    """The kind of call that JetStream does not answer."""
 
     what: Literal["requests", "publishes", "pulls"]
     seconds: float

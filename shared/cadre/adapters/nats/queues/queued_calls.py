@@ -1,4 +1,4 @@
-"""What an agent has sent and nobody has settled: read from the streams, behind where each queue has come."""
+"""Messages that an agent has sent and that are not settled: read from the streams, after the position of each queue."""
 
 from datetime import datetime
 
@@ -24,7 +24,7 @@ class NatsQueuedCalls:
 
     async def behind(self, queue: CallQueue, shard: int, after: int) -> list[QueuedMessage]:
         stream = self._topology.stream(shard)
-        # Whoever has come so far once need not ask how far the queue has: it may be behind, and not before that.
+        # A reader that has come so far need not ask for the position of the queue, which is there or further on.
         after = after or await self._settled(stream, self._consumer(queue))
         query = {"seq": after + 1, "batch": _PAGE, "next_by_subj": self._filter(queue, shard)}
         return [

@@ -139,8 +139,8 @@ class History:
         return await self._read(held) if held is not None else None
 
     async def extent(self, tree: str) -> tuple[int, int]:
-        """Returns the sequences of the first entry of the tree's root and of the last one of the tree, as the stream's
-        leader has them; 0 where there is none."""
+        """Return the sequences of the first entry of the tree's root and of the last one of the tree, as the stream's
+        leader has them; 0 for an entry that does not exist."""
         topology = self._topology
         stream, root = topology.stream_of(tree), topology.journal(tree, tree)
         first, newest = await asyncio.gather(jetstream.following(self._nc, stream, root), self.newest(tree))

@@ -42,9 +42,9 @@ class _Journal:
 async def journal_pages(
     nc: Client, stream: str, subject: str, after: int, at_least: int, entries: int
 ) -> AsyncIterator[list[StoredMessage]]:
-    """Yields the entries of all journals on `subject` behind sequence `after`, in pages of so many at most, until there
-    is none. Any replica answers, and one that lags hides nothing up to `at_least`, the sequence of an entry that is
-    there: raises BusUnavailable where no replica has it within a second."""
+    """Yield the entries of all journals on `subject` after sequence `after`, in pages of `entries` at most, until none
+    is left. Any replica answers, and one that lags hides nothing up to `at_least`, the sequence of an entry that is
+    there. Raise BusUnavailable where no replica has that entry within a second."""
     try:
         while heads := await _heads(nc, stream, subject, after, at_least):
             end = max(heads.values())

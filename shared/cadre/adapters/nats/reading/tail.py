@@ -138,8 +138,8 @@ class _Readers:
         return entry
 
     async def _read_patiently(self, held: StoredMessage, read: Callable[[], Awaitable[T]]) -> T | None:
-        """What `read` makes of a message, as soon as the object store has what it needs of it; None where it cannot be
-        read."""
+        """Return the result of `read` for a message, once the object store has what it needs; None for a message that
+        cannot be read."""
         while True:
             try:
                 return await read()

@@ -56,7 +56,7 @@ class Deployment(NamedTuple):
 
 
 class Backup(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backup has."""
+    """The contents of a backup."""
 
     form: int = _FORM
     prefix: str

@@ -24,7 +24,7 @@ _ACCOUNT_REMEDIES = {
     10122: "take the limit on the size of one stream (max_stream_bytes) from its account",
     10026: "allow more consumers in its account (max_consumers)",
 }
-"""What to do about a limit of the account, by the error of the server that names it."""
+"""Advice for each limit of the account, by the error of the server that names it."""
 
 _CONTRACT = (
     "subjects",
@@ -156,7 +156,7 @@ async def provision(nc: Client, settings: Settings) -> Topology:
 
 
 class Lack(NamedTuple):
-    """What keeps a server, its account or its store from being used."""
+    """A reason why a server, its account or its store cannot be used."""
 
     code: str
     """Stable, for programs."""

@@ -1,4 +1,4 @@
-"""A deployment made anew from a backup; what it takes the place of is saved before, and comes back if that fails."""
+"""Restoring of a deployment from a backup; the one that it replaces is saved first, and comes back if that fails."""
 
 import shutil
 import time
@@ -33,7 +33,7 @@ from cadre.settings import Settings
 
 
 class RestoreListener(NamedTuple):
-    """Who hears of what is done."""
+    """The callbacks that a restore reports to."""
 
     stream: Callable[[SavedStream], None]
     saved: Callable[[Path, str], None]
@@ -42,7 +42,7 @@ class RestoreListener(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """What a restore has done."""
+    """The result of a restore."""
 
     replaced: Path | None
     """The folder in which the deployment that it replaced is saved; None where there was none."""
@@ -60,10 +60,10 @@ class _Before(NamedTuple):
 async def restore(
     nc: Client, settings: Settings, folder: Path, saved: Backup, *, replace: bool, told: RestoreListener
 ) -> Restored:
-    """Makes the deployment of a backup where there is none; with `replace` it takes the place of the one there, which
-    is saved next to the backup first.
+    """Restore the deployment of a backup where no deployment exists; with `replace`, replace the existing one, which is
+    saved next to the backup first.
 
-    Raises SetupError, before anything is changed where it can be known then, and BusUnavailable. When it fails later,
+    Raise SetupError, before anything is changed where it can be known then, and BusUnavailable. When it fails later,
     what was there is put back, or the error names the command that does it.
     """
     _check_content(settings, saved)

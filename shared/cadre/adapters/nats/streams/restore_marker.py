@@ -19,12 +19,12 @@ _FOLDER, _HOST, _SAVED = "cadre.folder", "cadre.host", "cadre.saved"
 
 
 class RestoreMark(NamedTuple):
-    """What a restore notes of itself."""
+    """The note that a restore leaves of itself."""
 
     folder: Path
     """The backup that brings back what was there; where there was nothing, the one that is restored."""
     is_saved: bool
-    """Whether that is what was there."""
+    """True if the folder holds what was there."""
     host: str
     """The machine on which the folder lies."""
 
@@ -40,7 +40,7 @@ def new_mark(folder: Path, *, is_saved: bool) -> RestoreMark:
 
 
 async def read_mark(nc: Client, prefix: str) -> RestoreMark | None:
-    """Return the mark of a restore that goes on, or did not end; None when there is none. Raises BusUnavailable."""
+    """Return the mark of a restore that goes on, or did not end; None without such a restore. Raise BusUnavailable."""
     found = await jetstream.stream_info(nc, _name(prefix))
     if found is None:
         return None

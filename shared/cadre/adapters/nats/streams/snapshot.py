@@ -31,7 +31,7 @@ class SavedStream(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     """Bytes of its file."""
     created: str
-    """When it was made: another time means another stream of the same name."""
+    """The time at which it was made: another time means another stream of the same name."""
 
 
 async def save_stream(nc: Client, stream: str, folder: Path) -> SavedStream:

@@ -38,7 +38,7 @@ _NO_RESTART = "Raise the limit, or remove runs (`cadre runs rm`): no restart is 
 _OBJECT_CHUNK_BYTES = 128 * 1024
 
 State = Literal["lost", "refuses", "full", "silent", "small"]
-"""What can be wrong with a store, as the metric names it."""
+"""The troubles of a store, as the metric names them."""
 
 _SILENT = {
     "requests": ("jetstream-silent", "requests to its API"),
@@ -85,7 +85,7 @@ class StoreWatch:
         return self._lost
 
     def is_silent(self) -> bool:
-        """Whether what JetStream is asked for now would wait for its answer in vain."""
+        """Return whether a request to JetStream would now wait for its answer in vain."""
         silent = silence_of(self._nc).now()
         return silent is not None and silent.what == "requests"
 
