@@ -107,7 +107,7 @@ class Kind(Protocol):
     """Whether an answer counts only once the model has read the messages that came before it: it is asked again."""
 
     makes_up: bool
-    """Whether its runs may make up for what they did before they end badly (`not_undone`)."""
+    """True if its runs may make up for what they did before they end badly (`not_undone`)."""
 
     # --- before anything runs
 
@@ -180,7 +180,7 @@ class Kind(Protocol):
         ...
 
     def cancelled(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
-        """What follows when somebody wants the run to end; None: it ends at once. It is asked once, and not at all when
+        """Return what follows when somebody wants the run to end; None: it ends at once. Called once, and not at all if
         the run is to end at once."""
         ...
 

@@ -29,7 +29,7 @@ def partial_result_of(run: Run) -> str | None:
 
 
 def _seen(call: CallState) -> str:
-    """Return the call's observation, or that nobody knows what came of it; "" of one that failed or was not made."""
+    """Return the call's observation, or that its outcome is unknown; "" for a call that failed or was not made."""
     if call.error is not None and call.error.type == "Interrupted":
         return call.error.message
     if call.is_open and call.opened:

@@ -56,7 +56,7 @@ def away_timer(message: str, *, begun: bool) -> str:
 
 
 def away_of(timer: str) -> tuple[str, Literal["away", "left"]] | None:
-    """What such a timer is about, and the code of `call.timed_out` that follows; None for any other timer."""
+    """Return what such a timer is for, and the code of `call.timed_out` that follows; None for any other timer."""
     if timer.startswith(_AWAY):
         return timer.removeprefix(_AWAY), "away"
     return (timer.removeprefix(_LEFT), "left") if timer.startswith(_LEFT) else None

@@ -117,7 +117,7 @@ def _take_result(run: Run, event: ev.ToolAnswered, n: int, at: float) -> None:
 
 def _take_report(run: Run, event: ev.DelegateFinished, n: int, at: float) -> None:
     if run.phase is Phase.DONE:
-        # What a run has used is told with its end, and stays as it was told.
+        # A run reports its usage with its end; the usage stays as it was reported.
         note_late(run, event.call, event.text, failure_of(event))
         return
     run.usage += event.usage

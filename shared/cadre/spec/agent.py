@@ -304,7 +304,7 @@ CHOICES = {
     "memory.remember": "nothing, answers or steps",
     "memory.scope": f"one of {', '.join(get_args(MemoryScope))}",
 }
-"""What may be written for a key that takes some words only."""
+"""The values of each key that takes only certain words."""
 
 _JUDGED = {"answer", "task", "additional_args", "calls"}
 """The variables in the expression of a check."""

@@ -17,7 +17,7 @@ _SHOWN = 300
 """Characters of a text that an error repeats."""
 
 _FAILS = (ArithmeticError, AttributeError, LookupError, RecursionError, SyntaxError, TypeError, ValueError)
-"""What an expression over any values may raise, beyond the errors of templates."""
+"""Errors that an expression over any values may raise, beyond those of templates."""
 
 
 class ExpressionError(Exception):
@@ -42,13 +42,13 @@ class _Compiled(NamedTuple):
 
 
 def check_expression(text: str) -> frozenset[str]:
-    """Returns the names in a condition. Raises ValueError for a text that is none."""
+    """Return the names in a condition. Raise ValueError for an invalid text."""
     return _checked(text, is_condition=True)
 
 
 def check_template(value: Any) -> frozenset[str]:
-    """Returns the names in all templates of a JSON value. Raises ValueError for a text that is none, and for templates
-    that together take more work than a decision may."""
+    """Return the names in all templates of a JSON value. Raise ValueError for an invalid text, and for templates that
+    together take more work than a decision may."""
     found: frozenset[str] = frozenset()
     for text in templates_in(value):
         if _is_template(text):
@@ -57,7 +57,7 @@ def check_template(value: Any) -> frozenset[str]:
 
 
 def parsed(text: str, *, is_condition: bool) -> Any:
-    """Returns the syntax tree of a template or condition. Raises ValueError for a text that is none."""
+    """Return the syntax tree of a template or condition. Raise ValueError for an invalid text."""
     from jinja2 import TemplateSyntaxError
 
     try:

@@ -94,8 +94,8 @@ class KindDeclaration(NamedTuple):
 
     name: str
     behavior: Mapping[int, str]
-    """Where its `cadre.engine.kind.Kind` is, as `module:attribute`, by version; imported when the first run needs it. A
-    run keeps the version that it began with: a new version is added when decisions change."""
+    """The `module:attribute` of its `cadre.engine.kind.Kind`, by version; imported when the first run needs it. A run
+    keeps the version that it began with: a new version is added when decisions change."""
     prompt_files: Mapping[str, PromptFile]
     """The shipped prompt files that its agents may use, by name."""
     purposes: Mapping[str, str]

@@ -87,7 +87,7 @@ def check_arguments(name: str, schema: dict[str, Any], arguments: dict[str, Any]
 
 _checks = Recent[int, tuple[dict[str, Any], SchemaCheck]](_MOST_VALIDATORS)
 """By the schema's identity: the runs of a process share the cards of the registry. The schema is kept
-beside its check, so that no other can take its identity."""
+with its check, so that no other can take its identity."""
 
 
 def _check_of(schema: dict[str, Any]) -> SchemaCheck:

@@ -60,8 +60,8 @@ def schemas_of(run: Run) -> SchemaOf:
 
 
 def read_calls(content: str, schema_of: SchemaOf = lambda name: None) -> list[RequestedCall]:
-    """Return the calls in a text, in its order, with anything between them. Raises ReadingError where there is none, or
-    one that cannot be read."""
+    """Return the calls in a text, in its order, with anything between them. Raise ReadingError for a text without a
+    call, or with one that cannot be read."""
     calls: list[RequestedCall] = []
     problem = NoCall(_NO_CALL)
     for value in read_objects(content):

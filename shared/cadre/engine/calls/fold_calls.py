@@ -142,7 +142,7 @@ def timed_out(call: CallState, timer: TimerFired, at: float) -> ev.CallTimedOut:
 
 
 def no_answer(event: ev.CallTimedOut) -> str:
-    """Return why there is no answer, for whoever asked for the call."""
+    """Return why there is no answer, as a text for the caller."""
     if not event.code:
         return f"no answer within {event.seconds:g} s"
     begun = ", and may have begun the call" if event.code == "left" else ""
@@ -187,7 +187,7 @@ def drop_call(run: Run, event: ev.CallDropped, n: int, at: float) -> None:
 
 
 def cut_short(call: CallState, reason: str) -> None:
-    """Closes a call that the run gives up, with what is known of its effect: none, or nobody knows."""
+    """Close a call that the run gives up, with what is known of its effect: none, or unknown."""
     if call.opened or call.pause is not None:
         text = f"Outcome unknown: {reason} before {call.name!r} had answered. It may or may not have taken effect."
         call.error = ErrorInfo("Interrupted", text)

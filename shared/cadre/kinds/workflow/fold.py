@@ -117,7 +117,7 @@ def after(state: WorkflowState, event: JournalEvent, at: float, undo: str = "") 
 
 
 def unsure_steps(run: Run, state: WorkflowState, open_calls: Sequence[CallState]) -> list[str]:
-    """Return the step that may have taken effect although nobody has its result, if it has an `undo`: one whose calls
+    """Return the step that may have taken effect although its result is missing, if it has an `undo`: one whose calls
     are out, or the latest that has failed if it was interrupted."""
     steps = workflow_of(run.spec).steps
     found = state.step if any(call.opened for call in open_calls) else ""

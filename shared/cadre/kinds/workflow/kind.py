@@ -127,7 +127,7 @@ class WorkflowKind(PlainKind):
         return walk.settle(StepOutcome(label=OVERDUE))
 
     def cancelled(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
-        """What was done is made up for first; where that goes on already, it goes on."""
+        """Make up for what was done first; if that has begun already, continue it."""
         return self._make_up(Walk(run, arrival), "cancelled", error)
 
     def outlived(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:

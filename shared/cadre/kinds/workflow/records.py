@@ -45,7 +45,7 @@ class UndoBegun(JournalEvent, frozen=True, tag="workflow.undo"):
     steps: list[str]
     """What is made up for, the latest first."""
     unsure: list[str] = []
-    """Steps that are not, as nobody knows whether they took effect."""
+    """Steps that are not, because it is unknown whether they took effect."""
 
 
 class Undoable(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -62,7 +62,7 @@ class Ending(msgspec.Struct, frozen=True, omit_defaults=True):
     state: RunState
     error: ErrorInfo
     undone: Undoable | None
-    """What is being made up for; None once all is."""
+    """The step that is being made up for; None once all are."""
     failed: list[str] = []
     """Steps for which that has failed, or was not tried."""
 

@@ -1,5 +1,5 @@
-"""What a model is asked in a step: one thing, with the results so far and earlier turns of the session, and nothing
-else of the run's own history."""
+"""Requests to the model in a step: each asks one thing, with the results so far and earlier turns of the session, and
+nothing else of the run's own history."""
 
 from typing import Any
 

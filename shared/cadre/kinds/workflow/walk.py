@@ -44,10 +44,10 @@ MISTAKES = 3
 """How often a step is tried at least when its model has answered what cannot be used."""
 
 ABSENT = 12
-"""How often a step is tried at least whose tool or member was never there: about six minutes."""
+"""Least number of tries of a step whose tool or member was never there: about six minutes."""
 
 AWAY_TRIES = 6
-"""How often a step is tried at least whose tool or member is away: each try waits for it as `limits.away` says."""
+"""Least number of tries of a step whose tool or member is away: each try waits for it as `limits.away` says."""
 
 OUT_OF_STEPS = "AgentMaxStepsError"
 

@@ -239,7 +239,8 @@ def _units(node: nodes.Node) -> int:
 
 
 class BoundedEnvironment(ImmutableSandboxedEnvironment):
-    """What would be too large, or too much work, raises OverflowError; what is not allowed, TemplateSyntaxError."""
+    """A sandbox for templates with bounds: a value that is too large, or too much work, raises OverflowError, and
+    anything that is not allowed raises TemplateSyntaxError."""
 
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "**", "%"})
     context_class = CountingContext

@@ -201,7 +201,7 @@ def _charged(function: Any, price: Price) -> Callable[..., Any]:
         else:
             found = function(value, *args, **named)
         if isinstance(found, Markup):
-            return str(found)  # its operators escape what they are given, and it has methods of its own
+            return str(found)  # its operators escape what they are given, and it has its own methods
         return list(found) if isinstance(found, Iterator) else found
 
     return charged
@@ -314,7 +314,7 @@ _METHODS: list[tuple[type | tuple[type, ...], dict[str, Price]]] = [
 
 def price_of_method(called: Any) -> Price | None:
     """Return the price of a method of a value; None for what a template may not call."""
-    method = getattr(called, "__wrapped__", called)  # the sandbox has a `str.format` of its own
+    method = getattr(called, "__wrapped__", called)  # the sandbox has its own `str.format`
     owner = getattr(method, "__self__", None)
     for kinds, methods in _METHODS:
         if isinstance(owner, kinds):

@@ -1,5 +1,5 @@
-"""What operations on values cost in a template, charged before they are done: by the sizes of what they take and of
-what they give. What would be too large raises OverflowError.
+"""The prices of operations on values in a template, charged before they are done, by the sizes of what they take and
+of what they give. A result that would be too large raises OverflowError.
 """
 
 import re
@@ -269,7 +269,7 @@ def _price_of_copies(work: TemplateWork, many: Any, size: int) -> None:
 
 
 def _characters(value: Any) -> int:
-    """How long the text of a value may be, roughly, which was charged before."""
+    """Return roughly how long the text of a value may be, which was charged before."""
     if isinstance(value, str):
         return len(value) * 4
     if isinstance(value, dict):

@@ -17,7 +17,7 @@ _PARSING, _PARSING_PER_TOKEN = 900, 40
 
 
 class TemplateWork:
-    """What has been spent of an allowance."""
+    """The work that was spent of an allowance."""
 
     __slots__ = ("most", "seen", "spent")
 
