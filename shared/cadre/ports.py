@@ -84,9 +84,9 @@ class Bus(Protocol):
 
     async def revoke(self, settled: EffectResult) -> bool:
         """Store what settles a call unless it was claimed: no executor begins it then. A claim without a result is
-        marked: no executor runs the call again after its claimer's death. One that works at it is told to stop, which
-        may be lost. Return whether the call is settled with that result, by this call or an earlier one. Raises
-        RetryableError."""
+        marked: no executor runs the call again after its claimer's death. An executor that is running it is sent a
+        request to stop, which may be lost. Return whether the call is settled with that result, by this call or an
+        earlier one. Raise RetryableError."""
         ...
 
     async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:
@@ -115,7 +115,7 @@ Raises BusUnavailable."""
 
 
 class CallQueue(NamedTuple):
-    """Where what an agent asks of one tool, member or sandbox waits to be taken."""
+    """The queue in which an agent's calls of one tool, member or sandbox wait to be taken."""
 
     kind: Literal["agent", "tool", "sandbox"]
     name: str
@@ -131,11 +131,11 @@ class QueuedMessage(NamedTuple):
     leaf: str
     """The last part of its subject: the message of a tool's call, the member's run, the run of a block of code."""
     at: float
-    """When it was stored, Unix seconds."""
+    """Time at which it was stored, in Unix seconds."""
 
 
 class QueuedCalls(Protocol):
-    """What an agent has sent to queues and nobody has settled, as far as the queues tell."""
+    """Messages that an agent has sent to queues and that are not settled, as far as the queues show."""
 
     async def behind(self, queue: CallQueue, shard: int, after: int) -> list[QueuedMessage]:
         """Returns some messages of this agent, oldest first, behind the sequence `after` and behind what is settled; []

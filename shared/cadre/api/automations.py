@@ -1,4 +1,4 @@
-"""What the gateway says of schedules, triggers, notices and standing budgets."""
+"""Schedules, triggers, notices and standing budgets as the API shows them."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ class ScheduleView(msgspec.Struct, kw_only=True):
     paused_for: str = ""
     """Why it has paused without a person's doing, such as `maker-revoked`; "" where a person paused it."""
     maker: str = ""
-    """Who wrote it last: its runs start with their rights. "" where no key was asked for."""
+    """Its last writer: its runs start with the writer's rights. "" where no key was asked for."""
     next: list[float]
     """Its next ticks, without jitter."""
     ticks: int
@@ -53,7 +53,7 @@ class TriggerView(TriggerSpec, frozen=True, kw_only=True, forbid_unknown_fields=
     """A trigger as the API shows it."""
 
     maker: str = ""
-    """Who wrote it last: its runs start with their rights. "" where no key was asked for."""
+    """Its last writer: its runs start with the writer's rights. "" where no key was asked for."""
     paused_for: str = ""
     """Why it starts no runs, such as `maker-revoked`; "" while it does."""
 
@@ -62,7 +62,7 @@ class NoticeView(NoticeSpec, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A notice as the API shows it."""
 
     maker: str = ""
-    """Who wrote it last: it is sent as long as they may have it. "" where no key was asked for."""
+    """Its last writer: it is sent as long as the writer may have it. "" where no key was asked for."""
     paused_for: str = ""
     """Why it is not sent, such as `maker-revoked`; "" while it is."""
 

@@ -70,7 +70,7 @@ class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):
     away: list[str] = []
     """Tools and team members that the agent names and that are away: calls wait for them."""
     away_since: float | None = None
-    """When its last replica stopped or fell silent, Unix seconds; null while it has one, or is at rest."""
+    """Time at which its last replica stopped or fell silent, in Unix seconds; null while it has one, or is at rest."""
     pools: list[str] = []
     """Sandbox pools that run code for it."""
     memory: bool = False

@@ -72,7 +72,7 @@ class KeptNotice(NoticeSpec, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A notice as it is kept."""
 
     maker: Maker = NO_MAKER
-    """Who wrote it last: it is sent as long as they may have it."""
+    """Its last writer: it is sent as long as the writer may have it."""
 
 
 class Happened(NamedTuple):

@@ -36,7 +36,7 @@ class PushTarget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Of the header Authorization, such as `Bearer`; "" sends none."""
     credentials: str = ""
     maker: Maker = NO_MAKER
-    """Who gave the address: it is written to as long as they have a key."""
+    """The maker who gave the address: messages are sent to it as long as they have a key."""
 
     def __post_init__(self) -> None:
         check_name("push notification", self.id)

@@ -54,7 +54,7 @@ class OwedStart(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     """The key from which the run's id follows, with the agent and the owner."""
     starter: Maker | None = None
-    """Who starts it by hand, with their rights; None: it starts with its maker's rights."""
+    """The person who starts it by hand, with their rights; None: it starts with its maker's rights."""
     agent: str
     task: str
     tick: float
@@ -82,7 +82,7 @@ class ScheduleState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     spec: ScheduleSpec
     made_at: float
     maker: Maker = NO_MAKER
-    """Who wrote it last: its runs start with their rights."""
+    """Its last writer: its runs start with the writer's rights."""
     salt: str = ""
     """Random, chosen when the schedule is made: no run file that is imported can have the id of a run to come."""
     next_at: float | None
@@ -104,7 +104,7 @@ class ScheduleState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     cancels: list[str] = []
     """Runs that are to be cancelled first."""
     given_up: list[float] = []
-    """Ticks that become dead letters: what was to be done for them ended whoever did it, again and again."""
+    """Ticks that become dead letters: the work for them ended the process that did it, again and again."""
     outcomes: list[TickOutcome] = []
     """Of the last ticks, newest last."""
 
@@ -191,8 +191,8 @@ def settled(state: ScheduleState) -> ScheduleState:
 
 
 def started_by_hand(state: ScheduleState, start: OwedStart, now: float) -> ScheduleState:
-    """The state once a person starts a run of the schedule: it is its last one, and no tick of its own. The same
-    request, sent again, changes nothing unless its run could not be started before."""
+    """Return the state once a person starts a run of the schedule: it becomes the last run, and does not count as a
+    tick. The same request, sent again, changes nothing unless its run could not be started before."""
     known = [one for one in state.outcomes if one.run == start.run]
     if any(one.outcome != "failed" for one in known):
         return state

@@ -73,7 +73,7 @@ class TriggerState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     spec: TriggerSpec
     maker: Maker = NO_MAKER
-    """Who wrote it last: its runs start with their rights."""
+    """Its last writer: its runs start with the writer's rights."""
     salt: str = ""
     """Random, chosen when the trigger is made: no run file that is imported can have the id of a run that a later
     message starts."""

@@ -113,10 +113,10 @@ class RunHandle:
             raise OutputMismatch(self.id, run.output, str(error)) from error
 
     async def cancel(self, reason: str = "", *, now: bool = False, key: str | None = None) -> None:
-        """Ask the run and everything below it to end; `wait` tells when it has. Ended runs stay as they are.
+        """Ask the run and everything below it to end; `wait` returns once it has. Ended runs stay as they are.
 
-        It makes up for what it did first; with `now` it ends at once, and its error says what is `not_undone`. To ask
-        again without `now` changes nothing. Raises ClientError for a `key` that came with something else.
+        The run first makes up for what it did; with `now` it ends at once, and its error says what is `not_undone`. A
+        second request without `now` changes nothing. Raise ClientError for a `key` that came with something else.
         """
         await self._client.post_once(f"{self._path}/cancel", {"reason": reason, "now": now}, key=key)
 

@@ -59,9 +59,9 @@ def _place(data: Path) -> str:
 
 
 def client_options(url: str) -> dict[str, Any]:
-    """Options of an HTTP client; the environment's proxy is not used for this machine's own address.
+    """Return options of an HTTP client; the environment's proxy is not used for this machine's own address.
 
-    Raises SettingError for a URL that is none, and for a proxy or certificates of the environment that cannot be used.
+    Raise SettingError for an invalid URL, and for a proxy or certificates of the environment that cannot be used.
     """
     with connection_errors(url):
         httpx2.URL(url)

@@ -36,7 +36,7 @@ class Broken(msgspec.Struct, frozen=True):
 
 
 class EventHead(msgspec.Struct):
-    """What the check reads of an event."""
+    """The part of an event that the check reads."""
 
     type: str
     call: Any = None
@@ -68,7 +68,7 @@ class ChainCheck:
         self._last: dict[str, RunLinks] = {}
         self._ended: set[str] = set()
         self._answered: dict[str, tuple[str, int]] = {}
-        """Members that have told an answer, by the entry of their manager that has it."""
+        """Members that have given an answer, each with the entry of its manager that has the answer."""
 
     def check_members(self) -> None:
         """Notes the members whose answer a manager has although they have no journal, or one without an end: call it

@@ -1,5 +1,5 @@
-"""The order of what people send to a run: each record names the one that was stored before it, and who takes one up
-takes up first those before it that nobody has taken up yet (decision 0039)."""
+"""The order of what people send to a run: each record names the one that was stored before it, and before a record is
+taken up, the earlier ones that were not taken up yet are (decision 0039)."""
 
 import logging
 from collections.abc import Awaitable, Callable

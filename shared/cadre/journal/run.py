@@ -184,7 +184,7 @@ class Result(msgspec.Struct, kw_only=True):
     since: int
     at: float
     found: str | None = None
-    """What a member had found when it ended without an output: its manager reads it with the failure."""
+    """The findings of a member that ended without an output: its manager reads them with the failure."""
 
 
 class Run(msgspec.Struct, kw_only=True):
@@ -268,7 +268,7 @@ class Run(msgspec.Struct, kw_only=True):
     cancelled: str | None = None
     """Why somebody first asked for the run's end."""
     ends_now: bool = False
-    """Whether somebody has asked for its end at once."""
+    """True if somebody has asked for its end at once."""
     seen: set[str] = set()
     """Ids of all records accounted for."""
     started_at: float = 0.0

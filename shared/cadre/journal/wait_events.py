@@ -41,7 +41,7 @@ class GraceBegun(JournalEvent, frozen=True, tag="grace.begun"):
 
 
 class CancelRequested(JournalEvent, frozen=True, tag="cancel.requested"):
-    """Somebody wants the run to end: once it has made up for what it did, or `now`. Its open children are told."""
+    """Somebody wants the run to end: once it has made up for what it did, or `now`. Its open children are asked too."""
 
     reason: str = ""
     sender: str = ""

@@ -32,7 +32,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Rights(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a provider's word gave somebody, as the fields of the same names of an API key."""
+    """The rights that a provider's word gave a person, as the fields of the same names of an API key."""
 
     roles: list[RoleName]
     user: str
@@ -44,13 +44,13 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Maker(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Who made a schedule or a trigger: its runs start with their rights."""
+    """The maker of a schedule or a trigger: its runs start with the maker's rights."""
 
     name: str = ""
     key: str = ""
     """Id of their API key, or what stands for it; "" where the gateway asked for no key."""
     vouched: Rights | None = None
-    """What a provider's word gave them when they made it; None where they have an API key."""
+    """The rights that a provider's word gave them when they made it; None where they have an API key."""
 
 
 NO_MAKER = Maker()

@@ -99,7 +99,7 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     skew: float = 0.0
     """Seconds that its machine's clock is ahead of the NATS server's."""
     away_since: float = 0.0
-    """When it stopped, or was heard for the last time (Unix seconds); 0 while it lives."""
+    """Time at which it stopped, or was heard for the last time, in Unix seconds; 0 while it lives."""
     agent: AgentCard | None = None
     tool: ToolCard | None = None
     sandbox: SandboxCard | None = None
@@ -110,7 +110,7 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_live(self) -> bool:
-        """Whether it stands for a process."""
+        """Return whether it stands for a process."""
         return not self.is_at_rest and not self.away_since
 
 

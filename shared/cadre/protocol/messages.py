@@ -204,7 +204,7 @@ class Follows(msgspec.Struct, frozen=True):
 
     id: str
     seq: int
-    """Where it lies in its stream."""
+    """Its sequence in the stream."""
 
 
 class PersonsRecord(Message, frozen=True, kw_only=True):
@@ -373,7 +373,7 @@ class EffectClaim(Message, tag="effect_claim", frozen=True):
     tool: str
     """The tool that `agent` calls."""
     revoked: bool = False
-    """Nobody awaits the call any more: it is not run again. Written over the claim by the run's worker."""
+    """True if the call is no longer awaited: it is not run again. Written over the claim by the run's worker."""
 
 
 class EffectResult(Message, tag="effect_result", frozen=True):

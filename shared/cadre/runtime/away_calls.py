@@ -58,9 +58,9 @@ class AwayCalls:
         self._bus = bus
         self._clock = clock
         self._began = clock.now()
-        """What was away before can have come back unheard until then: its time counts from here."""
+        """Start of the watch: an earlier absence counts from here, since it may have ended unheard before."""
         self._done: dict[tuple[CallQueue, int], int] = {}
-        """How far each queue was looked through while it is away, by its shard."""
+        """The sequence up to which each queue that is away was looked through, by its shard."""
 
     async def look_after(self, changed: Callable[[], Awaitable[None]]) -> None:
         """Works until cancelled; `changed` returns when something has come or gone."""
@@ -129,7 +129,7 @@ class AwayCalls:
 
 
 def _awaited(debt: object, queue: CallQueue, leaf: str) -> ToolCall | Task | CodeCall | None:
-    """What the run owes, if that is the message in the queue, and an answer is awaited."""
+    """Return what the run owes if that is the message in the queue and an answer is awaited."""
     match debt:
         case Send(message=ToolCall(id=id, tool=queue.name, reply=True) as call) if id == leaf:
             return call

@@ -111,8 +111,8 @@ class Executor:
         return await self._settle(effect, await self._after_a_death(tool, call, delivery, effect))
 
     async def _revoked(self, claim: EffectClaim, delivery: Delivery) -> ToolResult | None:
-        """Return what has settled a call that needs no claim, and comes again after the death of whoever had it; None
-        when it is awaited still."""
+        """Return what has settled a call that needs no claim and comes again after its executor's death; None while
+        it is still awaited."""
         if delivery.deliveries == 1:
             return None
         effect = await self._insist(lambda: self._effects.read(claim), f"looking for {claim.call}")

@@ -188,7 +188,7 @@ class AgentHost:
 
     @property
     def missing(self) -> str | None:
-        """What its file names and nothing has ever offered; None when nothing."""
+        """Return what its file names and nothing has ever offered; None if nothing is missing."""
         missing = self._current_offer().missing
         return f"agent {self._spec.name}: nothing offers {', '.join(missing)}" if missing else None
 

@@ -44,7 +44,7 @@ class ConnectionGivenUp(CadreError):
 
 
 class HttpServerEnded(CadreError):
-    """The server of the process's HTTP endpoints has ended, and nobody asked it to."""
+    """The server of the process's HTTP endpoints has ended although it was not asked to."""
 
     def __init__(self, reason: BaseException | None) -> None:
         super().__init__(

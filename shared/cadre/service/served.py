@@ -40,7 +40,7 @@ class Serving(Protocol):
         ...
 
     def unready(self) -> Unready | None:
-        """What is missing; None when it can work."""
+        """Return what is missing; None when it can work."""
         ...
 
     def about(self) -> dict[str, str]:
@@ -89,7 +89,7 @@ class ServedAccount:
         self._part = await self._start(self.platform)
 
     def unready(self) -> Unready | None:
-        """What is missing; None when it can work."""
+        """Return what is missing; None when it can work."""
         if self.platform is None or not self.platform.nc.is_connected:
             return Unready("bus-unavailable", "not connected to NATS")
         if (problem := self.platform.clock.problem()) is not None:

@@ -228,7 +228,7 @@ class InMemoryBus:
         claim, is_settled = settled.claim, True
         try:
             await store_effect(self._reach, claim, settled, 0)
-        except Fenced:  # claimed already: it is not run again, and its executor is told to stop
+        except Fenced:  # claimed already: it is not run again, and its executor is asked to stop
             known = await InMemoryEffects(self._reach).read(claim)
             is_settled = known is not None and known.result == settled.result
             if known is not None and known.result is None and not known.claim.revoked:
