@@ -62,7 +62,7 @@ FILTERS = {
     "trim": ("trim", "trim(y)"),
     "truncate": ("truncate(100)", "truncate(999999, true, y)"),
 }
-"""How filters with arguments are used; the others stand alone."""
+"""The uses of filters with arguments; the others stand alone."""
 
 TESTS = {
     "divisibleby": "divisibleby(7)",

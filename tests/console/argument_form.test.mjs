@@ -1,4 +1,4 @@
-// The form of a held call: what nobody touched is sent as it came, digit by digit.
+// The form of a held call sends untouched values as they came, digit by digit.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

@@ -28,7 +28,7 @@ const frame = ({ name, data }, id) => `event: ${name}\n${id ? `id: ${id}\n` : ""
 const END = frame({ name: "end", data: { run: "r", state: "success" } });
 const stream = (...frames) => (_, response) => response.writeHead(200, { "Content-Type": "text/event-stream" }).end(frames.join(""));
 
-/** Follows until it is over: what was told. `takes` gets the events. */
+/** Follows the stream to its end and returns what it reported. `takes` gets the events. */
 function followed(takes, ...told) {
   answers = told;
   asks = [];

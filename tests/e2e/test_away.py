@@ -1,4 +1,4 @@
-"""What has no live replica is away, not unknown: runs and calls wait for it in their queues, as long as they may."""
+"""Agents and tools without a live replica are away, not unknown: runs and calls wait in queues up to the limit."""
 
 import signal
 from functools import partial
@@ -71,7 +71,7 @@ LISTED = {
     "tools": ("tools", "effect"),
     "memory": ("tools", "remember"),
 }
-"""What each service offers, as the API lists it."""
+"""The agents and tools of each service, as the API lists them."""
 
 
 @pytest.mark.parametrize("victim", [*LISTED])

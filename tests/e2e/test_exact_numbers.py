@@ -20,7 +20,7 @@ ABOUT = {"ids": [BEYOND_64, -(2**63) - 1], "rate": 1.0}
 
 
 def paid(gateway: Gateway, run: str) -> dict[str, Any]:
-    """What the tool was given in the one call of the run."""
+    """Return the input that the tool got in the one call of the run."""
     assert gateway.finished(run)["state"] == "success"
     (answered,) = [data["event"] for event, data in gateway.events(run) if event == "tool.answered"]
     found: dict[str, Any] = answered["output"]
@@ -29,7 +29,7 @@ def paid(gateway: Gateway, run: str) -> dict[str, Any]:
 
 
 def given(gateway: Gateway, run: str) -> tuple[int, Any]:
-    """What the tool was given for the variables that the model named, once a person has agreed."""
+    """Approve the waiting call and return what the tool got for the variables that the model named."""
     (call,) = waiting(gateway, run)
     assert decide(gateway, call["call"], "approve").status_code == 200
     found = paid(gateway, run)

@@ -151,7 +151,7 @@ WRITING: dict[str, Attempt] = {
 }
 
 STREAMED = {"events", "response, streamed", "A2A subscribe"}
-"""What goes on until the run ends: a caller who reaches the run does not read it here."""
+"""Answers that stream until the run ends: a caller who reaches the run does not read them here."""
 
 
 @pytest.fixture(scope="module")

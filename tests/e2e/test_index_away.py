@@ -33,7 +33,7 @@ sys.stdin.read()
 
 
 class Index(NamedTuple):
-    """Where the gateway has its index, and how that goes away and comes back."""
+    """A gateway's index, with functions that take it away and bring it back."""
 
     url: str
     go: Callable[[], None]

@@ -49,7 +49,7 @@ def books(tmp_path: Path) -> Path:
 
 
 class Person:
-    """Who sits at the client, and answers what they are asked."""
+    """A person at the client, who answers questions."""
 
     def __init__(self, action: str, content: dict[str, Any] | None = None) -> None:
         self.asked: list[str] = []

@@ -38,7 +38,7 @@ def answered(answer: ChatCompletion) -> str:
 
 
 def told_to(gateway: Gateway, agent: str) -> list[dict[str, Any]]:
-    """What the agent's newest run was given: the steps of its memory."""
+    """Return what the agent's newest run was given: the steps of its memory."""
     (newest,) = runs_of(gateway, agent=agent, limit="1")
     steps: list[dict[str, Any]] = gateway.run(newest["id"], full="true")["memory"]
     return steps
@@ -76,7 +76,7 @@ def test_two_chats_of_the_same_words_know_nothing_of_each_other(
 
 
 def test_a_chat_without_a_name_has_no_session(openai_client: OpenAI, gateway: Gateway) -> None:
-    """What agents keep for a session is not shared by all who begin with the same words."""
+    """Callers who begin with the same words do not share what agents keep for a session."""
     for _ in range(2):
         turn(openai_client, [], "Good day to all")
     newest, before = runs_of(gateway, agent="host", limit="2")
@@ -130,7 +130,7 @@ def test_a_function_that_another_program_has_called_is_history(openai_client: Op
 
 
 def test_a_chat_that_was_taken_back_is_what_its_caller_sends(gateway: Gateway) -> None:
-    """In a chat program a message is edited, or answered again, within a session of its own."""
+    """A user of a chat program edits a message, or asks for another answer, within the chat's session."""
     chat = client(gateway, default_headers={"X-OpenWebUI-Chat-Id": "taken-back"})
     first = turn(chat, [], "my name is Ina")
     second = turn(chat, first, "Good day")
@@ -164,7 +164,7 @@ def test_what_comes_beside_a_named_conversation_is_added_to_it(
 def test_a_response_with_the_whole_conversation_is_given_that(
     openai_client: OpenAI, gateway: Gateway
 ) -> None:
-    """As a program sends it that keeps the conversation itself, with calls of its own functions in it."""
+    """Send a history as a program does that keeps the conversation, with calls to the program's functions in it."""
     items: ResponseInputParam = [
         {"role": "user", "content": "my name is Ada"},
         {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Thought hard."}]},

@@ -89,7 +89,7 @@ SILENCES: dict[str, tuple[Callable[[NatsProxy], None], set[str], set[str]]] = {
     "acks of publishes": (NatsProxy.swallow_acks, {"publishes-silent", "store-refuses"}, {"tracer"}),
     "pulls": (lambda proxy: proxy.swallow(PULLS), {"pulls-silent"}, set()),
 }
-"""What is kept back, the codes by which services say so, and those who never ask for it."""
+"""By name: the messages kept back, the codes that services report for it, and the services that never ask for it."""
 
 
 @pytest.mark.parametrize("silence", SILENCES)

@@ -46,7 +46,7 @@ class Caller(NamedTuple):
         return f"person {self.user}" if self.user else self.name
 
     def reaches(self, user: str | None, root: str) -> bool:
-        """Whether a tree of this person that begins with this agent is within its bounds."""
+        """Return whether this person's tree that begins with this agent is within the caller's bounds."""
         return (not self.own or self.user == user) and (self.agents is None or root in self.agents)
 
     def ask(self, method: str, path: str, **options: Any) -> httpx2.Response:

@@ -34,13 +34,13 @@ class Frame(NamedTuple):
 
     @property
     def reply(self) -> str:
-        """Where a published message is to be answered; empty for nowhere."""
+        """Return the reply subject of a published message; empty if it has none."""
         sizes = 2 if self.verb == "HPUB" else 1
         return self.words[1] if len(self.words) == 2 + sizes else ""
 
 
 class NatsProxy:
-    """Stands in front of a server on a port of its own. Use it as a context manager.
+    """Proxy a server on a separate port. Use it as a context manager.
 
     `swallow(pattern)` keeps back messages that clients publish to matching subjects; `swallow_acks()` keeps back the
     answers to what they publish elsewhere than to `$JS.` or an inbox, once the server has stored it. `let_pass()` ends

@@ -1,4 +1,4 @@
-"""What a gateway takes in: heads and bodies that do not come, connections without number, large bodies, wrong keys."""
+"""Test the bounds on requests: heads and bodies that never arrive, countless connections, large bodies, wrong keys."""
 
 import asyncio
 import json

@@ -168,7 +168,7 @@ async def test_erased_and_forgotten_trees_leave_nothing_behind(tmp_path: Path) -
 async def test_a_gateway_that_is_killed_leaves_no_index_behind(
     nats_server: NatsServer, tmp_path: Path
 ) -> None:
-    """One without a file of its own; that can be made anew, too."""
+    """Start a gateway whose index file has no name; that index can be rebuilt, too."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     gateway = GatewayProcess(nats_server.url, tmp_path, CADRE_INDEX_URL="", TMPDIR=str(folder))

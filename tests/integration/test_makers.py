@@ -293,7 +293,7 @@ async def test_a_trigger_whose_makers_key_was_revoked_keeps_its_messages(world: 
 
 
 async def test_a_notice_whose_makers_key_was_revoked_is_not_sent(world: World, receiver: Receiver) -> None:
-    """What its maker may not read any more goes to no address of theirs."""
+    """A notice goes to no address of its maker once the maker may not read the run any more."""
     agent, elsewhere = named(), Receiver()
     spec = {"secret_env": "CADRE_SECRET_DESK", "agents": [agent]}
 

@@ -1,4 +1,4 @@
-"""Ticks and events that end whoever handles them become dead letters, on a real server and with real processes."""
+"""Ticks and events that end their handlers become dead letters, on a real server and with real processes."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What a key reaches is the same by every door: a call in another's tree is unknown by MCP as it is by REST."""
+"""A key reaches the same by every door: a call in another's tree is unknown over MCP as it is over REST."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ async def test_a_key_for_a_member_neither_sees_nor_decides_its_calls_in_anothers
 
 
 async def decided(world: World, tree: Tree) -> list[str]:
-    """What was decided of the tree's call, as the agent will read it."""
+    """Return the decisions on the tree's call, as the agent will read them."""
     subject = world.topology.inbox_of_run(tree.run, tree.member)
     query = {"seq": 1, "batch": 100, "next_by_subj": subject}
     found = await jetstream.batch(world.nc, world.topology.stream_of(tree.run), query)

@@ -143,7 +143,7 @@ async def test_what_is_anothers_is_as_unknown_as_what_is_made_up(world: World) -
 
 
 async def test_a_question_that_another_was_asked_is_no_name_for_it(world: World) -> None:
-    """Whoever copies the answer of another's chat goes on from no run of theirs."""
+    """A caller who copies the answer from another person's chat continues none of that person's runs."""
     async with await person(world, "ann") as ann, await person(world, "bo") as bo:
         hers = await held(world, ann)
         chat = [

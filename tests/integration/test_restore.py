@@ -87,7 +87,7 @@ async def deployed(url: str, keys: tuple[str, ...] = ("a1", "b2"), size: int = 3
 
 
 async def state(url: str) -> dict[str, Any]:
-    """What there is of the deployment: messages, sequences and consumers of each stream, and the API keys."""
+    """Return the state of the deployment: messages, sequences and consumers of each stream, and the API keys."""
     found: dict[str, Any] = {}
     async with connected(url) as nc:
         for name in stream_names(TOPOLOGY):

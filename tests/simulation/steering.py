@@ -127,9 +127,9 @@ def edits_are_made_once(world: World) -> None:
 
 
 def words_are_taken_in_order(world: World) -> None:
-    """What people send to a run is accounted for in the order in which it was stored, whoever died with it in hand; a
-    cancel may overtake the others. What was stored twice has two places in that order, and a gateway lets nobody speak
-    to a run whose task is not stored."""
+    """Check that a run accounts for what people send in the order in which it was stored, even if a worker died with
+    it; a cancel may overtake the others. A record that was stored twice has two places in that order. A gateway accepts
+    no message to a run whose task is not stored."""
     for name, chronicle in world.history.runs.items():
         stored = [
             copies for copies in chronicle.records.values() if isinstance(copies[0], Task | PersonsRecord)

@@ -79,7 +79,7 @@ async def index_of(entries: Iterable[Entry], database: Database | None = None) -
 
 
 async def erased_at(index: RunIndex, tree: str) -> float | None:
-    """When the tree was erased, as the index has it; None for one that was not, or was imported since."""
+    """Return the time at which the index says the tree was erased; None if it was not, or was imported since."""
     async with index.changing(tree) as found:
         erased = found.record.erased
     return erased.at if erased is not None else None

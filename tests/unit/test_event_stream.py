@@ -47,7 +47,7 @@ def stored(seq: int, run: str = "t") -> Stored:
 
 
 class History:
-    """What a stream holds of the run so far, in one page. The replica that is read may lag behind its leader."""
+    """The entries of the run that a stream holds so far, in one page. The replica read may lag behind its leader."""
 
     def __init__(self, *seqs: int) -> None:
         self._page = [stored(seq) for seq in seqs]

@@ -1,4 +1,4 @@
-"""What the gate lets through besides HTTP requests: the application's own begin and end, and nothing else."""
+"""Besides HTTP requests, the gate lets through the application's startup and shutdown, and nothing else."""
 
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ class Inner:
 
 
 async def passed(kind: str) -> tuple[list[str], list[Message]]:
-    """What the application was given, and what the server was sent."""
+    """Return what the application was given and what the server was sent."""
     inner, sent = Inner(), list[Message]()
 
     async def receive() -> Message:

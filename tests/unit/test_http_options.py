@@ -1,4 +1,4 @@
-"""How HTTP clients go past proxies on this machine, and what is said of a variable that cannot be used."""
+"""HTTP clients bypass proxies for this machine, and report a variable that cannot be used."""
 
 import importlib.util
 from pathlib import Path

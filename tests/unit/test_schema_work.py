@@ -1,4 +1,4 @@
-"""Checks against JSON Schemas end after bounded work, whoever wrote the schema and the value."""
+"""Checks against JSON Schemas end after bounded work, for any schema and any value."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What templates are charged bounds what they do: by a search over templates, and operation by operation."""
+"""Charges bound the work of templates: test it by a search over templates, and operation by operation."""
 
 import sys
 from collections.abc import Callable, Iterator

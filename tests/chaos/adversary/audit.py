@@ -195,7 +195,7 @@ def _requests(journals: dict[str, list[Entry]], seen: Seen) -> Iterator[str]:
 
 
 def followers(journals: dict[str, list[Entry]], streams: dict[str, list[int]]) -> Iterator[str]:
-    """Each follower is told each entry of its run once, in order, up to the run's end."""
+    """Report followers that did not get each entry of their run once, in order, up to the run's end."""
     for run, told in streams.items():
         journal = journals.get(run, [])
         ends = [one.seq for one in journal if any(e["type"] == "run.finished" for e in one.events)]

@@ -1,1 +1,1 @@
-"""What people and clocks do to runs while processes die: cancels, messages, schedules; and what is away for a time."""
+"""Steer runs while processes die: with cancels, messages and schedules, and with services that are away for a time."""

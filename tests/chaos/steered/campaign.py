@@ -40,12 +40,12 @@ _INDEX_AWAY_SECONDS = 5.0
 _LATE_SECONDS = 3.0
 _PACE_SECONDS = 0.7
 _ALL_AT_ONCE = 0.4
-"""How often every replica of a victim dies with it."""
+"""The probability that every replica of a victim dies with it."""
 _VICTIMS = ("booker-1", "booker-2", "listener-1", "listener-2", "ticker-1", "tools-1", "tools-2")
 
 
 class Steered(NamedTuple):
-    """What came of it."""
+    """The outcome of a campaign."""
 
     seen: Seen
     violations: list[str]

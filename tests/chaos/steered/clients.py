@@ -57,7 +57,7 @@ class Clients:
         await following
 
     async def listen(self, key: str, messages: int = MESSAGES) -> None:
-        """A run that is told things, each when the one before was acknowledged, and ends when it has read the last."""
+        """Send a run messages, each after the previous one was acknowledged; the run ends when it has read the last."""
         run = await self._start(key, "listener", f"listen {key}")
         self.seen.wanted[run] = "heard"
         following = asyncio.create_task(self._follow(run))
@@ -150,7 +150,7 @@ class Clients:
         body: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
     ) -> httpx2.Response:
-        """The answer of a gateway that can give one; each try has a connection of its own."""
+        """Return the answer of a gateway that can give one; each try opens a new connection."""
         while True:
             with contextlib.suppress(httpx2.TransportError):
                 async with httpx2.AsyncClient(base_url=next(self._gateways), timeout=_TIMEOUT) as client:

@@ -1,5 +1,5 @@
-"""What must hold of cancels, messages, ticks and followers, over the streams and what clients saw; nothing of Cadre
-is imported here, as in the adversary's audit."""
+"""Check cancels, messages, ticks and followers against the streams and what clients saw. Like the adversary's audit,
+this imports nothing from Cadre."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Told:
 
 @dataclass
 class Absence:
-    """What was away; times are Unix seconds."""
+    """An absence; times are Unix seconds."""
 
     what: str
     began: float
@@ -37,18 +37,18 @@ class Absence:
 
 @dataclass
 class Seen:
-    """What the clients saw of the deployment from outside."""
+    """The deployment as the clients saw it from outside."""
 
     runs: dict[str, str] = field(default_factory=dict)
     """The run of each request, by its Idempotency-Key, which is the last word of its task."""
     refused: list[str] = field(default_factory=list)
     """Starts that a gateway refused with a status that no client should have to live with."""
     streams: dict[str, list[int]] = field(default_factory=dict)
-    """Ids of the events that each run's follower was told, over all its connections."""
+    """Ids of the events that each run's follower received, over all its connections."""
     heard: dict[str, dict[int, float]] = field(default_factory=dict)
     """The Unix time at which each of these came, by run."""
     ends: dict[str, tuple[str, Any]] = field(default_factory=dict)
-    """State and output of each run as a gateway tells them at the end."""
+    """State and output of each run as a gateway reports them at the end."""
     cancels: dict[str, list[int]] = field(default_factory=dict)
     """Statuses of the requests with one key that cancel a run, by run."""
     told: dict[str, list[Told]] = field(default_factory=dict)
@@ -64,8 +64,8 @@ class Seen:
 
 
 def judge(shards: dict[str, list[Message]], seen: Seen, *, late: float) -> list[str]:
-    """What must not be, a line each; [] when everything held. `late` is how many seconds after it was journaled an
-    event may come to a follower while the index is away."""
+    """Return the violations, a line each; [] when everything held. While the index is away, an event may reach a
+    follower up to `late` seconds after it was journaled."""
     books = [Books(messages) for messages in shards.values()]
     journals = {run: journal for book in books for run, journal in book.journals.items()}
     return [
@@ -119,7 +119,7 @@ def _cancels(journals: dict[str, list[Entry]], seen: Seen) -> Iterator[str]:
 
 
 def _messages(journals: dict[str, list[Entry]], seen: Seen) -> Iterator[str]:
-    """What is acknowledged in order is read in order, and once."""
+    """Check that messages acknowledged in order are read in order, and once."""
     for run, told in seen.told.items():
         acknowledged = [one.text for one in told if one.status in (200, 202)]
         read = [event["text"] for event in events_of(journals, run) if event["type"] == "message.received"]

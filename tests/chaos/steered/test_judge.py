@@ -26,7 +26,7 @@ def booked(job: str) -> list[Event]:
 
 
 def sound() -> Runs:
-    """A booking that was cancelled, a listener that was told three things, and three ticks."""
+    """Return a cancelled booking, a listener that got three messages, and three ticks."""
     task = {"type": "run.accepted", "task": {"task": "held"}}
     end = {"type": "run.finished", "state": "cancelled"}
     words = [{"type": "message.received", "text": text} for text in ("a", "b", "c")]

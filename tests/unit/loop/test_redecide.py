@@ -1,4 +1,4 @@
-"""Journals decided anew: kept ones and those of today agree, and what was changed is found."""
+"""Replay journals: kept ones and current ones agree, and changes are found."""
 
 from typing import Any
 
