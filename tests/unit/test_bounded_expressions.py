@@ -85,11 +85,39 @@ def test_loops_and_texts_that_grow_end_by_their_work(template: str) -> None:
         ("{% for i in items[:9000] %}{% if loop.last %}{{ loop.length }}{% endif %}{% endfor %}", "9000"),
         ("{% for i in 'ab'|map('upper') %}{{ i }}{{ loop.index }} {% endfor %}", "A1 B2 "),
         ("{{ none_there | default('b') }}", "b"),
+        ("{% for i in ['ab'] %}{{ i.upper() }}{{ i.find('b') }}{{ '-'.join([i]) }}{% endfor %}", "AB1ab"),
+        (
+            "{% for i in [1] %}{{ {'a': 'b'}.get('a') }}{{ dict(c=i).c }}{{ 'x y'.split()[i] }}{% endfor %}",
+            "b1y",
+        ),
         ("{{ 'aXb' | replace('X', '-') }} {{ 'a'.join(['x', 'y']) }} {{ '%3d' | format(7) }}", "a-b xay   7"),
     ],
 )
 def test_what_people_write_has_its_value(template: str, value: object) -> None:
     assert filled(template, VALUES) == value
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ ('f' * 90000) | int(0, 16) }}",
+        "{{ [('f' * 4000) | int(0, 16)] }}",
+        r"{{ '\ud800' }}",
+        r"a {{ '\udfff' }}",
+        r"{{ {'\ud800': 1} }}",
+        "{{ 1e308 * 10 }}",
+        "{{ [1e308 * 10 - 1e308 * 10] }}",
+    ],
+)
+def test_what_a_journal_cannot_hold_has_no_value(template: str) -> None:
+    with pytest.raises(ExpressionError) as refused:
+        filled(template, VALUES)
+    assert isinstance(refused.value.__cause__, ValueError | OverflowError)
+
+
+def test_a_task_is_no_half_of_a_surrogate_pair() -> None:
+    with pytest.raises(SpecError):
+        render("task", r"{{ '\ud800' }}", VALUES)
 
 
 def test_a_key_wins_over_a_method_of_its_name_unless_that_is_called() -> None:

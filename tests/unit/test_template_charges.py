@@ -188,6 +188,17 @@ def test_what_would_be_too_much_fails_at_once(template: str) -> None:
     assert calls() < 1_000_000
 
 
+@pytest.mark.parametrize(
+    "template", ["{{ dict(pairs) | length }}", "{{ range(0, step * 3400, step) | unique | list | length }}"]
+)
+def test_numbers_with_one_hash_are_charged_for_each_other(template: str) -> None:
+    step = sys.hash_info.modulus
+    pairs = [[number * step, 1] for number in range(9_000)]
+    with pytest.raises(ExpressionError) as failed:
+        filled(template, {"pairs": pairs, "step": step})
+    assert type(failed.value.__cause__) is OverflowError
+
+
 def test_markup_gives_nobody_other_methods() -> None:
     assert filled("{{ (x | tojson) + '<b>' }}", {"x": "a"}) == '"a"<b>'
     assert filled("{{ (x | e) ~ '<b>' }}", {"x": "<a>"}) == "&lt;a&gt;<b>"

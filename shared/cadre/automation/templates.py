@@ -28,6 +28,7 @@ def render(key: str, text: str, values: Mapping[str, Any]) -> str:
     check_template(key, text)
     try:
         rendered: str = _compiled(text).render(dict(values))
+        rendered.encode()  # half a surrogate pair cannot be stored
     except Exception as error:
         # A template runs over whatever others sent: each way in which it fails is told, and none ends the process.
         raise SpecError(f"{key}: {error}") from error

@@ -5,6 +5,7 @@ A template that is one expression (`{{ order.lines }}`) gives the expression's v
 """
 
 import functools
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -118,12 +119,17 @@ def _shown(text: str) -> str:
 
 
 def _as_json(value: Any) -> Any:
-    if value is None or isinstance(value, str | bool | int | float):
-        return value if type(value) is not str else str(value)
-    if not isinstance(value, dict | list | tuple):
+    """Return a value that a journal can hold. Raises ValueError for half a surrogate pair, for infinity and for a number
+    of too many digits, and TypeError."""
+    if isinstance(value, str):
+        value.encode()
+        return value
+    if value is not None and not isinstance(value, dict | list | tuple | bool | int | float):
         value = list(value)  # what methods such as `items` give
     price_of_whole(work_of_one_rendering(), value)
-    return msgspec.to_builtins(value, str_keys=True)
+    found = msgspec.to_builtins(value, str_keys=True)
+    json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
+    return found
 
 
 @functools.cache

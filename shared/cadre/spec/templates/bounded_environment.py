@@ -31,6 +31,9 @@ MAX_LEVELS = 40
 MAX_LOOPS_WITHIN = 8
 MAX_MACRO_DEPTH = 16
 
+_SCOPES = ("_loop_vars", "_block_vars")
+"""The engine adds these names to the arguments of every call in a loop or block; nothing here takes them."""
+
 _TOO_DEEP = f"it is nested more than {MAX_LEVELS} deep, or has a longer chain of operators"
 
 _STATEMENTS = (
@@ -335,12 +338,16 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return found
 
     def call(self, context: Any, called: Any, /, *args: Any, **named: Any) -> Any:
+        for scope in _SCOPES:
+            named.pop(scope, None)
         context.work.charge(len(args) + len(named))
         if isinstance(called, Macro):
             return self._call_macro(context, called, *args, **named)
         if any(called is one for one in self._makers):
             for one in (*args, *named.values()):
                 prices.price_of_whole(context.work, one)
+                if called is dict:
+                    prices.price_of_pairs(context.work, one)
         elif not isinstance(called, Joiner | Undefined):
             price = price_of_method(called)
             if price is None:

@@ -81,6 +81,12 @@ def _ordered(work: TemplateWork, value: Any, *args: Any, **named: Any) -> None:
     work.charge((work.spent - before + size * _EACH_CALL // 2) * max(1, size.bit_length() // 2))
 
 
+def _unique(work: TemplateWork, value: Any, *args: Any, **named: Any) -> None:
+    _ordered(work, value, *args, **named)
+    if isinstance(value, list | tuple | range):
+        prices.price_of_hashes(work, value)
+
+
 def _summed(work: TemplateWork, value: Any, attribute: Any = None, start: Any = 0) -> None:
     _path(work, value, attribute)
     before = work.spent
@@ -152,7 +158,7 @@ _FILTERS: dict[str, Price] = {
     **dict.fromkeys(("count", "default", "d", "first", "last", "length", "abs"), _taken),
     **dict.fromkeys(("list", "reverse", "items"), _listed),
     **dict.fromkeys(("map", "reject", "rejectattr", "select", "selectattr"), _each),
-    **dict.fromkeys(("dictsort", "groupby", "max", "min", "sort", "unique"), _ordered),
+    **dict.fromkeys(("dictsort", "groupby", "max", "min", "sort"), _ordered),
     **dict.fromkeys(("capitalize", "filesizeformat", "float", "int", "lower", "string", "upper"), _scanned),
     **dict.fromkeys(("e", "escape", "urlencode"), _counted),
     **dict.fromkeys(("batch", "slice"), _cut),
@@ -167,6 +173,7 @@ _FILTERS: dict[str, Price] = {
     "tojson": _as_json,
     "trim": _trimmed,
     "truncate": _whole,
+    "unique": _unique,
     "wordcount": _counted,
 }
 

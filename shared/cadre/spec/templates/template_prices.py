@@ -3,7 +3,8 @@ of what they give. A result that would be too large raises OverflowError.
 """
 
 import re
-from collections.abc import ItemsView, KeysView, ValuesView
+from collections import Counter
+from collections.abc import ItemsView, Iterable, KeysView, ValuesView
 from datetime import date, time, timedelta, tzinfo
 from typing import Any
 
@@ -50,6 +51,9 @@ COMPARED = 100
 _LONG_SEARCH = 30_000
 _LINEAR_SEARCH = 16
 """In texts that are longer the search takes a unit for so many characters, whatever is searched for."""
+
+_COLLIDING = 8
+"""Comparisons of keys with one hash for a unit."""
 
 _FIELD_UNITS = 40
 _MAX_DIGITS = 3
@@ -145,6 +149,19 @@ def price_of_key(work: TemplateWork, key: Any) -> None:
     """Charge the hash of a key."""
     if not isinstance(key, str | int | float):
         price_of_whole(work, key)
+
+
+def price_of_hashes(work: TemplateWork, keys: Iterable[Any]) -> None:
+    """Charge the making of a table with these keys: numbers can be chosen so that all of them have one hash, and each
+    is then compared with all those before it."""
+    together = Counter(hash(key) for key in keys if isinstance(key, int | float))
+    work.charge(sum(count * count for count in together.values() if count > 1) // _COLLIDING)
+
+
+def price_of_pairs(work: TemplateWork, pairs: Any) -> None:
+    """Charge a dict that is made of a list of pairs, which was charged before."""
+    if isinstance(pairs, list | tuple):
+        price_of_hashes(work, (pair[0] for pair in pairs if isinstance(pair, list | tuple) and pair))
 
 
 def price_of_search(work: TemplateWork, text: str, wanted: str, *, backwards: bool = False) -> None:
