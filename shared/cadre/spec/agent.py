@@ -146,6 +146,7 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             ("limits.calls", self.limits.calls, 1),
             ("limits.stored_mb", self.limits.stored_mb, 1),
             ("limits.seconds", self.limits.seconds, 0.001),
+            ("limits.away", self.limits.away, 0),
             ("memory.recall", self.memory.recall, 0),
             ("memory.seconds", self.memory.seconds, 0.001),
             ("approval_seconds", self.approval_seconds, 1),

@@ -119,8 +119,8 @@ def _shown(text: str) -> str:
 
 
 def _as_json(value: Any) -> Any:
-    """Return a value that a journal can hold. Raises ValueError for half a surrogate pair, for infinity and for a number
-    of too many digits, and TypeError."""
+    """Return a value that a journal can hold. Raises ValueError for half a surrogate pair, infinity, and a number of
+    too many digits; TypeError for a value of another type."""
     if isinstance(value, str):
         value.encode()
         return value
