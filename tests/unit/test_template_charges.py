@@ -223,6 +223,15 @@ def test_a_decision_has_one_allowance_for_all_its_templates() -> None:
     assert filled(dear, {}) == ""
 
 
+def test_a_decision_does_not_pay_for_what_a_rendering_was_refused() -> None:
+    with one_decision() as work:
+        with pytest.raises(ExpressionError) as refused:
+            filled("{{ ([1] * 15000000) | length }}", {})
+        assert isinstance(refused.value.__cause__, OverflowError)
+        assert work.spent < MAX_WORK
+        assert filled("{{ x }}", {"x": 1}) == 1
+
+
 def test_a_plan_with_more_templates_than_a_decision_may_read_is_refused() -> None:
     many = [f"{{{{ a{i} }}}}" for i in range(MAX_DECISION_WORK // 900 + 1)]
     with one_decision(), pytest.raises(ValueError):

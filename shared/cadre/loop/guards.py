@@ -47,7 +47,8 @@ def told_in_full(run: Run, events: list[ev.AnyEvent], at: float) -> ev.RunFinish
 
 def run_after(run: Run, events: list[ev.AnyEvent], at: float) -> Run:
     """The state after the events. A copy may cost something: one is made rarely, or once in a run's life."""
-    after = copy.deepcopy(run)
+    # The agent stays the same. A copy of it would be checked again, and charged to the decision's templates.
+    after = copy.deepcopy(run, {id(run.spec): run.spec})
     for event in events:
         apply(after, event, run.entries + 1, at)
     return after

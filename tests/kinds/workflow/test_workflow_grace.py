@@ -127,3 +127,14 @@ def test_a_run_that_has_done_nothing_to_undo_ends_at_once() -> None:
     course = run_of(workflow("told", told=TOLD), "x", deadline=DEADLINE)
     course.at = DEADLINE
     assert kinds(course.arrive(timer("deadline"))) == ["RunFinished"]
+
+
+def test_templates_that_take_all_work_of_a_decision_end_the_run_with_an_error() -> None:
+    dear = "{% for i in range(20000) %}{% endfor %}"
+    arguments = {"at": [f"{dear}{n}" for n in range(20)]}
+    again = {"tool": {"name": "look", "arguments": arguments}}
+    course = run_of(workflow("seen", seen={**TOLD, "next": "again"}, again=again))
+    course.arrive(result(course.id(), 1, tool="look"))
+    error = end_of(course).error
+    assert error is not None
+    assert error.type == "ExpressionError"

@@ -44,8 +44,8 @@ class _WorkWithin(TemplateWork):
         self._whole = whole
 
     def charge(self, units: int) -> None:
+        super().charge(units)  # what is refused here is not done: the decision does not pay for it
         self._whole.charge(units)
-        super().charge(units)
 
 
 _decision: ContextVar[TemplateWork | None] = ContextVar("decision", default=None)
