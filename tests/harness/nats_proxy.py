@@ -100,25 +100,31 @@ class NatsProxy:
 
     async def _serve(self, ready: threading.Event) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        connections: set[asyncio.Task[None]] = set()
+        connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
-        async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            connections.add(task)
-            task.add_done_callback(connections.discard)
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                await self._connect(reader, writer)
-            await _closed(writer)
+        def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            # A task that is cancelled before its first step could not close its connection.
+            if self._stop.is_set():
+                writer.close()
+                return
+            task = asyncio.create_task(self._connection(reader, writer))
+            connections[task] = writer
+            task.add_done_callback(connections.pop)
 
         server = await asyncio.start_server(on_connection, "127.0.0.1", self.port, limit=2**22)
         ready.set()
         await self._stop.wait()
         server.close()
         ended = list(connections)
-        for task in ended:
+        for task, writer in connections.items():
             task.cancel()
+            writer.close()
         await asyncio.gather(*ended, return_exceptions=True)
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            await self._connect(reader, writer)
+        await _closed(writer)
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_server, to_server = await asyncio.open_connection("127.0.0.1", self.server_port, limit=2**22)
@@ -146,6 +152,7 @@ class NatsProxy:
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            to_server.close()
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
