@@ -88,7 +88,7 @@ def question(held: HeldBack) -> dict[str, Any]:
     request = held.request
     properties: dict[str, Any] = {
         "confirm": {"type": "boolean", "title": "Yes"},
-        "feedback": {"type": "string", "description": "Told to the agent."},
+        "feedback": {"type": "string", "description": "What the agent reads with the decision."},
     }
     required, message = ["confirm"], _ask(request)
     if request.name == ASK_USER:
