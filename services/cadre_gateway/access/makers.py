@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cadre.protocol.access import Maker, Rights
 from cadre_gateway.access.api_keys import ApiKeys
-from cadre_gateway.access.principal import ANYBODY, OF_PROVIDER, Principal
+from cadre_gateway.access.principal import ANYBODY, OF_PROVIDER, Principal, caller_of_rights
 
 if TYPE_CHECKING:
     from cadre_gateway.access.oidc.tokens import ProviderTokens
@@ -72,14 +72,4 @@ class Makers:
                 "maker-revoked",
                 f"what {maker.name}, who made it, was granted is not granted to anyone any more",
             )
-        return Principal(
-            name=maker.name,
-            key=maker.key,
-            roles=frozenset(rights.roles),
-            user=rights.user,
-            own=rights.own,
-            agents=frozenset(rights.agents),
-            teams=frozenset(rights.teams),
-            rate=rights.rate,
-            runs_per_day=rights.runs_per_day,
-        )
+        return caller_of_rights(maker.name, maker.key, rights)

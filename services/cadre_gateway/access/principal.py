@@ -8,7 +8,7 @@ import msgspec
 from fastapi import Request
 
 from cadre.api.access import Identity
-from cadre.protocol.access import ApiKey, RoleName
+from cadre.protocol.access import ApiKey, Rights, RoleName
 from cadre.protocol.memory import Selection
 from cadre_gateway.index.run_filter import TreeReach
 from cadre_gateway.requests.body import Submission
@@ -132,19 +132,23 @@ STRANGER = Principal(roles=frozenset())
 
 
 def caller_with(key: ApiKey) -> Principal:
-    """Who has this key."""
+    """Return the caller who sends this key."""
+    caller = caller_of_rights(key.user or key.name, key.id, key)
+    return msgspec.structs.replace(caller, account=key.parent, expires_at=key.expires_at)
+
+
+def caller_of_rights(name: str, key: str, rights: ApiKey | Rights) -> Principal:
+    """Return the caller of this name and key who has these rights."""
     return Principal(
-        name=key.user or key.name,
-        key=key.id,
-        account=key.parent,
-        roles=frozenset(key.roles),
-        user=key.user,
-        own=key.own,
-        agents=frozenset(key.agents),
-        teams=frozenset(key.teams),
-        rate=key.rate,
-        runs_per_day=key.runs_per_day,
-        expires_at=key.expires_at,
+        name=name,
+        key=key,
+        roles=frozenset(rights.roles),
+        user=rights.user,
+        own=rights.own,
+        agents=frozenset(rights.agents),
+        teams=frozenset(rights.teams),
+        rate=rights.rate,
+        runs_per_day=rights.runs_per_day,
     )
 
 
