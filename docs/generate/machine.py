@@ -127,7 +127,6 @@ def _told(run: Run, what: Any, spec: AgentSpec) -> Entry:
     arrival = Arrival(what=what, at=float(run.entries), cause="record", offer=OFFER, spec=spec)
     return Entry(
         arrived=ArrivalRecord("Task"),
-        tree=run.tree,
         run=run.id,
         agent=SPEC.name,
         n=run.entries + 1,

@@ -35,10 +35,14 @@ class Journal(Protocol):
     """The append-only history of each run."""
 
     async def read(self, tree: str, run: str) -> list[Stored]:
-        """All entries since the last snapshot (that of the snapshot first), as of this moment; [] for a new run.
+        """Return all entries of the run as of this moment, the first one first; [] for a new run.
 
         Raises BusUnavailable.
         """
+        ...
+
+    async def last(self, tree: str, run: str) -> int:
+        """Return the sequence of the run's last entry as of this moment; 0 for a new run. Raises BusUnavailable."""
         ...
 
     async def append(

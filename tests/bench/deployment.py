@@ -41,6 +41,9 @@ class WatchedJournal:
     async def read(self, tree: str, run: str) -> list[Stored]:
         return await self._inner.read(tree, run)
 
+    async def last(self, tree: str, run: str) -> int:
+        return await self._inner.last(tree, run)
+
     async def append(self, entry: Entry, fence: int, **more: Any) -> Appended:
         appended = await self._inner.append(entry, fence, **more)
         awaited = self._awaited.get(entry.run)

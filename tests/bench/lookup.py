@@ -21,3 +21,14 @@ async def read_page(number: int) -> str:
         number: Which one.
     """
     return f"Page {number:03d}. " + "It has been written down so that somebody reads on. " * 80
+
+
+@tool(read_only=True)
+async def observe(number: int, size: int) -> str:
+    """Read a part of a text.
+
+    Args:
+        number: Which one.
+        size: Its length in characters.
+    """
+    return f"Part {number:04d}. " + "x" * (size - 12)

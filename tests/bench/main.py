@@ -16,6 +16,7 @@ from bench import (
     code,
     delegation,
     endpoint,
+    journal,
     kill,
     memory,
     metrics,
@@ -65,6 +66,8 @@ def _measure(quick: bool) -> dict[str, Any]:
     values |= uvloop.run(sync.measure(sync.QUICK if quick else sync.FULL))
     _say("steps")
     values |= uvloop.run(steps.measure(rounds=4 if quick else 16, group=16))
+    _say("what a journal stores")
+    values |= uvloop.run(journal.measure(journal.QUICK if quick else journal.FULL))
     _say("steps of a growing conversation with an endpoint")
     values |= uvloop.run(endpoint.measure(rounds=1 if quick else 3))
     _say("steps of a workflow")

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from cadre.journal import events as ev
+from cadre.journal.back_pointers import BackPointers
 from cadre.journal.run import Phase
 from cadre.loop.fold import fold
 from cadre.ports import Stored
@@ -41,11 +42,11 @@ def _history(run: str, journal: list[Stored]) -> Iterator[str]:
 
 def _pointers(run: str, journal: list[Stored]) -> Iterator[str]:
     """Who reads back from the last entry must come to see what is there."""
-    chain: list[int] = []
+    pointers = BackPointers()
     for seq, entry, _ in journal:
-        if entry.prev != ([] if entry.snapshot is not None else chain):
-            yield f"entry {entry.n} points back to {entry.prev}, before it lie {chain}"
-        chain = [seq] if entry.snapshot is not None else [*chain, seq]
+        if entry.prev != pointers.packed():
+            yield f"entry {entry.n} points back to {entry.earlier}, not to {pointers.sequences()}"
+        pointers.note(seq)
 
 
 def _course(run: str, journal: list[Stored]) -> Iterator[str]:

@@ -9,6 +9,7 @@ import msgspec
 from cadre.engine.chat import Transcript
 from cadre.engine.commands import CallModel, Send, SetTimer
 from cadre.journal.arrivals import Arrival, ModelReplied, Offer
+from cadre.journal.back_pointers import BackPointers
 from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.events import ApprovalRequested, RequestedCall
 from cadre.journal.run import Run
@@ -93,10 +94,12 @@ class _World:
         )
         arrival = Arrival(what=what, at=float(self._seq), cause=record.id, offer=offer, spec=spec)
         journal = self.evidence.journals.setdefault(record.run, [])
+        pointers = BackPointers()
+        for stored in journal:
+            pointers.note(stored.seq)
         self._seq += 1
         entry = Entry(
             arrived=ArrivalRecord("Task"),
-            tree=record.tree,
             run=record.run,
             agent=agent,
             kind=spec.kind,
@@ -104,7 +107,7 @@ class _World:
             cause=cause,
             at=arrival.at,
             events=transition(run, arrival),
-            prev=[stored.seq for stored in journal],
+            prev=pointers.packed(),
         )
         apply_entry(run, entry)
         journal.append(Stored(self._seq, entry, 0))

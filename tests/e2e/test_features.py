@@ -230,8 +230,8 @@ def test_a_run_cancelled_from_another_terminal(gateway: Gateway, cadre: Commands
 # --- a long journal
 
 
-def test_a_journal_behind_its_snapshot_survives_a_kill(stack: Stack, gateway: Gateway) -> None:
-    """Ninety steps are 180 entries; the agent dies behind the first snapshot and goes on from it."""
+def test_a_long_journal_survives_a_kill(stack: Stack, gateway: Gateway) -> None:
+    """Ninety steps are 180 entries, more than one block of back-pointers names."""
     run = gateway.submit("solo", "count to 90", max_steps=100)
     for name, data in gateway.events(run):
         if name != "delta" and data.get("n", 0) >= 170:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cadre.adapters.nats.streams import jetstream
+from cadre.journal.back_pointers import FAN
 from cadre.service.platform import Platform
 from harness.stack import Gateway, Stack
 from journals import kept
@@ -75,16 +76,15 @@ def asking_its_model() -> Left:
     return left
 
 
-def with_a_snapshot() -> Left:
-    """Cut where a tool's answer began the next model call, far behind the snapshot."""
-    lines = kept.lines(VERSION, "snapshots")
-    snapshot = next(n for n, line in enumerate(lines) if json.loads(line.data)["snapshot"] is not None)
+def of_many_entries() -> Left:
+    """Cut where a model's answer has called a tool, far behind the first block of back-pointers."""
+    lines = kept.lines(VERSION, "long_run")
     end = next(
         n
         for n, line in enumerate(lines)
-        if n > snapshot and json.loads(line.data)["events"][-1]["type"] == "tool.called"
+        if n > 2 * FAN and json.loads(line.data)["events"][-1]["type"] == "tool.called"
     )
-    left = Left("snapshots", end + 1)
+    left = Left("long_run", end + 1)
     call = left.entries[-1]["events"][-1]
     left.inbox = {
         "type": "tool_result",
@@ -104,7 +104,7 @@ def ended() -> Left:
     return Left("max_steps", 100)
 
 
-LEFT = [waiting_for_a_tool(), asking_its_model(), with_a_snapshot(), ended()]
+LEFT = [waiting_for_a_tool(), asking_its_model(), of_many_entries(), ended()]
 
 
 def left_behind(stack: Stack) -> None:
@@ -146,7 +146,7 @@ def test_a_model_call_that_was_lost_is_made_again(gateway: Gateway) -> None:
     assert (result["state"], result["output"]) == ("success", "heard spoken")
 
 
-def test_a_run_with_a_snapshot_goes_on(gateway: Gateway) -> None:
+def test_a_run_of_many_entries_goes_on(gateway: Gateway) -> None:
     result = gateway.finished(LEFT[2].run)
     assert (result["state"], result["output"]) == ("success", "90 numbers")
 

@@ -15,7 +15,7 @@ TEAM = Path(__file__).parent / "features"
 
 @pytest.fixture(scope="module")
 def counted(gateway: Gateway) -> str:
-    """A run of many steps, so long that it has a snapshot."""
+    """A run of many steps."""
     run = gateway.submit("solo", "count to 90", max_steps=100)
     assert gateway.finished(run)["output"] == "90 numbers"
     return run
@@ -51,7 +51,7 @@ def test_a_tree_is_decided_as_it_was(gateway: Gateway, delegated: str) -> None:
 def test_replay_by_the_command_line(cadre: Commands, counted: str) -> None:
     done = cadre("replay", counted)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "1 run, 182 entries: 182 decided anew, 1 snapshot compared: no divergence\n"
+    assert done.stdout == "1 run, 182 entries: 182 decided anew: no divergence\n"
     as_json = cadre("replay", counted, "-o", "json")
     assert json.loads(as_json.stdout)["divergences"] == []
 
@@ -135,7 +135,6 @@ def test_an_exported_run_is_replayed_without_a_gateway(
 
 
 def test_a_fork_does_only_what_comes_behind_its_step(gateway: Gateway, counted: str) -> None:
-    """The steps before lie in the snapshot of a long journal."""
     result = fork(gateway, counted, at=88)
     assert (result["state"], result["output"]) == ("success", "90 numbers")
     assert result["forked_from"] == {"run": counted, "at": 88}

@@ -22,9 +22,9 @@ from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams.provision import provision
+from cadre.journal.back_pointers import BackPointers
 from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.events import AnyEvent, ModelCalled, RunAccepted, RunFinished
-from cadre.journal.run import Run
 from cadre.protocol.cards import AgentCard, Presence
 from cadre.protocol.messages import ReplyTo, Task
 from cadre.protocol.topology import Topology, task_id, tree_of
@@ -144,38 +144,30 @@ class Scribe:
     def __init__(self, journal: NatsJournal, run: str, agent: str, parent: str | None = None) -> None:
         self._journal = journal
         self.run, self.agent, self.parent = run, agent, parent
-        self.pointers = True
-        """Whether entries name those before them; long journals are written faster without."""
         self.cause: str | None = None
         """The record that the next entry accounts for; one of its own unless given."""
-        self._prev: list[int] = []
+        self._pointers = BackPointers()
+        self._last = 0
         self._hash = ""
-        self._entries = 0
-        self.snapshot: Run | None = None
-        """The state that the next entry carries: what lies before it is not named any more."""
+        self.entries = 0
 
     async def write(self, *events: AnyEvent, at: float | None = None) -> int:
-        self._entries += 1
-        n = self._entries
-        fence = self._prev[-1] if self._prev else 0
-        if self.snapshot is not None:
-            self._prev = []
+        self.entries += 1
+        n = self.entries
         entry = Entry(
             arrived=ArrivalRecord("Task"),
-            tree=tree_of(self.run),
             run=self.run,
             agent=self.agent,
-            parent=self.parent,
             n=n,
             cause=self.cause or f"{self.run}:cause:{n}",
             at=time.time() if at is None else at,
             events=list(events),
-            prev=list(self._prev) if self.pointers else [],
-            snapshot=self.snapshot,
+            prev=self._pointers.packed(),
         )
-        appended = await self._journal.append(entry, fence, before=self._hash)
+        appended = await self._journal.append(entry, self._last, before=self._hash)
         self._hash = appended.hash
-        self._prev.append(appended.seq)
+        self._last = appended.seq
+        self._pointers.note(appended.seq)
         self.cause = None
         return appended.seq
 

@@ -32,7 +32,6 @@ async def platform(settings: Settings) -> AsyncIterator[Platform]:
 def entry(tree: str, n: int = 1) -> Entry:
     return Entry(
         arrived=ArrivalRecord("Task"),
-        tree=tree,
         run=tree,
         agent="boss",
         n=n,

@@ -225,7 +225,7 @@ async def test_only_whole_trees_that_have_ended_are_erased(world: World) -> None
         answer = await world.http.delete(f"/v1/runs/{run}")
         assert (answer.status_code, answer.json()["code"]) == (409, "run-not-ended")
         assert "--force" in answer.json()["detail"]
-        if not below._prev[1:]:
+        if below.entries == 1:
             await root.write(FINISHED)  # the root's end is not the end of its tree
             await below.write(CALLED)
     await below.write(FINISHED)

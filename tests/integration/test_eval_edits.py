@@ -299,10 +299,8 @@ def test_what_was_done_to_a_run_that_nobody_began_is_no_case(shop: Path) -> None
     course = edited_queue(shop)
     below = Entry(
         arrived=ArrivalRecord("Task"),
-        tree="r1",
         run="r1_1_0",
         agent="clerk",
-        parent="r1",
         n=1,
         cause="e",
         at=1.0,

@@ -182,17 +182,6 @@ async def test_large_arguments_are_cut_in_the_list_and_whole_in_the_detail(world
     assert (named["arguments"], named["values"]) == ({"amount": "limit"}, {"amount": 900})
 
 
-async def test_a_decision_before_the_last_snapshot_is_found(world: World) -> None:
-    """What the agent reads of a long journal begins behind it."""
-    scribe, (call,) = await held(world, "clerk", {"amount": 500})
-    await scribe.write(ev.ApprovalDecided(call=call, verdict="approved", sender="ann"))
-    scribe.pointers = False
-    await scribe.write(ev.RecordIgnored(kind="Report", reason="late"))
-    assert (await decide(world, call, "approve"))[0] == 200
-    status, body = await decide(world, call, "reject")
-    assert (status, body["code"], "approved by ann" in body["detail"]) == (409, "already-decided", True)
-
-
 @pytest.mark.timeout(120)
 async def test_a_restarted_gateway_knows_what_waits(gateway: GatewayProcess) -> None:
     """From the list that it saved when it stopped, and from the journals since."""

@@ -104,7 +104,6 @@ async def test_a_reader_slower_than_the_runs_loses_nothing(world: World) -> None
     run = new_run()
     scribe = world.scribe(run)
     await scribe.write(scribe.accepted())
-    scribe.pointers = False
     text = "y" * 8_000
     refused = ev.CallRefused(call="c", name=text, error=ErrorInfo("t", text))
     total = 3000

@@ -1,4 +1,4 @@
-"""A run of thousands of entries, whose snapshots hold far more than its events, as the gateway shows it."""
+"""A run of thousands of entries, as the gateway shows it."""
 
 import asyncio
 import time
@@ -8,14 +8,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from cadre.client.client import Client
-from cadre.delivery.codec import decode, encode
+from cadre.delivery.codec import encode
 from cadre.journal import events as ev
-from cadre.journal.entry import ArrivalRecord, Entry
-from cadre.journal.run import Run
-from cadre.loop.fold import apply_entry
 from cadre.ports import Stored
 from cadre.protocol.topology import call_id
-from cadre.protocol.usage import Usage
+from cadre.protocol.usage import TokenUsage
 from cadre_gateway.reading import audit, traces
 from cadre_gateway.reading import lookup as lookup_module
 from cadre_gateway.reading.detail import run_detail
@@ -26,38 +23,31 @@ from integration.gateway_world import CALLED, FINISHED, GatewayProcess, World, n
 from unit.inline_index import new_index
 
 STEPS = 1_500
-SNAPSHOT_ENTRIES = 64
 TEXT = "x" * 400
 
 
 class LongRun(NamedTuple):
     run: str
-    snapshot_bytes: int
+    event_bytes: int
 
 
 @pytest.fixture
 async def long_run(world: World) -> LongRun:
     run = new_run()
     scribe = world.scribe(run)
-    scribe.pointers = False
-    state, size, n = Run(id=run, tree=run), 0, 0
+    size, n = 0, 0
 
     async def write(*events: ev.AnyEvent) -> None:
         nonlocal n, size
         n += 1
-        if n % SNAPSHOT_ENTRIES == 0:
-            data = encode(state)
-            size += len(data)
-            scribe.snapshot = decode(data, Run)
+        size += len(encode(events))
         await scribe.write(*events, at=1_000.0 + n)
-        scribe.snapshot = None
-        apply_entry(state, _entry(run, n, events))
 
     await write(scribe.accepted(), CALLED)
     for step in range(1, STEPS + 1):
         call = call_id(run, step, 0)
         await write(
-            ev.ModelAnswered(purpose="act", step=step, attempt=1, content=TEXT, usage=Usage(5, 3)),
+            ev.ModelAnswered(purpose="act", step=step, attempt=1, content=TEXT, usage=TokenUsage(5, 3)),
             ev.ToolCalled(call=call, tool="add", arguments={"a": step}),
         )
         await write(
@@ -68,19 +58,6 @@ async def long_run(world: World) -> LongRun:
     await write(FINISHED)
     await world.listed(run, state="success")
     return LongRun(run, size)
-
-
-def _entry(run: str, n: int, events: tuple[ev.AnyEvent, ...]) -> Entry:
-    return Entry(
-        arrived=ArrivalRecord("Task"),
-        tree=run,
-        run=run,
-        agent="boss",
-        n=n,
-        cause=f"c{n}",
-        at=1_000.0 + n,
-        events=list(events),
-    )
 
 
 async def test_a_long_run_is_shown_in_little_memory_while_others_are_answered(
@@ -110,12 +87,12 @@ async def test_a_long_run_is_shown_in_little_memory_while_others_are_answered(
     assert (shown.json()["output"], shown.json().get("memory")) == ({"answer": 42}, None)
     assert len(full.json()["memory"]) == STEPS + 2, "the task and the answer"
     assert len(trace.json()["spans"]) > 3 * STEPS
-    # Each page of it lets others be answered, and no snapshot is taken apart.
+    # Each page of it lets others be answered.
     assert answered >= 5
-    assert gateway.peak_bytes() - before < long_run.snapshot_bytes / 2
+    assert gateway.peak_bytes() - before < 20 * long_run.event_bytes
     verified = await world.http.get(f"/v1/runs/{run}/verify")
     assert verified.json()["entries"] == 2 * STEPS + 2
-    assert gateway.peak_bytes() - before < long_run.snapshot_bytes, "each entry is checked and let go"
+    assert gateway.peak_bytes() - before < 20 * long_run.event_bytes, "each entry is checked and let go"
 
 
 async def test_a_run_of_too_many_bytes_is_not_replayed_here_and_the_answer_says_where(

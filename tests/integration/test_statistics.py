@@ -7,13 +7,13 @@ from typing import Any
 import httpx2
 
 from cadre.journal.events import ModelAnswered
-from cadre.protocol.usage import Usage
+from cadre.protocol.usage import TokenUsage
 from harness.nats_server import NatsServer
 from harness.patience import patience, until
 from integration.gateway_world import CALLED, FINISHED, GatewayProcess, World, entered, new_run
 
 ANSWERED = ModelAnswered(
-    purpose="act", step=1, attempt=1, content="", usage=Usage(10, 2, cost=0.25), model="gpt"
+    purpose="act", step=1, attempt=1, content="", usage=TokenUsage(10, 2, cost=0.25), model="gpt"
 )
 
 

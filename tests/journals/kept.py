@@ -37,7 +37,11 @@ def names(version: str) -> list[str]:
 
 def lines(version: str, name: str) -> list[Line]:
     return [
-        Line(line["seq"], line["subject"], json.dumps(line.get("blob") or line["entry"]).encode())
+        Line(
+            line["seq"],
+            line["subject"],
+            json.dumps(line.get("blob") or line["entry"], separators=(",", ":"), ensure_ascii=False).encode(),
+        )
         for line in _read(version, name)
     ]
 

@@ -57,7 +57,7 @@ def ordinary(recorder: Recorder) -> None:
     }
     for name, (agent, task, fields) in features.items():
         recorder.save(name, recorder.finished(agent, task, **fields))
-    recorder.save("snapshots", recorder.finished("solo", "count to 90", max_steps=100))
+    recorder.save("long_run", recorder.finished("solo", "count to 90", max_steps=100))
     first = recorder.finished("solo", "remember the hoopoe", session="birds")
     second = recorder.finished("solo", "what did I say?", session="birds", reset=False)
     recorder.save("session", first, second)
@@ -90,11 +90,12 @@ def cancelled_tree(recorder: Recorder) -> None:
     """Its open calls are answered after the end."""
     gateway = recorder.gateway
     run = gateway.submit("head", "begin")
-    gateway.wait_for(run, "delegate.started")
     child = f"{run}_1_0"
-    gateway.wait_for(child, "delegate.started")
+    gateway.wait_for(run, "delegate.started", run=child)
     gateway.request("POST", f"/v1/runs/{run}/cancel", json={"reason": "enough"})
     gateway.finished(run)
+    # The member's own report comes first.
+    settle(recorder, run, at_least=1, kind="delegate.finished")
 
     async def late(platform: Platform) -> None:
         call = f"{run}_1_2"

@@ -1,7 +1,7 @@
 """Records journals out of the simulation: `python tests/journals/simulated.py FOLDER`; README.md says when.
 
 A seed is kept when its runs show something that few seeds before did, nor the folders that are there: an event, an
-end, an error, a snapshot.
+end, an error.
 """
 
 import base64
@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from cadre.delivery.codec import HEADERS
+from cadre.journal.back_pointers import FAN
 from journals import kept
 from journals.recorder import write
 from simulation.history import History
 from simulation.server import Message
+from simulation.workers import Parts
 from simulation.world import play
 
 SEEDS = 400
@@ -62,7 +64,7 @@ def journals_of(seed: int, messages: dict[str, dict[str, Any]]) -> list[dict[str
 
     History.stored = note  # type: ignore[method-assign]
     try:
-        outcome, _ = play(seed)
+        outcome, _ = play(seed, Parts(fan=FAN))
     finally:
         History.stored = former  # type: ignore[method-assign]
     lines = [{"seq": one.seq, "subject": one.subject, "entry": json.loads(one.data)} for one in stored]
@@ -74,7 +76,6 @@ def features(entries: Iterable[dict[str, Any]]) -> set[str]:
     """What the entries show, as far as a decision may depend on it."""
     found: set[str] = set()
     for entry in entries:
-        found |= {"snapshot"} if entry.get("snapshot") is not None else set()
         for event in entry["events"]:
             error = (event.get("error") or {}).get("type", "")
             how = event.get("state") or event.get("verdict") or event.get("kind") or error

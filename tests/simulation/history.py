@@ -158,10 +158,6 @@ class History:
                 "one journal, no branches",
                 f"entry {entry.n} of {entry.run} was stored behind {len(chronicle.entries)} others",
             )
-        if entry.snapshot is not None and entry.snapshot != chronicle.run:
-            raise Violation(
-                "a snapshot is what the journal before it folds to", f"that of entry {entry.n} of {entry.run}"
-            )
         chronicle.entries.append(entry)
         # The state is folded from the bytes anew: nothing is shared with what a worker holds.
         apply_entry(chronicle.run, entry)

@@ -95,7 +95,7 @@ class Scenario:
         """Exchanges of a block that its messages repeat at most."""
         self.idle_seconds = chance.choice((1.0, 600.0, 600.0))
         """How long one is kept for a run that does not come back."""
-        self.snapshot_entries = chance.choice((3, 8, 64))
+        self.fan = chance.choice((2, 4, 32))
         self.most_runs = chance.choice((1, 2, 512))
         """Folded runs that a worker keeps in mind."""
         self.most_skew = chance.choice((0.0, 0.0, 0.3, 2.0))
@@ -186,7 +186,7 @@ class Scenario:
             f"team {team}; executors {self.executors}; sandboxes {self.sandboxes}; credit {self.credit};"
             f" memory services {self.memories}; checks {self.checks};"
             f" shards {self.shards}; plans {len(self.plans)}; cancels {len(self.cancels)}; poison {self.poison};"
-            f" snapshot every {self.snapshot_entries}"
+            f" back-pointers in blocks of {self.fan}"
         )
 
 

@@ -69,6 +69,8 @@ class Parts(NamedTuple):
     code_runner: type[CodeRunner] = CodeRunner
     serving: type[CodeCallHandler] = CodeCallHandler
     memories: type[SimMemories] = SimMemories
+    fan: int | None = None
+    """Size of a block of back-pointers; None: the scenario says it."""
 
 
 class Live(NamedTuple):

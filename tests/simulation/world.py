@@ -7,6 +7,7 @@ import random
 from typing import NamedTuple
 
 from cadre.delivery import code_history
+from cadre.journal import back_pointers
 from cadre.journal.arrivals import Offer
 from cadre.protocol.topology import Topology
 from cadre.runtime import run_cache
@@ -185,18 +186,14 @@ def _lost(subscriber: Subscriber) -> None:
 def play(seed: int, parts: Parts | None = None) -> tuple[Outcome, World]:
     """Plays a seed and judges it. The same seed takes the same steps, in whatever process."""
     before = (
-        run_cache.SNAPSHOT_ENTRIES,
-        run_cache.POINTER_BYTES,
+        back_pointers.FAN,
         run_cache.MOST_RUNS,
         code_history.PIECE_EXCHANGES,
     )
-    world = World(seed, parts or Parts())
-    # As if pointers were dear: the few entries of a simulated run have several snapshots.
-    run_cache.SNAPSHOT_ENTRIES, run_cache.POINTER_BYTES, run_cache.MOST_RUNS = (
-        world.scenario.snapshot_entries,
-        1_000_000,
-        world.scenario.most_runs,
-    )
+    parts = parts or Parts()
+    world = World(seed, parts)
+    # Small blocks, so that the few entries of a simulated run have several levels of back-pointers.
+    back_pointers.FAN, run_cache.MOST_RUNS = parts.fan or world.scenario.fan, world.scenario.most_runs
     code_history.PIECE_EXCHANGES = world.scenario.piece_exchanges
     collects, logs = gc.isenabled(), logging.root.manager.disable
     gc.disable()
@@ -215,8 +212,7 @@ def play(seed: int, parts: Parts | None = None) -> tuple[Outcome, World]:
         world.trace.note("error", repr(error))
     finally:
         (
-            run_cache.SNAPSHOT_ENTRIES,
-            run_cache.POINTER_BYTES,
+            back_pointers.FAN,
             run_cache.MOST_RUNS,
             code_history.PIECE_EXCHANGES,
         ) = before

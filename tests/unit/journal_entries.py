@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from cadre.journal import events as ev
 from cadre.journal.entry import ArrivalRecord, Entry
-from cadre.protocol.topology import tree_of
-from cadre.protocol.usage import Usage
+from cadre.protocol.usage import TokenUsage, Usage
 from cadre.spec.agent import AgentSpec
 from cadre.testing import task
 from cadre_gateway.index.tree_runs import TreeRuns
@@ -30,7 +29,6 @@ def called(step: int) -> ev.ModelCalled:
 
 def entry(run: str, n: int, at: float, *events: ev.AnyEvent, **fields: Any) -> Entry:
     return Entry(
-        tree=tree_of(run),
         run=run,
         agent="boss",
         n=n,
@@ -43,7 +41,7 @@ def entry(run: str, n: int, at: float, *events: ev.AnyEvent, **fields: Any) -> E
 
 
 def answered(step: int, tokens: int) -> ev.ModelAnswered:
-    usage = Usage(input_tokens=tokens, output_tokens=1)
+    usage = TokenUsage(input_tokens=tokens, output_tokens=1)
     return ev.ModelAnswered(purpose="act", step=step, attempt=1, content="", usage=usage)
 
 

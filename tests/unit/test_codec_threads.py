@@ -6,7 +6,7 @@ import sys
 FIRST_MESSAGES = """
 import sys
 from threading import Thread
-from cadre.delivery.codec import decode, decode_entry
+from cadre.delivery.codec import decode
 from cadre.journal.arrivals import AnyRecord
 from cadre.journal.entry import Entry
 from cadre.protocol.messages import Spilled
@@ -15,7 +15,7 @@ sys.setswitchinterval(1e-6)
 place = b'"v":1,"id":"c","tree":"r","run":"r","at":1.0'
 entry = b'{"type":"entry",%s,"n":1,"cause":"c","agent":"a","arrived":{"type":"Task"},"events":[]}' % place
 cancel = b'{"type":"cancel",%s}' % place
-first = [lambda: decode(entry, Entry | Spilled), lambda: decode_entry(entry, {})]
+first = [lambda: decode(entry, Entry | Spilled), lambda: decode(entry, Entry)]
 first.append(lambda: decode(cancel, AnyRecord | Spilled))
 threads = [Thread(target=one) for one in first * 2]
 for thread in threads:

@@ -33,15 +33,12 @@ def stored(seq: int, run: str = "t") -> Stored:
         event = RunFinished(state="success", output=1, steps=1, usage=Usage())
     entry = Entry(
         arrived=ArrivalRecord("Task"),
-        tree="t",
         run=run,
         agent="a",
-        parent=None,
         n=seq,
         cause=str(seq),
         at=0.0,
         events=[event],
-        prev=[],
     )
     return Stored(seq, entry, 0)
 

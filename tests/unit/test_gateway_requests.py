@@ -164,7 +164,6 @@ def forked(began: Task, body: bytes) -> tuple[float | None, Budget | None]:
     event = RunAccepted(task=began, spec=spec, deadline=began.deadline, budget=began.budget)
     entry = Entry(
         arrived=ArrivalRecord("Task"),
-        tree="r",
         run="r",
         agent="boss",
         n=1,

@@ -173,7 +173,6 @@ class House:
         tree = run.partition("_")[0]
         entry = Entry(
             arrived=ArrivalRecord("Task"),
-            tree=tree,
             run=run,
             agent="boss",
             n=n,

@@ -6,7 +6,6 @@ import msgspec
 
 from cadre.api.approvals import PendingCall
 from cadre.journal import events as ev
-from cadre.loop.fold import fold
 from cadre.protocol.topology import call_id
 from cadre_gateway.index.call_list import CallFilter, listed_calls
 from cadre_gateway.index.pending_approvals import MAX_ARGUMENTS_BYTES
@@ -110,14 +109,6 @@ async def test_the_saved_index_knows_what_waits() -> None:
     assert await waiting(index) == []
     ruled = await listed_calls(index, CallFilter(), decided=True, limit=50, before=None)
     assert [(one.place.name, one.task) for one in ruled] == [(OTHER, "Do it."), (HELD, "Do it.")]
-
-
-async def test_a_journal_that_begins_with_a_snapshot_tells_what_waits() -> None:
-    state = fold(STORY[2:], CHILD, ROOT)
-    index = await index_of([*STORY[:2], entry(CHILD, 3, 14.0, decided(HELD), snapshot=state)])
-    assert await seen(index, CHILD) == ("waiting", "approval", 1)
-    assert [call.call for call in await waiting(index)] == [OTHER]
-    assert (await waiting(index))[0].requested_at == 13.0
 
 
 async def test_calls_are_listed_by_agent_run_tree_and_who_asks() -> None:

@@ -69,7 +69,7 @@ async def test_runs_are_found_by_each_of_their_properties(database: Database) ->
                 accepted("c", text="Weigh the cups.", at=30.0, origin=Origin(user="ann")),
                 called(1),
             ),
-            entry("c_1_0", 1, 31.0, accepted("c_1_0", "c"), parent="c"),
+            entry("c_1_0", 1, 31.0, accepted("c_1_0", "c")),
         ],
         database,
     )

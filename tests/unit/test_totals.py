@@ -4,16 +4,17 @@ from typing import Any
 
 from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.events import ModelAnswered, RunFinished
-from cadre.protocol.usage import Usage
+from cadre.protocol.usage import TokenUsage, Usage
 from cadre.telemetry.metrics import names
 from cadre_gateway.index.totals import Totals
 
-ANSWERED = ModelAnswered(purpose="act", step=1, attempt=2, content="", usage=Usage(1, 1, cost=0.5), model="m")
+ANSWERED = ModelAnswered(
+    purpose="act", step=1, attempt=2, content="", usage=TokenUsage(1, 1, cost=0.5), model="m"
+)
 
 
 def entry(*events: Any, arrived: str = "Task") -> Entry:
     return Entry(
-        tree="t",
         run="t",
         agent="boss",
         n=1,

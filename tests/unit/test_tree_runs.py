@@ -2,7 +2,6 @@
 
 from cadre.api.runs import RunSummary
 from cadre.journal import events as ev
-from cadre.journal.run import Run
 from cadre.kinds.code.records import BlockYielded
 from cadre.loop.fold import fold
 from cadre.protocol.code import CodeRequest
@@ -11,7 +10,7 @@ from cadre.protocol.topology import call_id
 from cadre.protocol.usage import Usage
 from cadre_gateway.index.run_summary import MAX_TASK_CHARS
 from cadre_gateway.index.tree_runs import TreeRuns
-from unit.journal_entries import accepted, answered, called, entry, runs_of, story
+from unit.journal_entries import accepted, called, entry, runs_of, story
 
 
 def summary_of(tree: TreeRuns, run: str = "a1") -> RunSummary:
@@ -63,8 +62,7 @@ def test_children_hang_below_their_parent_in_the_order_of_their_start() -> None:
     child, other = call_id("a1", 1, 0), call_id("a1", 1, 1)
     parents = {"a1": None, other: "a1", child: "a1", call_id(child, 1, 0): child}
     runs = runs_of(
-        entry(run, 1, float(at), accepted(run, parent), parent=parent)
-        for at, (run, parent) in enumerate(parents.items())
+        entry(run, 1, float(at), accepted(run, parent)) for at, (run, parent) in enumerate(parents.items())
     )
     below = runs.by_parent()
     assert [one.id for one in below["a1"]] == [other, child]
@@ -74,13 +72,3 @@ def test_children_hang_below_their_parent_in_the_order_of_their_start() -> None:
 def test_a_long_task_is_shortened() -> None:
     runs = runs_of([entry("a1", 1, 1.0, accepted("a1", text="x" * 1000))])
     assert len(summary_of(runs).task) == MAX_TASK_CHARS
-
-
-def test_a_journal_whose_beginning_expired_is_taken_up_at_its_snapshot() -> None:
-    state: Run = fold(story("a1")[:4], "a1", "a1")
-    runs = TreeRuns("a1")
-    runs.apply(70, entry("a1", 5, 14.0, answered(2, 5), snapshot=state))
-    summary = summary_of(runs)
-    assert (summary.task, summary.session, summary.step) == ("Do it.", "s1", 2)
-    assert summary.usage == Usage(12, 2, 2)
-    assert runs.first == 0, "what lies before is not known"

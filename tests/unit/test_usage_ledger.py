@@ -11,7 +11,7 @@ from cadre.journal import events as ev
 from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.kinds.code.records import BlockFinished
 from cadre.protocol.messages import ErrorInfo
-from cadre.protocol.usage import Usage
+from cadre.protocol.usage import TokenUsage
 from cadre_gateway.index.usage_ledger import DAY_SECONDS, HOUR_SECONDS, SavedLedger, UsageLedger
 
 DAY = 20_000 * DAY_SECONDS
@@ -20,14 +20,13 @@ ROOT = RunSummary(id="r", tree="r", agent="lead", user="ann", session="chat")
 
 
 def answered(tokens: int = 10, cost: float = 0.5, model: str = "gpt", **fields: Any) -> ev.ModelAnswered:
-    usage = Usage(tokens, 1, cost=cost)
+    usage = TokenUsage(tokens, 1, cost=cost)
     return ev.ModelAnswered(purpose="act", step=1, attempt=1, content="", usage=usage, model=model, **fields)
 
 
 def entry(*events: Any, agent: str = "lead", kind: str = "") -> Entry:
     return Entry(
         arrived=ArrivalRecord("Task"),
-        tree="r",
         run="r",
         agent=agent,
         n=1,

@@ -21,7 +21,6 @@ from cadre.journal.events import (
     ToolAnswered,
     WaitBegun,
 )
-from cadre.journal.run import Phase, Run
 from cadre.protocol.messages import RunState, Task
 from cadre.protocol.usage import Usage
 
@@ -42,7 +41,7 @@ def end_state(entry: Entry, run: str) -> RunState | None:
 def starts_no_run(entry: Entry) -> bool:
     """Return whether a journal that begins so has no run: something came late, for a run that was never here or is
     erased."""
-    return entry.snapshot is None and all(isinstance(event, _LATE) for event in entry.events)
+    return all(isinstance(event, _LATE) for event in entry.events)
 
 
 def summary_of_task(task: Task) -> RunSummary:
@@ -64,8 +63,6 @@ def summary_of_task(task: Task) -> RunSummary:
 
 def first_summary(entry: Entry) -> RunSummary:
     """The summary of a run before the events of its first known entry."""
-    if entry.snapshot is not None:
-        return _of_snapshot(entry.snapshot, entry)
     return RunSummary(
         id=entry.run,
         tree=entry.tree,
@@ -74,27 +71,6 @@ def first_summary(entry: Entry) -> RunSummary:
         asked_at=entry.at,
         started_at=entry.at,
     )
-
-
-def _of_snapshot(run: Run, entry: Entry) -> RunSummary:
-    """The summary from an entry's snapshot, for a journal whose beginning has expired."""
-    summary = RunSummary(
-        id=run.id, tree=run.tree, parent=entry.parent, agent=run.agent, step=run.step, usage=run.usage
-    )
-    summary.started_at = run.started_at or entry.at
-    summary.asked_at = run.task.at if run.task is not None else summary.started_at
-    if run.phase is Phase.WAITING:
-        summary.state, summary.waiting_for = "waiting", "model"
-    if run.phase is Phase.ACTING and run.waits and not run.open_calls():
-        wait = next(iter(run.waits.values()))
-        summary.state, summary.waiting_for = "waiting", _awaited(wait.signal)
-    if run.task is not None:
-        summary.task, summary.session = shortened(run.task.task), run.task.session
-        summary.user, summary.labels = _user(run.task), run.task.labels
-    summary.revision = run.revision
-    if run.result is not None:
-        summary.state, summary.error, summary.ended_at = run.result.state, run.result.error, run.result.at
-    return summary
 
 
 def apply_event(summary: RunSummary, event: AnyEvent, at: float) -> None:

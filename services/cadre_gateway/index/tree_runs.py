@@ -12,7 +12,7 @@ from cadre.protocol.messages import Task
 from cadre.protocol.tagged import for_people
 from cadre.protocol.topology import parent_of
 from cadre_gateway.index.decided_approvals import MAX_DECIDED, DecidedCall, decided_in
-from cadre_gateway.index.pending_approvals import pending_changes, pending_in
+from cadre_gateway.index.pending_approvals import pending_changes
 from cadre_gateway.index.run_summary import apply_event, first_summary, starts_no_run, summary_of_task
 
 MAX_TEXT_CHARS = 20_000
@@ -77,8 +77,6 @@ class TreeRuns:
         was_queued = summary is not None and summary.state == "queued"
         if summary is None:
             summary = self.runs[entry.run] = first_summary(entry)
-            if entry.snapshot is not None:
-                self._update_pending(pending_in(entry.snapshot, entry), [])
         self.changed_runs[entry.run] = None
         for event in entry.events:
             apply_event(summary, event, entry.at)

@@ -51,7 +51,6 @@ class ReplayAnswer(msgspec.Struct, kw_only=True):
     entries: int
     decided: int
     """Entries whose decision was made anew."""
-    snapshots: int
     divergences: list[Divergence]
     """The first 500."""
     undecided: list[Undecided]
@@ -80,7 +79,6 @@ async def replay(lookup: RunLookup, run: str, run_only: bool) -> ReplayAnswer:
         runs=found.runs,
         entries=found.entries,
         decided=found.decided,
-        snapshots=found.snapshots,
         divergences=found.divergences[:_MAX_LISTED],
         undecided=found.undecided[:_MAX_LISTED],
         omitted=max(0, len(found.divergences) - _MAX_LISTED),

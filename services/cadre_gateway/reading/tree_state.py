@@ -53,7 +53,7 @@ class TreeState:
         return schemas_of(state.tools, state.spec.tools) if state.spec is not None else ""
 
     def _fold(self, entry: Entry) -> None:
-        state = entry.snapshot or self._states.get(entry.run) or Run(id=entry.run, tree=self._tree)
+        state = self._states.get(entry.run) or Run(id=entry.run, tree=self._tree)
         apply_entry(state, entry)
         if end_state(entry, entry.run) is not None:
             self._ended.add(entry.run)

@@ -68,13 +68,11 @@ class _Past(NamedTuple):
 
     def with_page(self, page: Iterable[Stored]) -> "_Past":
         """What it is after those of the entries that are the run's."""
-        state = self.run
         for seq, entry, _ in page:
-            if entry.run == state.id:
-                state = entry.snapshot or state
-                apply_entry(state, entry)
+            if entry.run == self.run.id:
+                apply_entry(self.run, entry)
                 self.steps.append((seq, max(map(_step_of, entry.events), default=0)))
-        return self._replace(run=state)
+        return self
 
 
 @dataclass(frozen=True)

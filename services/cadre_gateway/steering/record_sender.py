@@ -5,7 +5,6 @@ import time
 from dataclasses import dataclass
 
 from cadre.adapters.nats.bus import NatsBus
-from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.journal.entry import Entry
 from cadre.ports import Journal, Stored
@@ -35,26 +34,13 @@ class RecordSender:
     feeds: LiveFeeds
     bus: NatsBus
     journal: Journal
-    history: History
 
     async def earlier(self, record: Cancel | Signal | UserMessage | Edit) -> Entry | None:
-        """Return the entry that accounts for a record of the same id, or None if no entry does so yet.
-
-        It reads a run's journal after the last snapshot; if the run has accounted for the record before the snapshot,
-        it reads the entries up to it. Raise RetryableError, TimeoutError.
-        """
-        tree, run = record.tree, record.run
+        """Return the entry that accounts for a record of the same id, or None if no entry does so yet. Raise
+        RetryableError, TimeoutError."""
         async with answer_deadline():
-            recent = [stored.entry for stored in await self.journal.read(tree, run)]
-            found = next((entry for entry in recent if entry.cause == record.id), None)
-            snapshot = recent[0].snapshot if recent else None
-            if found is not None or snapshot is None or record.id not in snapshot.seen:
-                return found
-            async for page in self.history.lean_pages(tree, run=run):
-                for stored in page:
-                    if stored.entry.cause == record.id:
-                        return stored.entry
-        return None
+            stored = await self.journal.read(record.tree, record.run)
+            return next((one.entry for one in stored if one.entry.cause == record.id), None)
 
     async def send(self, record: Decision | Signal | UserMessage | Edit, agent: str) -> Entry | None:
         """Sends the record; returns the entry that accounts for it, None when there is none in time.

@@ -11,6 +11,7 @@ from cadre.adapters.nats.objects.blob_refs import refs_in
 from cadre.delivery.codec import decode
 from cadre.delivery.hash_chain import Broken, ChainCheck
 from cadre.errors import UnreadableMessage
+from cadre.journal.back_pointers import BackPointers
 from cadre.journal.entry import Entry
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.topology import tree_of
@@ -64,8 +65,8 @@ class _CheckedJournal:
         self.last = 0
         """Number of the last entry."""
         self.has_ended = False
-        self.seqs: set[int] = set()
-        """Old places of the entries since the last snapshot."""
+        self.pointers = BackPointers()
+        """To the old places of its entries."""
 
 
 class _Checker:
@@ -159,15 +160,13 @@ class _Checker:
         if entry.tree != self._header.tree or tree_of(run) != entry.tree or not _RUN_ID.fullmatch(run):
             raise BadRunFile(f"an entry of run {run!r} does not belong to run {self._header.tree}")
         journal = self._journals.setdefault(run, _CheckedJournal())
-        if entry.n != journal.last + 1 and (journal.length or entry.snapshot is None):
+        if entry.n != journal.last + 1:
             raise BadRunFile(f"entry {journal.last + 1} of run {run} is missing")
-        if entry.snapshot is not None:
-            journal.seqs.clear()
-        if not journal.seqs.issuperset(entry.prev):
-            raise BadRunFile(f"entry {entry.n} of run {run} names predecessors that are not there")
+        if entry.prev != journal.pointers.packed():
+            raise BadRunFile(f"entry {entry.n} of run {run} names other predecessors than it has")
         self._check_refs(data)
         self._chain.take(data)
-        journal.seqs.add(line.seq)
+        journal.pointers.note(line.seq)
         journal.length, journal.last = journal.length + 1, entry.n
         if end_state(entry, run):
             journal.has_ended = True

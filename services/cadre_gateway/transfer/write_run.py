@@ -4,7 +4,9 @@ import msgspec
 
 from cadre.adapters.nats.reading.archive import NatsArchive
 from cadre.adapters.nats.workspace import NatsFileIndex
+from cadre.delivery.hash_chain import moved
 from cadre.errors import Fenced
+from cadre.journal.back_pointers import BackPointers
 from cadre.ports import Blobs
 from cadre.protocol.files import UNKNOWN_POSITION, WorkspaceFile
 from cadre_gateway.requests.problems import Problem
@@ -19,17 +21,15 @@ class EntryHead(msgspec.Struct):
 
     run: str
     n: int
-    snapshot: msgspec.Raw = msgspec.Raw(b"null")
-    prev: list[int] = []
 
 
-class _ImportedJournal(msgspec.Struct):
+class _ImportedJournal:
     """A journal as far as it is here."""
 
-    seq: int = 0
-    """The sequence of its last entry."""
-    new_seqs: dict[int, int] = {}
-    """Maps old sequences of entries to new ones, since the last snapshot."""
+    def __init__(self) -> None:
+        self.seq = 0
+        """The sequence of its last entry."""
+        self.pointers = BackPointers()
 
 
 class RunWriter:
@@ -57,8 +57,8 @@ class RunWriter:
                     if last:
                         await self._blobs.put(bytes(self._blob))
                         self._blob.clear()
-                case EntryLine(seq=old, entry=entry):
-                    await self._take_entry(old, bytes(entry))
+                case EntryLine(entry=entry):
+                    await self._take_entry(bytes(entry))
                 case FileLine(file=file):
                     await self._take_file(file)
         except Fenced as error:
@@ -71,21 +71,19 @@ class RunWriter:
             history = [msgspec.structs.replace(one, seq=UNKNOWN_POSITION) for one in file.history]
             await self._files.write(msgspec.structs.replace(file, history=history), 0)
 
-    async def _take_entry(self, old: int, data: bytes) -> None:
+    async def _take_entry(self, data: bytes) -> None:
         head = msgspec.json.decode(data, type=EntryHead)
         journal = self._journals.setdefault(head.run, _ImportedJournal())
         found = self._present.get((head.run, head.n))
         seq = found[0] if found is not None else await self._append(head, journal, data)
-        if bytes(head.snapshot) != b"null":
-            journal.new_seqs.clear()
-        journal.new_seqs[old] = seq
+        journal.pointers.note(seq)
         journal.seq = seq
         self.last = max(self.last, seq)
 
     async def _append(self, head: EntryHead, journal: _ImportedJournal, data: bytes) -> int:
-        fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-        fields["prev"] = msgspec.Raw(msgspec.json.encode([journal.new_seqs[old] for old in head.prev]))
-        return await self._archive.append(self._tree, head.run, msgspec.json.encode(fields), journal.seq)
+        return await self._archive.append(
+            self._tree, head.run, moved(data, journal.pointers.packed()), journal.seq
+        )
 
 
 def contended(tree: str) -> Problem:

@@ -1,11 +1,10 @@
 """Messages to bytes and back: JSON of any schema version up to this one, too large ones kept in the blob store."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from cadre.delivery.hash_chain import Sealed, seal
+from cadre.delivery.hash_chain import Sealed, completed, encoded, expanded, seal
 from cadre.errors import NewerKind, NewerSchema, SpecError, TooLarge, UnreadableMessage
 from cadre.journal.arrivals import AnyRecord
 from cadre.journal.entry import Entry
@@ -21,7 +20,7 @@ from cadre.protocol.messages import (
     ToolCall,
 )
 from cadre.protocol.upcast import STEPS, upcast
-from cadre.spec.kinds import declared_kinds
+from cadre.spec.kinds import DEFAULT, declared_kinds
 
 SPILL_BYTES = 256 * 1024
 """A larger message travels as a reference to the object store."""
@@ -49,6 +48,8 @@ fields another has read by half ends the process (SIGSEGV)."""
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
+_ENTRIES = (Entry, _packed[Entry])
+
 _WITH_KIND = (Entry, KindMessage)
 
 _NOT_AS_TOLD = (KeyError, TypeError, AttributeError)
@@ -59,7 +60,7 @@ _head_decoder = msgspec.json.Decoder(Head)
 
 def encode(message: Any) -> bytes:
     """The bytes of a message or entry, as JSON."""
-    return _encoder.encode(message)
+    return encoded(message) if type(message) is Entry else _encoder.encode(message)
 
 
 def decode(data: bytes, kind: Any) -> Any:
@@ -70,39 +71,17 @@ def decode(data: bytes, kind: Any) -> Any:
     decoder = _decoders.get(kind)
     if decoder is None:
         decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+    if kind in _ENTRIES:
+        data = expanded(data)
     try:
         message = decoder.decode(data)
     except (*UNREADABLE, SpecError) as error:
-        return _decode_otherwise(data, kind, error)
+        message = _decode_otherwise(data, kind, error)
+    if type(message) is Entry:
+        completed(message)
     if isinstance(message, _WITH_KIND) and (newer := _newer_kind(message)) is not None:
         raise newer
     return message
-
-
-def decode_entry(data: bytes, last: Mapping[str, int]) -> Entry:
-    """Decodes a whole entry; a snapshot is left out when the data is large and `last` (the numbers of entries by run)
-    has the one before it. Raises UnreadableMessage, also NewerSchema."""
-    if len(data) > SPILL_BYTES:
-        try:
-            fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-            head = _place_decoder.decode(data)
-        except UNREADABLE as error:
-            raise UnreadableMessage(f"not an entry: {error}") from error
-        if "snapshot" in fields and last.get(head.run) == head.n - 1:
-            del fields["snapshot"]
-            data = encode(fields)
-    entry: Entry = decode(data, Entry)
-    return entry
-
-
-class _Place(msgspec.Struct):
-    """Where an entry stands."""
-
-    run: str = ""
-    n: int = 0
-
-
-_place_decoder = msgspec.json.Decoder(_Place)
 
 
 def newer_schema(data: bytes) -> NewerSchema | None:
@@ -120,11 +99,14 @@ def _newer(head: Head) -> NewerSchema | None:
 
 def _newer_kind(head: Head | Entry | KindMessage) -> NewerKind | None:
     """Why this service cannot go on with what a kind of agent wrote; None when it can."""
-    if not head.kind:
+    kind = head.kind
+    if type(head) is Head and head.type == "entry" and kind is None:
+        kind = DEFAULT
+    if not kind:
         return None
-    known = declared_kinds().get(head.kind)
+    known = declared_kinds().get(kind)
     version = known.version if known is not None else 0
-    return NewerKind(head.kind, head.kind_version, version) if head.kind_version > version else None
+    return NewerKind(kind, head.kind_version, version) if head.kind_version > version else None
 
 
 def _decode_otherwise(data: bytes, kind: Any, error: Exception) -> Any:

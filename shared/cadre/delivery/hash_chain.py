@@ -1,22 +1,37 @@
-"""The hash chain of a journal: each entry seals itself and the entry before it, so that nobody changes, removes or
-reorders one unseen.
+"""Journal entries as they are stored, and the hash chain: each entry seals itself and the entry before it, so that no
+one changes, removes or reorders one unnoticed.
 
-An entry's hash is taken over the hash of the entry before and over the entry as it is stored, but for its two last
+A stored entry leaves out all that follows from the rest of it:
+- a field that has its default;
+- its cause, where that is the one of `implied_cause`, and the cause of a model call that is the entry's;
+- the run's id where the id of one of its calls or records begins with it: a field's text that begins with `~` begins
+  with the run's id, except that `~~` stands for one `~`.
+
+An entry's hash is taken over the hash of the entry before and over the entry as it is stored, without its two last
 fields: `prev`, which an import into another stream rewrites, and `hash` itself.
 """
 
 import hashlib
+import re
+from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
 
+from cadre.journal import events as ev
 from cadre.journal.entry import Entry
+from cadre.protocol.topology import model_call_id, report_id, result_id, task_id
 
 _encoder = msgspec.json.Encoder()
-_TAIL = b',"prev":['
-_NO_HASH = b'"hash":""}'
 _HASH_BYTES = 16
+_RUN = re.compile(rb'"run":"([^"\\]*)"')
+_TEXT = b':"'
+"""Begins the text of a field: within a text the quotation mark has a backslash before it."""
+_BEHIND = (b"_", b":", b'"')
+"""What stands behind a run's id: the rest of the id of a call, or of a record, or nothing."""
+_PREV, _HASH = b',"prev":"', b',"hash":"'
+_PACKED = re.compile(rb'[\w-]*"')
 
 
 class Sealed(NamedTuple):
@@ -52,11 +67,72 @@ class RunLinks(msgspec.Struct):
     events: list[EventHead] = []
 
 
+def encoded(entry: Entry) -> bytes:
+    """Return the entry as it is stored, with the hash that it has."""
+    cause = entry.cause if entry.cause != implied_cause(entry) else ""
+    events = [_without_cause(event, entry.cause) for event in entry.events]
+    data = _encoder.encode(msgspec.structs.replace(entry, cause=cause, events=events))
+    found = _RUN.search(data)
+    assert found is not None, "an entry names its run first"
+    head, rest = data[: found.end()], data[found.end() :]
+    rest = rest.replace(_TEXT + b"~", _TEXT + b"~~")
+    for behind in _BEHIND:
+        rest = rest.replace(_TEXT + found[1] + behind, _TEXT + b"~" + behind)
+    return head + rest
+
+
 def seal(entry: Entry, before: str) -> Sealed:
-    """Encodes the entry; `before` is the hash of the entry before it, "" when that has none."""
-    data = _encoder.encode(entry)
-    hash_ = _hash(data, before)
-    return Sealed(b'%s"hash":"%s"}' % (data[: -len(_NO_HASH)], hash_.encode()), hash_)
+    """Encode the entry with its hash. `before` is the hash of the entry before it, "" when that has none."""
+    body, prev, _ = _parts(encoded(entry))
+    hash_ = _hash(body, before)
+    return Sealed(_joined(body, prev, hash_.encode()), hash_)
+
+
+def completed(entry: Entry) -> Entry:
+    """Fill in the causes that the entry, as decoded just now, was stored without; return the entry."""
+    if not entry.cause:
+        msgspec.structs.force_setattr(entry, "cause", implied_cause(entry))
+    for event in entry.events:
+        if type(event) is ev.ModelCalled and not event.cause:
+            msgspec.structs.force_setattr(event, "cause", entry.cause)
+    return entry
+
+
+def implied_cause(entry: Entry) -> str:
+    """Return the cause that an entry has whose first event is that of this one, as a rule; "" where there is none."""
+    match entry.events:
+        case [ev.RunAccepted(), *_]:
+            return task_id(entry.run)
+        case [ev.ToolAnswered(call=call), *_]:
+            return result_id(call)
+        case [ev.DelegateFinished(call=call), *_]:
+            return report_id(call)
+        case [ev.ModelAnswered(purpose=purpose, step=step, attempt=attempt), *_]:
+            return model_call_id(entry.run, purpose, step, attempt)
+        case _:
+            return ""
+
+
+def _without_cause(event: ev.AnyEvent, cause: str) -> ev.AnyEvent:
+    if type(event) is ev.ModelCalled and event.cause == cause:
+        return msgspec.structs.replace(event, cause="")
+    return event
+
+
+def moved(data: bytes, prev: str) -> bytes:
+    """Return the stored entry with the packed back-pointers `prev` in place of its own: its hash still holds."""
+    body, _, hash_ = _parts(data)
+    return _joined(body, prev.encode(), hash_)
+
+
+def expanded(data: bytes) -> bytes:
+    """Return the JSON of a stored entry with all ids in full."""
+    if (found := _RUN.search(data)) is None:
+        return data
+    head, rest = data[: found.end()], data[found.end() :]
+    for behind in _BEHIND:
+        rest = rest.replace(_TEXT + b"~" + behind, _TEXT + found[1] + behind)
+    return head + rest.replace(_TEXT + b"~~", _TEXT + b"~")
 
 
 class ChainCheck:
@@ -86,7 +162,7 @@ class ChainCheck:
     def take(self, data: bytes, wanted: Callable[[str], bool] = lambda run: True) -> None:
         """Checks an entry, as it is stored, unless its run is none of those `wanted`; the entries of a run come in the
         order of their stream."""
-        links = msgspec.json.decode(data, type=RunLinks)
+        links = msgspec.json.decode(expanded(data), type=RunLinks)
         if not wanted(links.run):
             return
         last = self._last.get(links.run)
@@ -96,7 +172,7 @@ class ChainCheck:
         self._note_ends(links)
         if links.n != known + 1:
             self._note(links, f"entry {links.n} follows entry {known}: entries are missing or out of order")
-        if not links.hash or _found_hash(data, before) != links.hash:
+        if not links.hash or _hash(_parts(data)[0], before) != links.hash:
             self._note(
                 links,
                 "its hash does not fit it and the entry before: one of them was changed or replaced",
@@ -113,15 +189,23 @@ class ChainCheck:
         self.broken.append(Broken(links.run, links.n, reason))
 
 
-def _found_hash(data: bytes, before: str) -> str:
-    """Return the hash of an entry as it is stored, "" of one in another form than entries are stored in."""
-    end = data.rfind(b'"hash":')
-    return _hash(data[:end] + _NO_HASH, before) if _TAIL in data[: max(end, 0)] else ""
+def _parts(data: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return the body of an entry, all up to `prev` and `hash`, and these two."""
+    body, _, hash_ = (
+        data.rpartition(_HASH) if data.rfind(_HASH) > data.rfind(b"]") else (data[:-1], b"", b'"}')
+    )
+    start = body.rfind(_PREV)
+    if start < 0 or _PACKED.fullmatch(body, start + len(_PREV)) is None:
+        return body, b"", hash_[:-2]
+    return body[:start], body[start + len(_PREV) : -1], hash_[:-2]
 
 
-def _hash(data: bytes, before: str) -> str:
-    """Of an entry's JSON with an empty hash."""
-    body = memoryview(data)[: data.rindex(_TAIL)]
+def _joined(body: bytes, prev: bytes, hash_: bytes) -> bytes:
+    pointers = b'%s%s"' % (_PREV, prev) if prev else b""
+    return b'%s%s%s%s"}' % (body, pointers, _HASH, hash_)
+
+
+def _hash(body: bytes, before: str) -> str:
     found = hashlib.blake2b(before.encode(), digest_size=_HASH_BYTES)
     found.update(body)
-    return found.hexdigest()
+    return urlsafe_b64encode(found.digest()).rstrip(b"=").decode()

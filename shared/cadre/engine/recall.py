@@ -33,7 +33,7 @@ def on_memories(run: Run, result: ToolResult, arrival: Arrival) -> list[ev.AnyEv
         call=result.call,
         error=result.error,
         executor=result.executor,
-        seconds=max(0.0, result.at - result.started_at) if result.started_at else 0.0,
+        seconds=result.seconds,
         started_at=result.started_at or None,
     )
     if result.error is None:

@@ -1,13 +1,14 @@
-"""A journal's entries: what one arrival made true, told so that it can be decided again and nothing can be changed."""
+"""The entries of a journal: what one arrival made true, with all that is needed to decide it again."""
 
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
+from cadre.journal.back_pointers import unpacked
 from cadre.journal.events import CommonEvent
 from cadre.journal.parts import JournalEvent, any_of
-from cadre.journal.run import Run
-from cadre.spec.kinds import declared_kinds
+from cadre.protocol.topology import parent_of, tree_of
+from cadre.spec.kinds import DEFAULT, declared_kinds
 
 EVENTS: tuple[type[JournalEvent], ...] = (
     *get_args(CommonEvent),
@@ -30,28 +31,40 @@ class ArrivalRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """Its fields that no event of the entry has under the same name."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="entry"):
-    """One append to a journal: everything that one arrival made true."""
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="entry"):
+    """One append to a journal: everything that one arrival made true. A field that has its default is not stored."""
 
     v: Literal[1] = 1
-    kind: str = ""
+    run: str
+    kind: str = DEFAULT
     """Kind of the run's agent; "" while the run has not begun."""
     kind_version: int = 1
-    tree: str
-    run: str
     agent: str
-    parent: str | None = None
     n: int
     """Position in the journal, from 1."""
-    cause: str
-    """Id of the record that this entry accounts for, or of the model's answer."""
+    cause: str = ""
+    """Id of the record that this entry accounts for, or of the model call whose answer it has."""
     at: float
-    arrived: ArrivalRecord
+    arrived: ArrivalRecord | None = None
+    """None where the first event copies all of it."""
     events: list[AnyEvent]
-    snapshot: Run | None = None
-    """The state before this entry's events; then `prev` is empty."""
-    prev: list[int] = []
-    """Stream sequences of the entries since the last snapshot, oldest first."""
+    prev: str = ""
+    """Stream sequences of earlier entries, as `BackPointers.packed` returns them."""
     hash: str = ""
     """BLAKE2b of the previous entry's hash and of this entry as stored, without `prev` and `hash` (see
     `cadre.delivery.hash_chain`); "" until the entry is sealed."""
+
+    @property
+    def tree(self) -> str:
+        """The id of the root run."""
+        return tree_of(self.run)
+
+    @property
+    def parent(self) -> str | None:
+        """The run that delegated this one; None for a root."""
+        return parent_of(self.run)
+
+    @property
+    def earlier(self) -> list[int]:
+        """Stream sequences of the earlier entries that this one names, in ascending order."""
+        return unpacked(self.prev)

@@ -16,7 +16,7 @@ from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.code import BlobForm
 from cadre.protocol.messages import ErrorInfo, FileInfo, MessageMode, RunState, Task, Verdict
 from cadre.protocol.rounds import Unfinished
-from cadre.protocol.usage import Budget, Usage
+from cadre.protocol.usage import Budget, TokenUsage, Usage
 from cadre.spec.agent import AgentSpec
 
 
@@ -80,10 +80,10 @@ class OfferChanged(JournalEvent, frozen=True, tag="offer.changed"):
 class ModelCalled(JournalEvent, frozen=True, tag="model.called"):
     """A model call begins. It belongs to the record `cause`, which stays un-acked until the answer is kept."""
 
-    purpose: str
     step: int
-    attempt: int
-    cause: str
+    cause: str = ""
+    purpose: str = "act"
+    attempt: int = 1
     then: Postponed | None = None
     """Of a summary: what it makes room for."""
     fallback: int = 0
@@ -97,12 +97,12 @@ class ModelCalled(JournalEvent, frozen=True, tag="model.called"):
 class ModelAnswered(JournalEvent, frozen=True, tag="model.answered"):
     """What the model said, the calls that it asks for as it wrote them, and the tokens that its endpoint lists."""
 
-    purpose: str
     step: int
-    attempt: int
-    content: str
+    purpose: str = "act"
+    attempt: int = 1
+    content: str = ""
     calls: list[RequestedCall] = []
-    usage: Usage = Usage()
+    usage: TokenUsage = TokenUsage()
     model: str = ""
     finish_reason: str = ""
     seconds: float = 0.0

@@ -13,7 +13,7 @@ def any_of(types: Iterable[type]) -> Any:
     return Union[tuple(types)]  # noqa: UP007 - made at run time
 
 
-class JournalEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+class JournalEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
     """A fact of a run, in the past tense. Its tag is the event's name in the HTTP API.
 
     No event's class has another one below it. So what looks at every entry asks `type(event) is`: `isinstance` of a

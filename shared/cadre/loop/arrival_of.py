@@ -41,7 +41,7 @@ _LONGEST = 200
 
 _PLAIN = (str, int, float)
 
-_DERIVED = frozenset({"v", "id", "tree", "run", "follows"})
+_DERIVED = frozenset({"v", "id", "tree", "run", "at", "follows"})
 """Fields of a record that its entry holds already, or that no decision knows of."""
 
 
@@ -85,13 +85,20 @@ def _left_over(kind: type[msgspec.Struct], copy: type | None) -> list[tuple[str,
     ]
 
 
-def arrived_of(what: Any, events: list[ev.AnyEvent], cause: str) -> ArrivalRecord:
-    """What the entry of these events and this cause must say of the arrival `what` beside them."""
+@functools.cache
+def _copied() -> Mapping[type, str]:
+    """Return the names of the arrivals' classes by the event that copies them."""
+    return {event: name for name, event in _copies().items()}
+
+
+def arrived_of(what: Any, events: list[ev.AnyEvent], cause: str) -> ArrivalRecord | None:
+    """Return the part of the arrival `what` that neither the events of the entry nor its cause hold; None where they
+    hold all of it."""
     kind: type[msgspec.Struct] = type(what)
     name, first = kind.__name__, events[0]
     begins = type(first) is ev.RunAccepted
     if begins and isinstance(what, Task):
-        return ArrivalRecord(name)
+        return None
     fields: dict[str, Any] = {}
     if getattr(what, "id", cause) != cause:
         fields["id"] = what.id
@@ -106,7 +113,12 @@ def arrived_of(what: Any, events: list[ev.AnyEvent], cause: str) -> ArrivalRecor
         if isinstance(first, ev.RecordIgnored) and not _is_short(value):
             continue
         fields[key] = value if isinstance(value, _PLAIN) else msgspec.to_builtins(value)
-    return ArrivalRecord(name, fields)
+    return ArrivalRecord(name, fields) if fields or _implied(first) != name else None
+
+
+def _implied(first: ev.AnyEvent) -> str:
+    """Return the name of the arrival's class that an entry with this first event has when it says nothing else."""
+    return Task.__name__ if type(first) is ev.RunAccepted else _copied().get(type(first), "")
 
 
 def arrival_of(run: Run, entry: Entry) -> Arrival:
@@ -116,7 +128,7 @@ def arrival_of(run: Run, entry: Entry) -> Arrival:
     offered = next((event for event in entry.events if isinstance(event, ev.OfferChanged)), None)
     spec = accepted.spec if accepted is not None else run.spec
     return Arrival(
-        what=_what(entry, entry.arrived, accepted),
+        what=_what(entry, entry.arrived or ArrivalRecord(_implied(entry.events[0])), accepted),
         at=entry.at,
         cause=called.cause if called is not None else entry.cause,
         offer=_offer(run, offered),
@@ -139,7 +151,13 @@ def _what(entry: Entry, arrived: ArrivalRecord, accepted: ev.RunAccepted | None)
     if kind is None:
         raise ValueError(f"nothing of this version arrives as {arrived.type}")
     copy = _find(entry.events, _copies().get(arrived.type))
-    known: dict[str, Any] = {"id": entry.cause, "tree": entry.tree, "run": entry.run, **_recalled(entry)}
+    known: dict[str, Any] = {
+        "id": entry.cause,
+        "tree": entry.tree,
+        "run": entry.run,
+        "at": _sent_at(entry),
+        **_recalled(entry),
+    }
     names = _fields(kind)
     copied = {
         name: value
@@ -154,6 +172,14 @@ def _what(entry: Entry, arrived: ArrivalRecord, accepted: ev.RunAccepted | None)
     about = {"type": tag} if tag is not None else {}
     needed = {name: _empty(field) for name, field in names.items() if field.required}
     return msgspec.convert({**needed, **builtins, **arrived.fields, **about}, kind)
+
+
+def _sent_at(entry: Entry) -> float:
+    """Return when the record was sent, as far as a decision depends on it: for how long an executor was at work."""
+    first = entry.events[0]
+    if isinstance(first, ev.ToolAnswered | ev.MemoryRecalled) and first.started_at is not None:
+        return first.started_at + first.seconds
+    return entry.at
 
 
 def _recalled(entry: Entry) -> dict[str, Any]:

@@ -66,11 +66,9 @@ from cadre.protocol.usage import Usage
 
 
 def fold(entries: Iterable[Entry], run: str, tree: str) -> Run:
-    """The state that a journal, from its last snapshot on, tells of."""
+    """Return the state of the run behind all entries of its journal."""
     state = Run(id=run, tree=tree)
     for entry in entries:
-        if entry.snapshot is not None:
-            state = entry.snapshot
         apply_entry(state, entry)
     return state
 
@@ -221,7 +219,7 @@ def _answer(run: Run, event: ev.ModelAnswered, weight: int) -> None:
         run.unpriced = event.model or "the model"
     if event.purpose == "plan":
         first = is_fresh(run.steps)
-        run.steps.append(PlanningStep(plan=event.content, first=first, usage=event.usage))
+        run.steps.append(PlanningStep(plan=event.content, first=first, usage=Usage() + event.usage))
     elif event.purpose == "act":
         run.current = ActionStep(
             number=event.step,
@@ -230,7 +228,7 @@ def _answer(run: Run, event: ev.ModelAnswered, weight: int) -> None:
             items=event.items,
             items_of=run.choice.fallback if event.items and run.choice is not None else 0,
             started_at=started,
-            usage=event.usage,
+            usage=Usage() + event.usage,
         )
     elif run.current is not None and event.purpose != SUMMARY:
         run.current.content = event.content

@@ -57,9 +57,9 @@ def rebase(journal: Sequence[Journaled], team: TeamFiles) -> list[Journaled]:
             offer = _offer(spec, team, changes, change.missing)
             if accepted.task.has_files:
                 offer = offer.with_files or offer
-        now = msgspec.structs.replace(entry, snapshot=None)
+        now = entry
         try:
-            now = msgspec.structs.replace(now, events=_with_the_services_own(run, now, spec, offer))
+            now = msgspec.structs.replace(entry, events=_with_the_services_own(run, entry, spec, offer))
             apply_entry(run, now)
         except Exception:
             # The files' agent would not have come here: what it decides is another thing, which `redecide` tells.

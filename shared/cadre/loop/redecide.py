@@ -1,9 +1,8 @@
 """A journal decided anew: would this version of Cadre, told the same, have written the same?
 
 Each entry is taken back to what had arrived, `transition` decides again in the state before it, and the decision
-is held against the journaled one. On the way snapshots are held against the fold, numbers and back-pointers
-against the entries, and what runs say of each other against what they owe: a child's task against its parent's
-call, a report against the child's end.
+is held against the journaled one. On the way numbers and back-pointers are held against the entries, and what runs say
+of each other against what they owe: a child's task against its parent's call, a report against the child's end.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,6 +12,7 @@ import msgspec
 
 from cadre.engine.commands import Send
 from cadre.journal import events as ev
+from cadre.journal.back_pointers import BackPointers
 from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.loop.arrival_of import arrival_of
@@ -22,7 +22,7 @@ from cadre.loop.owed import owed
 from cadre.loop.transition import transition
 from cadre.protocol.messages import Report, Task
 
-About = Literal["decision", "snapshot", "number", "back-pointers", "debts", "task", "report"]
+About = Literal["decision", "number", "back-pointers", "debts", "task", "report"]
 
 
 class Journaled(NamedTuple):
@@ -55,8 +55,6 @@ class Replay(msgspec.Struct, kw_only=True):
     runs: int = 0
     entries: int = 0
     decided: int = 0
-    snapshots: int = 0
-    """Held against the fold."""
     divergences: list[Divergence] = []
     undecided: list[Undecided] = []
 
@@ -89,7 +87,7 @@ class _Course:
         self._journal, self._replay = journal, replay
         first = journal[0].entry
         self._run = Run(id=first.run, tree=first.tree)
-        self._chain: list[int] = []
+        self._pointers = BackPointers()
         self.tasks: dict[str, Task] = {}
         """What it asked of its children."""
         self.reports: dict[str, Report] = {}
@@ -102,15 +100,13 @@ class _Course:
             self._replay.entries += 1
             if not decisions_only:
                 self._check_place(entry)
-            if entry.snapshot is not None:
-                self._check_snapshot(entry, entry.snapshot)
             self._decide(entry, decisions_only)
             if decisions_only and len(self._replay.divergences) > before:
                 return
             apply_entry(self._run, entry)
             if not decisions_only:
                 self._note_debts(entry)
-            self._chain = [seq] if entry.snapshot is not None else [*self._chain, seq]
+            self._pointers.note(seq)
 
     def compare_with_relatives(self, tasks: dict[str, Task], reports: dict[str, Report]) -> None:
         for _, entry in self._journal:
@@ -126,20 +122,11 @@ class _Course:
                         pass
 
     def _check_place(self, entry: Entry) -> None:
-        if entry.n != self._run.entries + 1 and entry.snapshot is None:
+        if entry.n != self._run.entries + 1:
             self._diverges(entry, "number", [f"entry {entry.n} follows entry {self._run.entries}"])
-        chain = [] if entry.snapshot is not None else self._chain
-        if entry.prev != chain:
-            self._diverges(entry, "back-pointers", differences(entry.prev, chain, path="prev"))
-
-    def _check_snapshot(self, entry: Entry, snapshot: Run) -> None:
-        """Readers go on from the snapshot, so this does too, whatever the fold says."""
-        if self._run.entries or entry.n == 1:
-            self._replay.snapshots += 1
-            lines = differences(plain(snapshot), plain(self._run), "snapshot")
-            self._diverges(entry, "snapshot", lines)
-        # A copy, in the order that it has: texts for the model depend on it.
-        self._run = msgspec.convert(msgspec.to_builtins(snapshot), Run)
+        if entry.prev != self._pointers.packed():
+            lines = differences(entry.earlier, self._pointers.sequences(), path="prev")
+            self._diverges(entry, "back-pointers", lines)
 
     def _decide(self, entry: Entry, decisions_only: bool) -> None:
         try:

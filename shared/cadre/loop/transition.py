@@ -44,7 +44,7 @@ from cadre.protocol.messages import (
     UserMessage,
 )
 from cadre.protocol.topology import call_id
-from cadre.protocol.usage import Usage
+from cadre.protocol.usage import TokenUsage, Usage
 from cadre.spec.templates.template_work import one_decision
 
 _QUESTION_CHARS = 2_000
@@ -240,7 +240,7 @@ def _on_reply(run: Run, reply: ModelReplied, arrival: Arrival) -> list[ev.AnyEve
         attempt=model.attempt,
         content=reply.content,
         calls=reply.calls,
-        usage=reply.usage,
+        usage=TokenUsage.of(reply.usage),
         model=reply.model,
         finish_reason=reply.finish_reason,
         seconds=reply.seconds,

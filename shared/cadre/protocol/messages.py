@@ -24,7 +24,7 @@ RunState = Literal["success", "max_steps_error", "error", "cancelled"]
 """How a run ended. `success` and `max_steps_error` are smolagents' names."""
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
     """The fields that every message has."""
 
     v: Literal[1] = 1
@@ -40,10 +40,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 class Head(msgspec.Struct):
     """What can be read of a stored message or journal entry of any type and schema version; the rest is left out."""
 
-    v: int = 0
+    v: int = 1
     type: str = ""
-    kind: str = ""
-    """Kind of agent that a journal entry, or a record of one kind's own, belongs to."""
+    kind: str | None = None
+    """Kind of agent that a journal entry, or a record of one kind's own, belongs to; None where it is not said."""
     kind_version: int = 1
 
 
@@ -183,6 +183,11 @@ class ToolResult(Message, frozen=True, tag="tool_result"):
     executor: str = ""
     started_at: float = 0.0
     unfinished: Unfinished | None = None
+
+    @property
+    def seconds(self) -> float:
+        """How long the executor was at work, to ten microseconds; 0 where that is not known."""
+        return round(max(0.0, self.at - self.started_at), 5) if self.started_at else 0.0
 
 
 class Report(Message, frozen=True, tag="report"):

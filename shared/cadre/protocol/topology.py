@@ -365,6 +365,11 @@ def call_id(run: str, step: int, index: int) -> str:
     return f"{run}_{step}_{index}"
 
 
+def model_call_id(run: str, purpose: str, step: int, attempt: int) -> str:
+    """Id of one attempt at a model call."""
+    return f"{run}:model:{purpose}:{step}:{attempt}"
+
+
 def block_id(run: str, step: int) -> str:
     """Id of the block of code of a step."""
     return f"{run}:code:{step}"

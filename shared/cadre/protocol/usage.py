@@ -35,6 +35,15 @@ class Usage(msgspec.Struct, frozen=True):
         return self.input_tokens + self.output_tokens
 
 
+class TokenUsage(Usage, frozen=True, omit_defaults=True):
+    """What one model call has used. Only the fields that are not 0 are stored."""
+
+    @classmethod
+    def of(cls, usage: Usage) -> TokenUsage:
+        """Return the same usage."""
+        return cls(**msgspec.structs.asdict(usage))
+
+
 class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a run and all runs below it may use together, cost in the currency of the price table; None is no bound."""
 

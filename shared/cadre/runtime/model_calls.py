@@ -12,6 +12,7 @@ from cadre.journal.run import ModelInFlight, Run
 from cadre.ports import Bus, Clock, Confirm, Model, TurnTakingModel
 from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import TimerFired
+from cadre.protocol.topology import model_call_id
 from cadre.runtime.answer_pieces import AnswerPieces
 from cadre.spec.prices import Prices, priced
 
@@ -21,9 +22,9 @@ ModelOutcome = ModelReplied | ModelFailed | TimerFired
 _MARK = ":model:"
 
 
-def model_call_id(run: str, call: CallModel | ModelInFlight) -> str:
-    """Id of one attempt at a model call."""
-    return f"{run}{_MARK}{call.purpose}:{call.step}:{call.attempt}"
+def attempt_id(run: str, call: CallModel | ModelInFlight) -> str:
+    """Return the id of this attempt at a model call of the run."""
+    return model_call_id(run, call.purpose, call.step, call.attempt)
 
 
 def is_in_flight(run: Run, command: CallModel) -> bool:
@@ -88,7 +89,7 @@ class ModelCalls:
         """
         task = asyncio.current_task()
         assert task is not None
-        call = self._open[run.id] = _Call(task, model_call_id(run.id, command))
+        call = self._open[run.id] = _Call(task, attempt_id(run.id, command))
         late = deadline_fired(run) if run.deadline is not None else None
         alarm = self._alarm(call, late.at) if late is not None else None
         try:
@@ -180,7 +181,7 @@ class ModelCalls:
             cached_tokens=reply.cached_tokens,
             reasoning_tokens=reply.reasoning_tokens,
             context=reply.context,
-            seconds=self._clock.now() - started,
+            seconds=round(self._clock.now() - started, 6),
         )
 
 

@@ -6,6 +6,7 @@ import asyncio
 import math
 
 from cadre.engine.chat import Transcript
+from cadre.journal.back_pointers import BackPointers
 from cadre.journal.run import Run
 from cadre.loop.fold import fold
 from cadre.ports import Appended, Clock, Journal, Stored
@@ -13,17 +14,6 @@ from cadre.prompting.prompts import Prompts
 from cadre.protocol.topology import tree_of
 from cadre.recent import Recent
 from cadre.runtime.pinned_prompts import PinnedPrompts
-
-SNAPSHOT_ENTRIES = 64
-"""Fewer entries have no snapshot behind them unless they are large."""
-SNAPSHOT_BYTES = 4 * 1024 * 1024
-"""So many bytes of entries are large: it takes long to read them."""
-SNAPSHOT_GROWTH = 2
-"""A snapshot follows large entries only when they are so many times as many as those before the last snapshot."""
-POINTER_BYTES = 8
-"""What a back-pointer takes in an entry."""
-
-MAX_BACK_POINTERS = 1024
 
 MOST_RUNS = 512
 
@@ -45,57 +35,32 @@ class Held:
         self.spoiled = False
         self.as_of = 0.0
         """When the journal was last asked, by this process's clock: it had no further entry then."""
-        self._chain: list[int] = []
-        self._bytes = 0
+        self.pointers = BackPointers()
+        """Of the next entry."""
         self._places: dict[str, int] = {}
-        """Stream sequences of the chain's entries, by the record that each accounts for."""
-        self._covered = 0
-        """Entries before those of the chain: the last snapshot stands for them."""
+        """Stream sequences of the entries, by the record that each accounts for."""
 
     @classmethod
     def folded(cls, run: Run, stored: list[Stored], prompts: Prompts) -> Held:
-        """A run as the `stored` entries of its journal tell, as read with its own prompts."""
+        """Return the run as the `stored` entries of its journal tell, as read with its own prompts."""
         held = cls(run, prompts)
-        if stored:
-            held.seq, held.hash = stored[-1].seq, stored[-1].entry.hash
-            held._chain = [one.seq for one in stored]
-            held._places = {one.entry.cause: one.seq for one in stored}
-            held._covered = stored[0].entry.n - 1
-            held._bytes = sum(one.size for one in stored[1:])
+        for seq, entry, _ in stored:
+            held._note(seq, entry.hash, entry.cause)
         return held
 
-    def is_snapshot_due(self) -> bool:
-        """Whether the next entry carries a snapshot, and the fold begins there.
-
-        A snapshot is about as large as all entries before it, and each entry points back to all since the last one. So
-        it is due when the pointers have cost as much as it will, at the latest when reading would take too long.
-        """
-        since = len(self._chain)
-        if self._bytes >= SNAPSHOT_BYTES and since >= SNAPSHOT_GROWTH * self._covered:
-            return True
-        if since < SNAPSHOT_ENTRIES:
-            return False
-        pointers = POINTER_BYTES * since * since // 2
-        snapshot = (self._bytes - pointers) * (self._covered + since) // since
-        return since >= MAX_BACK_POINTERS or pointers >= snapshot
-
-    def back_pointers(self) -> list[int]:
-        return [] if self.is_snapshot_due() else list(self._chain)
-
     def accounted_at(self, record_id: str) -> int:
-        """The sequence of the entry that accounts for the record, or a later one where that lies behind a snapshot."""
-        return self._places.get(record_id, self._chain[0] if self._chain else 0)
+        """Return the sequence of the entry that accounts for the record; 0 if there is none."""
+        return self._places.get(record_id, 0)
 
-    def appended(self, appended: Appended, cause: str, at: float, *, snapshot: bool) -> None:
+    def appended(self, appended: Appended, cause: str, at: float) -> None:
         """The entry that accounts for `cause` is the run's last one now; it was sent at `at`."""
-        self.seq, self.hash, self.as_of = appended.seq, appended.hash, at
-        if snapshot:
-            self._chain, self._bytes, self._covered = [appended.seq], 0, self.run.entries - 1
-            self._places = {cause: appended.seq}
-        else:
-            self._chain.append(appended.seq)
-            self._places[cause] = appended.seq
-            self._bytes += appended.size
+        self.as_of = at
+        self._note(appended.seq, appended.hash, cause)
+
+    def _note(self, seq: int, hash_: str, cause: str) -> None:
+        self.seq, self.hash = seq, hash_
+        self.pointers.note(seq)
+        self._places[cause] = seq
 
 
 class Locked:
@@ -112,8 +77,12 @@ class Locked:
         while True:
             held = await self._cache.get(self._tree, self._run, fresh=self._fresh)
             await held.lock.acquire()
-            if self._within < math.inf and not held.spoiled and self._cache.age(held) > self._within:
-                self._cache.spoil(held)
+            try:
+                while not held.spoiled and self._cache.age(held) > self._within:
+                    await self._cache.ask_again(held)
+            except BaseException:
+                held.lock.release()
+                raise
             if not held.spoiled:
                 self._held = held
                 return held
@@ -134,7 +103,7 @@ class RunCache:
         self._held = Recent[str, Held](MOST_RUNS)
 
     def locked(self, tree: str, run: str, *, fresh: bool = False, within: float = math.inf) -> Locked:
-        """The run's state, folded anew where the journal has not been asked for more than `within` seconds."""
+        """Return the run's state as of at most `within` seconds ago."""
         return Locked(self, tree, run, fresh, within)
 
     async def accounts_for(self, record_id: str, tree: str, run: str) -> bool:
@@ -166,6 +135,15 @@ class RunCache:
         else:
             self._held.move_to_end(run)
         return held
+
+    async def ask_again(self, held: Held) -> None:
+        """Ask the journal whether the state is that behind its last entry, and spoil the state if it is not. Reading
+        the whole journal again could take longer than the answer may be old. Raises BusUnavailable."""
+        asked = self._clock.now()
+        if await self._journal.last(held.run.tree, held.run.id) == held.seq:
+            held.as_of = asked
+        else:
+            self.spoil(held)
 
     def spoil(self, held: Held) -> None:
         """Nobody knows what the journal holds: whoever waits for the lock folds again."""

@@ -28,7 +28,7 @@ from cadre.loop.transition import transition
 from cadre.ports import Bus, Clock, Journal, Model
 from cadre.protocol.messages import Cancel, Record, Task, TimerFired, UserMessage
 from cadre.runtime.measured_bases import MeasuredBases
-from cadre.runtime.model_calls import ModelCalls, Needless, is_in_flight, model_call_id
+from cadre.runtime.model_calls import ModelCalls, Needless, attempt_id, is_in_flight
 from cadre.runtime.payments import Payments
 from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.revision_queue import RevisionQueue
@@ -233,15 +233,14 @@ class Runner:
                 self.interrupt(run.id)
                 await self._bus.interrupt(run.tree, run.id)
         if type(what) is UserMessage and in_flight is not None and run.model is not in_flight:
-            needless = model_call_id(run.id, in_flight)
+            needless = attempt_id(run.id, in_flight)
             self.interrupt(needless)
             await self._bus.interrupt(run.tree, needless)
         return commands
 
     def _entry(self, held: Held, advance: Advance, arrival: Arrival) -> Entry:
-        run, due = held.run, held.is_snapshot_due()
-        events = transition(run, arrival)
-        return entry_of(run, arrival, events, advance.cause, held.back_pointers(), due)
+        events = transition(held.run, arrival)
+        return entry_of(held.run, arrival, events, advance.cause, held.pointers.packed())
 
     async def _write(self, held: Held, entry: Entry, what: What, record_id: str) -> list[Command]:
         """Stores the entry; returns what is to be paid now.
@@ -274,7 +273,7 @@ class Runner:
             # Fenced, or nobody knows: the next one folds again.
             self._cache.spoil(held)
             raise
-        held.appended(appended, entry.cause, asked, snapshot=entry.snapshot is not None)
+        held.appended(appended, entry.cause, asked)
         return commands
 
     async def _arrival(self, held: Held, what: What, record_id: str) -> Arrival:
@@ -360,7 +359,7 @@ class Runner:
         if outcome is None:
             log.info("model call of %s dropped: it is said to be needless", run_id)
             self._cache.forget(held)
-        call = model_call_id(run_id, command)
+        call = attempt_id(run_id, command)
         late = False
 
         def decide(held: Held) -> Advance | list[Command]:

@@ -44,7 +44,6 @@ class Course:
         what: What,
         *,
         cause: str | None = None,
-        snapshot: bool = False,
         history: list[Step] | None = None,
         prefix: list[Step] | None = None,
     ) -> list[ev.AnyEvent]:
@@ -62,9 +61,7 @@ class Course:
             base_with_offer=self._base,
         )
         events = transition(self.run, arrival)
-        entry = entry_of(
-            self.run, arrival, events, cause or self._entry_cause(what, record), snapshot=snapshot
-        )
+        entry = entry_of(self.run, arrival, events, cause or self._entry_cause(what, record))
         self._journal.append(encode(entry))
         kept: Entry = decode(self._journal[-1], Entry)
         assert transition(self.run, arrival_of(self.run, kept)) == events, "the entry tells what arrived"
@@ -72,7 +69,7 @@ class Course:
         return events
 
     def journal(self) -> list[Entry]:
-        """The entries so far, decoded anew, because folding takes over what a snapshot holds."""
+        """Return the entries so far, decoded again: folding shares parts of them with the state."""
         return [decode(data, Entry) for data in self._journal]
 
     def begin(self, text: str = "Do it.", **fields: Any) -> Self:

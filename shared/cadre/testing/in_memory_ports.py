@@ -16,6 +16,7 @@ from cadre.delivery.code_history import HistoryCutter
 from cadre.delivery.codec import decode, encode
 from cadre.delivery.hash_chain import seal
 from cadre.delivery.persons_order import follows_of
+from cadre.delivery.whole_journal import whole_journal
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, OutcomeUnknown
 from cadre.journal.arrivals import AnyRecord
 from cadre.journal.entry import Entry
@@ -127,17 +128,28 @@ class InMemoryJournal:
         head = await wire.ask("reading a journal", lambda: stream.last(subject), BusUnavailable)
         if head is None:
             return []
-        entry = decode(head.data, Entry)
-        wanted, found = list(entry.prev), dict[int, KeptMessage]()
-        while wanted:
+        last = Stored(head.seq, decode(head.data, Entry), len(head.data))
+        return await whole_journal(last, lambda seqs: self._get_all(stream, seqs))
+
+    async def last(self, tree: str, run: str) -> int:
+        stream, subject = self._reach.stream(tree), self._reach.topology.journal(tree, run)
+        head = await self._reach.wire.ask("reading a journal", lambda: stream.last(subject), BusUnavailable)
+        return head.seq if head is not None else 0
+
+    async def _get_all(self, stream: Stream[KeptMessage], seqs: Sequence[int]) -> list[Stored]:
+        wanted, found = list(seqs), list[KeptMessage]()
+        while True:
             missing = list(wanted)
-            got = await wire.ask("reading entries", lambda: self.replica(stream, missing), BusUnavailable)  # noqa: B023
-            found |= {message.seq: message for message in got}
-            wanted = [seq for seq in wanted if seq not in found]
-            if wanted:
-                await asyncio.sleep(_REPLICA_PAUSE_SECONDS)
-        before = [Stored(seq, decode(found[seq].data, Entry), len(found[seq].data)) for seq in entry.prev]
-        return [*before, Stored(head.seq, entry, len(head.data))]
+            got = await self._reach.wire.ask(
+                "reading entries",
+                lambda: self.replica(stream, missing),  # noqa: B023
+                BusUnavailable,
+            )
+            found += got
+            wanted = [seq for seq in wanted if all(seq != message.seq for message in got)]
+            if not wanted:
+                return [Stored(one.seq, decode(one.data, Entry), len(one.data)) for one in found]
+            await asyncio.sleep(_REPLICA_PAUSE_SECONDS)
 
     def replica(self, stream: Stream[KeptMessage], wanted: list[int]) -> list[KeptMessage]:
         """The messages with these sequences, as far as a replica has them."""

@@ -58,7 +58,7 @@ def test_the_first_edit_of_a_version_counts() -> None:
         ev.EditApplied(base=0, operations=[add("tea"), add("cake")], sender="ann"),
         Nudged(text="2 wishes"),
     ]
-    (stale,) = course.arrive(edit(0, add("ale"), number=2), snapshot=True)
+    (stale,) = course.arrive(edit(0, add("ale"), number=2))
     assert isinstance(stale, ev.EditRefused)
     assert (stale.base, stale.version) == (0, 1)
     (wrong,) = course.arrive(edit(1, add("ale"), {"op": "drop", "wish": "beer"}, number=3))

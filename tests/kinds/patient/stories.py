@@ -64,7 +64,7 @@ def test_a_signal_ends_a_pause_before_its_time() -> None:
     course.arrive(result(course.id(), 3))
     assert kinds(course.arrive(signal("other"))) == ["SignalReceived"]
     before = course.run
-    events = course.arrive(signal(number=2, payload={"fast": True}), snapshot=True)
+    events = course.arrive(signal(number=2, payload={"fast": True}))
     assert kinds(events) == ["SignalReceived", "WaitEnded", "Nudged", "ModelCalled"]
     assert events[1] == ev.WaitEnded(name="pause", signal="go")
     assert events[2] == Nudged(text="pause ended by go: {'fast': True}")
@@ -163,11 +163,11 @@ def test_its_steps_are_used_up() -> None:
     assert (end.state, "look: 3" in end.output) == ("max_steps_error", True)
 
 
-def test_a_record_of_its_own_and_a_snapshot() -> None:
+def test_records_of_its_own() -> None:
     course = patient()
     course.say(LOOK)
     course.arrive(Nudge(id="n1", tree="r1", run="r1", at=2.0, text="hurry"))
-    events = course.arrive(Nudge(id="n2", tree="r1", run="r1", at=2.0, text="now"), snapshot=True)
+    events = course.arrive(Nudge(id="n2", tree="r1", run="r1", at=2.0, text="now"))
     assert isinstance(events[0], Nudged)
     assert isinstance(course.run.own, PatientState)
     assert course.run.own.nudges == 2

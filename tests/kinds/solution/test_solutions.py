@@ -310,11 +310,3 @@ def test_when_the_steps_are_used_up_a_last_answer_is_asked_for() -> None:
     end = only(course.say(content='{"answer": {"n": 3}}'), ev.RunFinished)
     assert (end.state, end.output) == ("max_steps_error", {"n": 3})
     sound(course)
-
-
-def test_a_snapshot_keeps_the_solution_in_work() -> None:
-    course = solver(JUDGE).begin()
-    proposes(course, JUDGED, LOOK)
-    course.arrive(result(course.id(0), "blue", tool="look"), snapshot=True)
-    assert last_read(course) == "Observation:\njudge: odd\n\nlook: blue"
-    sound(course)

@@ -277,14 +277,6 @@ def test_out_of_iterations_it_is_gone_on_with_where_it_stood() -> None:
     sound(onward)
 
 
-def test_the_queue_survives_a_snapshot() -> None:
-    course = begun(PLAIN, "one", "two")
-    says(course, "add", a=1, b=2)
-    course.arrive(result(course.run.open_calls()[0].id, 3), snapshot=True)
-    assert [one.task for one in state(course).done] == ["one"]
-    sound(course)
-
-
 def test_the_longest_queue_leaves_room_in_a_small_context() -> None:
     section = msgspec.structs.replace(PLAIN, initial=40, iterations=100)
     course = begun(section, *(f"{n} " + "word " * 150 for n in range(40)), model=ModelSpec(context=8_000))

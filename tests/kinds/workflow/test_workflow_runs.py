@@ -367,14 +367,6 @@ def test_a_cancelled_run_is_over() -> None:
     sound(course)
 
 
-def test_a_snapshot_holds_all_of_it() -> None:
-    course = run_of(workflow("seen", seen={**LOOK, "next": "sum"}, sum=ADD))
-    course.arrive(result(course.id(), {"a": 40}, tool="look"), snapshot=True)
-    course.arrive(result(course.id(), 42), snapshot=True)
-    assert end_of(course).output == 42
-    sound(course)
-
-
 def test_the_steps_of_a_run_are_bounded_by_its_task() -> None:
     course = run_of(workflow("seen", seen={**LOOK, "next": "seen2"}, seen2=LOOK), max_steps=1)
     course.arrive(result(course.id(), 1, tool="look"))

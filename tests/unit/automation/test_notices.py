@@ -31,13 +31,11 @@ def spec(**fields: Any) -> NoticeSpec:
     )
 
 
-def entry(*events: AnyEvent, parent: str | None = None) -> Entry:
+def entry(*events: AnyEvent, run: str = "r") -> Entry:
     return Entry(
         arrived=ArrivalRecord("Task"),
-        tree="r",
-        run="r",
+        run=run,
         agent="boss",
-        parent=parent,
         n=3,
         cause="c",
         at=7.0,
@@ -54,7 +52,7 @@ def test_the_end_of_a_root_and_calls_that_wait_are_told() -> None:
         "done",
     )
     assert (held.id, held.type, held.data["call"]) == ("r_1_0:approval", "approval.waiting", "r_1_0")
-    assert [one.type for one in happened_in(entry(ENDED, HELD, parent="p"))] == ["approval.waiting"]
+    assert [one.type for one in happened_in(entry(ENDED, HELD, run="r_1_0"))] == ["approval.waiting"]
 
 
 @pytest.mark.parametrize(

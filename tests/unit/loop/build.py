@@ -8,6 +8,7 @@ import msgspec
 from cadre import testing
 from cadre.engine.commands import Send
 from cadre.journal import events as ev
+from cadre.journal.back_pointers import BackPointers
 from cadre.loop.redecide import Journaled, Replay, redecide
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.spec.agent import AgentSpec
@@ -99,11 +100,10 @@ def sent(course: Course, kind: type[Message], since: int = 0) -> list[Message]:
 def chained(journal: list[Journaled]) -> list[Journaled]:
     """With the back-pointers that the runner writes."""
     found: list[Journaled] = []
-    chain: list[int] = []
+    pointers = BackPointers()
     for seq, entry in journal:
-        entry = msgspec.structs.replace(entry, prev=[] if entry.snapshot is not None else list(chain))
-        chain = [seq] if entry.snapshot is not None else [*chain, seq]
-        found.append(Journaled(seq, entry))
+        found.append(Journaled(seq, msgspec.structs.replace(entry, prev=pointers.packed())))
+        pointers.note(seq)
     return found
 
 

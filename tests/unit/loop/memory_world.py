@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from cadre.delivery.codec import decode, encode
 from cadre.delivery.hash_chain import seal
+from cadre.delivery.whole_journal import whole_journal
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import BusUnavailable, Fenced, OutcomeUnknown, RetryableError
 from cadre.journal import events as ev
@@ -82,8 +83,14 @@ class MemoryJournal:
         seqs = self._subjects.get(run, [])
         if not seqs:
             return []
-        head = self._get(seqs[-1])
-        return [*(self._get(seq) for seq in head.entry.prev), head]
+        return await whole_journal(self._get(seqs[-1]), self._get_all)
+
+    async def last(self, tree: str, run: str) -> int:
+        await asyncio.sleep(0)
+        return next(reversed(self._subjects.get(run, [])), 0)
+
+    async def _get_all(self, seqs: Sequence[int]) -> list[Stored]:
+        return [self._get(seq) for seq in seqs]
 
     async def append(
         self,
@@ -112,7 +119,7 @@ class MemoryJournal:
         return Appended(seq, len(data), hash_)
 
     def entries(self, run: str) -> list[Entry]:
-        """All of a run's entries, without what snapshots repeat."""
+        """Return all entries of a run."""
         return [self._get(seq).entry for seq in self._subjects.get(run, [])]
 
     def _get(self, seq: int) -> Stored:

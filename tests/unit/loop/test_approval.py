@@ -206,12 +206,6 @@ def test_the_final_answer_needs_nobody() -> None:
     assert kinds(course.say(ANSWER))[-1] == "RunFinished"
 
 
-def test_a_held_call_survives_a_snapshot() -> None:
-    course = asking()
-    course.run = msgspec.json.decode(msgspec.json.encode(course.run), type=type(course.run))
-    assert kinds(course.arrive(decision("r1_1_0", "approved"))) == ["ApprovalDecided", "ToolCalled"]
-
-
 def test_a_call_made_after_a_decision_is_revoked_when_the_run_ends() -> None:
     course = asking()
     course.arrive(decision("r1_1_0", "approved"))

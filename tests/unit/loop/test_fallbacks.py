@@ -107,11 +107,11 @@ def test_a_request_that_is_too_long_is_made_shorter_instead() -> None:
     assert asked(events) == (2, 0, "")
 
 
-def test_a_snapshot_knows_which_model_is_asked() -> None:
+def test_the_next_step_asks_the_model_that_has_answered() -> None:
     course = Course(falling_back()).begin()
     course.fail("down", final=True)
     course.say(call("add", a=1, b=2))
-    events = course.arrive(result(course.id(), 3), snapshot=True)
+    events = course.arrive(result(course.id(), 3))
     assert asked(events) == (1, 1, "second")
     sound(course)
 

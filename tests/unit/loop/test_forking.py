@@ -17,7 +17,7 @@ from unit.loop.memory_world import PROMPTS, MemoryWorld, ScriptedModel
 from unit.loop.workers import says, worker
 
 
-def source(*, snapshot: bool = False, **fields: Any) -> Course:
+def source(**fields: Any) -> Course:
     """Three steps of sums, the second with a wrong call beside it; then the answer."""
     course = Course(spec(**fields)).begin("Add up.", additional_args={"one": 1})
     interval = fields.get("planning_interval")
@@ -26,7 +26,7 @@ def source(*, snapshot: bool = False, **fields: Any) -> Course:
             course.say(content=f"plan for {step}")
         wrong = [call("add", a="x")] if step == 2 else []
         course.say(call("add", a=step, b=1), *wrong, content=f"step {step}")
-        course.arrive(result(course.id(0), step + 1), snapshot=snapshot and step == 3)
+        course.arrive(result(course.id(0), step + 1))
     return course
 
 
@@ -48,13 +48,6 @@ def test_plans_go_with_the_steps_that_they_were_made_for() -> None:
     assert numbers(fork_of(run, 2)) == ["plan", 1]
     assert numbers(fork_of(run, 3)) == ["plan", 1, 2]
     assert numbers(fork_of(run, 4)) == ["plan", 1, 2, "plan", 3]
-
-
-def test_what_a_snapshot_holds_can_be_forked() -> None:
-    """Readers see a long journal from its last snapshot on."""
-    entries = source(snapshot=True).journal()
-    last = next(n for n, entry in enumerate(entries) if entry.snapshot is not None)
-    assert numbers(fork_of(fold(entries[last:], "r1", "r1"), 3)) == [1, 2]
 
 
 def test_an_observation_is_replaced_in_the_copy_alone() -> None:

@@ -160,7 +160,7 @@ def test_steps_of_the_run_that_one_goes_on_from_are_not_left_again() -> None:
     assert calls(course, "remember") == []
 
 
-def test_a_snapshot_keeps_what_was_asked_and_what_is_left() -> None:
+def test_a_fold_keeps_what_was_asked_and_what_is_left() -> None:
     course = asking()
     again = fold(course.journal(), "r1", "r1")
     assert owed(again) == course.owed()

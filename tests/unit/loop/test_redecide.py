@@ -51,8 +51,7 @@ def test_the_kept_runs_are_of_all_kinds() -> None:
         for journal in kept.journals(version, name):
             for _, entry in journal:
                 found |= {str(event.__struct_config__.tag) for event in entry.events}
-                found |= {"snapshot"} if entry.snapshot is not None else set()
-    known = {"snapshot", *(str(event.__struct_config__.tag) for event in EVENTS)}
+    known = {str(event.__struct_config__.tag) for event in EVENTS}
     lacking = {tag for tag in known - found if not tag.startswith(("plan.", "remote."))}
     rare = {"context.overflowed", "edit.applied", "queue.edited", "iteration.form_refused", "tool.paused"}
     assert lacking == rare
@@ -62,7 +61,7 @@ def test_the_kept_runs_are_of_all_kinds() -> None:
 
 
 def busy_course() -> Course:
-    """Refused, answered, failing and ignored calls, a member, a rate limit, a lost call, a snapshot, the end."""
+    """Refused, answered, failing and ignored calls, a member, a rate limit, a lost call, the end."""
     course = Course().begin(additional_args={"two": 2})
     course.fail("busy", status=429, rate_limited=True, retry_after=7.25)
     course.wake()
@@ -70,7 +69,7 @@ def busy_course() -> Course:
     course.say(call("add", a=1, b="two"), call("add", a="x"), call("kid", task="help"), call("nobody"))
     course.arrive(result(course.id(0), 3, started_at=1.5))
     course.arrive(result("r1_7_7", "late"))
-    course.arrive(report(course.id(2), "helped"), snapshot=True)
+    course.arrive(report(course.id(2), "helped"))
     course.say(content="I am thinking.")
     course.say(call("look", at="it"))
     course.arrive(result(course.id(0), error=ErrorInfo("AgentToolExecutionError", "broken")))
@@ -82,7 +81,7 @@ def busy_course() -> Course:
 def test_a_run_of_this_version_is_decided_as_it_was() -> None:
     sound(busy_course())
     replay = replay_of(busy_course())
-    assert (replay.decided, replay.snapshots) == (13, 1)
+    assert replay.decided == 13
 
 
 @pytest.mark.parametrize(
@@ -168,21 +167,12 @@ def found(replay: Replay) -> list[tuple[int, str]]:
     return [(one.n, one.about) for one in replay.divergences]
 
 
-def test_a_changed_observation_changes_what_follows_in_the_snapshot() -> None:
-    def change(entry: dict[str, Any]) -> None:
-        entry["events"][0]["output"] = 4
-
-    replay = doctored(busy_course().journal(), 6, change)
-    assert found(replay) == [(8, "snapshot")]
-    assert replay.divergences[0].lines[0] == 'snapshot.current.calls[0].observation: journaled "3", now "4"'
-
-
 def test_another_decision_is_shown_as_a_difference() -> None:
     def change(entry: dict[str, Any]) -> None:
         entry["events"][1]["arguments"]["b"] = "three"
 
     replay = doctored(busy_course().journal(), 5, change)
-    assert found(replay) == [(5, "decision"), (8, "snapshot")]
+    assert found(replay) == [(5, "decision")]
     assert replay.divergences[0].lines == ['2. tool.called.arguments.b: journaled "three", now "two"']
 
 
@@ -199,7 +189,7 @@ def test_events_left_out_are_named() -> None:
 
 @pytest.mark.parametrize(
     ("n", "field", "value", "about"),
-    [(3, "n", 4, "number"), (3, "prev", [1], "back-pointers"), (8, "prev", [1], "back-pointers")],
+    [(3, "n", 4, "number"), (3, "prev", "AQ", "back-pointers"), (8, "prev", "AQ", "back-pointers")],
 )
 def test_entries_out_of_place(n: int, field: str, value: Any, about: str) -> None:
     def change(entry: dict[str, Any]) -> None:

@@ -70,13 +70,12 @@ def test_parallel_copies_of_one_call_are_all_made() -> None:
     assert kinds(events).count("ToolCalled") == 9
 
 
-def test_what_is_remembered_is_bounded_and_survives_a_snapshot() -> None:
+def test_what_is_remembered_is_bounded() -> None:
     course = guarded(max_steps=100)
     for step in range(1, 60):
         course.say(call("add", a=step, b=1))
         course.arrive(result(f"r1_{step}_0", step))
     assert len(course.run.repeated) == 32
-    course.run = msgspec.json.decode(msgspec.json.encode(course.run), type=type(course.run))
     course.say(call("add", a=59, b=1))
     course.arrive(result("r1_60_0", 59))
     assert "CallRefused" in kinds(course.say(call("add", a=59, b=1)))

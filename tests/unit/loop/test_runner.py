@@ -1,8 +1,7 @@
-"""Runners over a world in memory: delegation, waits, snapshots, sessions, the end by poison."""
+"""Runners over a world in memory: delegation, waits, long journals, sessions, the end by poison."""
 
 from typing import Any
 
-import msgspec
 import pytest
 
 import cadre.runtime.run_cache
@@ -12,11 +11,9 @@ from cadre.journal import events as ev
 from cadre.journal.arrivals import Offer, Poisoned
 from cadre.journal.run import Phase
 from cadre.journal.steps import ActionStep
-from cadre.loop.fold import fold
 from cadre.ports import ModelReply
 from cadre.protocol.messages import Report
 from cadre.protocol.usage import Usage
-from cadre.runtime.run_cache import SNAPSHOT_ENTRIES
 from cadre.runtime.runner import Runner
 from cadre.spec.agent import AgentSpec, Limits
 from unit.loop.build import ADD, ANSWER, OFFER, SPEC, call, cancel, result, spec, task
@@ -118,32 +115,17 @@ async def test_the_end_of_a_run_takes_its_timer_along() -> None:
     assert world.bus.timers == {}
 
 
-async def test_a_long_journal_is_read_from_its_last_snapshot() -> None:
+async def test_a_long_journal_is_read_from_its_end() -> None:
     world = MemoryWorld()
     long = spec(limits=Limits(max_steps=400, repeats=0))
     runner = worker(world, ScriptedModel(says(content="no call")), long)
     await runner.handle(task())
     entries = world.journal.entries("r1")
-    assert len(entries) == 402
-    begins, *later = [entry.n for entry in entries if entry.snapshot]
-    assert SNAPSHOT_ENTRIES < begins < 3 * SNAPSHOT_ENTRIES
+    assert max(len(entry.earlier) for entry in entries) < 31 + 402 // 32 + 1
     read = [stored.entry for stored in await world.journal.read("r1", "r1")]
-    assert [entry.n for entry in read] == list(range(later[-1], 403))
-    whole = fold((msgspec.structs.replace(entry, snapshot=None) for entry in entries), "r1", "r1")
-    assert fold(read, "r1", "r1") == whole
+    assert [entry.n for entry in read] == list(range(1, 403))
     assert await worker(world, ScriptedModel(says(ANSWER)), long).handle(cancel())
     assert world.journal.entries("r1")[-1].n == 403
-
-
-async def test_a_journal_takes_not_much_more_than_what_is_in_it() -> None:
-    world = MemoryWorld()
-    long = spec(limits=Limits(max_steps=800, repeats=0))
-    await worker(world, ScriptedModel(says(content="no call, " * 100)), long).handle(task())
-    entries = world.journal.entries("r1")
-    pointers = sum(len(encode(entry.prev)) for entry in entries)
-    snapshots = sum(len(encode(entry.snapshot)) for entry in entries if entry.snapshot)
-    assert 0.2 < pointers / snapshots < 2
-    assert pointers + snapshots < 2 * sum(len(encode(entry.events)) for entry in entries)
 
 
 async def test_a_journal_of_200_observations_takes_less_than_twice_what_they_do() -> None:
@@ -154,15 +136,6 @@ async def test_a_journal_of_200_observations_takes_less_than_twice_what_they_do(
     await world.drive(task())
     stored = sum(len(encode(entry)) for entry in world.journal.entries("r1"))
     assert 200 * 4000 < stored < 2 * 200 * 4000
-
-
-async def test_a_heavy_journal_gets_a_snapshot_before_its_64th_entry() -> None:
-    world = MemoryWorld()
-    runner = worker(
-        world, ScriptedModel(says(content="x" * 1_000_000)), spec(limits=Limits(max_steps=8, repeats=0))
-    )
-    await runner.handle(task())
-    assert [entry.n for entry in world.journal.entries("r1") if entry.snapshot] == [7]
 
 
 async def test_runs_pushed_out_of_the_cache_are_folded_again(monkeypatch: pytest.MonkeyPatch) -> None:

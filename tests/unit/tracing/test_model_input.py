@@ -149,19 +149,6 @@ def test_an_agent_with_prompts_of_its_own_tells_only_what_was_answered() -> None
     assert names.OUTPUT_MESSAGES in span.attributes
 
 
-def test_a_run_whose_first_entries_are_gone_is_told_from_its_snapshot() -> None:
-    course = Asked()
-    course.begin("What is it?")
-    course.say(call("add", a=1, b=2))
-    course.arrive(result(course.id(0), 3), snapshot=True)
-    course.say(ANSWER)
-    entries = course.journal()[2:]
-    before = msgspec.json.encode(entries)
-    (span,) = chats(entries)
-    assert read_of(span) == as_in_spans(course.requests[1])
-    assert msgspec.json.encode(entries) == before, "the entries are as they were"
-
-
 def test_with_a_gap_in_the_journal_nothing_is_made_up() -> None:
     course = Course().begin("What is it?")
     course.say(call("add", a=1, b=2))

@@ -3,7 +3,7 @@
 from cadre.journal import events as ev
 from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.steps import Memory
-from cadre.protocol.usage import Usage
+from cadre.protocol.usage import TokenUsage
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.spans import SpanRecord
 from cadre.telemetry.tracing.tree_trace import trace_of
@@ -18,7 +18,6 @@ def journal_of(*entries: list[ev.AnyEvent]) -> list[Entry]:
     return [
         Entry(
             arrived=ArrivalRecord("Task"),
-            tree="r1",
             run="r1",
             agent="boss",
             n=n,
@@ -39,7 +38,7 @@ def called(purpose: str, attempt: int = 1) -> ev.ModelCalled:
 
 
 def answered(purpose: str, attempt: int = 1) -> ev.ModelAnswered:
-    usage = Usage(input_tokens=7, output_tokens=3)
+    usage = TokenUsage(input_tokens=7, output_tokens=3)
     return ev.ModelAnswered(purpose=purpose, step=1, attempt=attempt, content="said", usage=usage)
 
 

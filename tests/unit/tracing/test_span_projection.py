@@ -255,7 +255,6 @@ def test_a_wait_that_is_open_when_a_run_ends_has_failed_only_if_the_run_has(
         n=len(entries) + 1,
         at=course.at + 1,
         events=[RunFinished(state=state, steps=1)],
-        snapshot=None,
     )
     spans = {span.name: span for span in trace_of([*entries, last], now=course.at + 1)}
     wait = spans["wait_approval look"]

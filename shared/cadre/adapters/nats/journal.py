@@ -1,17 +1,18 @@
 """Journals in JetStream: one message per append, fenced by the subject's last sequence.
 
-A journal is read with one leader read of its last entry and one pipelined round of gets along the
-back-pointers that it carries: what else the stream holds does not matter.
+A journal is read with one leader read of its last entry and pipelined rounds of gets along the back-pointers of the
+entries read (one round up to 32 entries, two up to 1,024): what else the stream holds does not matter.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.replica_tries import ReplicaTries
 from cadre.delivery.codec import HEADERS, pack_entry, unpack_entry
+from cadre.delivery.whole_journal import whole_journal
 from cadre.errors import BlobMissing, BusUnavailable
 from cadre.journal.entry import Entry
 from cadre.ports import Appended, Blobs, Stored
@@ -35,14 +36,18 @@ class NatsJournal:
         if head is None:
             return []
         try:
-            entry = await unpack_entry(head.data, self._blobs)
-            before = await asyncio.gather(*(self._get(stream, seq) for seq in entry.prev))
+            last = Stored(head.seq, await unpack_entry(head.data, self._blobs), len(head.data))
+            return await whole_journal(last, lambda seqs: self._get_all(stream, seqs))
         except BlobMissing:
             fate = await jetstream.last(self._nc, stream, self._topology.fate(tree))
             if fate is not None and fate.seq > head.seq:
                 return []  # the tree is being erased, blobs first
             raise
-        return [*before, Stored(head.seq, entry, len(head.data))]
+
+    async def last(self, tree: str, run: str) -> int:
+        stream = self._topology.stream_of(tree)
+        head = await jetstream.last(self._nc, stream, self._topology.journal(tree, run))
+        return head.seq if head is not None else 0
 
     async def append(
         self,
@@ -63,6 +68,9 @@ class NatsJournal:
             self._nc, subject, data, expect=fence, headers=headers, meanwhile=meanwhile
         )
         return Appended(seq, len(data), hash_)
+
+    async def _get_all(self, stream: str, seqs: Sequence[int]) -> list[Stored]:
+        return await asyncio.gather(*(self._get(stream, seq) for seq in seqs))
 
     async def _get(self, stream: str, seq: int) -> Stored:
         async for _ in ReplicaTries(_REPLICA_SECONDS):

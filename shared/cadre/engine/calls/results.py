@@ -45,7 +45,7 @@ def _answered(result: ToolResult) -> ev.ToolAnswered:
         files=result.files,
         blob_form=result.blob_form,
         executor=result.executor,
-        seconds=max(0.0, result.at - result.started_at) if result.started_at else 0.0,
+        seconds=result.seconds,
         started_at=result.started_at or None,
     )
 

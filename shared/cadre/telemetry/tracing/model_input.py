@@ -1,6 +1,5 @@
 """What a model read in each call, rendered once more from the journal."""
 
-import copy
 import functools
 
 from cadre.engine.chat import Transcript
@@ -27,12 +26,10 @@ class ModelInput:
         return self._run
 
     def enter(self, entry: Entry) -> None:
-        """Begins an entry, before its events. After missing entries nothing is known until the next snapshot."""
+        """Begin an entry, before its events. After a missing entry nothing is known any more."""
         if self._run is None or entry.n != self._run.entries + 1:
-            self._transcript = None
-            # A copy: folding changes the state, and the entry belongs to the caller.
-            self._run = copy.deepcopy(entry.snapshot)
-        if self._run is not None:
+            self._run = self._transcript = None
+        else:
             self._run.entries = entry.n
 
     def apply(self, event: AnyEvent, entry: Entry) -> None:

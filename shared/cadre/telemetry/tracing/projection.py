@@ -42,10 +42,6 @@ class Projection:
         """Returns the spans that end with the entry; none if the entry was applied before."""
         if entry.n <= self.entries:
             return []
-        if self._agent == "" and entry.snapshot is not None and entry.snapshot.task is not None:
-            # Its first entries are gone: the snapshot has at least the task and the spec.
-            self._now, self._agent = nanoseconds(entry.snapshot.started_at), entry.agent
-            self._begin(entry.snapshot.task, entry.snapshot.spec)
         self.entries = entry.n
         self._now = nanoseconds(entry.at)
         self._agent = entry.agent

@@ -11,8 +11,9 @@ from nats.aio.msg import Msg
 from cadre.adapters.nats.reading.journal_pages import journal_pages
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import StoredMessage
-from cadre.delivery.codec import decode, decode_entry, unpack_entry, unpack_record
+from cadre.delivery.codec import decode, unpack_entry, unpack_record
 from cadre.errors import BlobMissing, NewerSchema, TooLarge, UnreadableMessage
+from cadre.journal.entry import Entry
 from cadre.journal.events import RunAccepted
 from cadre.ports import Blobs, Stored
 from cadre.protocol.deltas import Delta
@@ -62,16 +63,14 @@ class History:
         """Yields what `pages` does, decoded beside the event loop, in pages of few bytes and of so many entries at
         most, for readers of a long tree; with `run` of that run only.
 
-        A large snapshot is left out (None) where the entry before it was yielded: the fold of that one and of those
-        before it says the same. With `whole_up_to` none is left out, and TooLarge is raised when the entries have more
-        bytes than that. With `all_of` raises NewerSchema at an entry of that run, or of one below it, that only a newer
-        version can read, once those before it were yielded.
+        With `whole_up_to` raises TooLarge when the entries have more bytes than that. With `all_of` raises NewerSchema
+        at an entry of that run, or of one below it, that only a newer version can read, once those before it were
+        yielded.
         """
 
         def is_needed(subject: str) -> bool:
             return all_of is not None and is_within(self._topology.parse(subject)[1], all_of)
 
-        last: dict[str, int] | None = {} if whole_up_to is None else None
         page: list[tuple[StoredMessage, bytes]] = []
         size = total = 0
         async for held_page in self.raw_pages(tree, after, run, at_least=at_least, entries=entries):
@@ -90,12 +89,12 @@ class History:
                     raise TooLarge(f"run {tree} with all below it", total, whole_up_to)
                 if size >= entries * _LEAN_BYTES_PER_ENTRY:
                     while page:
-                        yield await asyncio.to_thread(_lean, page, last, is_needed)
+                        yield await asyncio.to_thread(_lean, page, is_needed)
                     size = 0
             # Nothing but the entries is held while their reader takes its time.
             held_page.clear()
             while page:
-                yield await asyncio.to_thread(_lean, page, last, is_needed)
+                yield await asyncio.to_thread(_lean, page, is_needed)
             size = 0
 
     async def whole(self, held: StoredMessage) -> bytes:
@@ -151,7 +150,7 @@ class History:
         return [stored async for page in self.pages(tree, after, at_least=at_least) for stored in page]
 
     async def read_run(self, tree: str, run: str, after: int = 0) -> list[Stored]:
-        """Returns all entries of one run behind sequence `after`, also those before its last snapshot."""
+        """Return all entries of one run behind sequence `after`."""
         pages = self.raw_pages(tree, after, run)
         return [one async for page in pages for held in page if (one := await self._read(held)) is not None]
 
@@ -193,9 +192,7 @@ class History:
         except NewerSchema:
             return None
         if task is None and (first := await self.first(tree, tree)) is not None:
-            entry = first.entry
-            accepted = (event.task for event in entry.events if isinstance(event, RunAccepted))
-            task = entry.snapshot.task if entry.snapshot is not None else next(accepted, None)
+            task = next((event.task for event in first.entry.events if isinstance(event, RunAccepted)), None)
         return task
 
     async def _read(self, held: StoredMessage) -> Stored | None:
@@ -210,18 +207,15 @@ def _leave_out(held: StoredMessage, error: Exception) -> None:
     log.error("entry %d on %s left out: %s", held.seq, held.subject, error)
 
 
-def _lean(
-    page: list[tuple[StoredMessage, bytes]], last: dict[str, int] | None, is_needed: Callable[[str], bool]
-) -> list[Stored]:
-    """Decodes a page, which is empty then; `last` has the number of each run's last entry, and is kept up; None: no
-    snapshot is left out. It stops before a newer entry on a subject that is needed; with nothing before that in the
-    page it raises NewerSchema."""
+def _lean(page: list[tuple[StoredMessage, bytes]], is_needed: Callable[[str], bool]) -> list[Stored]:
+    """Decode a page, which is empty then. Stop before a newer entry on a subject that is needed; with nothing before
+    that in the page, raise NewerSchema."""
     found: list[Stored] = []
     page.reverse()
     while page:
         held, data = page.pop()
         try:
-            entry = decode_entry(data, last or {})
+            entry: Entry = decode(data, Entry)
         except UnreadableMessage as error:
             if isinstance(error, NewerSchema) and is_needed(held.subject):
                 if not found:
@@ -231,8 +225,6 @@ def _lean(
                 return found
             _leave_out(held, error)
             continue
-        if last is not None:
-            last[entry.run] = entry.n
         found.append(Stored(held.seq, entry, len(held.data)))
     return found
 
