@@ -14,7 +14,7 @@ const steps = {
   refund: { tool: "refund" },
   stop: { end: "over" },
 };
-const begun = event("r", 1, "run.accepted", { task: { agent: "boss", task: "t" }, spec: { kind: "workflow", workflow: { start: "read", steps } } });
+const begun = event("r", 1, "run.accepted", { task: { agent: "boss", task: "t" }, decided_by: "workflow", spec: { kind: "workflow", sections: [{ kind: "workflow", start: "read", steps }] } });
 const started = (at, step, name) => event("r", at, "step.started", { step, name });
 const left = (at, step, name, next, fields = {}) => event("r", at, "workflow.left", { step, name, next, ...fields });
 

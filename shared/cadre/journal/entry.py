@@ -35,7 +35,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="en
 
     v: Literal[1] = 1
     kind: str = ""
-    """Kind of the run's agent; "" while the run has not begun."""
+    """Name of the kind that decides the run; "" while the run has not begun."""
     kind_version: int = 1
     tree: str
     run: str

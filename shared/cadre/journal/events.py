@@ -25,6 +25,10 @@ class RunAccepted(JournalEvent, frozen=True, tag="run.accepted"):
 
     task: Task
     spec: AgentSpec
+    decided_by: str
+    """Name of the kind that decides the run: the spec's, or another one where its sections say so."""
+    kind_version: int = 1
+    """The version of that kind."""
     history: list[Step] = []
     """Memory of the run that this one goes on from."""
     prefix: list[Step] = []
@@ -35,8 +39,6 @@ class RunAccepted(JournalEvent, frozen=True, tag="run.accepted"):
     """The narrower of the task's and the spec's, field by field."""
     base: int = 0
     """Tokens of a request besides the steps, when nothing is offered."""
-    kind_version: int = 1
-    """Of the spec's kind."""
     revision: str = ""
     """Of the agent, as it began the run: 12 hex digits over its spec and its prompts."""
     prompts: str = ""

@@ -197,8 +197,10 @@ class Run(msgspec.Struct, kw_only=True):
     entries: int = 0
     """Entries applied so far."""
     spec: AgentSpec | None = None
+    decided_by: str = ""
+    """Name of the kind that decides it; "" until it has begun."""
     kind_version: int = 1
-    """Of the spec's kind, as of the run's beginning."""
+    """The version of that kind."""
     revision: str = ""
     """Of the agent, as of the run's beginning."""
     prompts: str = ""
@@ -281,7 +283,7 @@ class Run(msgspec.Struct, kw_only=True):
             return self.task.max_steps
         if self.spec is None:
             return 0
-        return declaration_of(self.spec.kind).max_steps(self.spec) or self.spec.limits.max_steps
+        return declaration_of(self.decided_by).max_steps(self.spec) or self.spec.limits.max_steps
 
     @property
     def parent(self) -> str | None:

@@ -124,6 +124,7 @@ def arrival_of(run: Run, entry: Entry) -> Arrival:
         history=accepted.history if accepted is not None else [],
         prefix=accepted.prefix if accepted is not None else [],
         problem=_problem(entry),
+        decided_by=accepted.decided_by if accepted is not None else "",
         kind_version=accepted.kind_version if accepted is not None else 0,
         revision=accepted.revision if accepted is not None else "",
         prompts=accepted.prompts if accepted is not None else "",

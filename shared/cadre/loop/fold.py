@@ -131,7 +131,8 @@ def _take_report(run: Run, event: ev.DelegateFinished, n: int, at: float) -> Non
 def _accept(run: Run, event: ev.RunAccepted, n: int, at: float) -> None:
     task = event.task
     run.agent = task.agent
-    run.task, run.spec, run.kind_version = task, event.spec, event.kind_version
+    run.task, run.spec = task, event.spec
+    run.decided_by, run.kind_version = event.decided_by, event.kind_version
     run.revision, run.prompts = event.revision, event.prompts
     run.started_at = at
     run.accepted = n

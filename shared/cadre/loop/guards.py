@@ -127,7 +127,9 @@ def _begins_full(begun: ev.RunAccepted, events: list[ev.AnyEvent]) -> bool:
     given = 3 * tokens_of(task.task)
     if task.additional_args:
         given += 3 * tokens_of(msgspec.json.encode(task.additional_args).decode())
-    weight = given + sum(weights_of(before, Run(id="", tree="", spec=begun.spec)))
+    weight = given + sum(
+        weights_of(before, Run(id="", tree="", spec=begun.spec, decided_by=begun.decided_by))
+    )
     return max(begun.base, offered) + weight > most
 
 

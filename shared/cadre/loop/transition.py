@@ -207,9 +207,8 @@ def _begin(run: Run, task: Task, arrival: Arrival) -> list[ev.AnyEvent]:
         count = arrival.spec.memory.recall
         return [begun, ev.MemoryAsked(call=call_id(run.id, 0, 0), query=query, count=count)]
     # The kind is asked about a run that has its task already.
-    about = msgspec.structs.replace(
-        run, agent=task.agent, spec=arrival.spec, task=task, kind_version=begun.kind_version
-    )
+    kind = {"decided_by": begun.decided_by, "kind_version": begun.kind_version}
+    about = msgspec.structs.replace(run, agent=task.agent, spec=arrival.spec, task=task, **kind)
     return [begun, *carry_out(about, arrival, kind_of(about).begin(about, arrival))]
 
 

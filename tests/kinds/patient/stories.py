@@ -13,7 +13,7 @@ from cadre.journal import events as ev
 from cadre.journal.run import Phase
 from cadre.loop.signals import MAX_KEPT_SIGNALS
 from cadre.protocol.messages import Decision, Signal
-from cadre.spec.agent import sections
+from cadre.spec.sections import sections
 from unit.loop.build import ANSWER, Course, call, kinds, replay_of, result, spec, timer
 
 LOOK = call("look", at="sky")

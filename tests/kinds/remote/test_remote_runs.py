@@ -7,13 +7,13 @@ import pytest
 from cadre.engine.timers import away_timer
 from cadre.journal import events as ev
 from cadre.journal.wait_events import WaitBegun
-from cadre.kinds.remote.records import RemoteTold
+from cadre.kinds.remote.records import RemoteSection, RemoteTold
 from cadre.protocol.a2a import cancel_tool, get_tool, remote_tools, send_tool
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import ToolCall
 from cadre.protocol.usage import Budget
-from cadre.spec.agent import AgentSpec, sections
-from cadre.spec.remote_agent import RemoteSpec
+from cadre.spec.agent import AgentSpec
+from cadre.spec.sections import sections
 from kinds.workflow.built import decide
 from unit.loop.build import Course, Offer, cancel, kinds, only, result, sent, sound, timer
 
@@ -25,7 +25,7 @@ OFFER = Offer(
 
 
 def far(**fields: Any) -> AgentSpec:
-    section = RemoteSpec(url="http://far.example", **fields)
+    section = RemoteSection(url="http://far.example", **fields)
     return AgentSpec(
         name="far", description="Far.", kind="remote", tools=remote_tools("far"), **sections(section)
     )

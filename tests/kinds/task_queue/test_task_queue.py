@@ -22,8 +22,9 @@ from cadre.kinds.task_queue.records import (
 from cadre.loop.fork import next_step, prefix_of
 from cadre.prompting.prompts import prompts_for
 from cadre.protocol.messages import Decision, ErrorInfo, Fork
-from cadre.spec.agent import AgentSpec, Limits, sections
+from cadre.spec.agent import AgentSpec, Limits
 from cadre.spec.model import ModelSpec
+from cadre.spec.sections import sections
 from kinds.goals.build import answer, says
 from unit.loop.build import Course, kinds, only, result, sound, spec, task
 

@@ -27,7 +27,10 @@ from unit.loop.build import ANSWER, OFFER, Course, call, only, report, result, s
 from unit.loop.memory_world import PROMPTS
 
 SMALL = 8_000
-BASE = base_tokens(Run(id="", tree="", spec=spec(), tools=OFFER.tools, members=OFFER.members), PROMPTS)
+BASE = base_tokens(
+    Run(id="", tree="", spec=spec(), decided_by="tool_calling", tools=OFFER.tools, members=OFFER.members),
+    PROMPTS,
+)
 
 
 def small(context: int = SMALL, **fields: Any) -> AgentSpec:

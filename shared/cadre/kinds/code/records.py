@@ -6,7 +6,7 @@ import msgspec
 
 from cadre.journal.parts import JournalEvent, KindState, KindStep
 from cadre.kinds.code import section
-from cadre.kinds.plan.section import PLAN_LISTS, PLAN_TEMPLATES
+from cadre.kinds.plan.section import PLAN_LISTS, PLAN_TEMPLATES, decided_by
 from cadre.kinds.purposes import STEPWISE
 from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
 from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo
@@ -161,6 +161,7 @@ DECLARATION = KindDeclaration(
     state=CodeState,
     step=CodeStep,
     section=section.CodeSpec,
+    decided_by=decided_by,
     writes_calls=False,
     check=section.check,
     needs=section.needs,

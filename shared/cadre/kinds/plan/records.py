@@ -138,6 +138,7 @@ DECLARATION = KindDeclaration(
     state=PlanState,
     step=PlanNote,
     section=section.PlanSpec,
+    decided_by=section.decided_by,
     check=check,
     needs=_needs,
     prompt_terms=section.prompt_terms,

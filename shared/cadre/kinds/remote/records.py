@@ -14,6 +14,10 @@ from cadre.spec.remote_agent import DOCUMENT, RemoteSpec, agent_document
 KIND = "remote"
 
 
+class RemoteSection(RemoteSpec, frozen=True, kw_only=True, tag=KIND, omit_defaults=True):
+    """The section `remote` of an agent's file."""
+
+
 class RemoteTold(JournalEvent, frozen=True, tag="remote.told"):
     """The remote agent's task is in another state, or says something new."""
 
@@ -70,10 +74,9 @@ class RemoteState(KindState, kw_only=True, tag=KIND, omit_defaults=True):
     """What the task has used until now."""
 
 
-def remote_of(spec: Any) -> RemoteSpec:
+def remote_of(spec: Any) -> RemoteSection:
     """The section of an agent's spec."""
-    section: RemoteSpec = spec.remote
-    return section
+    return spec.section(RemoteSection) or RemoteSection()
 
 
 def check(spec: Any) -> None:
@@ -101,7 +104,7 @@ DECLARATION = KindDeclaration(
     purposes={},
     events=(RemoteTold, RemoteWorked, RemoteLost, RemoteGivenUp),
     state=RemoteState,
-    section=RemoteSpec,
+    section=RemoteSection,
     check=check,
     needs=_asks_no_model,
     writes_calls=False,

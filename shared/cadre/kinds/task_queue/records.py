@@ -24,7 +24,7 @@ Stage = Literal["initialize", "analyse", "create", "prioritize", "conclude"]
 """Why the model is asked next."""
 
 
-class TaskQueueSpec(IterationSection, frozen=True, kw_only=True, omit_defaults=True):
+class TaskQueueSpec(IterationSection, frozen=True, kw_only=True, tag=KIND, omit_defaults=True):
     """The section `task_queue` of an agent's file."""
 
     initial: int = 3
@@ -122,8 +122,7 @@ class QueueStep(KindStep, kw_only=True, tag=KIND, omit_defaults=True):
 
 def queue_of(spec: Any) -> TaskQueueSpec:
     """The section of an agent's spec."""
-    section: TaskQueueSpec = spec.task_queue
-    return section
+    return spec.section(TaskQueueSpec) or TaskQueueSpec()
 
 
 def _check(spec: Any) -> None:

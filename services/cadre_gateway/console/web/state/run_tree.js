@@ -78,8 +78,8 @@ const HANDLERS = {
     run.revision = event.revision ?? "";
     run.tools = spec.tools ?? [];
     run.kind = spec.kind ?? "tool_calling";
-    run.list = { plan: "plan", task_queue: "queue" }[run.kind] ?? null;
-    run.workflow = run.kind === "workflow" ? spec.workflow ?? null : null;
+    run.list = { plan: "plan", task_queue: "queue" }[event.decided_by] ?? null;
+    run.workflow = (spec.sections ?? []).find((section) => section.kind === "workflow") ?? null;
     run.maxSteps = task.max_steps ?? spec.limits?.max_steps ?? null;
     run.deadline = event.deadline ?? null;
     run.forked = (event.prefix ?? []).length;
