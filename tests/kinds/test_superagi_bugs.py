@@ -98,7 +98,7 @@ def test_bug_2_no_pause_between_iterations() -> None:
         called = says(course, "add", a=1, b=2)
         assert only(called, ev.ToolCalled)
         assert kinds(course.arrive(result(course.run.open_calls()[0].id, 3)))[-1] == "ModelCalled"
-    assert not [entry for entry in course.journal() if "WaitBegun" in kinds(entry.events)]
+    assert not [entry for entry in course.journal() if "WaitStarted" in kinds(entry.events)]
 
 
 async def test_bug_2_a_wait_ends_when_its_time_has_come() -> None:

@@ -7,10 +7,10 @@ from cadre.journal.parts import RequestedCall as RequestedCall
 from cadre.journal.run import Postponed
 from cadre.journal.steps import Memory, Step
 from cadre.journal.wait_events import CancelRequested as CancelRequested
-from cadre.journal.wait_events import GraceBegun as GraceBegun
+from cadre.journal.wait_events import GraceStarted as GraceStarted
 from cadre.journal.wait_events import SignalReceived as SignalReceived
-from cadre.journal.wait_events import WaitBegun as WaitBegun
-from cadre.journal.wait_events import WaitEnded as WaitEnded
+from cadre.journal.wait_events import WaitFinished as WaitFinished
+from cadre.journal.wait_events import WaitStarted as WaitStarted
 from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.code import BlobForm
@@ -384,9 +384,9 @@ CommonEvent = (
     | EditApplied
     | EditRefused
     | SignalReceived
-    | WaitBegun
-    | WaitEnded
-    | GraceBegun
+    | WaitStarted
+    | WaitFinished
+    | GraceStarted
     | CancelRequested
     | RecordIgnored
     | RunFinished

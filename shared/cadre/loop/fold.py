@@ -322,11 +322,11 @@ def _remember(run: Run, event: ev.MemoryRecalled, n: int, at: float) -> None:
     run.steps += [RecalledStep(memories=event.memories)] if event.memories else []
 
 
-def _begin_wait(run: Run, event: ev.WaitBegun, n: int, at: float) -> None:
+def _begin_wait(run: Run, event: ev.WaitStarted, n: int, at: float) -> None:
     run.waits[event.name] = KindWait(until=event.until, since=n, signal=event.signal)
 
 
-def _end_wait(run: Run, event: ev.WaitEnded, n: int, at: float) -> None:
+def _end_wait(run: Run, event: ev.WaitFinished, n: int, at: float) -> None:
     run.waits.pop(event.name, None)
     if event.signal is not None:
         taken = next(place for place, kept in enumerate(run.signals) if kept.name == event.signal)
@@ -348,7 +348,7 @@ def _check_answer(run: Run, event: ev.AnswerChecked, n: int, at: float) -> None:
         run.proposal.problems[event.call] = event.problem
 
 
-def _begin_grace(run: Run, event: ev.GraceBegun, n: int, at: float) -> None:
+def _begin_grace(run: Run, event: ev.GraceStarted, n: int, at: float) -> None:
     run.grace, run.deadline, run.budget = n, event.until, None
 
 
@@ -376,7 +376,7 @@ _EFFECTS: dict[type, Callable[[Run, Any, int, float], None]] = {
     ev.ContextOverflowed: _overflow,
     ev.DelegateFinished: _take_report,
     ev.DelegateStarted: open_call,
-    ev.GraceBegun: _begin_grace,
+    ev.GraceStarted: _begin_grace,
     ev.HistorySummarized: _summarize,
     ev.MemoryAsked: _recall,
     ev.MemoryRecalled: _remember,
@@ -393,7 +393,7 @@ _EFFECTS: dict[type, Callable[[Run, Any, int, float], None]] = {
     ev.ToolAnswered: _take_result,
     ev.ToolCalled: open_call,
     ev.ToolPaused: pause_call,
-    ev.WaitBegun: _begin_wait,
-    ev.WaitEnded: _end_wait,
+    ev.WaitStarted: _begin_wait,
+    ev.WaitFinished: _end_wait,
 }
 """What each common event makes of the run, beside a model's answer."""

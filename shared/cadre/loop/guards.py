@@ -61,7 +61,7 @@ def beyond_bounds(run: Run, error: ErrorInfo, arrival: Arrival) -> list[ev.AnyEv
         return [finished(run, "error", output=partial_result_of(run), error=error)]
     if run.grace:
         return carry_out(run, arrival, moves)
-    grace = ev.GraceBegun(error=error, until=arrival.at + GRACE_SECONDS)
+    grace = ev.GraceStarted(error=error, until=arrival.at + GRACE_SECONDS)
     return [grace, *carry_out(run_after(run, [grace], arrival.at), arrival, moves)]
 
 

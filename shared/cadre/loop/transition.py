@@ -220,7 +220,7 @@ def _of_kind(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
     if isinstance(what, TimerFired) and (name := kind_wait_of(run, what.name)) is not None:
         fired = msgspec.structs.replace(what, name=name)
         return [
-            ev.WaitEnded(name=name),
+            ev.WaitFinished(name=name),
             *carry_out(run, arrival, kind_of(run).arrived(run, fired, arrival) or []),
         ]
     if isinstance(what, Message) and not isinstance(what, TimerFired):

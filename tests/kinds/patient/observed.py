@@ -104,4 +104,4 @@ def test_a_real_service_runs_it_and_its_events_are_streamed(tmp_path: Path) -> N
         names = [name for name, _ in gateway.events(run)]
     assert (found["state"], found["output"]) == ("success", "seen")
     assert names.count("patient.noted") == 1
-    assert names.index("wait.begun") < names.index("wait.ended")
+    assert names.index("wait.started") < names.index("wait.finished")

@@ -270,7 +270,7 @@ class RemoteKind(PlainKind):
                 state.lost_at, state.quiet = at, 0
             case RemoteGivenUp():
                 state.ending = event
-            case ev.WaitBegun():
+            case ev.WaitStarted():
                 state.waits += 1
                 state.quiet += 1
             case _:
