@@ -7,7 +7,7 @@ import pytest
 from cadre.engine.timers import away_timer
 from cadre.journal import events as ev
 from cadre.journal.wait_events import WaitStarted
-from cadre.kinds.remote.records import RemoteSection, RemoteTold
+from cadre.kinds.remote.records import RemoteSection, RemoteUpdated
 from cadre.protocol.a2a import cancel_tool, get_tool, remote_tools, send_tool
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import ToolCall
@@ -62,7 +62,7 @@ def test_a_task_is_sent_and_asked_for_until_it_is_over() -> None:
     course = begun()
     assert in_work(course).arguments == {"message_id": "r1-1", "text": "Do it."}
     events = answered(course, state="working", task="t1", context="c1", said="Reading.")
-    assert (only(events, RemoteTold).task, only(events, RemoteTold).text) == ("t1", "Reading.")
+    assert (only(events, RemoteUpdated).task, only(events, RemoteUpdated).text) == ("t1", "Reading.")
     for _ in range(4):
         wake(course)
         assert (in_work(course).tool, in_work(course).arguments) == (GET, {"task_id": "t1"})
