@@ -23,7 +23,7 @@ def accepted(task: Task, arrival: Arrival) -> ev.RunAccepted:
         prefix=arrival.prefix,
         deadline=deadline_of(task, arrival.spec, arrival.at),
         budget=budget_of(task, arrival.spec),
-        base=arrival.base,
+        fixed_tokens=arrival.base,
         decided_by=kind,
         kind_version=arrival.kind_version or declaration_of(kind).version,
         revision=arrival.revision,
@@ -57,10 +57,12 @@ def begin_model_call(
     step: int,
     *,
     attempt: int = 1,
-    then: Postponed | None = None,
+    postponed: Postponed | None = None,
 ) -> list[ev.AnyEvent]:
     """The call, after what is new in the offer."""
-    called = ev.ModelCalled(purpose=purpose, step=step, attempt=attempt, cause=arrival.cause, then=then)
+    called = ev.ModelCalled(
+        purpose=purpose, step=step, attempt=attempt, cause=arrival.cause, postponed=postponed
+    )
     called = made_to(run, called, fallback_of_call(run, arrival.at, attempt))
     return [*news_of_the_offer(run, arrival), called]
 
@@ -84,6 +86,6 @@ def news_of_the_offer(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
             members=list(offer.members.values()),
             missing=offer.missing,
             checks_with_calls=offer.checks_with_calls,
-            base=arrival.base_with_offer,
+            fixed_tokens=arrival.base_with_offer,
         )
     ]

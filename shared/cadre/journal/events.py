@@ -37,7 +37,7 @@ class RunAccepted(JournalEvent, frozen=True, tag="run.accepted"):
     """Unix seconds: the earlier of the task's and the spec's."""
     budget: Budget | None = None
     """The narrower of the task's and the spec's, field by field."""
-    base: int = 0
+    fixed_tokens: int = 0
     """Tokens of a request besides the steps, when nothing is offered."""
     revision: str = ""
     """Of the agent, as it began the run: 12 hex digits over its spec and its prompts."""
@@ -75,7 +75,7 @@ class OfferChanged(JournalEvent, frozen=True, tag="offer.changed"):
     """Tools and team members that the spec names and no live service offers."""
     checks_with_calls: list[str] = []
     """Tools that check the run's answers and take its calls as well."""
-    base: int = 0
+    fixed_tokens: int = 0
     """Tokens of a request besides the steps, with this offer."""
 
 
@@ -86,8 +86,8 @@ class ModelCalled(JournalEvent, frozen=True, tag="model.called"):
     step: int
     attempt: int
     cause: str
-    then: Postponed | None = None
-    """Of a summary: what it makes room for."""
+    postponed: Postponed | None = None
+    """Of a summary: the call that it makes room for."""
     fallback: int = 0
     """Which of the agent's models is asked: 0 is the first, n the nth of its fallbacks."""
     model: str = ""
@@ -149,8 +149,8 @@ class HistorySummarized(JournalEvent, frozen=True, tag="history.summarized"):
     attempt: int
     text: str
     covers: int
-    digest: bool = False
-    """No model wrote it: the steps were told in short without one."""
+    without_model: bool = False
+    """No model wrote it: it holds each step in a line or two."""
 
 
 class ApprovalRequested(JournalEvent, frozen=True, tag="approval.requested"):

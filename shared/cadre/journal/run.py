@@ -112,7 +112,7 @@ class ModelInFlight(msgspec.Struct, kw_only=True):
     since: int
     """Entry of the journal that began it."""
     at: float
-    then: Postponed | None = None
+    postponed: Postponed | None = None
 
 
 class Deferral(msgspec.Struct, kw_only=True):
@@ -128,7 +128,7 @@ class Deferral(msgspec.Struct, kw_only=True):
     """When the wait began."""
     cause: str = ""
     """The inbox record whose model call was put off, and whose worker sees to the timer."""
-    then: Postponed | None = None
+    postponed: Postponed | None = None
 
 
 class ModelChoice(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -141,7 +141,7 @@ def _accept(run: Run, event: ev.RunAccepted, n: int, at: float) -> None:
     step = TaskStep(task=with_arguments(task.task, task.additional_args), images=task.images)
     step.delegated = task.reply_to is not None or (task.forks is not None and task.forks.delegated)
     run.steps = [*map(_of_another, event.history), step, *map(_of_another, event.prefix)]
-    run.fixed_tokens = event.base
+    run.fixed_tokens = event.fixed_tokens
     run.tokens = weight_of_memory(run)
     run.step = task.forks.at - 1 if task.forks is not None else 0
 
@@ -204,7 +204,7 @@ def _call_model(run: Run, event: ev.ModelCalled, n: int, at: float) -> None:
         cause=event.cause,
         since=n,
         at=at,
-        then=event.then,
+        postponed=event.postponed,
     )
 
 
@@ -240,7 +240,7 @@ def _answer(run: Run, event: ev.ModelAnswered, weight: int) -> None:
 
 def _defer(run: Run, event: ev.ModelDeferred, n: int, at: float) -> None:
     purpose, cause = (run.model.purpose, run.model.cause) if run.model else ("act", "")
-    then = run.model.then if run.model else None
+    postponed = run.model.postponed if run.model else None
     run.model = None
     run.phase = Phase.WAITING
     run.failures += not event.rate_limited
@@ -254,7 +254,7 @@ def _defer(run: Run, event: ev.ModelDeferred, n: int, at: float) -> None:
         attempt=event.attempt,
         at=at,
         cause=cause,
-        then=then,
+        postponed=postponed,
     )
 
 
@@ -306,7 +306,7 @@ def _cut_short(run: Run, event: ev.RunFinished, n: int, at: float) -> None:
         if call.is_open:
             cut_short(call, f"the run ended ({why.message})")
     step.error = ErrorInfo(why.type, f"The run ended amid this step: {why.message}")
-    step.cut, step.ended_at, step.entry = True, at, n
+    step.interrupted, step.ended_at, step.entry = True, at, n
     run.steps.append(step)
 
 
@@ -314,7 +314,7 @@ def _change_offer(run: Run, event: ev.OfferChanged, n: int, at: float) -> None:
     run.tools = {tool.name: tool for tool in event.tools}
     run.members = {member.name: member for member in event.members}
     run.missing, run.checks_with_calls = event.missing, event.checks_with_calls
-    run.fixed_tokens = event.base or run.fixed_tokens
+    run.fixed_tokens = event.fixed_tokens or run.fixed_tokens
 
 
 def _remember(run: Run, event: ev.MemoryRecalled, n: int, at: float) -> None:

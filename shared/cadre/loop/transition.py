@@ -259,7 +259,9 @@ def _again(run: Run, arrival: Arrival, attempt: int) -> list[ev.AnyEvent]:
     """The same model call once more, now belonging to the record in hand."""
     about = run.model or run.deferral
     assert about is not None
-    return begin_model_call(run, arrival, about.purpose, about.step, attempt=attempt, then=about.then)
+    return begin_model_call(
+        run, arrival, about.purpose, about.step, attempt=attempt, postponed=about.postponed
+    )
 
 
 def _is_current(run: Run, attempt: int) -> bool:

@@ -20,8 +20,8 @@ def owed_code(run: Run, since: int) -> list[Command]:
         return []
     code = code_of(spec)
     ends = [run.deadline] if run.deadline is not None else []
-    if code.limits.wall_seconds is not None and work.begun is not None:
-        ends.append(work.begun + code.limits.wall_seconds)
+    if code.limits.wall_seconds is not None and work.started_at is not None:
+        ends.append(work.started_at + code.limits.wall_seconds)
     return [
         Send(
             CodeCall(

@@ -71,7 +71,7 @@ class CodeInWork(msgspec.Struct, kw_only=True, omit_defaults=True):
     since: int = 0
     """Entry that made the sandbox owe the next outcome; 0 while the block waits for calls."""
     at: float = 0.0
-    begun: float | None = None
+    started_at: float | None = None
     """When the block began, Unix seconds; None where it may take any time."""
     exchanges: list[CodeExchange] = []
     asked: list[CodeRequest] = []

@@ -67,7 +67,7 @@ def resumed(prefix: list[Any]) -> WorkflowState:
     """Where a fork begins: the steps that it takes over have their results."""
     state = WorkflowState()
     for step in prefix:
-        note = step.own if isinstance(step, ActionStep) and not step.cut else None
+        note = step.own if isinstance(step, ActionStep) and not step.interrupted else None
         if isinstance(note, WorkflowStepNote):
             visits = {**state.visits, note.name: state.visits.get(note.name, 0) + 1}
             state = msgspec.structs.replace(state, visits=visits, step=note.next)
@@ -88,7 +88,7 @@ def after(state: WorkflowState, event: JournalEvent, at: float, undo: str = "") 
                 state,
                 step=name,
                 attempt=attempt,
-                begun=at if attempt == 1 else state.begun,
+                started_at=at if attempt == 1 else state.started_at,
                 visits=visits,
                 value=None,
                 items=[],

@@ -81,7 +81,7 @@ class WorkflowState(KindState, kw_only=True, tag=section.KIND, omit_defaults=Tru
     step: str = ""
     """The step in work, or the one that is to be tried again."""
     attempt: int = 0
-    begun: float = 0.0
+    started_at: float = 0.0
     """When its first attempt began (Unix seconds)."""
     last: str = ""
     """The latest step that succeeded."""
