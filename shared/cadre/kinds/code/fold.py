@@ -35,7 +35,7 @@ def fold_code(run: Run, event: JournalEvent, n: int, at: float) -> None:
     match event:
         case ev.RunAccepted():
             left = _variables_left(run)
-            run.own = CodeState(snapshot=left, inherited=left)
+            run.own = CodeState(snapshot=left, inherited_snapshot=left)
         case BlockStarted():
             begun = at if run.spec is not None and code_of(run.spec).limits.wall_seconds is not None else None
             _state(run).work = CodeInWork(

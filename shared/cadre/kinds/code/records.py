@@ -89,13 +89,13 @@ class CodeState(KindState, kw_only=True, tag=section.KIND, omit_defaults=True):
     work: CodeInWork | None = None
     snapshot: str | None = None
     """`blob:` reference of the variables that the code has left."""
-    inherited: str | None = None
+    inherited_snapshot: str | None = None
     """What `snapshot` was when the run began: that of the run which it goes on from."""
-    given: list[str] | None = None
+    references: list[str] | None = None
     """`blob:` references that the run was given, or has made; only these may the code pass on. None: unknown, where the
     run goes on from one which did not note them."""
-    noted: int = 0
-    """How many of them are in finished steps."""
+    referenced_in_steps: int = 0
+    """The number of them that are in finished steps."""
     calls: int = 0
     """That the code has made."""
     stored: int = 0
@@ -115,8 +115,8 @@ class CodeStep(KindStep, kw_only=True, tag=section.KIND, omit_defaults=True):
     """Id of the call that observes what the block has changed (`code.observe`); None: there is none."""
     error: ErrorInfo | None = None
     """Why the block failed, until that call ends the step with it."""
-    given: list[str] | None = None
-    """What the step has added to `CodeState.given`."""
+    references: list[str] | None = None
+    """Those that the step has added to `CodeState.references`."""
 
 
 _OFFERED = "tools managed_agents"
