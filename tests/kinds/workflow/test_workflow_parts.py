@@ -10,7 +10,7 @@ from cadre.journal.arrivals import Poisoned
 from cadre.kinds.workflow.section import workflow_of
 from cadre.loop.rebase import TeamFiles, rebase
 from cadre.loop.redecide import Journaled, redecide
-from cadre.protocol.messages import ErrorInfo, ReplyTo, Report, Task
+from cadre.protocol.messages import ErrorInfo, ReplyTo, Report, Signal, Task
 from cadre.spec.agent import AgentSpec
 from kinds.workflow.built import entered, run_of, workflow
 from kinds.workflow.test_workflow_runs import LOOK, end_of
@@ -275,3 +275,22 @@ def test_a_way_that_is_taken_by_another_condition_is_the_same_way() -> None:
 
     assert told(20) == ""
     assert 'workflow.step_finished.next: journaled "much", now "little"' in told(60)
+
+
+def test_a_signal_for_a_step_that_was_given_up_does_not_end_the_step_that_makes_up_for_another() -> None:
+    course = run_of(
+        workflow(
+            "sum",
+            sum={"tool": {"name": "add", "arguments": {"a": 2, "b": 1}}, "undo": "back", "next": "paid"},
+            paid={"wait": {"signal": "paid"}},
+            back={"tool": {"name": "add", "arguments": {"a": 1, "b": 1}}},
+        )
+    )
+    course.arrive(result(course.id(), 42))
+    course.arrive(cancel())
+    call = course.id()
+    course.arrive(Signal(id="s1", tree="r1", run="r1", at=2.0, name="paid", payload=1, sender="till"))
+    assert course.run.result is None, "the call of the step `back` is still awaited"
+    course.arrive(result(call, 2))
+    assert end_of(course).state == "cancelled"
+    sound(course)

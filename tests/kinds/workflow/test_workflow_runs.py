@@ -397,22 +397,3 @@ def test_the_steps_of_a_run_are_bounded_by_its_task() -> None:
     course = run_of(workflow("seen", seen={**LOOK, "next": "seen2"}, seen2=LOOK), max_steps=1)
     course.arrive(result(course.id(), 1, tool="look"))
     assert end_of(course).state == "max_steps_error"
-
-
-def test_a_signal_for_a_step_that_was_given_up_does_not_end_the_step_that_makes_up_for_another() -> None:
-    course = run_of(
-        workflow(
-            "sum",
-            sum={"tool": {"name": "add", "arguments": {"a": 2, "b": 1}}, "undo": "back", "next": "paid"},
-            paid={"wait": {"signal": "paid"}},
-            back={"tool": {"name": "add", "arguments": {"a": 1, "b": 1}}},
-        )
-    )
-    course.arrive(result(course.id(), 42))
-    course.arrive(cancel())
-    call = course.id()
-    course.arrive(Signal(id="s1", tree="r1", run="r1", at=2.0, name="paid", payload=1, sender="till"))
-    assert course.run.result is None, "the call of the step `back` is still awaited"
-    course.arrive(result(call, 2))
-    assert end_of(course).state == "cancelled"
-    sound(course)
