@@ -128,8 +128,8 @@ _specs_decoder = msgspec.json.Decoder(_Specs)
 
 
 def _of_missing_kind(data: bytes) -> NewerKind | None:
-    """Why this service cannot read the agent's spec in an entry, though it knows the kind that decides the run; None
-    when that is not for a kind."""
+    """Return the error of an entry whose spec names a kind that is not installed, though the one that decides the run
+    is; None if all that it names are."""
     try:
         found = _specs_decoder.decode(data)
     except UNREADABLE:

@@ -20,7 +20,7 @@ else:
 
 
 class AsInFiles(msgspec.StructMeta):
-    """Lets a specification be made in Python with the keys of a file: `AgentSpec(…, code=CodeSpec(…))`."""
+    """Let a specification be made in Python with the keys of a file: `AgentSpec(…, code=CodeSpec(…))`."""
 
     if not TYPE_CHECKING:
 
