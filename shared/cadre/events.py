@@ -20,7 +20,7 @@ from cadre.journal.events import (
     DelegateStarted,
     EditApplied,
     EditRefused,
-    GraceBegun,
+    GraceStarted,
     HistorySummarized,
     MemoryAsked,
     MemoryRecalled,
@@ -38,8 +38,8 @@ from cadre.journal.events import (
     ToolAnswered,
     ToolCalled,
     ToolPaused,
-    WaitBegun,
-    WaitEnded,
+    WaitFinished,
+    WaitStarted,
 )
 from cadre.journal.parts import JournalEvent
 from cadre.protocol.deltas import Delta
@@ -61,7 +61,7 @@ __all__ = [
     "EditApplied",
     "EditRefused",
     "Event",
-    "GraceBegun",
+    "GraceStarted",
     "HistorySummarized",
     "JournalEvent",
     "MemoryAsked",
@@ -80,8 +80,8 @@ __all__ = [
     "ToolAnswered",
     "ToolCalled",
     "ToolPaused",
-    "WaitBegun",
-    "WaitEnded",
+    "WaitFinished",
+    "WaitStarted",
 ]
 
 _OF_KINDS = {event.__name__: event for kind in declared_kinds().values() for event in kind.events}

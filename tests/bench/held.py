@@ -13,7 +13,8 @@ from cadre.kinds.task_queue.records import TaskQueueSpec
 from cadre.kinds.workflow.section import WorkflowSpec
 from cadre.ports import ModelReply
 from cadre.protocol.cards import ToolCard
-from cadre.spec.agent import AgentSpec, sections
+from cadre.spec.agent import AgentSpec
+from cadre.spec.sections import sections
 
 REFUND = ToolCard(
     name="refund",

@@ -13,7 +13,8 @@ from bench.deployment import Deployment, deployment
 from bench.paced import STEPS, PacedModel
 from bench.steps import executor
 from cadre.kinds.workflow.section import WorkflowSpec
-from cadre.spec.agent import AgentSpec, Limits, sections
+from cadre.spec.agent import AgentSpec, Limits
+from cadre.spec.sections import sections
 
 FLOW: dict[str, Any] = {
     "start": "look",

@@ -43,7 +43,7 @@ def gateway(stack: Stack) -> Gateway:
 
 def test_a_workflow_is_drawn_and_its_signal_sent(page: Page, gateway: Gateway, pictures: Pictures) -> None:
     run = gateway.submit("buyer", "Purchase P-3.")
-    gateway.wait_for(run, "wait.begun")
+    gateway.wait_for(run, "wait.started")
     page.goto(f"{gateway.service.url}/#/run/{run}")
     drawing = page.get_by_role("img", name="Workflow: ")
     expect(drawing).to_have_accessible_name("Workflow: request done, checks done, objection waits")

@@ -35,6 +35,7 @@ from cadre.protocol.messages import (
 )
 from cadre.protocol.topology import result_id, task_id
 from cadre.spec.agent_file import read_agent
+from cadre.spec.kinds import decided_by
 from cadre.tools.loading import load_tools
 from cadre_scripted_model.reply import Reply
 from cadre_scripted_model.request import read_request
@@ -102,7 +103,7 @@ class _World:
             arrived=ArrivalRecord("Task"),
             run=record.run,
             agent=agent,
-            kind=spec.kind,
+            kind=decided_by(spec),
             n=run.entries + 1,
             cause=cause,
             at=arrival.at,

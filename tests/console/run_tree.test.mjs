@@ -109,7 +109,7 @@ test("a deferred model, a wait for a signal and code are told", () => {
     event("a1", 11, "code.started", { block: "a1_1_0", code: "1" }),
     event("a1", 12, "code.yielded", { block: "a1_1_0", exchange: 1, calls: [], logs: "x\n" }),
     event("a1", 13, "code.finished", { block: "a1_1_0", exchange: 2, output: 1, logs: "y\n", seconds: 1 }),
-    event("a1", 14, "wait.begun", { name: "w", signal: "go" }),
+    event("a1", 14, "wait.started", { name: "w", signal: "go" }),
   );
   const [first, second, code, wait] = items(tree, "a1", 1);
   assert.deepEqual([first.state, second.state, second.attempt], ["deferred", "ok", 2]);

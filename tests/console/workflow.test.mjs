@@ -14,9 +14,9 @@ const steps = {
   refund: { tool: "refund" },
   stop: { end: "over" },
 };
-const begun = event("r", 1, "run.accepted", { task: { agent: "boss", task: "t" }, spec: { kind: "workflow", workflow: { start: "read", steps } } });
+const begun = event("r", 1, "run.accepted", { task: { agent: "boss", task: "t" }, decided_by: "workflow", spec: { kind: "workflow", sections: [{ kind: "workflow", start: "read", steps }] } });
 const started = (at, step, name) => event("r", at, "step.started", { step, name });
-const left = (at, step, name, next, fields = {}) => event("r", at, "workflow.left", { step, name, next, ...fields });
+const left = (at, step, name, next, fields = {}) => event("r", at, "workflow.step_finished", { step, name, next, ...fields });
 
 test("every way is known with its label", () => {
   assert.deepEqual(edgesOf(steps.pay).map(({ key, target, label }) => [key, target, label]), [
@@ -39,6 +39,6 @@ test("a step that failed, and one that is tried again", () => {
   const error = { type: "E", message: "no" };
   const failing = applyEvents(emptyTree(), [begun, started(2, 1, "read"), left(3, 1, "read", "stop", { error })]);
   assert.equal(flowOf(failing.runs.get("r"))[0].state, "failed");
-  const again = applyEvents(emptyTree(), [begun, started(2, 1, "read"), left(3, 1, "read", "", { error, again: true })]);
+  const again = applyEvents(emptyTree(), [begun, started(2, 1, "read"), left(3, 1, "read", "", { error, retry: true })]);
   assert.equal(flowOf(again.runs.get("r"))[0].state, "open");
 });

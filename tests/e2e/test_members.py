@@ -59,7 +59,7 @@ class Deployment(NamedTuple):
 
     def told(self, run: str) -> list[dict[str, Any]]:
         """The member's activity, as the run's events tell it."""
-        events = [data["event"] for name, data in self.gateway.events(run) if name == "remote.worked"]
+        events = [data["event"] for name, data in self.gateway.events(run) if name == "remote.progressed"]
         return [one for event in events for one in event.get("activity", [])]
 
 

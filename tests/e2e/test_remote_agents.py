@@ -46,7 +46,7 @@ class Both(NamedTuple):
         return child
 
     def told(self, run: str, state: str) -> dict[str, Any]:
-        return self.gateway.wait_for(run, "remote.told", state=state)
+        return self.gateway.wait_for(run, "remote.updated", state=state)
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_killed_agents_and_gateways_on_both_sides_give_one_result(both: Both) ->
     run = both.gateway.submit("boss", "have legal: this takes long")
     both.told(run, "working")
     both.remote.service.kill()
-    both.gateway.wait_for(run, "remote.lost")
+    both.gateway.wait_for(run, "remote.unreachable")
     both.near.services["legal"].kill()
     both.near.services["legal-tools"].kill()
     both.near.services["legal"].start()

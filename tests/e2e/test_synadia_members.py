@@ -83,7 +83,7 @@ def test_a_manager_has_it_do_a_task_and_its_work_is_told(deployment: Deployment)
     gateway = deployment.gateway
     run = gateway.submit("boss", "have stock: think of rocks\nsay first, \nsay second")
     assert "first, second" in gateway.succeeded(run)
-    worked = [data["event"] for name, data in gateway.events(run) if name == "remote.worked"]
+    worked = [data["event"] for name, data in gateway.events(run) if name == "remote.progressed"]
     told = [(one["type"], one["text"]) for event in worked for one in event["activity"]]
     assert ("thought", "of rocks") in told
     assert "".join(text for kind, text in told if kind == "message") == "first, second"
@@ -118,7 +118,7 @@ def test_errors_end_the_run_in_its_words(deployment: Deployment) -> None:
 
 def test_one_that_is_busy_is_asked_later(deployment: Deployment) -> None:
     run = deployment.gateway.submit("stock", "busy free\nsay free now")
-    assert "busy" in deployment.gateway.wait_for(run, "remote.lost")["event"]["reason"]
+    assert "busy" in deployment.gateway.wait_for(run, "remote.unreachable")["event"]["reason"]
     (deployment.folder / "free").touch()
     assert deployment.gateway.succeeded(run) == "free now"
     assert deployment.deeds().count("say free now") == 1
@@ -146,7 +146,7 @@ def test_whoever_dies_its_answer_is_found_and_nothing_is_asked_twice(
     run = deployment.gateway.submit("boss", f"have stock: say begun, \nwait go-{killed}\nsay gone")
     deployment.await_deed(f"wait go-{killed}")
     # What the agent says goes by core NATS: a server that is killed before it has that never had it.
-    deployment.gateway.wait_for(run, "remote.worked")
+    deployment.gateway.wait_for(run, "remote.progressed")
     if killed == "nats":
         deployment.stack.nats.kill()
         deployment.stack.nats.start()
@@ -191,7 +191,7 @@ def test_who_is_not_there_is_waited_for_and_named(deployment: Deployment) -> Non
     deployment.stack.services.pop("late", None)
     deployment.stack.add("late", "cadre.cli.main", "member", "--synadia", "stock/test/late", "--name", "late")
     run = deployment.gateway.submit("late", "say here")
-    lost = deployment.gateway.wait_for(run, "remote.lost")["event"]["reason"]
+    lost = deployment.gateway.wait_for(run, "remote.unreachable")["event"]["reason"]
     assert "no agent stock/test/late answers at NATS" in lost
     assert "stock/test/work" in lost
     deployment.agent("late", "files=no")

@@ -184,7 +184,9 @@ class Scribe:
             session=session,
             reply_to=ReplyTo(agent="boss", run=self.parent) if self.parent else None,
         )
-        return RunAccepted(task=message, spec=AgentSpec(name=self.agent, description="Works."))
+        return RunAccepted(
+            task=message, spec=AgentSpec(name=self.agent, description="Works."), decided_by="tool_calling"
+        )
 
 
 class SseEvent:

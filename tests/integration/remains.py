@@ -102,7 +102,7 @@ async def full_tree(world: World, run: str) -> list[str]:
     await world.bus.schedule(timer, "boss", time.time() + 3600)
     root, below = world.scribe(run), world.scribe(child, "helper", run)
     accepted = root.accepted(spilled, session="talk")
-    await root.write(RunAccepted(task=accepted.task, spec=accepted.spec), CALLED)
+    await root.write(RunAccepted(task=accepted.task, spec=accepted.spec, decided_by="tool_calling"), CALLED)
     await below.write(below.accepted(CANARY))
     await below.write(FINISHED)
     await root.write(ToolAnswered(call=call, tool="look", output=CANARY, blob=output))

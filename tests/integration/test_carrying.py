@@ -136,7 +136,12 @@ async def test_a_fork_at_a_step_of_its_own_prefix_begins_with_that_steps_files(w
     past = fold([one.entry for one in await world.journal.read(run, run)], run, run)
     scribe = world.scribe(first)
     spec = scribe.accepted().spec
-    await scribe.write(RunAccepted(task=task, spec=spec, prefix=prefix_of(past, task.forks).steps), asked(3))
+    await scribe.write(
+        RunAccepted(
+            task=task, spec=spec, decided_by="tool_calling", prefix=prefix_of(past, task.forks).steps
+        ),
+        asked(3),
+    )
     await step(world, scribe, 3, {"a": "its own"})
     again = (await fork(world, first, 2))["id"]
     assert await contents(world, again) == {"given": f"given {mark}", "a": f"one {mark}"}

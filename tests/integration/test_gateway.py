@@ -95,11 +95,15 @@ async def test_the_directory_tells_who_is_there_and_what_is_missing(world: World
 
 
 async def test_the_directory_tells_what_live_agents_expect_in_vain(world: World) -> None:
-    flow = {"start": "a", "steps": {"a": {"agent": {"name": "judge", "task": "t"}, "next": "b"}}}
+    flow = {
+        "kind": "workflow",
+        "start": "a",
+        "steps": {"a": {"agent": {"name": "judge", "task": "t"}, "next": "b"}},
+    }
     flow["steps"]["b"] = {"end": "{{ a.verdict }}"}  # type: ignore[index]
     schema = {"type": "object", "properties": {"grade": {"type": "string"}}}
     specs = [
-        {"name": "flow", "description": "d", "kind": "workflow", "team": ["judge"], "workflow": flow},
+        {"name": "flow", "description": "d", "kind": "workflow", "team": ["judge"], "sections": [flow]},
         {"name": "judge", "description": "d", "output_schema": schema},
     ]
     registries = [NatsRegistry(world.nc, world.topology) for _ in specs]

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from cadre.cli.main import group
 from cadre.cli.runs.runs import command as runs_command
 from cadre.client.run_options import WantedRuns
-from cadre.journal.events import ModelDeferred, RunFinished, WaitBegun
+from cadre.journal.events import ModelDeferred, RunFinished, WaitStarted
 from cadre.protocol.usage import Usage
 from integration.gateway_world import CALLED, World, new_run
 
@@ -83,7 +83,7 @@ async def test_the_command_line_filters_by_what_is_waited_for_by_time_and_by_cos
     await runs["slow"].write(runs["slow"].accepted(at=now - 2 * DAY_SECONDS), CALLED)
     await runs["slow"].write(ModelDeferred(step=1, attempt=1, until=9e9, reason="429", status=429))
     await runs["waits"].write(runs["waits"].accepted())
-    await runs["waits"].write(WaitBegun(name="w", until=9e9, signal="paid"))
+    await runs["waits"].write(WaitStarted(name="w", until=9e9, signal="paid"))
     extra = world.scribe(new_run(), "sorter")
     await extra.write(extra.accepted(), CALLED)
     await extra.write(RunFinished(state="success", output=1, steps=1, usage=cheap))

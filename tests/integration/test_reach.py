@@ -83,7 +83,9 @@ async def tree_of(world: World, user: str = "") -> Tree:
     spec = AgentSpec(name="clerk", description="Refunds.", tools=["refund"], approvals={"refund": "always"})
     call = f"{member}_1_0"
     await below.write(
-        ev.RunAccepted(task=task, spec=spec), ev.OfferChanged(tools=[REFUND], members=[]), CALLED
+        ev.RunAccepted(task=task, spec=spec, decided_by="tool_calling"),
+        ev.OfferChanged(tools=[REFUND], members=[]),
+        CALLED,
     )
     await below.write(
         ev.ModelAnswered(purpose="act", step=1, attempt=1, content=""),

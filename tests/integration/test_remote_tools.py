@@ -15,9 +15,10 @@ import pytest
 
 from cadre.adapters.a2a.client import RemoteRefused
 from cadre.adapters.remote_agents import tools_of
+from cadre.kinds.remote.records import RemoteSection
 from cadre.protocol.a2a import MESSAGES_ONCE
-from cadre.spec.agent import AgentSpec, sections
-from cadre.spec.remote_agent import RemoteSpec
+from cadre.spec.agent import AgentSpec
+from cadre.spec.sections import sections
 from cadre.tools.context import ToolContext
 from cadre.tools.decorator import CallInterrupted
 from cadre.tools.files import File
@@ -76,7 +77,7 @@ class Peer:
         self._server.server_close()
 
     def call(self, tool: int, arguments: Json, deliveries: int = 1, **fields: Any) -> Any:
-        section = RemoteSpec(**({"card": f"{self.url}/card"} | fields))
+        section = RemoteSection(**({"card": f"{self.url}/card"} | fields))
         spec = AgentSpec(name="far", description="Far.", kind="remote", **sections(section))
         context = ToolContext(call_id="c", deliveries=deliveries, traceparent="00-1-2-01")
         made = tools_of(spec, Path(), to_serve=True)[tool]

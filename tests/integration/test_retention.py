@@ -97,7 +97,7 @@ async def test_the_time_counts_from_the_end_on_record_here(nats_server: NatsServ
         run = new_run()
         scribe = world.scribe(run)
         old = Task(id=task_id(run), tree=run, run=run, at=1.0, agent="boss", task="x")
-        await scribe.write(RunAccepted(task=old, spec=scribe.accepted().spec))
+        await scribe.write(RunAccepted(task=old, spec=scribe.accepted().spec, decided_by="tool_calling"))
         await scribe.write(FINISHED, at=1.0)
         await world.listed(run, state="success")
         mark = new_run()

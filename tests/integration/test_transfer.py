@@ -30,7 +30,7 @@ async def story(world: World, run: str) -> str:
     blob = await world.blobs.put(b"image " * 100_000)
     root, below = world.scribe(run), world.scribe(call_id(run, 1, 0), "helper", run)
     task = Task(id=task_id(run), tree=run, run=run, at=time.time(), agent="boss", task="Go.", images=[blob])
-    await root.write(RunAccepted(task=task, spec=root.accepted().spec), CALLED)
+    await root.write(RunAccepted(task=task, spec=root.accepted().spec, decided_by="tool_calling"), CALLED)
     await below.write(below.accepted("Help."), CALLED)
     await root.write(ModelAnswered(purpose="act", step=1, attempt=1, content=LARGE), CALLED)
     await below.write(FINISHED)

@@ -3,9 +3,10 @@
 import pytest
 
 from cadre.kinds.code.section import CodeSpec
-from cadre.spec.agent import AgentSpec, sections
+from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import declaration_of
 from cadre.spec.model import CallForm, ModelSpec, StructuredForm
+from cadre.spec.sections import sections
 
 TOOLS, SCHEMA = "tools", "json_schema"
 

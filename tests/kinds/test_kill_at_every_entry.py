@@ -22,7 +22,8 @@ from cadre.kinds.plan.section import PlanSpec
 from cadre.kinds.task_queue.records import TaskQueueSpec
 from cadre.kinds.workflow.section import WorkflowSpec
 from cadre.protocol.code import CodeLimits
-from cadre.spec.agent import AgentSpec, sections
+from cadre.spec.agent import AgentSpec
+from cadre.spec.sections import sections
 from cadre.telemetry.tracing.tree_trace import trace_of
 from cadre.testing import Team, TeamRunWaits, answer, call, crash_points
 from kinds.goals.build import answer as iteration

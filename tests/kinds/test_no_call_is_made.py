@@ -17,8 +17,8 @@ from cadre.kinds.solution.section import SolutionSpec
 from cadre.kinds.task_queue.records import TaskQueueSpec
 from cadre.kinds.workflow.section import WorkflowSpec
 from cadre.protocol.cards import ToolCard
-from cadre.spec.agent import sections
 from cadre.spec.model import ModelSpec
+from cadre.spec.sections import sections
 from unit.loop.build import KID, Course, Offer, spec
 from unit.test_reasoning import DROPPED
 

@@ -17,7 +17,8 @@ from cadre.kinds.workflow.section import WorkflowSpec
 from cadre.prompting.prompts import prompts_for
 from cadre.protocol.memory import REMEMBER
 from cadre.protocol.messages import Decision, ToolCall
-from cadre.spec.agent import AgentSpec, MemorySpec, sections
+from cadre.spec.agent import AgentSpec, MemorySpec
+from cadre.spec.sections import sections
 from cadre.testing import Team
 from kinds.goals.build import begun, goals_spec, says
 from kinds.task_queue.test_task_queue import PLAIN, asked, done, purpose, queue_spec, state
@@ -97,7 +98,7 @@ def test_bug_2_no_pause_between_iterations() -> None:
         called = says(course, "add", a=1, b=2)
         assert only(called, ev.ToolCalled)
         assert kinds(course.arrive(result(course.run.open_calls()[0].id, 3)))[-1] == "ModelCalled"
-    assert not [entry for entry in course.journal() if "WaitBegun" in kinds(entry.events)]
+    assert not [entry for entry in course.journal() if "WaitStarted" in kinds(entry.events)]
 
 
 async def test_bug_2_a_wait_ends_when_its_time_has_come() -> None:

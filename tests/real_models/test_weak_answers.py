@@ -12,8 +12,9 @@ from cadre.journal.steps import ActionStep
 from cadre.kinds.code.section import CodeSpec
 from cadre.kinds.goals.records import GoalsSpec
 from cadre.kinds.task_queue.records import TaskQueueSpec
-from cadre.spec.agent import AgentSpec, Limits, sections
+from cadre.spec.agent import AgentSpec, Limits
 from cadre.spec.model import ModelSpec
+from cadre.spec.sections import sections
 from cadre.testing import RunFailed, Team
 from cadre.tool import Tool, tool
 from harness.patience import patience

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cadre.journal import events as ev
 from cadre.journal.run import Run
-from cadre.kinds.workflow.records import AnswerRead, ItemsListed, StepLeft, UndoBegun
+from cadre.kinds.workflow.records import AnswerParsed, ItemsListed, UndoBegun, WorkflowStepFinished
 from cadre.kinds.workflow.section import (
     Action,
     AgentAction,
@@ -48,7 +48,7 @@ def is_workflow(run: Run) -> bool:
 
 def led_to(chronicle: Chronicle, error: ErrorInfo | None) -> bool:
     """Whether a failed step has ended the workflow."""
-    failed = [event for event in chronicle.events if isinstance(event, StepLeft) and event.error]
+    failed = [event for event in chronicle.events if isinstance(event, WorkflowStepFinished) and event.error]
     return (
         error is not None
         and bool(failed)
@@ -89,7 +89,7 @@ class _Course:
                 match event:
                     case ev.StepStarted(name=name, attempt=attempt):
                         self._enter(name, attempt, entry.at)
-                    case StepLeft():
+                    case WorkflowStepFinished():
                         self._leave(event, entry.at)
                     case UndoBegun():
                         self._undoing = event
@@ -117,7 +117,7 @@ class _Course:
 
     # --- where a step led
 
-    def _leave(self, left: StepLeft, at: float) -> None:
+    def _leave(self, left: WorkflowStepFinished, at: float) -> None:
         step, self._attempt = self._steps[self._name], 1
         if left.error is not None:
             self._failed(left, left.error, step)
@@ -139,10 +139,10 @@ class _Course:
         if step.undo and self._undoing is None:
             self._undo.append(self._name)
 
-    def _failed(self, left: StepLeft, error: ErrorInfo, step: WorkflowStep) -> None:
+    def _failed(self, left: WorkflowStepFinished, error: ErrorInfo, step: WorkflowStep) -> None:
         if error.type not in self._errors(step):
             raise self._wrong(f"it failed by {error}, and nothing of that kind has happened")
-        if left.again:
+        if left.retry:
             most = max(attempts_of(step).most, 3 if self._answers() else 1)
             if self._tried >= most and not self._world.trace.counts["missing"]:
                 raise self._wrong(f"is tried again after {self._tried} attempts of {most}")
@@ -205,7 +205,7 @@ class _Course:
                 (word,) = (one for one in self._seen if isinstance(one, ev.ApprovalDecided))
                 return {"answer": _LABELS[word.verdict], "feedback": word.feedback, "by": word.sender}
             case _:
-                read = [one.value for one in self._seen if isinstance(one, AnswerRead)]
+                read = [one.value for one in self._seen if isinstance(one, AnswerParsed)]
                 return read[-1] if read else None
 
     def _together(self, action: EachAction | ParallelAction) -> Any:
@@ -226,7 +226,7 @@ class _Course:
 
     def _waited(self, step: WorkflowStep, at: float) -> None:
         action = action_of(step)
-        if isinstance(action, WaitAction) and not any(isinstance(one, AnswerRead) for one in self._seen):
+        if isinstance(action, WaitAction) and not any(isinstance(one, AnswerParsed) for one in self._seen):
             assert action.seconds is not None
             skew = 2 * self._world.scenario.most_skew
             if at < self._begun + seconds_of(action.seconds) - skew - 0.01:

@@ -12,7 +12,7 @@ from cadre.journal import events as ev
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep
 from cadre.kinds.code.records import BlockFinished
-from cadre.kinds.plan.records import PlanState, PlanStepEnded
+from cadre.kinds.plan.records import PlanState, PlanStepFinished
 from cadre.kinds.plan.section import plan_of
 from cadre.kinds.solution.records import SolutionState
 from cadre.kinds.solution.section import solution_of
@@ -90,7 +90,7 @@ def _has_reason(world: World, chronicle: Chronicle) -> bool:
 def _has_no_plan_left(chronicle: Chronicle) -> bool:
     """Whether a step has failed, or a person was against it."""
     return any(
-        (isinstance(event, PlanStepEnded) and event.error is not None)
+        (isinstance(event, PlanStepFinished) and event.error is not None)
         or isinstance(event, ev.EditApplied)
         or (isinstance(event, ev.ApprovalDecided) and event.verdict == "rejected")
         for event in chronicle.events

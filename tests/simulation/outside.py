@@ -47,7 +47,7 @@ class Person:
                 self._world.trace.counts["held-in-code"] += state_of(chronicle.run).work is not None
                 self._make_up_mind(chronicle, event)
                 self._asked[event.call] = event
-            elif isinstance(event, ev.WaitBegun) and event.signal is not None:
+            elif isinstance(event, ev.WaitStarted) and event.signal is not None:
                 self._signal_perhaps(chronicle, event, event.signal)
         call, _, turn = entry.cause.partition(":decision:")
         held = any(one.id == call and one.hold is not None for one in chronicle.run.open_calls())
@@ -57,7 +57,7 @@ class Person:
             asked = self._asked[call]
             self._world.loop.at(1.0, self._say, chronicle, asked, "approved", None, FINAL + 1)
 
-    def _signal_perhaps(self, chronicle: Chronicle, event: ev.WaitBegun, name: str) -> None:
+    def _signal_perhaps(self, chronicle: Chronicle, event: ev.WaitStarted, name: str) -> None:
         chance, run = self._world.chance, chronicle.run
         if event.until is not None and chance.random() < 0.4:
             return  # it is never sent

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cadre.journal import events as ev
-from cadre.kinds.plan.records import PlanMade, PlanState, PlanStepBegun, PlanStepEnded
+from cadre.kinds.plan.records import PlanMade, PlanState, PlanStepFinished, PlanStepStarted
 from cadre.kinds.plan.section import EXECUTE, plan_of
 from simulation.history import Chronicle, Violation
 
@@ -70,7 +70,7 @@ class _Walk:
             raise self.wrong(AS_CALLED, f"{step.action} is carried out by {name}")
         step.call = call
 
-    def ended(self, event: PlanStepEnded) -> None:
+    def ended(self, event: PlanStepFinished) -> None:
         step = self.steps.get(event.step)
         if step is not None and step.state == "pending" and event.error is not None:
             step.state = "failed"  # a template has no value
@@ -103,7 +103,7 @@ def plans_go_as_they_say(world: World) -> None:
                 case PlanMade():
                     walk.made(event)
                     counts[f"plan-{event.origin}"] += 1
-                case PlanStepBegun(step=number):
+                case PlanStepStarted(step=number):
                     walk.begun(number)
                     together = max(together, sum(one.state == "running" for one in walk.steps.values()))
                 case ev.ToolCalled(call=call, tool=name) | ev.DelegateStarted(call=call, member=name):
@@ -117,7 +117,7 @@ def plans_go_as_they_say(world: World) -> None:
                 case ev.DelegateFinished(call=call, state=state, output=output):
                     found = state == "max_steps_error" and output is not None
                     walk.came_well[call] = state == "success" or found
-                case PlanStepEnded():
+                case PlanStepFinished():
                     walk.ended(event)
                 case ev.RunFinished():
                     walk.over(event)

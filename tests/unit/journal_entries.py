@@ -20,7 +20,7 @@ def accepted(
     run: str, parent: str | None = None, text: str = "Do it.", at: float = 1.0, **fields: Any
 ) -> ev.RunAccepted:
     begun = replace(task(text, run, parent, agent="boss", **fields), at=at)
-    return ev.RunAccepted(task=begun, spec=SPEC)
+    return ev.RunAccepted(task=begun, spec=SPEC, decided_by="tool_calling")
 
 
 def called(step: int) -> ev.ModelCalled:

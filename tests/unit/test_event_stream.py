@@ -28,7 +28,9 @@ TASK = Task(id="t:task", tree="t", run="t", at=0.0, agent="a", task="Go on.")
 
 
 def stored(seq: int, run: str = "t") -> Stored:
-    event: AnyEvent = RunAccepted(task=TASK, spec=SPEC) if seq == 1 else StepFinished(step=seq)
+    event: AnyEvent = (
+        RunAccepted(task=TASK, spec=SPEC, decided_by="tool_calling") if seq == 1 else StepFinished(step=seq)
+    )
     if seq == END:
         event = RunFinished(state="success", output=1, steps=1, usage=Usage())
     entry = Entry(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cadre.engine.chat import Transcript, base_tokens
-from cadre.journal.run import Run
+from cadre.engine.kind import to_begin
 from cadre.prompting.prompts import prompts_for
 from cadre.service.first_request import prompt_tokens
 from cadre.spec.agent import AgentSpec, MemorySpec
@@ -27,7 +27,7 @@ def test_it_is_less_than_is_sent_and_not_nothing(fields: dict[str, Any]) -> None
     spec = AgentSpec(name="kid", description="Helps.", **fields)
     prompts = prompts_for(spec)
     least = prompt_tokens(spec, prompts)
-    assert 20 < least < base_tokens(Run(id="", tree="", spec=spec), prompts)
+    assert 20 < least < base_tokens(to_begin(spec), prompts)
     if spec.memory.recall:
         return
     course = Course(spec, Offer()).begin("")

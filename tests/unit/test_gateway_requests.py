@@ -161,7 +161,9 @@ def test_what_is_left_out_has_its_default() -> None:
 def forked(began: Task, body: bytes) -> tuple[float | None, Budget | None]:
     """Seconds and budget of a fork at the first step of the run with that task."""
     spec = AgentSpec(name="boss", description="Leads.")
-    event = RunAccepted(task=began, spec=spec, deadline=began.deadline, budget=began.budget)
+    event = RunAccepted(
+        task=began, spec=spec, decided_by="tool_calling", deadline=began.deadline, budget=began.budget
+    )
     entry = Entry(
         arrived=ArrivalRecord("Task"),
         run="r",

@@ -197,7 +197,12 @@ class House:
     async def ended(self, run: str, refs: set[str] | None = None) -> None:
         task = Task(id=f"{run}:task", tree=run, run=run, at=self.time.now(), agent="boss", task="x")
         self.streams.names.setdefault(run, set()).update(refs or set())
-        await self.read(run, ev.RunAccepted(task=task, spec=SPEC), ev.RunFinished(state="success"), refs=refs)
+        await self.read(
+            run,
+            ev.RunAccepted(task=task, spec=SPEC, decided_by="tool_calling"),
+            ev.RunFinished(state="success"),
+            refs=refs,
+        )
 
 
 @asynccontextmanager

@@ -15,12 +15,12 @@ from cadre.journal.entry import EVENTS, Entry
 from cadre.journal.events import (
     CallDropped,
     EditApplied,
-    GraceBegun,
+    GraceStarted,
     RecordIgnored,
     StepStarted,
     ToolPaused,
-    WaitBegun,
-    WaitEnded,
+    WaitFinished,
+    WaitStarted,
 )
 from cadre.journal.run import Phase
 from cadre.loop.owed import owed
@@ -168,11 +168,11 @@ class TestMachine:
         of_others = {
             CallDropped,
             EditApplied,
-            GraceBegun,
+            GraceStarted,
             StepStarted,
             ToolPaused,
-            WaitBegun,
-            WaitEnded,
+            WaitStarted,
+            WaitFinished,
         }.union(*(kind.events for kind in others))
         seen = {type(event) for entry in explore().entries for event in entry.events}
         assert seen == set(EVENTS) - {RecordIgnored} - of_others

@@ -8,6 +8,7 @@ from cadre.errors import SetupError, SpecError
 from cadre.local.team.team_file import read_team
 from cadre.local.team.tool_entries import load_entry
 from cadre.spec.agent_file import read_agent
+from cadre.spec.remote_agent import RemoteSpec
 
 HEAD = "apiVersion: cadre.dev/v1\nkind: RemoteAgent\nmetadata: {name: far}\n"
 TEAM = "apiVersion: cadre.dev/v1\nkind: Team\nmetadata: {name: t}\n"
@@ -103,7 +104,10 @@ def test_a_program_works_on_several_tasks_where_each_has_its_folder(tmp_path: Pa
     spec = read_agent(
         written(tmp_path, "{description: D., command: 'x --fast', workspace: ., folder_per_run: true}")
     )
-    program = getattr(spec, spec.kind).program
+    section = spec.section(RemoteSpec)
+    assert section is not None
+    program = section.program
+    assert program is not None
     assert (program.command, program.concurrency, program.permissions) == (["x", "--fast"], 4, "ask")
 
 

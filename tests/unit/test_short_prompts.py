@@ -8,10 +8,11 @@ import pytest
 from cadre.engine.context.tokens import tokens_of
 from cadre.kinds.code.section import CodeSpec
 from cadre.prompting.prompts import Prompts, kind_for, prompts_for
-from cadre.spec.agent import AgentSpec, sections
+from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.kinds import declaration_of
 from cadre.spec.model import ModelSpec
+from cadre.spec.sections import sections
 from unit.test_agent_file import HEAD
 from unit.test_prompting import ANALYST, SEARCH
 

@@ -1,15 +1,21 @@
 """What an agent written in Python may be."""
 
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cadre import serve
 from cadre.errors import SpecError
+from cadre.kinds.code.section import CodeSpec
+from cadre.kinds.plan.section import PlanSpec
 from cadre.kinds.workflow.section import WorkflowSpec
 from cadre.protocol.usage import Budget
 from cadre.spec.agent import AgentSpec, Limits, MemorySpec, Selector
+from cadre.spec.agent_file import read_agent
 from cadre.spec.model import ModelSpec
+from cadre.spec.sections import sections
 from cadre.testing import Team
 
 
@@ -69,6 +75,58 @@ def test_a_dict_in_the_place_of_a_section_is_read_as_in_a_file() -> None:
     assert (spec.team, spec.limits.budget) == ([Selector({"field": "law"})], Budget(tokens=5))
     with pytest.raises(SpecError, match=r"unknown key 'token' in limits\.budget"):
         AgentSpec(name="a", description="d", limits=Limits(budget={"token": 5}))  # type: ignore[arg-type]
+
+
+def test_the_kinds_sections_are_a_list_however_they_are_written(tmp_path: Path) -> None:
+    code, plan = CodeSpec(imports=["csv"]), PlanSpec(execute=True)
+    file = tmp_path / "a.yaml"
+    file.write_text(
+        "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: a}\n"
+        "spec: {description: d, kind: code, plan: {execute: true}, code: {imports: [csv]}}\n"
+    )
+    fields: dict[str, Any] = {"name": "a", "description": "d", "kind": "code"}
+    made = [
+        read_agent(file),
+        AgentSpec(**fields, **sections(plan, code)),
+        AgentSpec(**fields, code=code, plan=plan),  # type: ignore[call-arg]
+        AgentSpec(**fields, sections=[{"kind": "code", "imports": ["csv"]}, plan]),  # type: ignore[list-item]
+    ]
+    written = [{"kind": "code", "imports": ["csv"]}, {"kind": "plan", "execute": True}]
+    for spec in made:
+        assert msgspec.to_builtins(spec) == fields | {"sections": written}
+        assert msgspec.json.decode(msgspec.json.encode(spec), type=AgentSpec) == spec
+        assert (spec.section(CodeSpec), spec.section(PlanSpec)) == (code, plan)
+        assert spec.section(WorkflowSpec) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"code": {"imports": []}}, "agent a: write code as a CodeSpec"),
+        ({"code": PlanSpec()}, "agent a: write code as a CodeSpec"),
+        ({"sections": CodeSpec()}, "agent a: write sections as a list"),
+        ({"sections": [CodeSpec(), CodeSpec()]}, "agent a: sections: code stands there twice"),
+        ({"sections": [CodeSpec()], "code": CodeSpec()}, "agent a: sections: code stands there twice"),
+        ({"sections": [Limits()]}, "agent a: sections: no kind has"),
+        ({"sections": [{"kind": "mime"}]}, "agent a: sections: no kind has the section 'mime'"),
+        ({"sections": [{"kind": "code", "import": []}]}, "agent a: unknown key 'import' in code"),
+        ({"sections": [{"kind": "code", "imports": "csv"}]}, "agent a: code.imports: "),
+    ],
+)
+def test_a_section_that_no_file_could_have_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        AgentSpec(**{"name": "a", "description": "d", **given})
+    assert str(caught.value).startswith(message)
+
+
+def test_a_file_has_no_list_of_sections(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(
+        "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: a}\n"
+        "spec: {description: d, sections: [{kind: code}]}\n"
+    )
+    with pytest.raises(SpecError, match=r"unknown key 'sections' in spec; known keys: .*\bcode\b"):
+        read_agent(file)
 
 
 def test_what_was_changed_after_it_was_made_is_refused_where_it_is_served(

@@ -103,12 +103,12 @@ async def test_a_call_that_leaves_things_in_order_outlives_the_end_of_its_run() 
 
     invocations = Invocations()
     plain = call_of(tidies)
-    closing = msgspec.structs.replace(plain, closing=True)
-    running = asyncio.create_task(invocations.run(tidies, closing, 1))
+    cleanup = msgspec.structs.replace(plain, cleanup=True)
+    running = asyncio.create_task(invocations.run(tidies, cleanup, 1))
     await asyncio.wait_for(begun.wait(), PATIENCE)
     invocations.interrupt("r")
     assert invocations.is_ended(plain)
-    assert not invocations.is_ended(closing)
+    assert not invocations.is_ended(cleanup)
     go.set()
     assert (await running).output == "tidy"
 

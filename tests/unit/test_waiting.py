@@ -21,6 +21,7 @@ def acting(*calls: CallState, kind: str = "tool_calling") -> Run:
         tree="r",
         agent="boss",
         spec=spec,
+        decided_by=kind,
         phase=Phase.ACTING,
         current=ActionStep(number=1, calls=list(calls)),
     )

@@ -19,7 +19,7 @@ from cadre.journal.events import (
     StepFinished,
     StepStarted,
     ToolAnswered,
-    WaitBegun,
+    WaitStarted,
 )
 from cadre.protocol.messages import RunState, Task
 from cadre.protocol.usage import Usage
@@ -90,7 +90,7 @@ def apply_event(summary: RunSummary, event: AnyEvent, at: float) -> None:
             summary.step = step
         case ModelDeferred():
             summary.state, summary.waiting_for = "waiting", "model"
-        case WaitBegun(signal=signal):
+        case WaitStarted(signal=signal):
             summary.state, summary.waiting_for = "waiting", _awaited(signal)
         case ModelAnswered(usage=usage):
             summary.usage = summary.usage + usage + Usage(model_calls=1)

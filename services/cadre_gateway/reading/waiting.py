@@ -63,6 +63,6 @@ def missing_service(agent: str, run: Run | None, live: LiveNames) -> str | None:
         if call.kind == "tool" and call.name not in live.tools:
             return "memory" if call.name in MEMORY_TOOLS else f"tool {call.name}"
     if run.phase is Phase.ACTING and run.spec is not None and not run.open_calls():
-        pools = declaration_of(run.spec.kind).needs(run.spec).pools
+        pools = declaration_of(run.decided_by).needs(run.spec).pools
         return next((f"sandbox {pool}" for pool in pools if pool not in live.pools), None)
     return None

@@ -29,7 +29,7 @@ _SYNADIA = _Make("synadia", 120.0, "Synadia's agent protocol", "synadia-ai-agent
 def tools_of(spec: AgentSpec, folder: Path, *, to_serve: bool) -> list[Tool[..., Any]]:
     """Its tools; paths in its file are relative to the folder. Raises SetupError for what is not there, if they are to
     be served."""
-    section: RemoteSpec = getattr(spec, spec.kind)
+    section = spec.section(RemoteSpec) or RemoteSpec()
     make = _ACP if section.program is not None else _SYNADIA if section.nats is not None else _A2A
     try:
         tasks = _tasks(spec, section, folder) if to_serve else None

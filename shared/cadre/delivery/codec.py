@@ -84,6 +84,40 @@ def decode(data: bytes, kind: Any) -> Any:
     return message
 
 
+class _Named(msgspec.Struct):
+    kind: str = ""
+
+
+class _Spec(_Named):
+    sections: list[_Named] = []
+
+
+class _WithSpec(msgspec.Struct):
+    spec: _Spec | None = None
+
+
+class _Specs(msgspec.Struct):
+    """The specs of an entry, as far as they name kinds."""
+
+    events: list[_WithSpec] = []
+
+
+_specs_decoder = msgspec.json.Decoder(_Specs)
+
+
+def _of_missing_kind(data: bytes) -> NewerKind | None:
+    """Return the error of an entry whose spec names a kind that is not installed, though the one that decides the run
+    is; None if all that it names are."""
+    try:
+        found = _specs_decoder.decode(data)
+    except UNREADABLE:
+        return None
+    specs = [one.spec for one in found.events if one.spec is not None]
+    named = [one.kind for spec in specs for one in (spec, *spec.sections) if one.kind]
+    missing = next((kind for kind in named if kind not in declared_kinds()), None)
+    return NewerKind(missing, 1, 0) if missing is not None else None
+
+
 def newer_schema(data: bytes) -> NewerSchema | None:
     """Why this service is too old to read a message, told by its version alone; None when it is not."""
     try:
@@ -115,7 +149,7 @@ def _decode_otherwise(data: bytes, kind: Any, error: Exception) -> Any:
         head = _head_decoder.decode(data)
     except UNREADABLE:
         raise UnreadableMessage(f"not a message: {error}") from error
-    if (newer := _newer(head)) is not None:
+    if (newer := _newer(head) or _of_missing_kind(data)) is not None:
         raise newer from error
     if head.v not in STEPS or not head.type:
         raise UnreadableMessage(f"message of type {head.type or 'unknown'!r}: {error}") from error

@@ -74,7 +74,7 @@ def carry_out(run: Run, arrival: Arrival, moves: Moves, spent: Usage = NO_USAGE)
                 events.append(finished(run, state, output=output, error=error))
             case Wait(name, until, signal):
                 assert until is not None or signal is not None, f"nothing would end the wait {name!r}"
-                events.append(ev.WaitBegun(name=name, until=until, signal=signal))
+                events.append(ev.WaitStarted(name=name, until=until, signal=signal))
             case Hold():
                 events.append(_question(run, events, move))
             case _:

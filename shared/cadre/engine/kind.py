@@ -19,10 +19,9 @@ from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState, Step
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Edit, ErrorInfo, Message
-from cadre.protocol.usage import Budget
 from cadre.spec.agent import AgentSpec
 from cadre.spec.contract import ContractProblem, TaskInputs, TeamReach
-from cadre.spec.kinds import declaration_of, declared_kinds
+from cadre.spec.kinds import decided_by, declaration_of, declared_kinds
 
 
 class Deed(NamedTuple):
@@ -120,14 +119,6 @@ class Kind(Protocol):
         ...
 
     # --- decide
-
-    def deciding(self, spec: AgentSpec) -> Kind:
-        """The kind that decides the runs of an agent of this kind: itself, or another one where its file says so."""
-        ...
-
-    def bounds(self, spec: AgentSpec) -> Budget | None:
-        """What a run and all below it may use by the agent's file, beside its budget."""
-        ...
 
     def begin(self, run: Run, arrival: Arrival) -> Moves:
         """What the run does first, its task and memories at hand."""
@@ -267,14 +258,19 @@ def find_kind(name: str, version: int) -> Kind:
 
 
 def deciding_kind(spec: AgentSpec) -> Kind:
-    """The kind that decides the runs of this agent that begin now."""
-    return find_kind(spec.kind, declaration_of(spec.kind).version).deciding(spec)
+    """Return the kind that decides the runs of this agent that begin now."""
+    name = decided_by(spec)
+    return find_kind(name, declaration_of(name).version)
+
+
+def to_begin(spec: AgentSpec) -> Run:
+    """Return a run of the agent that has not begun, to measure its requests."""
+    return Run(id="", tree="", spec=spec, decided_by=decided_by(spec))
 
 
 def kind_of(run: Run) -> Kind:
-    """The kind that decides a run that has begun."""
-    assert run.spec is not None
-    return find_kind(run.spec.kind, run.kind_version).deciding(run.spec)
+    """Return the kind that decides a run that has begun."""
+    return find_kind(run.decided_by, run.kind_version)
 
 
 @functools.cache

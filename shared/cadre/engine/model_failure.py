@@ -45,7 +45,7 @@ def on_model_failure(run: Run, failure: ModelFailed, arrival: Arrival) -> list[e
     if not failure.too_long and (fallback := next_fallback(run)) is not None:
         attempt = model.attempt + 1
         *news, called = begin_model_call(
-            run, arrival, model.purpose, model.step, attempt=attempt, then=model.then
+            run, arrival, model.purpose, model.step, attempt=attempt, postponed=model.postponed
         )
         assert isinstance(called, ev.ModelCalled)
         return [*news, made_to(run, called, fallback, failure.message)]

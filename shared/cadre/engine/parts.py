@@ -27,13 +27,26 @@ def is_callers(run: Run, name: str) -> bool:
 
 
 def _with_spec(task: Task, arrival: Arrival) -> Arrival:
+    try:
+        return msgspec.structs.replace(arrival, spec=spec_of(task, arrival.spec))
+    except (SpecError, msgspec.ValidationError) as error:
+        return msgspec.structs.replace(arrival, problem=f"the part cannot be begun: {error}")
+
+
+def spec_of(task: Task, spec: AgentSpec) -> AgentSpec:
+    """Return the spec that holds in the run of a task: fields of the task stand for the agent's, each of its sections
+    for that of the same kind.
+
+    Raises SpecError or ValidationError if they do not hold.
+    """
     own = dict(task.spec)
     if task.terms.output_schema is not None:
         own["output_schema"] = task.terms.output_schema
     if not own:
-        return arrival
-    try:
-        spec = msgspec.convert({**msgspec.to_builtins(arrival.spec), **own}, AgentSpec)
-    except (SpecError, msgspec.ValidationError) as error:
-        return msgspec.structs.replace(arrival, problem=f"the part cannot be begun: {error}")
-    return msgspec.structs.replace(arrival, spec=spec)
+        return spec
+    fields = msgspec.to_builtins(spec)
+    if "sections" in own:
+        kinds = [section["kind"] for section in own["sections"]]
+        kept = [section for section in fields.get("sections", []) if section["kind"] not in kinds]
+        own["sections"] = [*kept, *own["sections"]]
+    return msgspec.convert({**fields, **own}, AgentSpec)

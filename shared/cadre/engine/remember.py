@@ -41,7 +41,7 @@ def _finished(run: Run, since: int) -> list[ActionStep]:
         if isinstance(step, ActionStep):
             if step.entry < since:
                 break
-            if not step.cut:  # what its calls came to may not be known yet
+            if not step.interrupted:  # what its calls came to may not be known yet
                 found.insert(0, step)
     return found
 

@@ -3,7 +3,6 @@
 from typing import Any
 
 from cadre.engine.budget import budget_of, deadline_of
-from cadre.engine.kind import find_kind
 from cadre.engine.model_choice import fallback_of_call, made_to
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
@@ -11,22 +10,22 @@ from cadre.journal.run import Postponed, Run
 from cadre.journal.steps import CallState
 from cadre.protocol.messages import Decision, ErrorInfo, Report, RunState, Task, TimerFired, ToolResult
 from cadre.protocol.rounds import call_of_round
-from cadre.spec.kinds import declaration_of
+from cadre.spec.kinds import decided_by, declaration_of
 
 
 def accepted(task: Task, arrival: Arrival) -> ev.RunAccepted:
-    """The task is this run's, in the kind's version of today."""
-    version = arrival.kind_version or declaration_of(arrival.spec.kind).version
-    of_kind = find_kind(arrival.spec.kind, version).bounds(arrival.spec)
+    """The task is this run's. Here alone it is found out which kind decides the run, in its version of today."""
+    kind = arrival.decided_by or decided_by(arrival.spec)
     return ev.RunAccepted(
         task=task,
         spec=arrival.spec,
         history=arrival.history,
         prefix=arrival.prefix,
         deadline=deadline_of(task, arrival.spec, arrival.at),
-        budget=budget_of(task, arrival.spec, of_kind),
-        base=arrival.base,
-        kind_version=version,
+        budget=budget_of(task, arrival.spec),
+        fixed_tokens=arrival.base,
+        decided_by=kind,
+        kind_version=arrival.kind_version or declaration_of(kind).version,
         revision=arrival.revision,
         prompts=arrival.prompts,
     )
@@ -58,10 +57,12 @@ def begin_model_call(
     step: int,
     *,
     attempt: int = 1,
-    then: Postponed | None = None,
+    postponed: Postponed | None = None,
 ) -> list[ev.AnyEvent]:
     """The call, after what is new in the offer."""
-    called = ev.ModelCalled(purpose=purpose, step=step, attempt=attempt, cause=arrival.cause, then=then)
+    called = ev.ModelCalled(
+        purpose=purpose, step=step, attempt=attempt, cause=arrival.cause, postponed=postponed
+    )
     called = made_to(run, called, fallback_of_call(run, arrival.at, attempt))
     return [*news_of_the_offer(run, arrival), called]
 
@@ -85,6 +86,6 @@ def news_of_the_offer(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
             members=list(offer.members.values()),
             missing=offer.missing,
             checks_with_calls=offer.checks_with_calls,
-            base=arrival.base_with_offer,
+            fixed_tokens=arrival.base_with_offer,
         )
     ]

@@ -122,7 +122,7 @@ def ended(run: Run, events: list[ev.AnyEvent], gone: str | None = None) -> str |
     if not names:
         return None
     for event in events:
-        if isinstance(event, ev.WaitEnded) and event.signal is not None and event.name in run.waits:
+        if isinstance(event, ev.WaitFinished) and event.signal is not None and event.name in run.waits:
             name = f"{_KIND}{event.name}"
             return name if name in names else None
     match events[0]:

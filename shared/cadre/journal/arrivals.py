@@ -108,8 +108,10 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """Steps of the run that the task forks."""
     problem: str = ""
     """Why the task cannot begin."""
+    decided_by: str = ""
+    """Name of the kind that decides it, for a run that is decided again; "": as the spec says."""
     kind_version: int = 0
-    """The version that its kind decides in, for a run that is decided anew; 0: that of today."""
+    """The version of that kind; 0: that of today."""
     revision: str = ""
     """Of the service's spec and prompts: taken over by a run that begins now."""
     prompts: str = ""

@@ -37,7 +37,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
     v: Literal[1] = 1
     run: str
     kind: str = DEFAULT
-    """Kind of the run's agent; "" while the run has not begun."""
+    """Name of the kind that decides the run; "" while the run has not begun."""
     kind_version: int = 1
     agent: str
     n: int

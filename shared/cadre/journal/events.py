@@ -7,10 +7,10 @@ from cadre.journal.parts import RequestedCall as RequestedCall
 from cadre.journal.run import Postponed
 from cadre.journal.steps import Memory, Step
 from cadre.journal.wait_events import CancelRequested as CancelRequested
-from cadre.journal.wait_events import GraceBegun as GraceBegun
+from cadre.journal.wait_events import GraceStarted as GraceStarted
 from cadre.journal.wait_events import SignalReceived as SignalReceived
-from cadre.journal.wait_events import WaitBegun as WaitBegun
-from cadre.journal.wait_events import WaitEnded as WaitEnded
+from cadre.journal.wait_events import WaitFinished as WaitFinished
+from cadre.journal.wait_events import WaitStarted as WaitStarted
 from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.code import BlobForm
@@ -25,6 +25,10 @@ class RunAccepted(JournalEvent, frozen=True, tag="run.accepted"):
 
     task: Task
     spec: AgentSpec
+    decided_by: str
+    """Name of the kind that decides the run: the spec's, or another one where its sections say so."""
+    kind_version: int = 1
+    """The version of that kind."""
     history: list[Step] = []
     """Memory of the run that this one goes on from."""
     prefix: list[Step] = []
@@ -33,10 +37,8 @@ class RunAccepted(JournalEvent, frozen=True, tag="run.accepted"):
     """Unix seconds: the earlier of the task's and the spec's."""
     budget: Budget | None = None
     """The narrower of the task's and the spec's, field by field."""
-    base: int = 0
+    fixed_tokens: int = 0
     """Tokens of a request besides the steps, when nothing is offered."""
-    kind_version: int = 1
-    """Of the spec's kind."""
     revision: str = ""
     """Of the agent, as it began the run: 12 hex digits over its spec and its prompts."""
     prompts: str = ""
@@ -73,7 +75,7 @@ class OfferChanged(JournalEvent, frozen=True, tag="offer.changed"):
     """Tools and team members that the spec names and no live service offers."""
     checks_with_calls: list[str] = []
     """Tools that check the run's answers and take its calls as well."""
-    base: int = 0
+    fixed_tokens: int = 0
     """Tokens of a request besides the steps, with this offer."""
 
 
@@ -84,8 +86,8 @@ class ModelCalled(JournalEvent, frozen=True, tag="model.called"):
     cause: str = ""
     purpose: str = "act"
     attempt: int = 1
-    then: Postponed | None = None
-    """Of a summary: what it makes room for."""
+    postponed: Postponed | None = None
+    """Of a summary: the call that it makes room for."""
     fallback: int = 0
     """Which of the agent's models is asked: 0 is the first, n the nth of its fallbacks."""
     model: str = ""
@@ -147,8 +149,8 @@ class HistorySummarized(JournalEvent, frozen=True, tag="history.summarized"):
     attempt: int
     text: str
     covers: int
-    digest: bool = False
-    """No model wrote it: the steps were told in short without one."""
+    without_model: bool = False
+    """No model wrote it: it holds each step in a line or two."""
 
 
 class ApprovalRequested(JournalEvent, frozen=True, tag="approval.requested"):
@@ -382,9 +384,9 @@ CommonEvent = (
     | EditApplied
     | EditRefused
     | SignalReceived
-    | WaitBegun
-    | WaitEnded
-    | GraceBegun
+    | WaitStarted
+    | WaitFinished
+    | GraceStarted
     | CancelRequested
     | RecordIgnored
     | RunFinished

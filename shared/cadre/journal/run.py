@@ -1,4 +1,4 @@
-"""The state of a run: what folding its journal gives, and what a snapshot holds.
+"""The state of a run: what folding its journal gives.
 
 Everything in it can be written as JSON. `cadre.loop.fold` is the only place that changes it.
 """
@@ -112,7 +112,7 @@ class ModelInFlight(msgspec.Struct, kw_only=True):
     since: int
     """Entry of the journal that began it."""
     at: float
-    then: Postponed | None = None
+    postponed: Postponed | None = None
 
 
 class Deferral(msgspec.Struct, kw_only=True):
@@ -128,7 +128,7 @@ class Deferral(msgspec.Struct, kw_only=True):
     """When the wait began."""
     cause: str = ""
     """The inbox record whose model call was put off, and whose worker sees to the timer."""
-    then: Postponed | None = None
+    postponed: Postponed | None = None
 
 
 class ModelChoice(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -197,8 +197,10 @@ class Run(msgspec.Struct, kw_only=True):
     entries: int = 0
     """Entries applied so far."""
     spec: AgentSpec | None = None
+    decided_by: str = ""
+    """Name of the kind that decides it; "" until it has begun."""
     kind_version: int = 1
-    """Of the spec's kind, as of the run's beginning."""
+    """The version of that kind."""
     revision: str = ""
     """Of the agent, as of the run's beginning."""
     prompts: str = ""
@@ -281,7 +283,7 @@ class Run(msgspec.Struct, kw_only=True):
             return self.task.max_steps
         if self.spec is None:
             return 0
-        return declaration_of(self.spec.kind).max_steps(self.spec) or self.spec.limits.max_steps
+        return declaration_of(self.decided_by).max_steps(self.spec) or self.spec.limits.max_steps
 
     @property
     def parent(self) -> str | None:

@@ -134,8 +134,8 @@ class ActionStep(msgspec.Struct, kw_only=True, tag="action", omit_defaults=True)
     own: AnyKindStep | None = None
     """What the agent's kind keeps of the step beside its calls."""
     error: ErrorInfo | None = None
-    cut: bool = False
-    """The run has ended amid it."""
+    interrupted: bool = False
+    """The run ended before the step did."""
     started_at: float = 0.0
     ended_at: float = 0.0
     entry: int = 0

@@ -14,7 +14,7 @@ class SignalReceived(JournalEvent, frozen=True, tag="signal.received"):
     sender: str = ""
 
 
-class WaitBegun(JournalEvent, frozen=True, tag="wait.begun"):
+class WaitStarted(JournalEvent, frozen=True, tag="wait.started"):
     """The agent's kind waits until `until` (Unix seconds), or for a signal, whichever comes first."""
 
     name: str
@@ -24,7 +24,7 @@ class WaitBegun(JournalEvent, frozen=True, tag="wait.begun"):
     """Name of the signal that ends it."""
 
 
-class WaitEnded(JournalEvent, frozen=True, tag="wait.ended"):
+class WaitFinished(JournalEvent, frozen=True, tag="wait.finished"):
     """The wait is over; what follows from it is told beside it."""
 
     name: str
@@ -32,7 +32,7 @@ class WaitEnded(JournalEvent, frozen=True, tag="wait.ended"):
     """Name of the signal that ended it; None: its time has come."""
 
 
-class GraceBegun(JournalEvent, frozen=True, tag="grace.begun"):
+class GraceStarted(JournalEvent, frozen=True, tag="grace.started"):
     """The run's deadline or budget is used up. Until `until` (Unix seconds) its kind leaves things in order, bound by
     neither; then the run ends."""
 

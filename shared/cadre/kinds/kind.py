@@ -10,7 +10,7 @@ from cadre.engine.edits import (
     Editable,
     EditNotAllowed,
 )
-from cadre.engine.kind import Chat, Deed, Execution, Kind
+from cadre.engine.kind import Chat, Deed, Execution
 from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.engine.moves import PARTIAL_RESULT, Moves, Signalled, Stop
 from cadre.engine.steps import still_open
@@ -21,7 +21,6 @@ from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Edit, ErrorInfo, Message
-from cadre.protocol.usage import Budget
 from cadre.spec.agent import AgentSpec
 from cadre.spec.contract import ContractProblem, TaskInputs, TeamReach
 
@@ -44,12 +43,6 @@ class PlainKind(ABC):
     def inputs(self, spec: AgentSpec) -> TaskInputs:
         """Its model reads whatever it is given."""
         return TaskInputs()
-
-    def deciding(self, spec: AgentSpec) -> Kind:
-        return self
-
-    def bounds(self, spec: AgentSpec) -> Budget | None:
-        return None
 
     @abstractmethod
     def begin(self, run: Run, arrival: Arrival) -> Moves: ...

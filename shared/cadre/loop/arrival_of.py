@@ -136,11 +136,12 @@ def arrival_of(run: Run, entry: Entry) -> Arrival:
         history=accepted.history if accepted is not None else [],
         prefix=accepted.prefix if accepted is not None else [],
         problem=_problem(entry),
+        decided_by=accepted.decided_by if accepted is not None else "",
         kind_version=accepted.kind_version if accepted is not None else 0,
         revision=accepted.revision if accepted is not None else "",
         prompts=accepted.prompts if accepted is not None else "",
-        base=accepted.base if accepted is not None else 0,
-        base_with_offer=offered.base if offered is not None else run.fixed_tokens,
+        base=accepted.fixed_tokens if accepted is not None else 0,
+        base_with_offer=offered.fixed_tokens if offered is not None else run.fixed_tokens,
     )
 
 

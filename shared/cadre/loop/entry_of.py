@@ -21,7 +21,7 @@ def entry_of(
     first = events[0]
     about = first if type(first) is ev.RunAccepted else run
     return Entry(
-        kind=about.spec.kind if about.spec is not None else "",
+        kind=about.decided_by,
         kind_version=about.kind_version,
         run=run.id,
         agent=arrival.spec.name,

@@ -129,7 +129,8 @@ def _take_report(run: Run, event: ev.DelegateFinished, n: int, at: float) -> Non
 def _accept(run: Run, event: ev.RunAccepted, n: int, at: float) -> None:
     task = event.task
     run.agent = task.agent
-    run.task, run.spec, run.kind_version = task, event.spec, event.kind_version
+    run.task, run.spec = task, event.spec
+    run.decided_by, run.kind_version = event.decided_by, event.kind_version
     run.revision, run.prompts = event.revision, event.prompts
     run.started_at = at
     run.accepted = n
@@ -138,7 +139,7 @@ def _accept(run: Run, event: ev.RunAccepted, n: int, at: float) -> None:
     step = TaskStep(task=with_arguments(task.task, task.additional_args), images=task.images)
     step.delegated = task.reply_to is not None or (task.forks is not None and task.forks.delegated)
     run.steps = [*map(_of_another, event.history), step, *map(_of_another, event.prefix)]
-    run.fixed_tokens = event.base
+    run.fixed_tokens = event.fixed_tokens
     run.tokens = weight_of_memory(run)
     run.step = task.forks.at - 1 if task.forks is not None else 0
 
@@ -201,7 +202,7 @@ def _call_model(run: Run, event: ev.ModelCalled, n: int, at: float) -> None:
         cause=event.cause,
         since=n,
         at=at,
-        then=event.then,
+        postponed=event.postponed,
     )
 
 
@@ -237,7 +238,7 @@ def _answer(run: Run, event: ev.ModelAnswered, weight: int) -> None:
 
 def _defer(run: Run, event: ev.ModelDeferred, n: int, at: float) -> None:
     purpose, cause = (run.model.purpose, run.model.cause) if run.model else ("act", "")
-    then = run.model.then if run.model else None
+    postponed = run.model.postponed if run.model else None
     run.model = None
     run.phase = Phase.WAITING
     run.failures += not event.rate_limited
@@ -251,7 +252,7 @@ def _defer(run: Run, event: ev.ModelDeferred, n: int, at: float) -> None:
         attempt=event.attempt,
         at=at,
         cause=cause,
-        then=then,
+        postponed=postponed,
     )
 
 
@@ -303,7 +304,7 @@ def _cut_short(run: Run, event: ev.RunFinished, n: int, at: float) -> None:
         if call.is_open:
             cut_short(call, f"the run ended ({why.message})")
     step.error = ErrorInfo(why.type, f"The run ended amid this step: {why.message}")
-    step.cut, step.ended_at, step.entry = True, at, n
+    step.interrupted, step.ended_at, step.entry = True, at, n
     run.steps.append(step)
 
 
@@ -311,7 +312,7 @@ def _change_offer(run: Run, event: ev.OfferChanged, n: int, at: float) -> None:
     run.tools = {tool.name: tool for tool in event.tools}
     run.members = {member.name: member for member in event.members}
     run.missing, run.checks_with_calls = event.missing, event.checks_with_calls
-    run.fixed_tokens = event.base or run.fixed_tokens
+    run.fixed_tokens = event.fixed_tokens or run.fixed_tokens
 
 
 def _remember(run: Run, event: ev.MemoryRecalled, n: int, at: float) -> None:
@@ -319,11 +320,11 @@ def _remember(run: Run, event: ev.MemoryRecalled, n: int, at: float) -> None:
     run.steps += [RecalledStep(memories=event.memories)] if event.memories else []
 
 
-def _begin_wait(run: Run, event: ev.WaitBegun, n: int, at: float) -> None:
+def _begin_wait(run: Run, event: ev.WaitStarted, n: int, at: float) -> None:
     run.waits[event.name] = KindWait(until=event.until, since=n, signal=event.signal)
 
 
-def _end_wait(run: Run, event: ev.WaitEnded, n: int, at: float) -> None:
+def _end_wait(run: Run, event: ev.WaitFinished, n: int, at: float) -> None:
     run.waits.pop(event.name, None)
     if event.signal is not None:
         taken = next(place for place, kept in enumerate(run.signals) if kept.name == event.signal)
@@ -345,7 +346,7 @@ def _check_answer(run: Run, event: ev.AnswerChecked, n: int, at: float) -> None:
         run.proposal.problems[event.call] = event.problem
 
 
-def _begin_grace(run: Run, event: ev.GraceBegun, n: int, at: float) -> None:
+def _begin_grace(run: Run, event: ev.GraceStarted, n: int, at: float) -> None:
     run.grace, run.deadline, run.budget = n, event.until, None
 
 
@@ -373,7 +374,7 @@ _EFFECTS: dict[type, Callable[[Run, Any, int, float], None]] = {
     ev.ContextOverflowed: _overflow,
     ev.DelegateFinished: _take_report,
     ev.DelegateStarted: open_call,
-    ev.GraceBegun: _begin_grace,
+    ev.GraceStarted: _begin_grace,
     ev.HistorySummarized: _summarize,
     ev.MemoryAsked: _recall,
     ev.MemoryRecalled: _remember,
@@ -390,7 +391,7 @@ _EFFECTS: dict[type, Callable[[Run, Any, int, float], None]] = {
     ev.ToolAnswered: _take_result,
     ev.ToolCalled: open_call,
     ev.ToolPaused: pause_call,
-    ev.WaitBegun: _begin_wait,
-    ev.WaitEnded: _end_wait,
+    ev.WaitStarted: _begin_wait,
+    ev.WaitFinished: _end_wait,
 }
 """What each common event makes of the run, beside a model's answer."""

@@ -61,7 +61,7 @@ def beyond_bounds(run: Run, error: ErrorInfo, arrival: Arrival) -> list[ev.AnyEv
         return [finished(run, "error", output=partial_result_of(run), error=error)]
     if run.grace:
         return carry_out(run, arrival, moves)
-    grace = ev.GraceBegun(error=error, until=arrival.at + GRACE_SECONDS)
+    grace = ev.GraceStarted(error=error, until=arrival.at + GRACE_SECONDS)
     return [grace, *carry_out(run_after(run, [grace], arrival.at), arrival, moves)]
 
 
@@ -109,7 +109,7 @@ def _is_full(run: Run, events: list[ev.AnyEvent]) -> bool:
     first, news = events[0], events[max(0, len(events) - 2)]
     if type(first) is ev.RunAccepted:
         return _begins_full(first, events)
-    base = news.base if type(news) is ev.OfferChanged and news.base else run.fixed_tokens
+    base = (news.fixed_tokens if type(news) is ev.OfferChanged else 0) or run.fixed_tokens
     most, taken = limit(run), run.tokens + weight_of_unread(run, events)
     # What a step has seen takes up half of the context at most (see `per_step`): no need to weigh it then.
     if 4 * (base + taken) <= most and not isinstance(first, ev.ModelAnswered):
@@ -121,21 +121,27 @@ def _begins_full(begun: ev.RunAccepted, events: list[ev.AnyEvent]) -> bool:
     """Roughly: what the run goes on from may fill the context by itself."""
     before = [*begun.history, *begun.prefix]
     task, most = begun.task, room(begun.spec)
-    offered = max((e.base for e in events if isinstance(e, ev.OfferChanged)), default=0)
-    if not before and not task.additional_args and 4 * max(offered, begun.base, 4 * len(task.task)) <= most:
+    offered = max((e.fixed_tokens for e in events if isinstance(e, ev.OfferChanged)), default=0)
+    if (
+        not before
+        and not task.additional_args
+        and 4 * max(offered, begun.fixed_tokens, 4 * len(task.task)) <= most
+    ):
         return False
     given = 3 * tokens_of(task.task)
     if task.additional_args:
         given += 3 * tokens_of(msgspec.json.encode(task.additional_args).decode())
-    weight = given + sum(weights_of(before, Run(id="", tree="", spec=begun.spec)))
-    return max(begun.base, offered) + weight > most
+    weight = given + sum(
+        weights_of(before, Run(id="", tree="", spec=begun.spec, decided_by=begun.decided_by))
+    )
+    return max(begun.fixed_tokens, offered) + weight > most
 
 
-def _begin(run: Run, call: ev.ModelCalled, then: Postponed) -> ev.ModelCalled:
+def _begin(run: Run, call: ev.ModelCalled, postponed: Postponed) -> ev.ModelCalled:
     """A summary, asked of the same model in place of the call."""
     before = run.summary
     attempt = before.attempt + 1 if before is not None and before.step == call.step else 1
-    return msgspec.structs.replace(call, purpose=SUMMARY, attempt=attempt, then=then)
+    return msgspec.structs.replace(call, purpose=SUMMARY, attempt=attempt, postponed=postponed)
 
 
 def _no_room(run: Run) -> ErrorInfo:

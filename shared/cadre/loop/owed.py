@@ -105,7 +105,7 @@ def _revoke(run: Run, call: Revoked) -> Command:
                 tool=call.name,
                 arguments={},
                 reply=False,
-                closing=True,
+                cleanup=True,
                 resumes=call.resumes,
                 origin=run.task.origin if run.task is not None else None,
             )
@@ -143,7 +143,7 @@ def _for_call(run: Run, call: CallState) -> Send:
                 resumes=call.resumes,
                 deadline=min((due for due in (call.due, run.deadline) if due is not None), default=None),
                 output_chars=_read_at_most(run),
-                closing=run.cancelled is not None or bool(run.grace),
+                cleanup=run.cancelled is not None or bool(run.grace),
                 origin=origin_of(run, run.spec) if call.name in MEMORY_TOOLS and run.spec else task.origin,
                 trace=task.trace,
             )

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from cadre.engine.offer import card_of, offer_of
+from cadre.engine.parts import spec_of
+from cadre.errors import SpecError
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Offer
 from cadre.journal.entry import AnyEvent, Entry
@@ -20,6 +22,7 @@ from cadre.loop.redecide import Journaled
 from cadre.loop.transition import transition
 from cadre.protocol.cards import AgentCard, Presence, ToolCard
 from cadre.spec.agent import AgentSpec
+from cadre.spec.kinds import decided_by
 
 _OF_THE_FILES = 1.0
 """The start of what the files offer: later than that of what the run was offered, so that it counts."""
@@ -95,6 +98,12 @@ def _begun(journal: Sequence[Journaled], team: TeamFiles) -> tuple[ev.RunAccepte
         raise CannotRebase(
             f"it began as an agent of kind {accepted.spec.kind}, and {first.agent} is {spec.kind} now"
         )
+    try:
+        kind = decided_by(spec_of(accepted.task, spec))
+    except (SpecError, msgspec.ValidationError):
+        return accepted, spec  # the run ends at its beginning now, which `redecide` tells
+    if kind != accepted.decided_by:
+        raise CannotRebase(f"kind {accepted.decided_by} decided it, and kind {kind} would decide it now")
     return accepted, spec
 
 

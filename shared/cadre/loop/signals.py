@@ -28,7 +28,7 @@ def end_signalled_waits(run: Run, events: list[ev.AnyEvent], arrival: Arrival) -
         return events
     after = run_after(run, events, arrival.at)
     while after.phase is not Phase.DONE and (over := _first_over(after)) is not None:
-        ended = ev.WaitEnded(name=over.wait, signal=over.signal)
+        ended = ev.WaitFinished(name=over.wait, signal=over.signal)
         _apply_all(after, [ended], arrival.at)
         more = carry_out(after, arrival, kind_of(after).arrived(after, over, arrival) or [])
         _apply_all(after, more, arrival.at)
@@ -38,7 +38,7 @@ def end_signalled_waits(run: Run, events: list[ev.AnyEvent], arrival: Arrival) -
 
 def _may_end_wait(event: ev.AnyEvent) -> bool:
     """Whether a signal has come, or a wait for one begins."""
-    return type(event) is ev.SignalReceived or (type(event) is ev.WaitBegun and event.signal is not None)
+    return type(event) is ev.SignalReceived or (type(event) is ev.WaitStarted and event.signal is not None)
 
 
 def _first_over(run: Run) -> Signalled | None:

@@ -207,9 +207,8 @@ def _begin(run: Run, task: Task, arrival: Arrival) -> list[ev.AnyEvent]:
         count = arrival.spec.memory.recall
         return [begun, ev.MemoryAsked(call=call_id(run.id, 0, 0), query=query, count=count)]
     # The kind is asked about a run that has its task already.
-    about = msgspec.structs.replace(
-        run, agent=task.agent, spec=arrival.spec, task=task, kind_version=begun.kind_version
-    )
+    kind = {"decided_by": begun.decided_by, "kind_version": begun.kind_version}
+    about = msgspec.structs.replace(run, agent=task.agent, spec=arrival.spec, task=task, **kind)
     return [begun, *carry_out(about, arrival, kind_of(about).begin(about, arrival))]
 
 
@@ -221,7 +220,7 @@ def _of_kind(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
     if isinstance(what, TimerFired) and (name := kind_wait_of(run, what.name)) is not None:
         fired = msgspec.structs.replace(what, name=name)
         return [
-            ev.WaitEnded(name=name),
+            ev.WaitFinished(name=name),
             *carry_out(run, arrival, kind_of(run).arrived(run, fired, arrival) or []),
         ]
     if isinstance(what, Message) and not isinstance(what, TimerFired):
@@ -260,7 +259,9 @@ def _again(run: Run, arrival: Arrival, attempt: int) -> list[ev.AnyEvent]:
     """The same model call once more, now belonging to the record in hand."""
     about = run.model or run.deferral
     assert about is not None
-    return begin_model_call(run, arrival, about.purpose, about.step, attempt=attempt, then=about.then)
+    return begin_model_call(
+        run, arrival, about.purpose, about.step, attempt=attempt, postponed=about.postponed
+    )
 
 
 def _is_current(run: Run, attempt: int) -> bool:

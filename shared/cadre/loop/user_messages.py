@@ -25,7 +25,7 @@ def on_message(run: Run, message: UserMessage, arrival: Arrival) -> list[ev.AnyE
     model = run.model
     if message.mode == "interrupt" and model is not None and model.purpose != SUMMARY:
         again = begin_model_call(
-            run, arrival, model.purpose, model.step, attempt=model.attempt + 1, then=model.then
+            run, arrival, model.purpose, model.step, attempt=model.attempt + 1, postponed=model.postponed
         )
         return [received, *again]
     if message.mode != "append" and run.phase is Phase.ACTING:

@@ -158,7 +158,7 @@ class ToolCall(Message, frozen=True, tag="tool_call"):
     """For whom the run works. Tools of the memory service are told whose memories the call may see, too."""
     reply: bool = True
     """Whether the run waits for a result; if not, none is sent."""
-    closing: bool = False
+    cleanup: bool = False
     """Whether the run was told to end, and makes the call to leave things in order: that end does not stop it."""
     output_chars: int | None = None
     """The number of characters that the caller reads of the output; a longer output is cut."""

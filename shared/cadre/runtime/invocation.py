@@ -89,13 +89,13 @@ class Invocations:
         self._ended.add(ended)
         for invocation in self._at_work:
             if is_within(invocation.call_id, ended) and (
-                not invocation.closing or ended == invocation.call_id
+                not invocation.cleanup or ended == invocation.call_id
             ):
                 invocation.interrupt()
 
     def is_ended(self, call: ToolCall) -> bool:
         """Whether this process has heard that nobody awaits the call any more."""
-        return not call.closing and self._ended.covers(call.id)
+        return not call.cleanup and self._ended.covers(call.id)
 
 
 class _Invocation:
@@ -104,7 +104,7 @@ class _Invocation:
         self._call = call
         self._most_bytes = files.most_bytes if files is not None else None
         self.call_id = call.id
-        self.closing = call.closing
+        self.cleanup = call.cleanup
         self._context = ToolContext(
             call_id=call.id,
             run=call.run,
@@ -116,7 +116,7 @@ class _Invocation:
             traceparent=traceparent_of(call),
             workspace=files.of(call) if files is not None else None,
             resumes=call.resumes,
-            closing=call.closing,
+            cleanup=call.cleanup,
         )
         self._task = asyncio.create_task(
             tool.call(call.arguments, self._context),

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from cadre.engine.chat import base_tokens
+from cadre.engine.kind import to_begin
 from cadre.journal.arrivals import Offer
 from cadre.journal.run import Run
 from cadre.prompting.prompts import Prompts
@@ -29,7 +30,8 @@ class MeasuredBases:
         for known in self._bases:
             if known.offer is offer and known.prompts is prompts and known.revision == revision:
                 return known.tokens
-        run = Run(id="", tree="", spec=spec, tools=offer.tools, members=offer.members, missing=offer.missing)
+        run = to_begin(spec) if spec is not None else Run(id="", tree="")
+        run.tools, run.members, run.missing = offer.tools, offer.members, offer.missing
         tokens = base_tokens(run, prompts)
         self._bases = [_Base(offer, prompts, revision, tokens), *self._bases[: _KEPT - 1]]
         return tokens

@@ -21,10 +21,10 @@ from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.engine.chat import base_tokens
 from cadre.engine.context.context_budget import room
+from cadre.engine.kind import to_begin
 from cadre.engine.offer import card_of, offer_of
 from cadre.errors import SetupError
 from cadre.journal.arrivals import Offer
-from cadre.journal.run import Run
 from cadre.local.exit_codes import CommandFailed
 from cadre.local.local_stack import find_nats, model_settings
 from cadre.local.team.tested_models import with_tested_calls
@@ -110,8 +110,7 @@ def _check_names(agents: Sequence[AgentSpec]) -> None:
 
 def tight_context(spec: AgentSpec, prompts: Prompts) -> str | None:
     """What to do about prompts that leave the agent's work less than half of its model's context; None when they do."""
-    run = Run(id="", tree="", spec=spec)
-    fixed, most = base_tokens(run, prompts), room(spec)
+    fixed, most = base_tokens(to_begin(spec), prompts), room(spec)
     if 2 * fixed <= most:
         return None
     hint = "" if spec.prompts is not None else "; set prompts: short"

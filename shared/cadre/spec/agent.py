@@ -1,9 +1,10 @@
 """The specification of an agent: its model, tools, team, limits and memory, checked when it is made."""
 
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from cadre.errors import SpecError
 from cadre.protocol.messages import MemoryScope
@@ -21,6 +22,9 @@ from cadre.spec.model import (
 from cadre.spec.names import check_bounds, check_name
 from cadre.spec.native_tools import check_api
 from cadre.spec.policy import check_policy, is_expression, names_in
+from cadre.spec.sections import SECTIONS, AnySection, AsInFiles, folded, unfolded
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 SHORT_PROMPTS = "short"
 """In place of a prompt file's path: the shipped prompts for small models."""
@@ -85,12 +89,14 @@ class MemorySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds that a run waits for its memories before it begins without them."""
 
 
-class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The fields of every agent, whatever its kind."""
+class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, omit_defaults=True):
+    """One agent. Built from YAML by `read_agent`, or in Python."""
 
     name: str
     description: str
     kind: str = DEFAULT
+    sections: list[AnySection] = []
+    """What kinds read of it beside the other fields, at most one section of each kind."""
     model: ModelSpec = ModelSpec()
     instructions: str = ""
     tools: list[str] = []
@@ -123,7 +129,7 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: str = ""
 
     def __post_init__(self) -> None:
-        for key, written in (_WRITTEN_AS | _SECTIONS).items():
+        for key, written in _WRITTEN_AS.items():
             if not isinstance(getattr(self, key), written):
                 raise SpecError(f"agent {self.name}: write {key} as a {written.__name__}")
         _take_types(self)
@@ -179,6 +185,10 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise SpecError(
                 f"agent {self.name}: {', '.join(sorted(both))} is named as tool and as team member"
             )
+
+    def section(self, of: type[S]) -> S | None:
+        """Return the section of this type; None if it has none."""
+        return next((part for part in self.sections if isinstance(part, of)), None)
 
     def _check_choice(self, function: str) -> None:
         if any(isinstance(member, Selector) for member in self.team):
@@ -244,12 +254,12 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 )
 
 
-def _take_types(spec: CommonSpec) -> None:
+def _take_types(spec: AgentSpec) -> None:
     """Give every field the type that a file's has, however deep: Python checks none when a struct is made.
 
-    Raises SpecError for a value that a file could not have.
+    Raises SpecError, with the key as a file has it, for a value that a file could not have.
     """
-    given = msgspec.to_builtins(spec, enc_hook=_as_text)
+    given = unfolded(spec.name, msgspec.to_builtins(spec, enc_hook=_as_text))
     try:
         read = msgspec.convert(given, _FIELDS)
     except msgspec.ValidationError as error:
@@ -257,11 +267,12 @@ def _take_types(spec: CommonSpec) -> None:
         key = place.rstrip("`")
         choices = f"; write {CHOICES[key]}" if key in CHOICES else ""
         raise SpecError(f"agent {spec.name}: {key}: {what[:1].lower()}{what[1:]}{choices}") from error
-    other = [name for name in read.__struct_fields__ if getattr(read, name) != getattr(spec, name)]
+    fields = folded({name: getattr(read, name) for name in read.__struct_fields__})
+    other = {name: value for name, value in fields.items() if getattr(spec, name) != value}
     if other:
         _check_keys(spec.name, given)
-        for name in other:
-            msgspec.structs.force_setattr(spec, name, getattr(read, name))
+        for name, value in other.items():
+            msgspec.structs.force_setattr(spec, name, value)
 
 
 def _as_text(value: object) -> str:
@@ -311,6 +322,7 @@ _JUDGED = {"answer", "task", "additional_args", "calls"}
 """The variables in the expression of a check."""
 
 _WRITTEN_AS: dict[str, type] = {
+    "sections": list,
     "model": ModelSpec,
     "limits": Limits,
     "memory": MemorySpec,
@@ -323,34 +335,6 @@ _WRITTEN_AS: dict[str, type] = {
 }
 """Checked for agents made in Python, where tools="search" would be six tools."""
 
-_SECTIONS: dict[str, type] = {
-    name: kind.section for name, kind in declared_kinds().items() if kind.section is not None
-}
-"""The kinds' own sections, by the kind's name."""
-
-if TYPE_CHECKING:
-
-    class AgentSpec(CommonSpec, frozen=True, kw_only=True, omit_defaults=True):
-        """One agent. Built from YAML by `read_agent`, or in Python.
-
-        Beside the common fields it has the section of each kind, under the kind's name: `**sections(CodeSpec(…))`.
-        """
-
-else:
-    AgentSpec = msgspec.defstruct(
-        "AgentSpec",
-        [
-            ("kind", Literal[tuple(declared_kinds())], DEFAULT),
-            *((name, section, section()) for name, section in _SECTIONS.items()),
-        ],
-        bases=(CommonSpec,),
-        module=__name__,
-        frozen=True,
-        kw_only=True,
-        omit_defaults=True,
-        namespace={"__doc__": "One agent. Built from YAML by `read_agent`, or in Python."},
-    )
-
 
 def _field(info: msgspec.structs.FieldInfo) -> Any:
     if info.required:
@@ -361,17 +345,12 @@ def _field(info: msgspec.structs.FieldInfo) -> Any:
 
 
 def fields_without(*names: str) -> list[Any]:
-    """Return the fields of an agent but for these, to define a struct with: it checks their types and nothing else."""
-    return [_field(info) for info in msgspec.structs.fields(AgentSpec) if info.name not in names]
+    """Return the fields of an agent's file but for these, to define a struct with: it checks their types and nothing
+    else."""
+    known = {info.name: _field(info) for info in msgspec.structs.fields(AgentSpec) if info.name != "sections"}
+    known["kind"] = ("kind", Literal[tuple(declared_kinds())], DEFAULT)
+    known |= {name: (name, section | UnsetType, UNSET) for name, section in SECTIONS.items()}
+    return [field for name, field in known.items() if name not in names]
 
 
 _FIELDS = msgspec.defstruct("AgentFields", fields_without(), kw_only=True)
-
-
-def sections(*parts: msgspec.Struct) -> dict[str, Any]:
-    """The kinds' own sections as keyword arguments of an AgentSpec. Raises SpecError for what is no kind's section."""
-    names = {section: name for name, section in _SECTIONS.items()}
-    unknown = [type(part).__name__ for part in parts if type(part) not in names]
-    if unknown:
-        raise SpecError(f"{unknown[0]} is the section of no agent kind")
-    return {names[type(part)]: part for part in parts}

@@ -33,6 +33,10 @@ DEFAULT = "tool_calling"
 """The kind of an agent whose file names none."""
 
 
+class Section(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind"):
+    """Base of what the kinds read of an agent's file under their own names; the tag is the kind's name."""
+
+
 class Needs(NamedTuple):
     """What agents of a kind need running beside them, as far as their spec tells."""
 
@@ -81,6 +85,11 @@ def _no_terms(_: Any) -> dict[str, Any]:
     return {}
 
 
+def _itself(spec: Any) -> str:
+    kind: str = spec.kind
+    return kind
+
+
 def _as_it_is(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
@@ -108,8 +117,10 @@ class KindDeclaration(NamedTuple):
     """Its state of a run, a subclass of `KindState`."""
     step: type[msgspec.Struct] | None = None
     """Its part of an action step, a subclass of `KindStep`."""
-    section: type[msgspec.Struct] | None = None
+    section: type[Section] | None = None
     """Its section of an agent's file, under the kind's name; every field has a default."""
+    decided_by: Callable[[Any], str] = _itself
+    """The name of the kind that decides the runs of this spec: another one where its section says so."""
     check: Callable[[Any], None] = _nothing_wrong
     """Raises SpecError for a spec of this kind that cannot work."""
     needs: Callable[[Any], Needs] = _no_needs
@@ -166,6 +177,12 @@ def declaration_of(kind: str) -> KindDeclaration:
     if kind not in known:
         raise SpecError(f"there is no agent kind {kind!r}: use one of {', '.join(known)}")
     return known[kind]
+
+
+def decided_by(spec: Any) -> str:
+    """Return the name of the kind that decides the runs of an agent that begin now; a run that has begun names its
+    own. Raises SpecError for a kind that is not installed."""
+    return declaration_of(spec.kind).decided_by(spec)
 
 
 def _load(where: str) -> KindDeclaration:

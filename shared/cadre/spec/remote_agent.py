@@ -11,6 +11,7 @@ from cadre.errors import SpecError
 from cadre.protocol.a2a import remote_tools
 from cadre.protocol.usage import Budget
 from cadre.spec.durations import seconds_of
+from cadre.spec.kinds import Section
 from cadre.spec.yaml_file import refused_key
 
 DOCUMENT = "RemoteAgent"
@@ -57,7 +58,7 @@ class NatsAgentSpec(
     """The file of a NATS user's key, relative to the agent's file; "" for the executor's own."""
 
 
-class RemoteSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RemoteSpec(Section, frozen=True, kw_only=True, omit_defaults=True):
     """Where a remote agent is, and how it is asked."""
 
     card: str = ""

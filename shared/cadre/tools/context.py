@@ -61,7 +61,7 @@ class ToolContext:
         traceparent: str = "",
         workspace: Workspace | None = None,
         resumes: Resumption | None = None,
-        closing: bool = False,
+        cleanup: bool = False,
     ) -> None:
         self.call_id = call_id
         self.run = run
@@ -75,7 +75,7 @@ class ToolContext:
         self.traceparent = traceparent
         self.resumes = resumes
         """Where a call goes on that its tool has left unfinished."""
-        self.closing = closing
+        self.cleanup = cleanup
         """The run has ended: the tool is to leave things in order."""
         self.cancelled = CancelSignal()
         self.thread: asyncio.Future[Any] | None = None

@@ -41,7 +41,7 @@ class Clients:
         booked = asyncio.Event()
 
         def look_for_the_wait(name: str) -> None:
-            if name == "wait.begun":
+            if name == "wait.started":
                 booked.set()
 
         following = asyncio.create_task(self._follow(run, look_for_the_wait))

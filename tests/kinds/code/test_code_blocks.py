@@ -19,6 +19,7 @@ from cadre.prompting.prompts import Prompts
 from cadre.protocol.code import CodeReply, CodeRequest
 from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo, Record, Task, ToolCall
 from cadre.spec.agent import Limits
+from cadre.spec.sections import sections
 from kinds.code.build import (
     ANSWER_WITH_CODE,
     BLOCK,
@@ -38,7 +39,7 @@ PICTURE = [{"$given": ["image", "blob:" + "0" * 64]}]
 
 
 def test_a_block_goes_to_the_sandbox_with_all_that_it_needs() -> None:
-    course = begun(code=CodeSpec(imports=["pandas"], pool="big"))
+    course = begun(**sections(CodeSpec(imports=["pandas"], pool="big")))
     call = code_call(course, since=2)
     assert (call.id, call.block, call.pool, call.agent) == ("r1:code:1:0", BLOCK, "big", "boss")
     assert call.code == "print(add(a=1, b=2))"
@@ -291,7 +292,7 @@ def test_a_later_plan_reads_which_code_was_run() -> None:
 
 
 def test_structured_mode_asks_for_json() -> None:
-    course = coder(code=CodeSpec(structured=True)).begin()
+    course = coder(**sections(CodeSpec(structured=True))).begin()
     request = Transcript(Prompts.load("structured_code")).request(course.run, "act")
     assert request.schema is not None
     assert set(request.schema["properties"]) == {"thought", "code"}

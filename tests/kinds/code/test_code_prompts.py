@@ -17,7 +17,8 @@ from cadre.kinds.code.section import CodeSpec, prompt_terms
 from cadre.prompting.prompts import Prompts, prompts_for, to_code_prompt
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.code import BASE_IMPORTS
-from cadre.spec.agent import AgentSpec, sections
+from cadre.spec.agent import AgentSpec
+from cadre.spec.sections import sections
 from cadre_sandbox.jail import guard
 
 SHIPPED = Path(__file__).parents[3] / "prompts"

@@ -10,6 +10,7 @@ from cadre.kinds.plan.section import PlanSpec
 from cadre.protocol.code import CodeLimits
 from cadre.protocol.usage import Budget, Usage
 from cadre.spec.agent import Limits
+from cadre.spec.sections import sections
 from kinds.code.build import ANSWER_WITH_CODE, asks, begun, code_call, coder, ended, yielded
 from unit.loop.build import Course, kinds, only, report, result
 
@@ -74,12 +75,12 @@ def test_members_have_their_share_of_what_code_may_use() -> None:
 
 
 def test_a_plan_carried_out_is_bounded_with_all_its_steps() -> None:
-    course = coder(limits=Limits(calls=7), plan=PlanSpec(execute=True)).begin()
+    course = coder(limits=Limits(calls=7), **sections(PlanSpec(execute=True))).begin()
     assert course.run.budget == Budget(calls=7, stored_mb=Limits().stored_mb)
 
 
 def test_a_block_may_have_a_time_from_its_beginning_to_its_end() -> None:
-    course = begun(code=CodeSpec(limits=CodeLimits(wall_seconds=60)))
+    course = begun(**sections(CodeSpec(limits=CodeLimits(wall_seconds=60))))
     first = code_call(course).deadline
     course.arrive(yielded(asks("look", at="a")))
     course.arrive(result("r1_1_0", "x"))

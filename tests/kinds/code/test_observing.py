@@ -12,6 +12,7 @@ from cadre.kinds.code.section import CodeSpec, check
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import ErrorInfo
+from cadre.spec.sections import sections
 from kinds.code.build import ANSWER_WITH_CODE, asks, ended, yielded
 from unit.loop.build import ADD, Course, kinds, only, result, spec, timer
 
@@ -21,7 +22,7 @@ FAILED = ErrorInfo("AgentExecutionError", "Code execution failed at line '1 / 0'
 
 
 def observing(offer: Offer = WITH_SEE, **fields: Any) -> Course:
-    watched = spec(kind="code", tools=["add", "see"], team=[], code=CodeSpec(observe="see"), **fields)
+    watched = spec(kind="code", tools=["add", "see"], team=[], **sections(CodeSpec(observe="see")), **fields)
     course = Course(watched, offer).begin()
     course.say(content=ANSWER_WITH_CODE)
     return course
@@ -109,4 +110,4 @@ def test_policies_do_not_hold_it() -> None:
 
 def test_the_agent_must_have_the_tool() -> None:
     with pytest.raises(SpecError, match=r"code\.observe is see, which spec\.tools does not name"):
-        check(spec(kind="code", code=CodeSpec(observe="see")))
+        check(spec(kind="code", **sections(CodeSpec(observe="see"))))

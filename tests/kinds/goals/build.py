@@ -8,7 +8,8 @@ from cadre.engine.model_request import ModelRequest
 from cadre.journal import events as ev
 from cadre.kinds.goals.records import GoalsSpec
 from cadre.prompting.prompts import prompts_for
-from cadre.spec.agent import AgentSpec, sections
+from cadre.spec.agent import AgentSpec
+from cadre.spec.sections import sections
 from unit.loop.build import Course, spec
 
 

@@ -12,8 +12,9 @@ from cadre.journal.arrivals import ModelReplied
 from cadre.journal.steps import ActionStep
 from cadre.kinds.goals.records import GoalsSpec, GoalThought
 from cadre.protocol.messages import Decision, ErrorInfo, Fork, ToolResult
-from cadre.spec.agent import AgentSpec, Limits, sections
+from cadre.spec.agent import AgentSpec, Limits
 from cadre.spec.model import ModelSpec
+from cadre.spec.sections import sections
 from kinds.goals.build import answer, begun, goals_spec, request_of, says
 from unit.loop.build import OFFER, Course, kinds, only, result, sound, task
 

@@ -12,8 +12,8 @@ from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values
 from cadre.local.team.team_components import components_of
 from cadre.local.team.team_file import read_team
-from cadre.spec.agent import sections
 from cadre.spec.agent_file import read_agent
+from cadre.spec.sections import sections
 from cadre.telemetry.tracing.tree_trace import trace_of
 from harness.stack import Stack
 from unit.k8s.faults import faults
@@ -104,4 +104,4 @@ def test_a_real_service_runs_it_and_its_events_are_streamed(tmp_path: Path) -> N
         names = [name for name, _ in gateway.events(run)]
     assert (found["state"], found["output"]) == ("success", "seen")
     assert names.count("patient.noted") == 1
-    assert names.index("wait.begun") < names.index("wait.ended")
+    assert names.index("wait.started") < names.index("wait.finished")

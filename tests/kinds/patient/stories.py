@@ -13,7 +13,7 @@ from cadre.journal import events as ev
 from cadre.journal.run import Phase
 from cadre.loop.signals import MAX_KEPT_SIGNALS
 from cadre.protocol.messages import Decision, Signal
-from cadre.spec.agent import sections
+from cadre.spec.sections import sections
 from unit.loop.build import ANSWER, Course, call, kinds, replay_of, result, spec, timer
 
 LOOK = call("look", at="sky")
@@ -41,11 +41,11 @@ def test_it_notes_what_it_is_asked_for_and_answers() -> None:
 def test_it_pauses_between_steps_as_a_timer() -> None:
     course = patient(pause=30.0)
     course.say(LOOK)
-    assert kinds(course.arrive(result(course.id(), 3))) == ["ToolAnswered", "StepFinished", "WaitBegun"]
+    assert kinds(course.arrive(result(course.id(), 3))) == ["ToolAnswered", "StepFinished", "WaitStarted"]
     assert course.run.phase is Phase.ACTING
     timers = [debt for debt in course.owed() if type(debt).__name__ == "SetTimer"]
     assert [debt.timer.name for debt in timers] == ["kind-pause"]  # type: ignore[union-attr]
-    assert kinds(course.arrive(timer("kind-pause"))) == ["WaitEnded", "ModelCalled"]
+    assert kinds(course.arrive(timer("kind-pause"))) == ["WaitFinished", "ModelCalled"]
     assert kinds(course.arrive(timer("kind-pause"))) == ["RecordIgnored"]
     assert replay_of(course).divergences == []
 
@@ -65,8 +65,8 @@ def test_a_signal_ends_a_pause_before_its_time() -> None:
     assert kinds(course.arrive(signal("other"))) == ["SignalReceived"]
     before = course.run
     events = course.arrive(signal(number=2, payload={"fast": True}))
-    assert kinds(events) == ["SignalReceived", "WaitEnded", "Nudged", "ModelCalled"]
-    assert events[1] == ev.WaitEnded(name="pause", signal="go")
+    assert kinds(events) == ["SignalReceived", "WaitFinished", "Nudged", "ModelCalled"]
+    assert events[1] == ev.WaitFinished(name="pause", signal="go")
     assert events[2] == Nudged(text="pause ended by go: {'fast': True}")
     assert [kept.name for kept in before.signals] == ["other"]
     assert timers(course) == []
@@ -78,7 +78,7 @@ def test_the_timer_of_a_pause_that_a_signal_ends_is_removed() -> None:
     course = patient(pause=30.0, signal="go")
     course.say(LOOK)
     course.arrive(result(course.id(), 3))
-    events = [ev.SignalReceived(name="go"), ev.WaitEnded(name="pause", signal="go")]
+    events = [ev.SignalReceived(name="go"), ev.WaitFinished(name="pause", signal="go")]
     assert timers(course) == ["kind-pause"]
     assert ended(course.run, list(events)) == "kind-pause"
 
@@ -92,8 +92,8 @@ def test_a_signal_that_came_before_the_wait_ends_it_at_once() -> None:
     assert kinds(events) == [
         "ToolAnswered",
         "StepFinished",
-        "WaitBegun",
-        "WaitEnded",
+        "WaitStarted",
+        "WaitFinished",
         "Nudged",
         "ModelCalled",
     ]

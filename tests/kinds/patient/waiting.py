@@ -72,7 +72,7 @@ def test_a_wait_ends_to_the_second_though_all_services_were_dead(tmp_path: Path)
     with Stack(tmp_path) as stack:
         gateway = world(tmp_path, stack, f"{{pause: {PAUSE_SECONDS}}}")
         run = gateway.submit("waiter", "Look.")
-        begun = gateway.wait_for(run, "wait.begun")
+        begun = gateway.wait_for(run, "wait.started")
         assert begun["event"]["until"] == pytest.approx(begun["at"] + PAUSE_SECONDS)
         kill_all(stack)
         time.sleep(1.0)
@@ -81,7 +81,7 @@ def test_a_wait_ends_to_the_second_though_all_services_were_dead(tmp_path: Path)
         stack.start_all()
         back = time.time()
         assert gateway.succeeded(run) == "seen"
-        ended = next(data for name, data in gateway.events(run) if name == "wait.ended")
+        ended = next(data for name, data in gateway.events(run) if name == "wait.finished")
         assert ended["at"] - begun["event"]["until"] >= -0.01
         assert ended["at"] - max(begun["event"]["until"], back) < patience(1.0)
 
@@ -103,7 +103,7 @@ def test_a_quarter_of_a_year_is_a_schedule_and_a_signal_ends_it(tmp_path: Path) 
         events = {name: data["event"] for name, data in gateway.events(run) if name != "end"}
         assert events["signal.received"]["payload"] == {"by": "a person"}
         assert events["signal.received"]["sender"] == "ann"
-        assert events["wait.ended"]["signal"] == "go"
+        assert events["wait.finished"]["signal"] == "go"
         assert asyncio.run(schedules(stack, run)) == 0
 
 

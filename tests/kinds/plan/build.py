@@ -12,7 +12,8 @@ from cadre.kinds.plan.records import PlanState
 from cadre.kinds.plan.section import PlanSpec
 from cadre.prompting.prompts import prompts_for
 from cadre.protocol.messages import Decision, Edit, ErrorInfo, Report, Task
-from cadre.spec.agent import AgentSpec, sections
+from cadre.spec.agent import AgentSpec
+from cadre.spec.sections import sections
 from unit.loop.build import Course, result, sent, spec
 
 BROKEN = ErrorInfo("AgentToolExecutionError", "no abacus")

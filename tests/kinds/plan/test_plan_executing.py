@@ -9,9 +9,12 @@ from click.testing import CliRunner
 
 from cadre.cli.team.graph import command
 from cadre.errors import SpecError
+from cadre.journal import events as ev
 from cadre.kinds.plan.records import PlanMade
 from cadre.kinds.plan.section import EXECUTING_KINDS, PlanSpec
-from cadre.spec.agent import AgentSpec, sections
+from cadre.spec.agent import AgentSpec
+from cadre.spec.kinds import declared_kinds
+from cadre.spec.sections import sections
 from cadre.telemetry.tracing.tree_trace import trace_of
 from kinds.code.build import asks, code_call, ended, yielded
 from kinds.plan.build import (
@@ -65,6 +68,28 @@ def test_its_plan_becomes_steps(kind: str) -> None:
     entries = [*course.journal()]
     assert "make_plan" in {span.name for span in trace_of(entries, now=0.0)}
     sound(course)
+
+
+@pytest.mark.parametrize(
+    ("kind", "of_steps"), [("tool_calling", "tool_calling"), ("code", "code"), ("plan", "tool_calling")]
+)
+def test_a_run_names_the_kind_that_decides_it(
+    kind: str, of_steps: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    course = begun({"task": "Add up."}, fields={"kind": kind}, execute=kind != "plan")
+    child = child_of(course, tasks(course)[0])
+    for one, decided_by in ((course, "plan"), (child, of_steps)):
+        accepted = only(one.journal()[0].events, ev.RunAccepted)
+        assert (accepted.spec.kind, accepted.decided_by, one.run.decided_by) == (kind, decided_by, decided_by)
+        assert {entry.kind for entry in one.journal()} == {decided_by}
+    # Whoever reads the runs takes it from them.
+    for declared in {kind, of_steps, "plan"}:
+        other = declared_kinds()[declared]._replace(decided_by=lambda _: "remote")
+        monkeypatch.setitem(declared_kinds(), declared, other)
+    sound(child)
+    sound(course)
+    entries = [*course.journal(), *child.journal()]
+    assert {span.name for span in trace_of(entries, now=0.0)} >= {"make_plan"}
 
 
 def test_an_agent_that_calls_tools_carries_a_step_out_by_calls() -> None:

@@ -12,7 +12,7 @@ from cadre import Agent, tool
 from cadre.engine.model_request import ModelRequest
 from cadre.journal.events import EditApplied, EditRefused
 from cadre.kinds.plan.section import PlanSpec, PlanStep
-from cadre.spec.agent import sections
+from cadre.spec.sections import sections
 from cadre.testing import Team, answer, crash_points
 
 STUDY = Path(__file__).parents[3] / "teams" / "study"

@@ -46,11 +46,11 @@ def test_steps_begin_when_what_they_need_is_done() -> None:
     course = begun(*SIDE_BY_SIDE)
     assert states(course) == {1: "running", 2: "running", 3: "pending"}
     events = done(course, 1, 40)
-    assert kinds(events) == ["ToolAnswered", "PlanStepEnded", "PlanStepBegun", "ToolCalled"]
+    assert kinds(events) == ["ToolAnswered", "PlanStepFinished", "PlanStepStarted", "ToolCalled"]
     assert only(events, ev.ToolCalled).arguments == {"a": 40, "b": 1}
     done(course, 2, "blue")
     events = done(course, 3, 41)
-    assert kinds(events) == ["ToolAnswered", "PlanStepEnded", "PlanDone", "StepFinished", "RunFinished"]
+    assert kinds(events) == ["ToolAnswered", "PlanStepFinished", "PlanDone", "StepFinished", "RunFinished"]
     assert (end_of(course).state, end_of(course).output) == ("success", 41)
     sound(course)
 

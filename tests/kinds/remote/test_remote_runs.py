@@ -6,14 +6,14 @@ import pytest
 
 from cadre.engine.timers import away_timer
 from cadre.journal import events as ev
-from cadre.journal.wait_events import WaitBegun
-from cadre.kinds.remote.records import RemoteTold
+from cadre.journal.wait_events import WaitStarted
+from cadre.kinds.remote.records import RemoteSection, RemoteUpdated
 from cadre.protocol.a2a import cancel_tool, get_tool, remote_tools, send_tool
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import ToolCall
 from cadre.protocol.usage import Budget
-from cadre.spec.agent import AgentSpec, sections
-from cadre.spec.remote_agent import RemoteSpec
+from cadre.spec.agent import AgentSpec
+from cadre.spec.sections import sections
 from kinds.workflow.built import decide
 from unit.loop.build import Course, Offer, cancel, kinds, only, result, sent, sound, timer
 
@@ -25,7 +25,7 @@ OFFER = Offer(
 
 
 def far(**fields: Any) -> AgentSpec:
-    section = RemoteSpec(url="http://far.example", **fields)
+    section = RemoteSection(url="http://far.example", **fields)
     return AgentSpec(
         name="far", description="Far.", kind="remote", tools=remote_tools("far"), **sections(section)
     )
@@ -62,13 +62,13 @@ def test_a_task_is_sent_and_asked_for_until_it_is_over() -> None:
     course = begun()
     assert in_work(course).arguments == {"message_id": "r1-1", "text": "Do it."}
     events = answered(course, state="working", task="t1", context="c1", said="Reading.")
-    assert (only(events, RemoteTold).task, only(events, RemoteTold).text) == ("t1", "Reading.")
+    assert (only(events, RemoteUpdated).task, only(events, RemoteUpdated).text) == ("t1", "Reading.")
     for _ in range(4):
         wake(course)
         assert (in_work(course).tool, in_work(course).arguments) == (GET, {"task_id": "t1"})
         assert kinds(answered(course, state="working", task="t1", said="Reading.")) == [
             "ToolAnswered",
-            "WaitBegun",
+            "WaitStarted",
         ]
     wake(course)
     end = only(answered(course, state="completed", task="t1", answer={"a": 1}), ev.RunFinished)
@@ -166,7 +166,7 @@ def test_an_absence_ends_with_the_next_answer() -> None:
 
 def test_an_executor_that_is_not_there_is_waited_for() -> None:
     course = begun(Offer(missing=remote_tools("far")))
-    (wait,) = [one for entry in course.journal() for one in entry.events if isinstance(one, WaitBegun)]
+    (wait,) = [one for entry in course.journal() for one in entry.events if isinstance(one, WaitStarted)]
     assert wait.until is not None
     course.offer = OFFER
     wake(course)
@@ -179,7 +179,7 @@ def test_an_executor_that_is_away_is_waited_for_as_long_as_the_agent_itself(begu
     course = begun(absence=60.0)
     told = in_work(course).arguments
     events = course.arrive(timer(away_timer(in_work(course).id, begun=begun_before)))
-    assert kinds(events)[-2:] == ["WaitBegun", "StepFinished"]
+    assert kinds(events)[-2:] == ["WaitStarted", "StepFinished"]
     wake(course)
     assert in_work(course).arguments == told, "the same message, by its id"
     course.at += 60.0

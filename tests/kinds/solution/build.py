@@ -10,7 +10,7 @@ from cadre.journal import events as ev
 from cadre.kinds.solution.section import SolutionSpec
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Decision, Verdict
-from cadre.spec.agent import sections
+from cadre.spec.sections import sections
 from unit.loop.build import Course, spec
 
 LOOK = {"name": "look", "arguments": {"at": "sky"}}

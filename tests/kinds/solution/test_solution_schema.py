@@ -14,9 +14,10 @@ from cadre.kinds.solution.schema import solution_schema, with_all_required, with
 from cadre.kinds.solution.section import ImplicitActivity, SolutionSpec
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.cards import AgentCard, ToolCard
-from cadre.spec.agent import AgentSpec, sections
+from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.answer_schema import is_strict, misfits
+from cadre.spec.sections import sections
 from kinds.solution.build import ADD, KID, LOOK, asked, solver
 from unit.loop.build import Offer, spec
 
@@ -220,7 +221,7 @@ def test_a_section_that_cannot_hold_is_refused(section: SolutionSpec, why: str) 
     with pytest.raises(SpecError) as refused:
         AgentSpec(name="a", description="A.", kind="solution", tools=["look"], **sections(section))
     assert why in str(refused.value)
-    assert spec(kind="solution").solution == SolutionSpec()  # type: ignore[attr-defined]
+    assert spec(kind="solution").section(SolutionSpec) is None
 
 
 def test_its_section_of_a_file_is_read_and_its_keys_are_known(tmp_path: Path) -> None:
@@ -230,7 +231,8 @@ def test_its_section_of_a_file_is_read_and_its_keys_are_known(tmp_path: Path) ->
         "  kind: solution\n  solution: {approve: always, implicit: {judge: {description: Judges.}}}\n"
     )
     file.write_text(text)
-    found: SolutionSpec = read_agent(file).solution  # type: ignore[attr-defined]
+    found = read_agent(file).section(SolutionSpec)
+    assert found is not None
     assert found.implicit["judge"].description == "Judges."
     file.write_text(text.replace("{description: Judges.}", "{describes: Judges.}"))
     with pytest.raises(SpecError, match=r"unknown key 'describes' in spec\.solution\.implicit\.judge"):

@@ -12,7 +12,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused
 from cadre.kinds.solution.section import SolutionSpec
 from cadre.protocol.call_edit import CallEdit
-from cadre.spec.agent import sections
+from cadre.spec.sections import sections
 from cadre.testing import ModelReply, RunFailed, Team, crash_points
 
 SCHEMA = {

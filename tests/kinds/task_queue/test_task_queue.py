@@ -12,7 +12,7 @@ from cadre.errors import SpecError
 from cadre.journal import events as ev
 from cadre.journal.steps import ActionStep
 from cadre.kinds.task_queue.records import (
-    QueueAnswerUnread,
+    QueueAnswerRefused,
     QueueChanged,
     QueueState,
     QueueTaskDone,
@@ -22,8 +22,9 @@ from cadre.kinds.task_queue.records import (
 from cadre.loop.fork import next_step, prefix_of
 from cadre.prompting.prompts import prompts_for
 from cadre.protocol.messages import Decision, ErrorInfo, Fork
-from cadre.spec.agent import AgentSpec, Limits, sections
+from cadre.spec.agent import AgentSpec, Limits
 from cadre.spec.model import ModelSpec
+from cadre.spec.sections import sections
 from kinds.goals.build import answer, says
 from unit.loop.build import Course, kinds, only, result, sound, spec, task
 
@@ -176,7 +177,7 @@ def test_calls_that_failed_are_concluded_from() -> None:
 def test_an_empty_conclusion_is_asked_for_again() -> None:
     course = begun(TaskQueueSpec(goals=["G."], create=False, tries=2), "one")
     done(course)
-    assert not only(course.say(content="<think>So.</think>"), QueueAnswerUnread).given_up
+    assert not only(course.say(content="<think>So.</think>"), QueueAnswerRefused).given_up
     assert only(course.say(content="<think>So.</think>It is 3."), ev.RunFinished).output == "It is 3."
 
 
@@ -206,11 +207,11 @@ def test_an_order_is_a_permutation() -> None:
 def test_an_answer_about_the_queue_that_cannot_be_read_is_asked_for_again_and_then_done_without() -> None:
     course = begun(TaskQueueSpec(goals=["G."], tries=2), "one", "two", "three")
     done(course)
-    unread = only(course.say(content="None."), QueueAnswerUnread)
+    unread = only(course.say(content="None."), QueueAnswerRefused)
     assert (unread.purpose, unread.given_up) == ("create", False)
     assert purpose(course) == "create"
     assert "None." in text(course)
-    assert only(course.say(content="None at all."), QueueAnswerUnread).given_up
+    assert only(course.say(content="None at all."), QueueAnswerRefused).given_up
     assert purpose(course) == "prioritize"
     course.say(content="As it is.")
     course.say(content="As it was.")

@@ -7,7 +7,8 @@ import msgspec
 from cadre.journal import events as ev
 from cadre.kinds.workflow.section import WorkflowSpec
 from cadre.protocol.messages import Decision
-from cadre.spec.agent import AgentSpec, sections
+from cadre.spec.agent import AgentSpec
+from cadre.spec.sections import sections
 from unit.loop.build import Course, spec
 
 

@@ -11,7 +11,8 @@ from cadre.client import RunCancelled
 from cadre.engine.model_request import ModelRequest
 from cadre.kinds.goals.records import GoalsSpec
 from cadre.kinds.workflow.section import WorkflowSpec
-from cadre.spec.agent import AgentSpec, Limits, sections
+from cadre.spec.agent import AgentSpec, Limits
+from cadre.spec.sections import sections
 from cadre.testing import Team
 
 

@@ -38,7 +38,7 @@ def test_whatever_it_is_at_its_deadline_what_was_done_is_made_up_for(told: dict[
     course.at = DEADLINE
     before = course.run.entries
     events = course.arrive(timer("deadline"))
-    assert kinds(events)[0] == "GraceBegun"
+    assert kinds(events)[0] == "GraceStarted"
     assert entered(course) == ["pay", "told", "back"]
     (call,) = sent(course, ToolCall, before + 1)
     assert call.deadline is not None
@@ -64,7 +64,7 @@ def test_a_used_up_budget_leaves_room_to_make_up_for_what_was_done_with_a_model_
     )
     course.say(content="Yes.")
     events = course.arrive(result(course.id(), 3))
-    assert only(events, ev.GraceBegun).error.type == "BudgetExceeded"
+    assert only(events, ev.GraceStarted).error.type == "BudgetExceeded"
     assert kinds(events)[-1] == "ModelCalled", "the apology"
     course.say(content="Sorry.")
     course.arrive(result(course.id(), 2))
@@ -102,7 +102,7 @@ def test_a_deadline_amid_making_up_for_a_failure_lets_it_go_on() -> None:
     course = paid(TOLD, deadline=DEADLINE)
     course.arrive(result(course.id(), None, tool="look", error=ErrorInfo("AgentToolExecutionError", "gone")))
     course.at = DEADLINE
-    assert kinds(course.arrive(timer("deadline"))) == ["GraceBegun"]
+    assert kinds(course.arrive(timer("deadline"))) == ["GraceStarted"]
     course.arrive(result(course.id(), 2))
     assert "Step 'told' has failed: gone" in (end_of(course).error or ErrorInfo("", "")).message
     sound(course)

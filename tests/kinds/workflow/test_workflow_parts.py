@@ -10,7 +10,7 @@ from cadre.journal.arrivals import Poisoned
 from cadre.kinds.workflow.section import workflow_of
 from cadre.loop.rebase import TeamFiles, rebase
 from cadre.loop.redecide import Journaled, redecide
-from cadre.protocol.messages import ErrorInfo, ReplyTo, Report, Task
+from cadre.protocol.messages import ErrorInfo, ReplyTo, Report, Signal, Task
 from cadre.spec.agent import AgentSpec
 from kinds.workflow.built import entered, run_of, workflow
 from kinds.workflow.test_workflow_runs import LOOK, end_of
@@ -75,7 +75,7 @@ def test_an_item_that_fails_ends_the_step_and_the_others_are_told() -> None:
     course = run_of(workflow("seen", **EACH))
     course.arrive(result(course.id(), {"numbers": [5, 6, 7], "plus": 10}, tool="look"))
     events = course.arrive(report(course.id(), "", "error", agent="boss", error=GONE))
-    assert kinds(events)[:3] == ["DelegateFinished", "CallDropped", "StepLeft"]
+    assert kinds(events)[:3] == ["DelegateFinished", "CallDropped", "WorkflowStepFinished"]
     assert "1 of 3 have failed" in (end_of(course).error or GONE).message
     assert [one.call for one in course.run.revoked] == [course.id(1)]
     sound(course)
@@ -160,7 +160,7 @@ def asked(course: Course) -> Any:
 def test_what_was_done_is_made_up_for_in_reverse_order() -> None:
     course = booked_and_paid()
     events = course.arrive(result(course.id(), error=GONE, tool="look"))
-    assert kinds(events)[1:4] == ["StepLeft", "UndoBegun", "StepFinished"]
+    assert kinds(events)[1:4] == ["WorkflowStepFinished", "UndoBegun", "StepFinished"]
     assert asked(course) == "repay 30 EUR send"
     course.arrive(result(course.id(), "ok", tool="look"))
     assert asked(course) == "unbook seat 4"
@@ -274,4 +274,23 @@ def test_a_way_that_is_taken_by_another_condition_is_the_same_way() -> None:
         return "\n".join(line for one in replay.divergences for line in one.lines)
 
     assert told(20) == ""
-    assert 'workflow.left.next: journaled "much", now "little"' in told(60)
+    assert 'workflow.step_finished.next: journaled "much", now "little"' in told(60)
+
+
+def test_a_signal_for_a_step_that_was_given_up_does_not_end_the_step_that_makes_up_for_another() -> None:
+    course = run_of(
+        workflow(
+            "sum",
+            sum={"tool": {"name": "add", "arguments": {"a": 2, "b": 1}}, "undo": "back", "next": "paid"},
+            paid={"wait": {"signal": "paid"}},
+            back={"tool": {"name": "add", "arguments": {"a": 1, "b": 1}}},
+        )
+    )
+    course.arrive(result(course.id(), 42))
+    course.arrive(cancel())
+    call = course.id()
+    course.arrive(Signal(id="s1", tree="r1", run="r1", at=2.0, name="paid", payload=1, sender="till"))
+    assert course.run.result is None, "the call of the step `back` is still awaited"
+    course.arrive(result(call, 2))
+    assert end_of(course).state == "cancelled"
+    sound(course)

@@ -7,7 +7,8 @@ import msgspec
 from cadre.journal.events import RequestedCall
 from cadre.kinds.code.section import CodeSpec, code_of
 from cadre.ports import ModelReply
-from cadre.spec.agent import AgentSpec, sections
+from cadre.spec.agent import AgentSpec
+from cadre.spec.sections import sections
 from simulation.kinds.simulated import Question, SimulatedKind, said
 
 

@@ -13,7 +13,8 @@ import msgspec
 from cadre.journal.events import RequestedCall
 from cadre.kinds.plan.section import EXECUTE, PlanSpec, PlanStep
 from cadre.ports import ModelReply
-from cadre.spec.agent import AgentSpec, sections
+from cadre.spec.agent import AgentSpec
+from cadre.spec.sections import sections
 from simulation.kinds.code import Code
 from simulation.kinds.simulated import Question, SimulatedKind, said
 from simulation.plans import plan_number
@@ -49,7 +50,9 @@ class Planning(SimulatedKind):
             result=None if conclude else _ANSWER,
         )
         own = Code().drawn(spec, chance, poison=poison) if kind == "code" else spec
-        return msgspec.structs.replace(own, kind=kind, planning_interval=None, **sections(section))
+        return msgspec.structs.replace(
+            own, kind=kind, planning_interval=None, **sections(*own.sections, section)
+        )
 
     def step(self, request: Any, step: int) -> int:
         found = _question_in(request.messages)

@@ -2,9 +2,8 @@
 
 import random
 
-from cadre.engine.kind import deciding_kind
 from cadre.spec.agent import AgentSpec
-from cadre.spec.kinds import DEFAULT, declared_kinds
+from cadre.spec.kinds import DEFAULT, decided_by, declared_kinds
 from simulation.kinds.code import Code
 from simulation.kinds.iterating import Goals, TaskQueue
 from simulation.kinds.plan import Planning
@@ -29,7 +28,7 @@ _PLAIN = SimulatedKind()
 
 def simulated(spec: AgentSpec) -> SimulatedKind:
     """How the simulation plays the kind that decides the agent's runs."""
-    return SIMULATED.get(deciding_kind(spec).name, _PLAIN)
+    return SIMULATED.get(decided_by(spec), _PLAIN)
 
 
 def draw_kind(chance: random.Random) -> str:

@@ -9,7 +9,8 @@ from cadre.errors import ModelRefused
 from cadre.journal.events import RequestedCall
 from cadre.kinds.solution.section import SolutionSpec
 from cadre.ports import ModelReply
-from cadre.spec.agent import AgentSpec, sections
+from cadre.spec.agent import AgentSpec
+from cadre.spec.sections import sections
 from simulation.kinds.simulated import Question, SimulatedKind, said, taken
 
 

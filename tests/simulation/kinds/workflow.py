@@ -29,8 +29,9 @@ from cadre.kinds.workflow.section import (
     workflow_of,
 )
 from cadre.ports import ModelReply
-from cadre.spec.agent import AgentSpec, sections
+from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import declared_kinds
+from cadre.spec.sections import sections
 from simulation.kinds.simulated import Question, SimulatedKind, said
 from simulation.tools import CARDS
 

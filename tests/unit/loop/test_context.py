@@ -27,7 +27,10 @@ from unit.loop.build import ANSWER, OFFER, Course, call, only, report, result, s
 from unit.loop.memory_world import PROMPTS
 
 SMALL = 8_000
-BASE = base_tokens(Run(id="", tree="", spec=spec(), tools=OFFER.tools, members=OFFER.members), PROMPTS)
+BASE = base_tokens(
+    Run(id="", tree="", spec=spec(), decided_by="tool_calling", tools=OFFER.tools, members=OFFER.members),
+    PROMPTS,
+)
 
 
 def small(context: int = SMALL, **fields: Any) -> AgentSpec:
@@ -258,14 +261,14 @@ def test_a_long_run_costs_in_proportion_to_its_steps() -> None:
 def test_a_summary_that_cannot_be_had_is_told_in_short() -> None:
     course = full("seen it ")
     summarized = only(course.fail("refused", final=True), ev.HistorySummarized)
-    assert summarized.digest
+    assert summarized.without_model
     assert "Step 1: Look further." in summarized.text
     assert "look: seen it" in summarized.text
     assert purpose(course) == "act"
 
 
 def test_an_empty_summary_is_told_in_short() -> None:
-    assert only(full().say(content="  "), ev.HistorySummarized).digest
+    assert only(full().say(content="  "), ev.HistorySummarized).without_model
 
 
 def test_a_summary_is_asked_for_again_when_its_worker_dies_or_the_endpoint_is_busy() -> None:

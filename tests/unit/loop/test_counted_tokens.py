@@ -83,13 +83,13 @@ def test_a_context_is_filled_by_the_models_own_count_and_never_more(seen: list[s
     ],
 )
 def test_room_by_the_latest_count(tokens: int, by_estimate: int) -> None:
-    run = Run(id="r", tree="r", spec=small(), fixed_tokens=3_000, tokens=1_100)
+    run = Run(id="r", tree="r", spec=small(), decided_by="tool_calling", fixed_tokens=3_000, tokens=1_100)
     note_count(run, tokens, 100)
     assert limit(run) == by_estimate
 
 
 def test_a_longer_request_that_counts_for_less_is_not_believed() -> None:
-    run = Run(id="r", tree="r", spec=small(), fixed_tokens=3_000, tokens=1_000)
+    run = Run(id="r", tree="r", spec=small(), decided_by="tool_calling", fixed_tokens=3_000, tokens=1_000)
     note_count(run, 2_500, 0)
     run.tokens = 1_100
     note_count(run, 2_400, 0)
@@ -100,13 +100,13 @@ def test_a_longer_request_that_counts_for_less_is_not_believed() -> None:
 
 
 def test_a_count_beyond_the_room_makes_the_next_request_smaller() -> None:
-    run = Run(id="r", tree="r", spec=small(2_000), fixed_tokens=1_500, tokens=500)
+    run = Run(id="r", tree="r", spec=small(2_000), decided_by="tool_calling", fixed_tokens=1_500, tokens=500)
     note_count(run, 1_500, 0)
     assert limit(run) == 1_000 * 2_000 // 1_500
 
 
 def test_a_small_request_that_counts_for_more_says_little_about_texts() -> None:
-    run = Run(id="r", tree="r", spec=small(), fixed_tokens=300, tokens=100)
+    run = Run(id="r", tree="r", spec=small(), decided_by="tool_calling", fixed_tokens=300, tokens=100)
     note_count(run, 600, 0)
     assert limit(run) == 7_000 - 200
 

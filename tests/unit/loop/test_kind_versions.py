@@ -5,12 +5,13 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from cadre.delivery.codec import encode, newer_schema
+from cadre.delivery.codec import decode, encode, newer_schema
 from cadre.engine.kind import find_kind
 from cadre.engine.moves import Moves, Stop
 from cadre.errors import NewerKind
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
+from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.kinds.tool_calling.kind import ToolCallingKind
 from cadre.protocol.messages import ErrorInfo
@@ -69,3 +70,13 @@ def test_a_version_that_is_not_installed_is_left_to_a_newer_replica(old: Course)
     entry = old.journal()[0]
     assert newer_schema(encode(msgspec.structs.replace(entry, kind_version=2))) is None
     assert isinstance(newer_schema(encode(msgspec.structs.replace(entry, kind_version=3))), NewerKind)
+
+
+def test_a_section_that_is_not_known_here_is_left_to_a_replica_that_has_its_kind(old: Course) -> None:
+    entry = old.journal()[0]
+    section = b'"spec":{"sections":[{"kind":"mime"}],"name":'
+    written = encode(entry).replace(b'"spec":{"name":', section, 1)
+    assert section in written
+    assert newer_schema(written) is None
+    with pytest.raises(NewerKind, match="'mime'"):
+        decode(written, Entry)

@@ -8,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cadre.journal import events as ev
+from cadre.kinds.plan.section import PlanSpec
 from cadre.loop.rebase import CannotRebase, TeamFiles, rebase
 from cadre.loop.redecide import Journaled, Replay, redecide
 from cadre.loop.tool_changes import tool_changes
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.usage import Budget
 from cadre.spec.agent import AgentSpec, Limits
+from cadre.spec.sections import sections
 from journals import kept
 from unit.loop.build import ADD, ANSWER, KID, LOOK, Course, Offer, call, report, result, spec, task
 from unit.loop.test_loop_properties import Chance
@@ -202,8 +204,12 @@ def test_tools_are_told_that_are_not_offered_as_they_were() -> None:
 
 @pytest.mark.parametrize(
     ("agents", "why"),
-    [({}, "the team has no agent boss"), ({"boss": spec(kind="solution")}, "is solution now")],
-    ids=["unknown", "another kind"],
+    [
+        ({}, "the team has no agent boss"),
+        ({"boss": spec(kind="solution")}, "is solution now"),
+        ({"boss": spec(**sections(PlanSpec(execute=True)))}, "tool_calling decided it, and kind plan would"),
+    ],
+    ids=["unknown", "another kind", "decided by another kind"],
 )
 def test_files_that_say_nothing_of_a_run(agents: dict[str, AgentSpec], why: str) -> None:
     with pytest.raises(CannotRebase, match=why):

@@ -9,7 +9,8 @@ from cadre.journal import events as ev
 from cadre.kinds.code.section import CodeSpec
 from cadre.protocol.cards import AgentCard
 from cadre.protocol.messages import ErrorInfo
-from cadre.spec.agent import Limits, sections
+from cadre.spec.agent import Limits
+from cadre.spec.sections import sections
 from kinds.code.build import asks, coder, ended, yielded
 from unit.loop.build import OFFER, Course, call, kinds, only, report, result, spec
 

@@ -78,7 +78,7 @@ def test_who_keeps_a_call_that_pauses_is_told_of_the_end() -> None:
     course.arrive(unfinished(1, seconds=5.0))
     course.arrive(cancel())
     (last,) = sent(course, ToolCall)
-    assert (last.id, last.reply, last.closing) == (f"{CALL}~1", False, True)
+    assert (last.id, last.reply, last.cleanup) == (f"{CALL}~1", False, True)
     assert last.resumes == Resumption(round=1, state={"round": 1}, may_repeat=True)
 
 

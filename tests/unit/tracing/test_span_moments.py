@@ -14,7 +14,7 @@ DONE = ev.RunFinished(state="success", output="42", steps=1)
 
 def journal_of(*entries: list[ev.AnyEvent]) -> list[Entry]:
     """Of a run with these entries behind its first, a second apart."""
-    begun: list[ev.AnyEvent] = [ev.RunAccepted(task=task(), spec=SPEC)]
+    begun: list[ev.AnyEvent] = [ev.RunAccepted(task=task(), spec=SPEC, decided_by="tool_calling")]
     return [
         Entry(
             arrived=ArrivalRecord("Task"),

@@ -33,7 +33,7 @@ class RemoteRefused(CadreError):
     """The remote agent does not do what it was asked, and would not if it were asked again."""
 
 
-class RemoteUnreachable(CadreError):
+class RemoteAgentUnreachable(CadreError):
     """The remote agent has given no answer."""
 
     def __init__(self, text: str, *, may_have_arrived: bool) -> None:
@@ -61,13 +61,13 @@ class RemoteClient:
         self._headers(References(self._folder, self._name))
 
     async def knows_messages(self) -> bool:
-        """Whether a message that is sent again finds its task. Raises RemoteRefused, RemoteUnreachable."""
+        """Whether a message that is sent again finds its task. Raises RemoteRefused, RemoteAgentUnreachable."""
         if self._spec.idempotent is not None:
             return self._spec.idempotent
         return (await self._find()).knows_messages
 
     async def call(self, method: str, params: dict[str, Any], traceparent: str) -> Any:
-        """The result of the method. Raises RemoteRefused, RemoteUnreachable."""
+        """The result of the method. Raises RemoteRefused, RemoteAgentUnreachable."""
         place = await self._find()
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         headers = {"A2A-Version": VERSION} | ({"traceparent": traceparent} if traceparent else {})
@@ -79,10 +79,10 @@ class RemoteClient:
         if isinstance(answer, dict) and isinstance(error := answer.get("error"), dict):
             text = f"{self._name}: {error.get('message') or error.get('code')}"
             if error.get("code") == _INTERNAL_ERROR or status in _TEMPORARY:
-                raise RemoteUnreachable(text, may_have_arrived=True)
+                raise RemoteAgentUnreachable(text, may_have_arrived=True)
             raise RemoteRefused(text)
         if status in _TEMPORARY:
-            raise RemoteUnreachable(
+            raise RemoteAgentUnreachable(
                 f"{self._name} answers {status}", may_have_arrived=status not in _NOT_TAKEN
             )
         if not isinstance(answer, dict) or "result" not in answer:
@@ -103,10 +103,10 @@ class RemoteClient:
         url = self._spec.card
         try:
             status, data = await self._request("GET", url, {}, b"")
-        except RemoteUnreachable as error:
-            raise RemoteUnreachable(str(error), may_have_arrived=False) from error
+        except RemoteAgentUnreachable as error:
+            raise RemoteAgentUnreachable(str(error), may_have_arrived=False) from error
         if status in _TEMPORARY:
-            raise RemoteUnreachable(f"{self._name}: its card answers {status}", may_have_arrived=False)
+            raise RemoteAgentUnreachable(f"{self._name}: its card answers {status}", may_have_arrived=False)
         try:
             card = msgspec.json.decode(data, type=_Card) if status == httpx2.codes.OK else None
         except msgspec.DecodeError as error:
@@ -152,7 +152,7 @@ class RemoteClient:
         except httpx2.HTTPError as error:
             text = references.hide(f"{self._name}: {url}: {str(error) or type(error).__name__}")
             not_sent = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
-            raise RemoteUnreachable(text, may_have_arrived=not not_sent) from error
+            raise RemoteAgentUnreachable(text, may_have_arrived=not not_sent) from error
 
     async def _read(self, answer: httpx2.Response) -> bytes:
         data = bytearray()

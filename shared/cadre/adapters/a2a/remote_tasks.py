@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cadre.adapters.a2a.client import RemoteClient, RemoteRefused, RemoteUnreachable
+from cadre.adapters.a2a.client import RemoteAgentUnreachable, RemoteClient, RemoteRefused
 from cadre.adapters.a2a.message import message_of
 from cadre.adapters.a2a.task import task_of
 from cadre.adapters.remote_agent_tools import RemoteMessage
@@ -26,7 +26,7 @@ class A2ATasks:
         params = {"message": said, "configuration": {"returnImmediately": True, "historyLength": 0}}
         try:
             return task_of(await self._client.call("SendMessage", params, ctx.traceparent))
-        except RemoteUnreachable as error:
+        except RemoteAgentUnreachable as error:
             if error.may_have_arrived and not await self._knows_messages():
                 raise CallInterrupted(
                     f"{error}; its card does not say that a message can be sent again"
@@ -45,11 +45,11 @@ class A2ATasks:
         """The task that the method answers with, or why the agent cannot be reached."""
         try:
             return task_of(await self._client.call(method, params, ctx.traceparent))
-        except RemoteUnreachable as error:
+        except RemoteAgentUnreachable as error:
             return {"lost": str(error)}
 
     async def _knows_messages(self) -> bool:
         try:
             return await self._client.knows_messages()
-        except (RemoteUnreachable, RemoteRefused):
+        except (RemoteAgentUnreachable, RemoteRefused):
             return False  # nobody says so

@@ -39,7 +39,7 @@ class McpTool(ForeignTool):
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         """Has the server run the tool. Raises InvalidArguments, CallInterrupted and what the server says."""
-        checked = arguments if context.closing and context.resumes else self._checked(arguments, [])
+        checked = arguments if context.cleanup and context.resumes else self._checked(arguments, [])
         return await self._caller(self, checked, context)
 
 

@@ -177,7 +177,7 @@ class McpServer:
             result = await rounds.begin()
         else:
             call = so_far(resumes.state)
-            if context.closing:
+            if context.cleanup:
                 await rounds.give_up(call)
                 return None
             result = await rounds.go_on(call.asked(resumes.answer) if resumes.answer else call)

@@ -69,7 +69,7 @@ def plan_after(plan: tuple[PlanLine, ...], name: str, event: dict[str, Any]) -> 
         if event.get("origin") == "replan":
             kept = [one._replace(state="replaced") if one.state == "failed" else one for one in kept]
         return (*kept, *(_line(step, "pending") for step in steps))
-    state = "running" if name == "plan.step_begun" else "failed" if event.get("error") else "done"
+    state = "running" if name == "plan.step_started" else "failed" if event.get("error") else "done"
     return tuple(one._replace(state=state) if one.step == event.get("step") else one for one in plan)
 
 

@@ -137,17 +137,17 @@ def _changed(node: RunNode, name: str, event: dict[str, Any], at: float) -> RunN
         case "call.refused":
             opened = _open(node, event, event.get("name", ""), "refused", arguments)
             return _close(opened, {**event, "seconds": None})
-        case "step.finished" | "grace.begun":
+        case "step.finished" | "grace.started":
             return replace(node, doing="", note=error_text(event.get("error")))
         case "message.received":
             return replace(node, note=f"{event.get('sender') or 'somebody'} says: {event.get('text', '')}")
-        case "wait.begun":
+        case "wait.started":
             signal = event.get("signal")
             doing = f"waiting for the signal {signal}" if signal else "waiting for its time"
             return replace(node, state="waiting", doing=doing, writing="")
-        case "wait.ended":
+        case "wait.finished":
             return replace(node, state="running", doing="")
-        case "plan.made" | "plan.step_begun" | "plan.step_ended":
+        case "plan.made" | "plan.step_started" | "plan.step_finished":
             return replace(node, plan=plan_after(node.plan, name, event))
         case "cancel.requested":
             return replace(node, doing="being cancelled")

@@ -89,9 +89,9 @@ def _text(node: RunNode, name: str, event: dict[str, Any]) -> str | None:
             return f"{event.get('sender') or 'somebody'} says: {brief(event.get('text', ''), 2 * _MAX_CHARACTERS)}"
         case "signal.received":
             return f"signal {event.get('name')}: {brief(event.get('payload'), _MAX_CHARACTERS)}"
-        case "wait.begun":
+        case "wait.started":
             return f"waits {_awaited(event)}"
-        case "grace.begun":
+        case "grace.started":
             return f"{brief(error_text(event['error']), _MAX_CHARACTERS)}; leaves things in order {_awaited(event)}"
         case "cancel.requested":
             return f"is being cancelled: {brief(event.get('reason') or 'no reason given', _MAX_CHARACTERS)}"

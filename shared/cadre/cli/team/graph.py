@@ -5,11 +5,10 @@ from pathlib import Path
 
 import click
 
-from cadre.engine.kind import deciding_kind
 from cadre.errors import SpecError
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.spec.agent_file import read_agent
-from cadre.spec.kinds import declaration_of
+from cadre.spec.kinds import decided_by, declaration_of
 
 
 @click.command("graph")
@@ -20,7 +19,7 @@ def command(file: Path) -> int:
         spec = read_agent(file)
     except SpecError as error:
         raise CommandFailed(str(error), ExitCode.USAGE) from error
-    module, _, attribute = declaration_of(deciding_kind(spec).name).graph.partition(":")
+    module, _, attribute = declaration_of(decided_by(spec)).graph.partition(":")
     for line in getattr(import_module(module), attribute)(spec):
         click.echo(line)
     return ExitCode.OK

@@ -35,27 +35,29 @@ def on_summary(
 ) -> list[ev.AnyEvent]:
     """What follows from the model's summary of the history."""
     text = reply.content.strip()
-    return [answered, *_summarized(run, arrival, text or digest(run), digest=not text)]
+    return [answered, *_summarized(run, arrival, text or digest(run), without_model=not text)]
 
 
 def without_model(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
     """No model writes the summary: the steps are told in short, and the run goes on."""
-    return _summarized(run, arrival, digest(run), digest=True)
+    return _summarized(run, arrival, digest(run), without_model=True)
 
 
-def _summarized(run: Run, arrival: Arrival, text: str, *, digest: bool) -> list[ev.AnyEvent]:
+def _summarized(run: Run, arrival: Arrival, text: str, *, without_model: bool) -> list[ev.AnyEvent]:
     model, covers = run.model, to_cover(run)
     assert model is not None
-    assert model.then is not None
+    assert model.postponed is not None
     summarized = ev.HistorySummarized(
         step=model.step,
         attempt=model.attempt,
         text=fit(text, summary_tokens(run)),
         covers=covers if covers is not None else len(run.steps),
-        digest=digest,
+        without_model=without_model,
     )
-    then = model.then
-    return [summarized, *begin_model_call(run, arrival, then.purpose, model.step, attempt=then.attempt)]
+    next_call = begin_model_call(
+        run, arrival, model.postponed.purpose, model.step, attempt=model.postponed.attempt
+    )
+    return [summarized, *next_call]
 
 
 def digest(run: Run) -> str:
@@ -108,6 +110,6 @@ def on_overflow(run: Run, failure: ModelFailed, arrival: Arrival) -> list[ev.Any
         tokens=failure.tokens,
     )
     again = begin_model_call(
-        run, arrival, model.purpose, model.step, attempt=model.attempt + 1, then=model.then
+        run, arrival, model.purpose, model.step, attempt=model.attempt + 1, postponed=model.postponed
     )
     return [overflowed, *again]

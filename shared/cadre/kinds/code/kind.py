@@ -46,11 +46,11 @@ from cadre.kinds.code.records import (
 )
 from cadre.kinds.code.references import not_given, note_use
 from cadre.kinds.code.section import code_of
-from cadre.kinds.plan.executing import CarriesPlansOut
+from cadre.kinds.stepwise import StepwiseKind
 from cadre.prompting.code_signature import named_in_code
 from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo, Message
 from cadre.protocol.topology import block_id
-from cadre.protocol.usage import Budget, Usage
+from cadre.protocol.usage import Usage
 from cadre.spec.agent import AgentSpec
 
 THOUGHT_AND_CODE: dict[str, Any] = {
@@ -67,14 +67,11 @@ THOUGHT_AND_CODE: dict[str, Any] = {
 }
 
 
-class CodeKind(CarriesPlansOut):
+class CodeKind(StepwiseKind):
     """`cadre.engine.kind.Kind` for agents that write code."""
 
     name = DECLARATION.name
     reads_whole = True
-
-    def bounds(self, spec: AgentSpec) -> Budget | None:
-        return Budget(calls=spec.limits.calls, stored_mb=spec.limits.stored_mb)
 
     def act(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
         """Hands the block that the model wrote to a sandbox."""

@@ -20,8 +20,8 @@ def owed_code(run: Run, since: int) -> list[Command]:
         return []
     code = code_of(spec)
     ends = [run.deadline] if run.deadline is not None else []
-    if code.limits.wall_seconds is not None and work.begun is not None:
-        ends.append(work.begun + code.limits.wall_seconds)
+    if code.limits.wall_seconds is not None and work.started_at is not None:
+        ends.append(work.started_at + code.limits.wall_seconds)
     return [
         Send(
             CodeCall(
@@ -37,7 +37,7 @@ def owed_code(run: Run, since: int) -> list[Command]:
                 exchanges=list(work.exchanges),
                 snapshot=state.snapshot,
                 # Later blocks find them in the snapshot, as the code has left them, unless it was lost.
-                variables=task.additional_args if state.snapshot in (None, state.inherited) else {},
+                variables=task.additional_args if state.snapshot in (None, state.inherited_snapshot) else {},
                 functions=_functions(run),
                 authorized_imports=[*BASE_IMPORTS, *code.imports],
                 limits=code.limits,

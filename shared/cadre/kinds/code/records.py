@@ -6,7 +6,7 @@ import msgspec
 
 from cadre.journal.parts import JournalEvent, KindState, KindStep
 from cadre.kinds.code import section
-from cadre.kinds.plan.section import PLAN_LISTS, PLAN_TEMPLATES
+from cadre.kinds.plan.section import PLAN_LISTS, PLAN_TEMPLATES, decided_by
 from cadre.kinds.purposes import STEPWISE
 from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
 from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo
@@ -71,7 +71,7 @@ class CodeInWork(msgspec.Struct, kw_only=True, omit_defaults=True):
     since: int = 0
     """Entry that made the sandbox owe the next outcome; 0 while the block waits for calls."""
     at: float = 0.0
-    begun: float | None = None
+    started_at: float | None = None
     """When the block began, Unix seconds; None where it may take any time."""
     exchanges: list[CodeExchange] = []
     asked: list[CodeRequest] = []
@@ -89,13 +89,13 @@ class CodeState(KindState, kw_only=True, tag=section.KIND, omit_defaults=True):
     work: CodeInWork | None = None
     snapshot: str | None = None
     """`blob:` reference of the variables that the code has left."""
-    inherited: str | None = None
+    inherited_snapshot: str | None = None
     """What `snapshot` was when the run began: that of the run which it goes on from."""
-    given: list[str] | None = None
+    references: list[str] | None = None
     """`blob:` references that the run was given, or has made; only these may the code pass on. None: unknown, where the
     run goes on from one which did not note them."""
-    noted: int = 0
-    """How many of them are in finished steps."""
+    referenced_in_steps: int = 0
+    """The number of them that are in finished steps."""
     calls: int = 0
     """That the code has made."""
     stored: int = 0
@@ -115,8 +115,8 @@ class CodeStep(KindStep, kw_only=True, tag=section.KIND, omit_defaults=True):
     """Id of the call that observes what the block has changed (`code.observe`); None: there is none."""
     error: ErrorInfo | None = None
     """Why the block failed, until that call ends the step with it."""
-    given: list[str] | None = None
-    """What the step has added to `CodeState.given`."""
+    references: list[str] | None = None
+    """Those that the step has added to `CodeState.references`."""
 
 
 _OFFERED = "tools managed_agents"
@@ -161,6 +161,7 @@ DECLARATION = KindDeclaration(
     state=CodeState,
     step=CodeStep,
     section=section.CodeSpec,
+    decided_by=decided_by,
     writes_calls=False,
     check=section.check,
     needs=section.needs,

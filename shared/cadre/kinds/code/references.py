@@ -31,9 +31,9 @@ def not_given(state: CodeState, output: Any, references: list[str]) -> str | Non
     """The first reference in an output, or in arguments, of the code that it cannot have; None when there is none.
     `references` are those that came with the answer."""
     found = references_in(output)
-    if not found or state.given is None:
+    if not found or state.references is None:
         return None
-    known = {*state.given, *references, *_own(output)}
+    known = {*state.references, *references, *_own(output)}
     return next((ref for ref in found if ref not in known), None)
 
 
@@ -44,10 +44,10 @@ def note_use(run: Run, state: CodeState, event: JournalEvent) -> None:
             steps = [
                 one.own for one in run.steps if isinstance(one, ActionStep) and isinstance(one.own, CodeStep)
             ]
-            state.given = []
-            if any(one.given is None and one.snapshot is not None for one in steps):
-                state.given = None
-            _add(state, [ref for one in steps for ref in one.given or []])
+            state.references = []
+            if any(one.references is None and one.snapshot is not None for one in steps):
+                state.references = None
+            _add(state, [ref for one in steps for ref in one.references or []])
             _add(state, references_in([event.task, event.history, event.prefix]))
         case BlockYielded():
             state.calls += len(event.calls)
@@ -56,9 +56,13 @@ def note_use(run: Run, state: CodeState, event: JournalEvent) -> None:
         case BlockFinished():
             state.stored += event.stored
             _add(state, [*event.references, *_own(event.output)])
-            if run.current is not None and isinstance(run.current.own, CodeStep) and state.given is not None:
-                run.current.own.given = state.given[state.noted :]
-                state.noted = len(state.given)
+            if (
+                run.current is not None
+                and isinstance(run.current.own, CodeStep)
+                and state.references is not None
+            ):
+                run.current.own.references = state.references[state.referenced_in_steps :]
+                state.referenced_in_steps = len(state.references)
         case (
             ev.ToolAnswered()
             | ev.DelegateFinished()
@@ -73,8 +77,8 @@ def note_use(run: Run, state: CodeState, event: JournalEvent) -> None:
 
 
 def _add(state: CodeState, references: list[str]) -> None:
-    if state.given is not None and references:
-        state.given = list(dict.fromkeys([*state.given, *references]))
+    if state.references is not None and references:
+        state.references = list(dict.fromkeys([*state.references, *references]))
 
 
 def _own(value: Any) -> list[str]:

@@ -2,11 +2,9 @@
 
 from typing import Any
 
-import msgspec
-
 from cadre.errors import SpecError
 from cadre.protocol.code import BASE_IMPORTS, CodeLimits
-from cadre.spec.kinds import Needs
+from cadre.spec.kinds import Needs, Section
 from cadre.spec.names import check_bounds, check_name
 
 KIND = "code"
@@ -16,7 +14,7 @@ BROWSER_VIEW = "look"
 """The browser's tool that shows the page: an agent that observes by it works in a browser."""
 
 
-class CodeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CodeSpec(Section, frozen=True, kw_only=True, tag=KIND, omit_defaults=True):
     """How an agent of kind `code` writes and runs code."""
 
     imports: list[str] = []
@@ -34,8 +32,7 @@ class CodeSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def code_of(spec: Any) -> CodeSpec:
     """The section of an agent's spec."""
-    section: CodeSpec = spec.code
-    return section
+    return spec.section(CodeSpec) or CodeSpec()
 
 
 def needs(spec: Any) -> Needs:

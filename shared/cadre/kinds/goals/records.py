@@ -18,7 +18,7 @@ from cadre.spec.kinds import KindDeclaration, PromptFile
 KIND = "goals"
 
 
-class GoalsSpec(IterationSection, frozen=True, kw_only=True, omit_defaults=True):
+class GoalsSpec(IterationSection, frozen=True, kw_only=True, tag=KIND, omit_defaults=True):
     """The section `goals` of an agent's file."""
 
 
@@ -47,8 +47,7 @@ class GoalsState(KindState, kw_only=True, tag=KIND, omit_defaults=True):
 
 def goals_of(spec: Any) -> GoalsSpec:
     """The section of an agent's spec."""
-    section: GoalsSpec = spec.goals
-    return section
+    return spec.section(GoalsSpec) or GoalsSpec()
 
 
 DECLARATION = KindDeclaration(

@@ -6,10 +6,11 @@ import msgspec
 
 from cadre.errors import SpecError
 from cadre.journal.parts import JournalEvent
+from cadre.spec.kinds import Section
 from cadre.spec.names import check_bounds
 
 
-class IterationSection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class IterationSection(Section, frozen=True, kw_only=True, omit_defaults=True):
     """What the sections of these kinds have in common."""
 
     goals: list[str] = []

@@ -18,8 +18,8 @@ from cadre.kinds.plan.records import (
     PlanNote,
     PlanRefused,
     PlanState,
-    PlanStepBegun,
-    PlanStepEnded,
+    PlanStepFinished,
+    PlanStepStarted,
 )
 
 EXECUTING = "execute"
@@ -78,7 +78,7 @@ def after(state: PlanState, event: JournalEvent) -> PlanState:
             return replaced(state, items=items, version=state.version + is_new, tries=0, complaint="")
         case PlanRefused():
             return replaced(state, tries=state.tries + 1, complaint=event.reason)
-        case PlanStepBegun(step=step):
+        case PlanStepStarted(step=step):
             items = changed(state.items, step, state="running")
             return replaced(state, items=items, opening=[*state.opening, step])
         case ev.ToolCalled() | ev.DelegateStarted() | ev.ApprovalRequested() | ev.CallRefused():
@@ -86,7 +86,7 @@ def after(state: PlanState, event: JournalEvent) -> PlanState:
         case ev.ToolAnswered(call=call, output=output) | ev.DelegateFinished(call=call, output=output):
             found = next((one for one in state.items if one.call == call and one.state == "running"), None)
             return replaced(state, items=changed(state.items, found.step, result=output)) if found else state
-        case PlanStepEnded(step=step, error=error):
+        case PlanStepFinished(step=step, error=error):
             ending: ItemState = "done" if error is None else "failed"
             return replaced(state, items=changed(state.items, step, state=ending, error=error))
         case PlanDone(result=result):

@@ -11,7 +11,7 @@ from cadre.engine.answers.answer_form import last_answer_of
 from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.answers.truncation import cut_off
 from cadre.engine.edits import Editable, EditNotAllowed
-from cadre.engine.kind import Chat, Deed, Kind
+from cadre.engine.kind import Chat, Deed
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.moves import PARTIAL_RESULT, Answer, EndStep, Moves, Signalled, Stop, Wait
 from cadre.engine.steps import step_in_work
@@ -32,7 +32,6 @@ from cadre.kinds.plan.shown import shown_plan
 from cadre.kinds.plan.steps import PlanError, as_steps, numbered
 from cadre.kinds.plan.values import PLAN as GIVEN
 from cadre.kinds.plan.values import doing_of, objective_of, part_of, shown_state, task_fields
-from cadre.kinds.tool_calling.kind import ToolCallingKind
 from cadre.kinds.workflow.outcome import outcome_of
 from cadre.protocol.messages import Decision, Edit, ErrorInfo, Message, TimerFired
 from cadre.spec.agent import AgentSpec
@@ -51,9 +50,6 @@ class PlanKind(PlainKind):
 
     def problems(self, spec: AgentSpec, reach: TeamReach) -> Iterable[ContractProblem]:
         return problems_of(spec, reach)
-
-    def deciding(self, spec: AgentSpec) -> Kind:
-        return DIRECT if plan_of(spec).direct else self
 
     # --- decide
 
@@ -201,12 +197,6 @@ class PlanKind(PlainKind):
         return False
 
 
-class DirectKind(ToolCallingKind):
-    """How a step is carried out that the agent does itself: by calls of tools, until it has the answer."""
-
-    name = DECLARATION.name
-
-
 def _decided(walk: PlanProgress, call: CallState, arrival: Arrival) -> Moves:
     """What follows from a person's word on the plan."""
     decision = arrival.what
@@ -245,4 +235,3 @@ def _made_of_result(value: Any, error: ErrorInfo | None) -> Moves:
 
 
 PLAN = PlanKind()
-DIRECT = DirectKind()

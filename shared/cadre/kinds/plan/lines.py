@@ -16,9 +16,9 @@ def lines_of(name: str, told: Mapping[str, Any]) -> Iterator[str]:
             yield f"plan ({told.get('origin')}): {steps}{why}"
         case "plan.refused":
             yield f"{told.get('purpose')}: not taken: {told.get('reason', '')}"
-        case "plan.step_begun":
+        case "plan.step_started":
             yield f"begins step {told.get('step')} of the plan"
-        case "plan.step_ended":
+        case "plan.step_finished":
             error = told.get("error")
             how = f"has failed: {error.get('message')}" if error else "is done"
             yield f"step {told.get('step')} of the plan {how}"

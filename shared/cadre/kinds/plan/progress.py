@@ -29,8 +29,8 @@ from cadre.kinds.plan.records import (
     PlanOrigin,
     PlanRefused,
     PlanState,
-    PlanStepBegun,
-    PlanStepEnded,
+    PlanStepFinished,
+    PlanStepStarted,
 )
 from cadre.kinds.plan.section import PlanStep, ResultCall, plan_of
 from cadre.kinds.plan.values import call_of, objective_of, values_of
@@ -112,7 +112,7 @@ class PlanProgress:
 
     def end(self, step: int, error: ErrorInfo | None) -> None:
         """A step of the plan is over."""
-        self.note(PlanStepEnded(step=step, error=error))
+        self.note(PlanStepFinished(step=step, error=error))
 
     def go_on(self) -> Moves:
         """Begins all steps whose needs are met; the end where nothing is left that could begin or end."""
@@ -128,7 +128,7 @@ class PlanProgress:
                 begun.append(item)
                 calls.append(call)
         for item in begun:
-            self.note(PlanStepBegun(step=item.step))
+            self.note(PlanStepStarted(step=item.step))
         if calls:
             self.moves.append(Call(calls))
         if any(item.state == "running" for item in self.state.items):

@@ -43,13 +43,13 @@ class PlanRefused(JournalEvent, frozen=True, tag="plan.refused"):
     given_up: bool = False
 
 
-class PlanStepBegun(JournalEvent, frozen=True, tag="plan.step_begun"):
+class PlanStepStarted(JournalEvent, frozen=True, tag="plan.step_started"):
     """A step of the plan begins: its call follows, in the order of these events."""
 
     step: int
 
 
-class PlanStepEnded(JournalEvent, frozen=True, tag="plan.step_ended"):
+class PlanStepFinished(JournalEvent, frozen=True, tag="plan.step_finished"):
     """A step of the plan is over."""
 
     step: int
@@ -119,8 +119,8 @@ DECLARATION = KindDeclaration(
     doing={
         "plan.made": "",
         "plan.refused": "",
-        "plan.step_begun": "",
-        "plan.step_ended": "",
+        "plan.step_started": "",
+        "plan.step_finished": "",
         "plan.done": "",
     },
     prompt_files={
@@ -134,10 +134,11 @@ DECLARATION = KindDeclaration(
         )
     },
     lines="cadre.kinds.plan.lines:lines_of",
-    events=(PlanMade, PlanRefused, PlanStepBegun, PlanStepEnded, PlanDone),
+    events=(PlanMade, PlanRefused, PlanStepStarted, PlanStepFinished, PlanDone),
     state=PlanState,
     step=PlanNote,
     section=section.PlanSpec,
+    decided_by=section.decided_by,
     check=check,
     needs=_needs,
     prompt_terms=section.prompt_terms,

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from cadre.spec.expressions import check_template
+from cadre.spec.kinds import Section
 
 KIND = "plan"
 """The name of the kind, and of its section."""
@@ -66,7 +67,7 @@ class ResultCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Templates over `result` and the results of the steps; {} gives the result as `result`."""
 
 
-class PlanSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PlanSpec(Section, frozen=True, kw_only=True, tag=KIND, omit_defaults=True):
     """How an agent of kind `plan` works, or one of another kind that carries out plans."""
 
     execute: bool = False
@@ -96,8 +97,16 @@ class PlanSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def plan_of(spec: Any) -> PlanSpec:
     """The section of an agent's spec."""
-    section: PlanSpec = spec.plan
-    return section
+    return spec.section(PlanSpec) or PlanSpec()
+
+
+def decided_by(spec: Any) -> str:
+    """Return the kind that decides the runs of an agent: that of plans for those that carry one out, and for each of
+    its steps the kind that acts."""
+    section, kind = plan_of(spec), str(spec.kind)
+    if section.direct:
+        return kind if kind in EXECUTING_KINDS else EXECUTING_KINDS[0]
+    return KIND if section.execute else kind
 
 
 def prompt_terms(spec: Any) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def part_of(run: Run, items: list[PlanItem], item: PlanItem) -> dict[str, Any]:
     )
     direct["prompt"] = {"system": prompt_of(run, items, item)}
     return {
-        "plan": direct,
+        "sections": [direct],
         "output_schema": None,
         "checks": [],
         "memory": {},

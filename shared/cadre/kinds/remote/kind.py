@@ -37,11 +37,11 @@ from cadre.journal.steps import CallState
 from cadre.kinds.kind import PlainKind
 from cadre.kinds.remote.records import (
     DECLARATION,
-    RemoteGivenUp,
-    RemoteLost,
+    RemoteCancelRequested,
+    RemoteProgressed,
     RemoteState,
-    RemoteTold,
-    RemoteWorked,
+    RemoteUnreachable,
+    RemoteUpdated,
     remote_of,
 )
 from cadre.kinds.remote.replies import question_of, reply_to
@@ -119,7 +119,7 @@ class RemoteKind(PlainKind):
 
     def _found(self, run: Run, found: RemoteTask, arrival: Arrival) -> Moves:
         state = state_of(run)
-        told = RemoteTold(
+        told = RemoteUpdated(
             state=found.state,
             task=found.task or state.task,
             context=found.context or state.context,
@@ -131,7 +131,7 @@ class RemoteKind(PlainKind):
         is_at_work = found.state not in ("completed", *_FAILED)
         budget = run.budget
         if is_at_work and budget and (over := over_budget(run, budget, [note.event for note in worked])):
-            given_up = Note(RemoteGivenUp(state="error", error=over))
+            given_up = Note(RemoteCancelRequested(state="error", error=over))
             return [*moves, given_up, *self._cancel(run, told.task)]
         match found.state:
             case "completed":
@@ -148,15 +148,15 @@ class RemoteKind(PlainKind):
 
     def _lost(self, run: Run, reason: str, arrival: Arrival) -> Moves:
         state, section = state_of(run), remote_of(run.spec)
-        since = state.lost_at or arrival.at
+        since = state.unreachable_since or arrival.at
         if arrival.at - since >= section.absence:
             text = f"The remote agent was out of reach for {arrival.at - since:.0f} s: {reason}"
             return self.went(run, arrival, ErrorInfo("RemoteAgentUnreachable", text))
-        if state.lost_at:
+        if state.unreachable_since:
             return [self._pause(run, arrival, state.quiet)]
-        return [Note(RemoteLost(reason=reason)), self._pause(run, arrival, 0)]
+        return [Note(RemoteUnreachable(reason=reason)), self._pause(run, arrival, 0)]
 
-    def _on_cancelled(self, run: Run, ending: RemoteGivenUp, arrival: Arrival) -> Moves:
+    def _on_cancelled(self, run: Run, ending: RemoteCancelRequested, arrival: Arrival) -> Moves:
         """The remote agent knows of the end, or would not hear of it; or it is told again once it is there."""
         what = arrival.what
         lost = (
@@ -164,11 +164,14 @@ class RemoteKind(PlainKind):
             if isinstance(what, ToolResult) and isinstance(what.output, dict)
             else None
         )
-        since = state_of(run).lost_at or arrival.at
+        since = state_of(run).unreachable_since or arrival.at
         if not lost or arrival.at - since >= remote_of(run.spec).absence:
             return _ended(ending)
-        noted = [] if state_of(run).lost_at else [Note(RemoteLost(reason=lost))]
-        return [*noted, self._pause(run, arrival, state_of(run).quiet if state_of(run).lost_at else 0)]
+        noted = [] if state_of(run).unreachable_since else [Note(RemoteUnreachable(reason=lost))]
+        return [
+            *noted,
+            self._pause(run, arrival, state_of(run).quiet if state_of(run).unreachable_since else 0),
+        ]
 
     def _pause(self, run: Run, arrival: Arrival, quiet: int) -> Wait:
         longest = remote_of(run.spec).poll
@@ -217,7 +220,7 @@ class RemoteKind(PlainKind):
             if decision.verdict != "rejected":
                 return [self._pause(run, arrival, 0)]
             error = ErrorInfo("Rejected", decision.feedback or "A person did not authorize the remote agent.")
-            return [Note(RemoteGivenUp(state="error", error=error)), *self._cancel(run, state.task)]
+            return [Note(RemoteCancelRequested(state="error", error=error)), *self._cancel(run, state.task)]
         told = reply_to(call.arguments.get("asked") or [], decision)
         where = {"taskId": state.task} | ({"contextId": state.context} if state.context else {})
         return [EndStep(), *self._send(run, step_in_work(run) + 1, {**told, "task": where})]
@@ -239,7 +242,7 @@ class RemoteKind(PlainKind):
         if known.ending is not None:
             return []
         sending = [call for call in still_open(run, arrival) if call.name == send_tool(run.agent)]
-        given_up = Note(RemoteGivenUp(state=state, error=error))
+        given_up = Note(RemoteCancelRequested(state=state, error=error))
         if sending:
             return [given_up]  # what it answers names the task
         if not known.task or current is None:
@@ -256,21 +259,21 @@ class RemoteKind(PlainKind):
             return
         state = state_of(run)
         match event:
-            case RemoteTold():
+            case RemoteUpdated():
                 state.quiet = 0 if _is_change(state, event) else state.quiet
                 state.task, state.context, state.text = event.task, event.context, event.text
-                state.told, state.unsent, state.lost_at = event.state, {}, 0.0
+                state.state, state.unsent, state.unreachable_since = event.state, {}, 0.0
             case ev.ToolCalled(tool=name) | ev.CallRefused(name=name) if name == send_tool(run.agent):
                 state.unsent = event.arguments
-            case RemoteWorked():
+            case RemoteProgressed():
                 state.cursor = event.cursor or state.cursor
                 state.used += event.usage
                 run.usage += event.usage
-            case RemoteLost():
-                state.lost_at, state.quiet = at, 0
-            case RemoteGivenUp():
+            case RemoteUnreachable():
+                state.unreachable_since, state.quiet = at, 0
+            case RemoteCancelRequested():
                 state.ending = event
-            case ev.WaitBegun():
+            case ev.WaitStarted():
                 state.waits += 1
                 state.quiet += 1
             case _:
@@ -285,9 +288,12 @@ def state_of(run: Run) -> RemoteState:
     return run.own if isinstance(run.own, RemoteState) else RemoteState()
 
 
-def _is_change(state: RemoteState, told: RemoteTold) -> bool:
+def _is_change(state: RemoteState, told: RemoteUpdated) -> bool:
     """Whether more than words has changed: then the next question follows soon."""
-    return bool(state.unsent or state.lost_at) or (told.state, told.task) != (state.told, state.task)
+    return bool(state.unsent or state.unreachable_since) or (told.state, told.task) != (
+        state.state,
+        state.task,
+    )
 
 
 def _task_of(what: Any) -> RemoteTask | None:
@@ -310,10 +316,10 @@ def _worked(state: RemoteState, found: RemoteTask | None) -> list[Note]:
     )
     if not found.activity and used == Usage():
         return []
-    return [Note(RemoteWorked(activity=found.activity, usage=used, cursor=found.cursor))]
+    return [Note(RemoteProgressed(activity=found.activity, usage=used, cursor=found.cursor))]
 
 
-def _ended(ending: RemoteGivenUp) -> Moves:
+def _ended(ending: RemoteCancelRequested) -> Moves:
     return [EndStep(ending.error), Stop(ending.state, error=ending.error)]
 
 

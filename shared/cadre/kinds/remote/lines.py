@@ -7,15 +7,15 @@ from typing import Any
 def lines_of(name: str, told: Mapping[str, Any]) -> Iterator[str]:
     """The lines of an event of the kind."""
     match name:
-        case "remote.told":
+        case "remote.updated":
             text = f": {told['text']}" if told.get("text") else ""
             yield f"remote task {told.get('task')} is {str(told.get('state')).replace('_', ' ')}{text}"
-        case "remote.worked":
+        case "remote.progressed":
             for one in told.get("activity") or []:
                 yield _line_of(one)
-        case "remote.lost":
+        case "remote.unreachable":
             yield f"the remote agent is out of reach: {told.get('reason')}"
-        case "remote.given_up":
+        case "remote.cancel_requested":
             yield "the remote agent is told to end its task"
 
 

@@ -1,4 +1,4 @@
-"""What the kind `remote` declares and writes down: what the remote agent has told of its task."""
+"""What the kind `remote` declares and writes down: what the remote agent has said of its task."""
 
 from functools import partial
 from typing import Any
@@ -14,7 +14,11 @@ from cadre.spec.remote_agent import DOCUMENT, RemoteSpec, agent_document
 KIND = "remote"
 
 
-class RemoteTold(JournalEvent, frozen=True, tag="remote.told"):
+class RemoteSection(RemoteSpec, frozen=True, kw_only=True, tag=KIND, omit_defaults=True):
+    """The section `remote` of an agent's file."""
+
+
+class RemoteUpdated(JournalEvent, frozen=True, tag="remote.updated"):
     """The remote agent's task is in another state, or says something new."""
 
     state: str
@@ -23,7 +27,7 @@ class RemoteTold(JournalEvent, frozen=True, tag="remote.told"):
     text: str = ""
 
 
-class RemoteWorked(JournalEvent, frozen=True, tag="remote.worked", omit_defaults=True):
+class RemoteProgressed(JournalEvent, frozen=True, tag="remote.progressed", omit_defaults=True):
     """What the remote agent has done and used since it was last asked."""
 
     activity: list[dict[str, Any]] = []
@@ -36,14 +40,14 @@ class RemoteWorked(JournalEvent, frozen=True, tag="remote.worked", omit_defaults
         return self.usage
 
 
-class RemoteLost(JournalEvent, frozen=True, tag="remote.lost"):
-    """The remote agent cannot be asked; it is tried again."""
+class RemoteUnreachable(JournalEvent, frozen=True, tag="remote.unreachable"):
+    """The remote agent does not answer; it is asked again."""
 
     reason: str
 
 
-class RemoteGivenUp(JournalEvent, frozen=True, tag="remote.given_up"):
-    """The run will end so; the remote agent is told to end its task first."""
+class RemoteCancelRequested(JournalEvent, frozen=True, tag="remote.cancel_requested"):
+    """The run will end with this state; the remote agent is asked to cancel its task first."""
 
     state: RunState
     error: ErrorInfo
@@ -54,26 +58,25 @@ class RemoteState(KindState, kw_only=True, tag=KIND, omit_defaults=True):
 
     task: str = ""
     context: str = ""
-    told: str = ""
-    """The state that it was told to be in."""
+    state: str = ""
+    """The state of the task, as the remote agent last said."""
     text: str = ""
     unsent: dict[str, Any] = {}
     """The arguments of a message that may not have reached the remote agent: it is sent again as it was."""
     waits: int = 0
     quiet: int = 0
     """Waits since something was new."""
-    lost_at: float = 0.0
+    unreachable_since: float = 0.0
     """Since when the remote agent is out of reach; 0 when it is not."""
-    ending: RemoteGivenUp | None = None
+    ending: RemoteCancelRequested | None = None
     cursor: str = ""
     used: Usage = Usage()
     """What the task has used until now."""
 
 
-def remote_of(spec: Any) -> RemoteSpec:
+def remote_of(spec: Any) -> RemoteSection:
     """The section of an agent's spec."""
-    section: RemoteSpec = spec.remote
-    return section
+    return spec.section(RemoteSection) or RemoteSection()
 
 
 def check(spec: Any) -> None:
@@ -99,17 +102,17 @@ DECLARATION = KindDeclaration(
     prompt_files={},
     prompt_file=lambda _: "tool_calling",
     purposes={},
-    events=(RemoteTold, RemoteWorked, RemoteLost, RemoteGivenUp),
+    events=(RemoteUpdated, RemoteProgressed, RemoteUnreachable, RemoteCancelRequested),
     state=RemoteState,
-    section=RemoteSpec,
+    section=RemoteSection,
     check=check,
     needs=_asks_no_model,
     writes_calls=False,
     doing={
-        "remote.told": "waiting for the remote agent",
-        "remote.worked": "waiting for the remote agent",
-        "remote.lost": "waiting until the remote agent is there",
-        "remote.given_up": "ending the remote task",
+        "remote.updated": "waiting for the remote agent",
+        "remote.progressed": "waiting for the remote agent",
+        "remote.unreachable": "waiting until the remote agent is there",
+        "remote.cancel_requested": "ending the remote task",
     },
     graph="cadre.kinds.remote.graph:graph_of",
     lines="cadre.kinds.remote.lines:lines_of",

@@ -3,7 +3,7 @@
 from typing import Any
 
 from cadre.journal.parts import JournalEvent
-from cadre.kinds.remote.records import RemoteWorked
+from cadre.kinds.remote.records import RemoteProgressed
 from cadre.spec.agent import AgentSpec
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import Content
@@ -26,7 +26,7 @@ class RemoteSpans:
 
     def take(self, event: JournalEvent, agent: str, parent: str, now: int) -> None:
         """Adds the spans of calls that have ended."""
-        if isinstance(event, RemoteWorked):
+        if isinstance(event, RemoteProgressed):
             for one in event.activity:
                 if one.get("type") == "tool" and one.get("ended"):
                     self._add(one, agent, parent, now)

@@ -6,6 +6,7 @@ import msgspec
 
 from cadre.errors import SpecError
 from cadre.spec.answer_schema import check_schema
+from cadre.spec.kinds import Section
 from cadre.spec.names import check_bounds, check_name
 from cadre.spec.policy import NEVER, check_policy, names_in
 
@@ -28,7 +29,7 @@ class ImplicitActivity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """JSON Schema of its outcome; {}: any text."""
 
 
-class SolutionSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SolutionSpec(Section, frozen=True, kw_only=True, tag=KIND, omit_defaults=True):
     """How an agent of kind `solution` works."""
 
     implicit: dict[str, ImplicitActivity] = {}
@@ -44,8 +45,7 @@ class SolutionSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 def solution_of(spec: Any) -> SolutionSpec:
     """The section of an agent's spec."""
-    section: SolutionSpec = spec.solution
-    return section
+    return spec.section(SolutionSpec) or SolutionSpec()
 
 
 def prompt_terms(spec: Any) -> dict[str, Any]:

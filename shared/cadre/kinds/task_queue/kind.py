@@ -43,7 +43,7 @@ from cadre.kinds.task_queue.queue import (
 )
 from cadre.kinds.task_queue.records import (
     DECLARATION,
-    QueueAnswerUnread,
+    QueueAnswerRefused,
     QueueChanged,
     QueueEdited,
     QueueState,
@@ -283,7 +283,7 @@ def _unread(run: Run, error: ErrorInfo) -> Moves:
     if state.stage == "analyse":
         return _tried(run, Outcome(error.message, True), error)
     given_up = state.tries + 1 >= _section(run).tries
-    unread = QueueAnswerUnread(step=step, purpose=state.stage, reason=error.message, given_up=given_up)
+    unread = QueueAnswerRefused(step=step, purpose=state.stage, reason=error.message, given_up=given_up)
     if given_up and state.stage in ("initialize", "conclude"):
         return [Note(unread), EndStep(error), Stop("error", PARTIAL_RESULT, error)]
     return _next(run, [unread], error)

@@ -16,7 +16,7 @@ def lines_of(name: str, told: Mapping[str, Any]) -> Iterator[str]:
             yield f"to be tried again: {told.get('task')}: {told.get('reason')}"
         case "queue.task_done":
             yield f"{'failed' if told.get('failed') else 'done'}: {told.get('task')}: {told.get('result', '')}"
-        case "queue.answer_unread":
+        case "queue.answer_refused":
             what = "is done without" if told.get("given_up") else "is asked for again"
             yield f"an answer about the queue ({told.get('purpose')}) {what}: {told.get('reason')}"
         case _:

@@ -12,7 +12,7 @@ from cadre.journal.steps import ActionStep, Step
 from cadre.kinds.iteration.parse import as_text
 from cadre.kinds.task_queue.records import (
     DoneTask,
-    QueueAnswerUnread,
+    QueueAnswerRefused,
     QueueChanged,
     QueueEdited,
     QueueState,
@@ -26,7 +26,7 @@ from cadre.kinds.task_queue.records import (
 MAX_TASK_CHARS = 1_000
 MAX_RESULT_CHARS = 1_500
 
-QUEUE_EVENTS = (QueueChanged, QueueTaskTried, QueueTaskDone, QueueAnswerUnread, QueueEdited)
+QUEUE_EVENTS = (QueueChanged, QueueTaskTried, QueueTaskDone, QueueAnswerRefused, QueueEdited)
 
 
 def take(state: QueueState, event: JournalEvent, section: TaskQueueSpec) -> None:
@@ -49,9 +49,9 @@ def take(state: QueueState, event: JournalEvent, section: TaskQueueSpec) -> None
             state.made, state.version = state.made + len(event.added), state.version + 1
             if state.stage == "conclude" and state.pending:
                 state.stage, state.tries = "analyse", 0
-        case QueueAnswerUnread(given_up=False):
+        case QueueAnswerRefused(given_up=False):
             state.tries += 1
-        case QueueAnswerUnread():
+        case QueueAnswerRefused():
             state.tries = 0
             state.stage = _behind(state, event.purpose, section)
         case _:

@@ -24,7 +24,7 @@ Stage = Literal["initialize", "analyse", "create", "prioritize", "conclude"]
 """Why the model is asked next."""
 
 
-class TaskQueueSpec(IterationSection, frozen=True, kw_only=True, omit_defaults=True):
+class TaskQueueSpec(IterationSection, frozen=True, kw_only=True, tag=KIND, omit_defaults=True):
     """The section `task_queue` of an agent's file."""
 
     initial: int = 3
@@ -67,7 +67,7 @@ class QueueTaskDone(JournalEvent, frozen=True, tag="queue.task_done"):
     """It was given up; the result says why."""
 
 
-class QueueAnswerUnread(JournalEvent, frozen=True, tag="queue.answer_unread"):
+class QueueAnswerRefused(JournalEvent, frozen=True, tag="queue.answer_refused"):
     """An answer about the queue could not be read, and is asked for again, or done without."""
 
     step: int
@@ -117,13 +117,12 @@ class QueueStep(KindStep, kw_only=True, tag=KIND, omit_defaults=True):
     question: str | None = None
     """What the model thought through, in a step that it thought in."""
     thought: str | None = None
-    events: list[QueueChanged | QueueTaskTried | QueueTaskDone | QueueAnswerUnread | QueueEdited] = []
+    events: list[QueueChanged | QueueTaskTried | QueueTaskDone | QueueAnswerRefused | QueueEdited] = []
 
 
 def queue_of(spec: Any) -> TaskQueueSpec:
     """The section of an agent's spec."""
-    section: TaskQueueSpec = spec.task_queue
-    return section
+    return spec.section(TaskQueueSpec) or TaskQueueSpec()
 
 
 def _check(spec: Any) -> None:
@@ -163,7 +162,7 @@ DECLARATION = KindDeclaration(
         "conclude": "writing the answer",
         "think": "thinking a question through",
     },
-    events=(QueueChanged, QueueTaskTried, QueueTaskDone, QueueAnswerUnread, QueueEdited, JsonFormRefused),
+    events=(QueueChanged, QueueTaskTried, QueueTaskDone, QueueAnswerRefused, QueueEdited, JsonFormRefused),
     state=QueueState,
     step=QueueStep,
     section=TaskQueueSpec,
@@ -174,7 +173,7 @@ DECLARATION = KindDeclaration(
     prompt_terms=lambda spec: prompt_terms(queue_of(spec)),
     doing=dict.fromkeys(
         [
-            *(f"queue.{name}" for name in ("changed", "task_tried", "task_done", "answer_unread", "edited")),
+            *(f"queue.{name}" for name in ("changed", "task_tried", "task_done", "answer_refused", "edited")),
             "iteration.form_refused",
         ],
         "",

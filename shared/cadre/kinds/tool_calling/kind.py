@@ -17,14 +17,14 @@ from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.arrivals import Arrival, ModelReplied
 from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run
-from cadre.kinds.plan.executing import CarriesPlansOut
+from cadre.kinds.stepwise import StepwiseKind
 from cadre.kinds.tool_calling.arguments import with_values
 from cadre.kinds.tool_calling.records import DECLARATION
 from cadre.kinds.tool_calling.request import ask_for_calls, unreadable
 from cadre.spec.agent import AgentSpec
 
 
-class ToolCallingKind(CarriesPlansOut):
+class ToolCallingKind(StepwiseKind):
     """`cadre.engine.kind.Kind` for agents that call tools."""
 
     name = DECLARATION.name

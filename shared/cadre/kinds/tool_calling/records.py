@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cadre.kinds.plan.section import PLAN_LISTS, PLAN_TEMPLATES
+from cadre.kinds.plan.section import PLAN_LISTS, PLAN_TEMPLATES, decided_by
 from cadre.kinds.purposes import STEPWISE
 from cadre.spec.kinds import KindDeclaration, PromptFile
 
@@ -34,6 +34,7 @@ DECLARATION = KindDeclaration(
             shares="plan",
         )
     },
+    decided_by=decided_by,
     prompt_terms=prompt_terms,
     capabilities=capabilities,
 )

@@ -10,14 +10,14 @@ from cadre.journal.parts import JournalEvent
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState
 from cadre.kinds.workflow.records import (
-    AnswerRead,
+    AnswerParsed,
     Ending,
     FailedStep,
     ItemsListed,
-    StepLeft,
     Undoable,
     UndoBegun,
     WorkflowState,
+    WorkflowStepFinished,
     WorkflowStepNote,
 )
 from cadre.kinds.workflow.section import EachAction, ParallelAction, action_of, workflow_of
@@ -40,7 +40,7 @@ def fold_workflow(run: Run, event: JournalEvent, n: int, at: float) -> None:
     if isinstance(event, ev.DelegateFinished) and not _counts(run, event.call):
         return
     undo = ""
-    if isinstance(event, StepLeft) and run.spec is not None:
+    if isinstance(event, WorkflowStepFinished) and run.spec is not None:
         undo = workflow_of(run.spec).steps[event.name].undo
     state = after(state, event, at, undo)
     if isinstance(event, ev.DelegateFinished) and run.current is not None and run.spec is not None:
@@ -50,7 +50,7 @@ def fold_workflow(run: Run, event: JournalEvent, n: int, at: float) -> None:
     run.own = state
     if run.current is not None and isinstance(event, ev.StepStarted):
         run.current.own = WorkflowStepNote(name=event.name, attempt=event.attempt)
-    elif isinstance(event, StepLeft) and run.current is not None:
+    elif isinstance(event, WorkflowStepFinished) and run.current is not None:
         result = None if event.error is not None else state.value
         run.current.own = WorkflowStepNote(
             name=event.name, attempt=state.attempt, result=result, next=event.next
@@ -67,7 +67,7 @@ def resumed(prefix: list[Any]) -> WorkflowState:
     """Where a fork begins: the steps that it takes over have their results."""
     state = WorkflowState()
     for step in prefix:
-        note = step.own if isinstance(step, ActionStep) and not step.cut else None
+        note = step.own if isinstance(step, ActionStep) and not step.interrupted else None
         if isinstance(note, WorkflowStepNote):
             visits = {**state.visits, note.name: state.visits.get(note.name, 0) + 1}
             state = msgspec.structs.replace(state, visits=visits, step=note.next)
@@ -88,7 +88,7 @@ def after(state: WorkflowState, event: JournalEvent, at: float, undo: str = "") 
                 state,
                 step=name,
                 attempt=attempt,
-                begun=at if attempt == 1 else state.begun,
+                started_at=at if attempt == 1 else state.started_at,
                 visits=visits,
                 value=None,
                 items=[],
@@ -103,11 +103,11 @@ def after(state: WorkflowState, event: JournalEvent, at: float, undo: str = "") 
             return msgspec.structs.replace(state, value=event.output, answers=answers)
         case ev.ApprovalDecided():
             return msgspec.structs.replace(state, value=word_of(event))
-        case AnswerRead(value=value):
+        case AnswerParsed(value=value):
             return msgspec.structs.replace(state, value=value)
         case ItemsListed(items=items):
             return msgspec.structs.replace(state, items=items)
-        case StepLeft():
+        case WorkflowStepFinished():
             return _left(state, event, undo)
         case UndoBegun():
             ending = Ending(state=event.state, error=event.error, undone=state.undo[-1], failed=event.unsure)
@@ -138,9 +138,9 @@ def word_of(event: ev.ApprovalDecided) -> dict[str, Any]:
     return {"answer": PERSONS_WORD[event.verdict], "feedback": event.feedback, "by": event.sender}
 
 
-def _left(state: WorkflowState, event: StepLeft, undo: str) -> WorkflowState:
+def _left(state: WorkflowState, event: WorkflowStepFinished, undo: str) -> WorkflowState:
     if event.error is not None:
-        if event.again:
+        if event.retry:
             return msgspec.structs.replace(state, complaint=event.error.message)
         failed = FailedStep(step=event.name, type=event.error.type, message=event.error.message)
         return _next_undo(msgspec.structs.replace(state, error=failed), event)
@@ -152,7 +152,7 @@ def _left(state: WorkflowState, event: StepLeft, undo: str) -> WorkflowState:
     return _next_undo(done, event)
 
 
-def _next_undo(state: WorkflowState, event: StepLeft) -> WorkflowState:
+def _next_undo(state: WorkflowState, event: WorkflowStepFinished) -> WorkflowState:
     """What is made up for next, where a chain of steps that made up for something is at its end."""
     ending = state.ending
     if ending is None or event.next:

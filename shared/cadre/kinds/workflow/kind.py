@@ -23,7 +23,7 @@ from cadre.kinds.workflow.contract import inputs_of_steps, problems_of
 from cadre.kinds.workflow.fold import fold_workflow, resumed, state_of, unsure_steps
 from cadre.kinds.workflow.outcome import StepOutcome, outcome_of
 from cadre.kinds.workflow.parts import on_part, part_of
-from cadre.kinds.workflow.records import DECLARATION, AnswerRead, WorkflowStepNote
+from cadre.kinds.workflow.records import DECLARATION, AnswerParsed, WorkflowStepNote
 from cadre.kinds.workflow.replies import read_answer, read_label, read_tool_arguments
 from cadre.kinds.workflow.request import ask_for_step
 from cadre.kinds.workflow.section import (
@@ -81,7 +81,7 @@ class WorkflowKind(PlainKind):
                     action = action_of(walk.step)
                     assert isinstance(action, AskAction)
                     value = read_answer(action.schema, reply)
-                    walk.note(AnswerRead(value=value))
+                    walk.note(AnswerParsed(value=value))
                     return walk.settle(StepOutcome(value))
                 case _:
                     return _go_where_it_says(walk, reply)
@@ -116,7 +116,7 @@ class WorkflowKind(PlainKind):
             if what.wait != f"{PAUSE}{run.step}":
                 return []  # of a step that was given up
             value = {"payload": what.payload, "by": what.sender}
-            walk.note(AnswerRead(value=value))
+            walk.note(AnswerParsed(value=value))
             return walk.settle(StepOutcome(value))
         if not isinstance(what, TimerFired):
             return None

@@ -13,7 +13,7 @@ from cadre.kinds.workflow.edges import reached_from
 from cadre.kinds.workflow.fold import together
 from cadre.kinds.workflow.outcome import StepOutcome
 from cadre.kinds.workflow.records import ItemsListed, WorkflowState
-from cadre.kinds.workflow.section import EachAction, ParallelAction, action_of, workflow_of
+from cadre.kinds.workflow.section import EachAction, ParallelAction, WorkflowSpec, action_of, workflow_of
 from cadre.kinds.workflow.values import values_of
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.expressions import filled
@@ -77,9 +77,9 @@ def part_of(run: Run, state: WorkflowState, call: CallState) -> dict[str, Any]:
         for name in ("item", "index")
         if name in values and not isinstance(action, EachAction)
     }
-    section = {"start": start, "steps": msgspec.to_builtins(steps), "given": given}
+    section = msgspec.to_builtins(WorkflowSpec(start=start, steps=steps, given=given))
     return {
-        "workflow": section,
+        "sections": [section],
         "output_schema": None,
         "checks": [],
         "memory": {},

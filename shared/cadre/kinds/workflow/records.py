@@ -17,13 +17,13 @@ class ItemsListed(JournalEvent, frozen=True, tag="workflow.items"):
     items: list[Any]
 
 
-class AnswerRead(JournalEvent, frozen=True, tag="workflow.read"):
+class AnswerParsed(JournalEvent, frozen=True, tag="workflow.answer_parsed"):
     """What the model's answer to an `ask` step was read as: the step's result."""
 
     value: Any
 
 
-class StepLeft(JournalEvent, frozen=True, tag="workflow.left"):
+class WorkflowStepFinished(JournalEvent, frozen=True, tag="workflow.step_finished"):
     """A step is over, and leads to another one or to an end."""
 
     quoted: ClassVar[tuple[str, ...]] = ("label",)
@@ -33,7 +33,7 @@ class StepLeft(JournalEvent, frozen=True, tag="workflow.left"):
     label: str = ""
     """Which of its ways was taken: the model's choice, the condition that holds, a person's word."""
     error: ErrorInfo | None = None
-    again: bool = False
+    retry: bool = False
     """It will be tried once more."""
 
 
@@ -81,7 +81,7 @@ class WorkflowState(KindState, kw_only=True, tag=section.KIND, omit_defaults=Tru
     step: str = ""
     """The step in work, or the one that is to be tried again."""
     attempt: int = 0
-    begun: float = 0.0
+    started_at: float = 0.0
     """When its first attempt began (Unix seconds)."""
     last: str = ""
     """The latest step that succeeded."""
@@ -118,10 +118,10 @@ DECLARATION = KindDeclaration(
     },
     capabilities=lambda spec: frozenset(() if spec.model.calls == "text" else {"json_schema"}),
     doing={
-        "workflow.left": "",
+        "workflow.step_finished": "",
         "workflow.items": "going through a list",
         "workflow.undo": "undoing",
-        "workflow.read": "",
+        "workflow.answer_parsed": "",
     },
     prompt_files={
         "workflow": PromptFile(
@@ -137,7 +137,7 @@ DECLARATION = KindDeclaration(
             has_short=False,
         )
     },
-    events=(ItemsListed, AnswerRead, StepLeft, UndoBegun),
+    events=(ItemsListed, AnswerParsed, WorkflowStepFinished, UndoBegun),
     state=WorkflowState,
     step=WorkflowStepNote,
     section=section.WorkflowSpec,

@@ -4,6 +4,8 @@ from typing import Any
 
 import msgspec
 
+from cadre.spec.kinds import Section
+
 KIND = "workflow"
 """The name of the kind, and of its section."""
 
@@ -164,7 +166,7 @@ ACTIONS = ("tool", "ask", "agent", "each", "parallel", "approve", "wait", "choos
 """The keys of a step that say what it does."""
 
 
-class WorkflowSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class WorkflowSpec(Section, frozen=True, kw_only=True, tag=KIND, omit_defaults=True):
     """The steps of an agent of kind `workflow`."""
 
     start: str = ""
@@ -175,8 +177,7 @@ class WorkflowSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 def workflow_of(spec: Any) -> WorkflowSpec:
     """The section of an agent's spec."""
-    section: WorkflowSpec = spec.workflow
-    return section
+    return spec.section(WorkflowSpec) or WorkflowSpec()
 
 
 def action_of(step: WorkflowStep) -> Action:

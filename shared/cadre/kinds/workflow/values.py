@@ -23,7 +23,7 @@ def values_of(run: Run, state: WorkflowState) -> dict[str, Any]:
         values: dict[str, Any] = {"task": task.task, "additional_args": task.additional_args}
     else:
         values = {**given, **task.additional_args}
-    values |= {"visits": state.visits, "now": state.begun, **state.results}
+    values |= {"visits": state.visits, "now": state.started_at, **state.results}
     ending, error = state.ending, state.error
     if ending is not None:
         values["undone"] = msgspec.to_builtins(ending.undone)

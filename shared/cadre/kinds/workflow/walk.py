@@ -25,7 +25,7 @@ from cadre.journal.run import Run
 from cadre.kinds.workflow.actions import FAILED, NO_WAY, PAUSE, begin_action, way_after
 from cadre.kinds.workflow.fold import after, state_of, unsure_steps
 from cadre.kinds.workflow.outcome import StepOutcome
-from cadre.kinds.workflow.records import Ending, StepLeft, UndoBegun, WorkflowState
+from cadre.kinds.workflow.records import Ending, UndoBegun, WorkflowState, WorkflowStepFinished
 from cadre.kinds.workflow.section import (
     AgentAction,
     AskAction,
@@ -118,7 +118,7 @@ class Walk:
         self._take(event)
 
     def _take(self, event: JournalEvent) -> None:
-        undo = self.step.undo if isinstance(event, StepLeft) else ""
+        undo = self.step.undo if isinstance(event, WorkflowStepFinished) else ""
         self.state = after(self.state, event, self._arrival.at, undo)
 
     def _walked(self) -> Moves:
@@ -168,7 +168,7 @@ class Walk:
             self.moves.append(Answer(self.state.value))
             return
         more = bool(self.state.undo)
-        self.note(StepLeft(name=self.state.step, next=target, label=label))
+        self.note(WorkflowStepFinished(name=self.state.step, next=target, label=label))
         self.moves.append(EndStep())
         if target:
             self._going = (target, 1)
@@ -183,7 +183,7 @@ class Walk:
         most = max(attempts.most, AWAY_TRIES) if away else self._most(attempts, error, absent)
         if attempt >= most or not (absent or away or _is_passing(attempts, error)):
             return False
-        self.note(StepLeft(name=self.state.step, next=self.state.step, error=error, again=True))
+        self.note(WorkflowStepFinished(name=self.state.step, next=self.state.step, error=error, retry=True))
         self.moves.append(EndStep(error))
         pause = 2.0 if absent else 0.0 if away else seconds_of(attempts.pause)
         if not pause:
@@ -212,7 +212,7 @@ class Walk:
         name, target, more = self.state.step, self.step.on_error, bool(self.state.undo)
         if is_own:
             target = ""
-        self.note(StepLeft(name=name, next=target, error=error))
+        self.note(WorkflowStepFinished(name=name, next=target, error=error))
         if target:
             self.moves.append(EndStep(error))
             self._going = (target, 1)

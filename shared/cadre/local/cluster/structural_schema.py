@@ -24,7 +24,7 @@ def structural(struct: type[msgspec.Struct], without: Sequence[str] = ()) -> Sch
 
 
 def _of_struct(shape: shapes.StructType, without: Sequence[str], around: tuple[type, ...]) -> Schema:
-    told = _docstrings(shape.cls)
+    told = {name: text for one in reversed(shape.cls.__mro__) for name, text in _docstrings(one).items()}
     properties: dict[str, Schema] = {}
     for field in shape.fields:
         schema = None if field.name in without else _of_type(field.type, around)

@@ -19,7 +19,7 @@ from cadre.prompting.prompts import prompts_for
 from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.memory import MEMORY_TOOLS
 from cadre.spec.agent import AgentSpec
-from cadre.spec.agent_file import read_agent
+from cadre.spec.agent_file import AgentBody, read_agent
 from cadre.spec.contract import ProblemLevel, TeamReach
 from cadre.spec.kinds import declaration_of
 from cadre.spec.names import TEAM_FILE
@@ -135,6 +135,6 @@ def _from_error(error: SpecError, file: Path) -> FileProblem:
     key = _KEY.match(text)
     if key is None:
         return FileProblem(file=str(file), text=text)
-    within = key[1].partition(".")[0] in AgentSpec.__struct_fields__ and not key[1].startswith("spec")
+    within = key[1].partition(".")[0] in AgentBody.__struct_fields__ and not key[1].startswith("spec")
     path = f"spec.{key[1]}" if within else key[1]
     return FileProblem(file=str(file), path=path, text=text[key.end() :])

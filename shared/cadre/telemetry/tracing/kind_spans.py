@@ -5,11 +5,10 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Protocol
 
-from cadre.engine.kind import deciding_kind
 from cadre.journal.parts import JournalEvent
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import AgentSpec
-from cadre.spec.kinds import declaration_of, declared_kinds
+from cadre.spec.kinds import declared_kinds
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import Content
 from cadre.telemetry.tracing.open_spans import Fault, OpenSpans
@@ -35,12 +34,11 @@ def _maker(where: str) -> Callable[[AgentSpec, OpenSpans, Content], KindSpans]:
     return found
 
 
-def kind_spans(spec: AgentSpec, spans: OpenSpans, content: Content) -> KindSpans | None:
-    """Those of the spec's kind; None for a kind without any, and for one that is not installed here."""
-    if spec.kind not in declared_kinds():
-        return None
-    kind = declaration_of(deciding_kind(spec).name)
-    return _maker(kind.spans)(spec, spans, content) if kind.spans else None
+def kind_spans(kind: str, spec: AgentSpec, spans: OpenSpans, content: Content) -> KindSpans | None:
+    """Return those of the kind that decides the run; None for a kind without any, and for one that is not installed
+    here."""
+    known = declared_kinds().get(kind)
+    return _maker(known.spans)(spec, spans, content) if known is not None and known.spans else None
 
 
 def tool_name(tool: str) -> str:

@@ -60,8 +60,8 @@ class Projection:
     def _take(self, event: ev.AnyEvent) -> None:
         now = self._now
         match event:
-            case ev.RunAccepted(task=task, spec=spec):
-                self._begin(task, spec)
+            case ev.RunAccepted(task=task, spec=spec, decided_by=kind):
+                self._begin(task, spec, kind)
             case ev.ModelCalled():
                 if event.purpose == "act":
                     self._begin_step(event.step)
@@ -101,11 +101,11 @@ class Projection:
 
     # --- the run
 
-    def _begin(self, task: Task, spec: AgentSpec | None) -> None:
+    def _begin(self, task: Task, spec: AgentSpec | None, kind: str) -> None:
         self._spans.common |= _whose(task)
         if spec is not None:
             self._models.spec = spec.model
-            self._calls.own = kind_spans(spec, self._spans, self._content)
+            self._calls.own = kind_spans(kind, spec, self._spans, self._content)
         attributes: dict[str, Value] = {names.AGENT: self._agent}
         links = link_to(task.trace) + _earlier(task)
         content = self._content.of(INPUT_VALUE=task.task)

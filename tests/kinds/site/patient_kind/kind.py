@@ -106,8 +106,8 @@ class PatientKind(PlainKind):
 
 
 def _section(run: Run) -> PatientSpec:
-    section: PatientSpec = getattr(run.spec, DECLARATION.name)
-    return section
+    assert run.spec is not None
+    return run.spec.section(PatientSpec) or PatientSpec()
 
 
 def _state(run: Run) -> PatientState:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from cadre.journal.parts import JournalEvent, KindState
 from cadre.protocol.messages import KindMessage
-from cadre.spec.kinds import KindDeclaration
+from cadre.spec.kinds import KindDeclaration, Section
 
 
-class PatientSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PatientSpec(Section, frozen=True, kw_only=True, tag="patient", omit_defaults=True):
     """The section `patient` of an agent's file."""
 
     pause: float = 0.0

@@ -78,8 +78,8 @@ const HANDLERS = {
     run.revision = event.revision ?? "";
     run.tools = spec.tools ?? [];
     run.kind = spec.kind ?? "tool_calling";
-    run.list = { plan: "plan", task_queue: "queue" }[run.kind] ?? null;
-    run.workflow = run.kind === "workflow" ? spec.workflow ?? null : null;
+    run.list = { plan: "plan", task_queue: "queue" }[event.decided_by] ?? null;
+    run.workflow = (spec.sections ?? []).find((section) => section.kind === "workflow") ?? null;
     run.maxSteps = task.max_steps ?? spec.limits?.max_steps ?? null;
     run.deadline = event.deadline ?? null;
     run.forked = (event.prefix ?? []).length;
@@ -218,17 +218,17 @@ const HANDLERS = {
     step.endedAt = at;
     step.error = event.error ?? null;
   },
-  "wait.begun"(draft, run, event, at) {
+  "wait.started"(draft, run, event, at) {
     run.state = "waiting";
     run.awaits = { signal: event.signal ?? null, until: event.until ?? null };
     run.doing = event.signal ? `waiting for the signal ${event.signal}` : "waiting for its time";
-    draft.note(run, "wait.begun", event, at, run.doing);
+    draft.note(run, "wait.started", event, at, run.doing);
   },
-  "wait.ended"(draft, run, event, at) {
+  "wait.finished"(draft, run, event, at) {
     run.state = "running";
     run.doing = "";
     run.awaits = null;
-    draft.note(run, "wait.ended", event, at, event.signal ? `the signal ${event.signal} came` : "its time came");
+    draft.note(run, "wait.finished", event, at, event.signal ? `the signal ${event.signal} came` : "its time came");
   },
   "cancel.requested"(draft, run, event, at) {
     run.cancelling = true;
@@ -255,6 +255,6 @@ const HANDLERS = {
     draft.note(run, "history.summarized", event, at, `${event.covers} earlier steps summarized`),
   "answer.checked": (draft, run, event, at) =>
     draft.note(run, "answer.checked", event, at, event.problem ? `turned down by ${event.check}: ${event.problem}` : `passed ${event.check}`),
-  "grace.begun": (draft, run, event, at) =>
-    draft.note(run, "grace.begun", event, at, errorText(event.error)),
+  "grace.started": (draft, run, event, at) =>
+    draft.note(run, "grace.started", event, at, errorText(event.error)),
 };

@@ -58,9 +58,9 @@ function visited(run) {
       step.state = { success: "ok", cancelled: "dropped", waiting: "waiting", running: "open" }[run.state] ?? "failed";
     }
     for (const { type, event } of items) {
-      if (type !== "note" || event?.type !== "workflow.left") continue;
+      if (type !== "note" || event?.type !== "workflow.step_finished") continue;
       const step = at(event.name);
-      step.state = event.again ? "open" : event.error ? "failed" : "ok";
+      step.state = event.retry ? "open" : event.error ? "failed" : "ok";
       if (event.next) step.taken.add(event.next);
     }
   }

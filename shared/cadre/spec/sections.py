@@ -1,0 +1,59 @@
+"""The kinds' own sections of an agent: a list in its specification, and keys by the kinds' names in its file."""
+
+from typing import TYPE_CHECKING, Any, Union
+
+import msgspec
+from msgspec import UNSET
+
+from cadre.errors import SpecError
+from cadre.spec.kinds import Section, declared_kinds
+
+SECTIONS: dict[str, type[Section]] = {
+    name: kind.section for name, kind in declared_kinds().items() if kind.section is not None
+}
+"""The type of each section, by the key that a file has it under: the kind's name."""
+
+if TYPE_CHECKING:
+    AnySection = Section
+else:
+    AnySection = Union[tuple(SECTIONS.values())]  # noqa: UP007 - made at run time
+
+
+class AsInFiles(msgspec.StructMeta):
+    """Let a specification be made in Python with the keys of a file: `AgentSpec(…, code=CodeSpec(…))`."""
+
+    if not TYPE_CHECKING:
+
+        def __call__(cls, *args: Any, **fields: Any) -> Any:
+            return super().__call__(*args, **folded(fields))
+
+
+def folded(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields with all sections in the list `sections`. Raises SpecError for one of another type."""
+    parts = {name: fields[name] for name in SECTIONS if fields.get(name, UNSET) is not UNSET}
+    for name, part in parts.items():
+        if not isinstance(part, SECTIONS[name]):
+            raise SpecError(f"agent {fields.get('name')}: write {name} as a {SECTIONS[name].__name__}")
+    rest = {key: value for key, value in fields.items() if key not in SECTIONS}
+    return rest | ({"sections": [*fields.get("sections", ()), *parts.values()]} if parts else {})
+
+
+def unfolded(agent: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields, in JSON types, with each section under its kind's name. Raises SpecError for what is none."""
+    parts: dict[str, Any] = {}
+    for part in fields.get("sections", ()):
+        kind = part.pop("kind", None) if isinstance(part, dict) else None
+        if kind not in SECTIONS:
+            raise SpecError(f"agent {agent}: sections: no kind has the section {kind or part!r}")
+        if kind in parts:
+            raise SpecError(f"agent {agent}: sections: {kind} stands there twice")
+        parts[kind] = part
+    return {key: value for key, value in fields.items() if key != "sections"} | parts
+
+
+def sections(*parts: msgspec.Struct) -> dict[str, Any]:
+    """Return the sections as keyword arguments of an AgentSpec. Raises SpecError for what is no kind's section."""
+    unknown = [type(part).__name__ for part in parts if type(part) not in SECTIONS.values()]
+    if unknown:
+        raise SpecError(f"{unknown[0]} is the section of no agent kind")
+    return {"sections": [*parts]}
