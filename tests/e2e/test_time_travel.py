@@ -157,9 +157,9 @@ def test_edits_change_what_the_model_reads(cadre: Commands, counted: str) -> Non
 
 def test_another_task_and_other_arguments(cadre: Commands, gateway: Gateway) -> None:
     given = {"city": "Oslo", "numbers": [1, 2]}
-    run = gateway.submit("solo", "work with variables", additional_args=given)
+    run = gateway.submit("solo", "work with variables", inputs=given)
     assert gateway.finished(run)["output"] == "Oslo / 3"
-    done = cadre("fork", run, "--at", 1, "--arg", "city=Rome")
+    done = cadre("fork", run, "--at", 1, "--input", "city=Rome")
     assert (done.returncode, done.stdout) == (0, "Rome / 3\n"), done.stderr
     done = cadre("fork", run, "--at", 1, "--input", "city=Rome", "--task", "chatty")
     assert done.stdout == "recovered\n", done.stderr

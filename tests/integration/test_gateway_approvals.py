@@ -35,9 +35,7 @@ async def held(
     """A run of an agent that is not there, with these calls held back, and their ids."""
     run = new_run()
     scribe = world.scribe(run, agent)
-    task = Task(
-        id=task_id(run), tree=run, run=run, at=time.time(), agent=agent, task="Refund.", additional_args=given
-    )
+    task = Task(id=task_id(run), tree=run, run=run, at=time.time(), agent=agent, task="Refund.", inputs=given)
     spec = AgentSpec(name=agent, description="Refunds.", tools=["refund"], approvals={"refund": "always"})
     await scribe.write(
         ev.RunAccepted(task=task, spec=spec),

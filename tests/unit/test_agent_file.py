@@ -32,6 +32,10 @@ HEAD = "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: a}\nspec:\n  des
         ("model: {reasoning_effort: huge}", "write one of none, minimal, low, medium, high, xhigh, max"),
         ("model: {token_limit: tokens}", "write max_tokens or max_completion_tokens"),
         ("limits: {budget: {tokens: 0}}", "limits.budget.tokens must be at least 1"),
+        (
+            "checks: ['when: additional_args.n > 1']",
+            "is about additional_args; it may be about answer, calls, inputs, task",
+        ),
         ("kind: coder", "write one of tool_calling, code"),
         ("kind: code\n  model: {calls: native}", "spec.model.calls: says how a model writes calls"),
         ("kind: code\n  model: {fallbacks: [{name: b, calls: text}]}", "spec.model.fallbacks[0].calls: says"),

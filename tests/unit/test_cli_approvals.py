@@ -47,7 +47,7 @@ def test_values_are_json_or_text() -> None:
 
 @pytest.mark.parametrize(
     ("texts", "problem"),
-    [(("a",), "write KEY=VALUE"), (("=1",), "write KEY=VALUE"), (("a=1", "a=2"), "more than once")],
+    [(("a",), "write NAME=VALUE"), (("=1",), "write NAME=VALUE"), (("a=1", "a=2"), "more than once")],
 )
 def test_values_that_are_none(texts: tuple[str, ...], problem: str) -> None:
     with pytest.raises(click.UsageError, match=problem):

@@ -238,6 +238,7 @@ def test_a_decision_of_no_use_is_refused(body: dict[str, Any], problem: str) -> 
             r"unknown key 'token' in budget; known keys: tokens, cost, steps, depth, calls, stored_mb",
         ),
         ({"budget": 5}, r"budget"),
+        ({"additional_args": {"n": 1}}, r"unknown key 'additional_args'; known keys: .*\binputs\b"),
     ],
 )
 def test_bounds_of_no_use_are_refused(fields: dict[str, Any], problem: str) -> None:

@@ -82,7 +82,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     agent: str
     task: str
-    additional_args: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     images: list[str] = []
     """`data:` URLs with base64, `https:` URLs, or `blob:<sha256>` references."""
     files: dict[str, str] = {}
@@ -281,12 +281,12 @@ def checked_submission(found: Submission) -> Submission:
 
 def _check_size(found: Submission) -> None:
     """Raises a 413 problem for a task that would hold its agent up."""
-    size = len(found.task.encode()) + len(msgspec.json.encode(found.additional_args))
+    size = len(found.task.encode()) + len(msgspec.json.encode(found.inputs))
     if size > MAX_TASK_BYTES:
         raise Problem(
             413,
             "too-large",
-            f"task and additional_args have {size} bytes, over the limit of {MAX_TASK_BYTES}: put what is large into"
+            f"task and inputs have {size} bytes, over the limit of {MAX_TASK_BYTES}: put what is large into"
             " `files`, and let the agent read it",
         )
 

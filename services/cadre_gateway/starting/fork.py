@@ -34,7 +34,7 @@ class ForkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     at: Count
     """The step that the new run begins with; those before it are its memory."""
     task: str | None = None
-    additional_args: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     """Added to those of the run, or in their place."""
     max_steps: Count | None = None
     deadline: Deadline | None = None
@@ -204,7 +204,7 @@ def _task(source: Run, run: str, wanted: ForkBody, now: float) -> Task:
         at=now,
         agent=source.agent,
         task=began.task if wanted.task is None else wanted.task,
-        additional_args={**began.additional_args, **wanted.additional_args},
+        inputs={**began.inputs, **wanted.inputs},
         images=began.images,
         max_steps=wanted.max_steps or began.max_steps,
         forks=about,

@@ -76,7 +76,7 @@ class Submitter:
             at=now,
             agent=wanted.agent,
             task=wanted.task,
-            additional_args=wanted.additional_args,
+            inputs=wanted.inputs,
             images=images,
             has_files=has_files,
             max_steps=wanted.max_steps,
@@ -95,14 +95,14 @@ class Submitter:
         return summary_of_task(task)
 
     async def _check_input(self, wanted: Submission, beside: frozenset[str]) -> None:
-        """Raises a 422 problem when the agent wants other `additional_args`."""
+        """Raises a 422 problem when the agent wants other `inputs`."""
         spec = await self.contracts.of_agent(self.admission.registry.reachable(), wanted.agent)
         schema = spec.input_schema if spec is not None else None
         if schema is None:
             return
         beside -= set(schema.get("properties", {}))
-        own = {name: value for name, value in wanted.additional_args.items() if name not in beside}
-        if wrong := misfits(schema, own, "additional_args"):
+        own = {name: value for name, value in wanted.inputs.items() if name not in beside}
+        if wrong := misfits(schema, own, "inputs"):
             raise invalid(f"agent {wanted.agent} does not take this: {'; '.join(wrong)}")
 
     async def _image(self, number: int, ref: str) -> str:

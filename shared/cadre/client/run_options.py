@@ -122,5 +122,5 @@ def _common(options: RunBounds) -> dict[str, Any]:
         bounds = msgspec.structs.asdict(options["budget"])
         body["budget"] = {name: most for name, most in bounds.items() if most is not None}
     if "inputs" in options:
-        body["additional_args"] = dict(options["inputs"])
+        body["inputs"] = dict(options["inputs"])
     return body

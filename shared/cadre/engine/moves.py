@@ -23,7 +23,7 @@ class RunPart(NamedTuple):
     """A part of the run's own work, for a run of the same agent; `Kind.part` says what holds in it."""
 
     task: str
-    additional_args: dict[str, Any]
+    inputs: dict[str, Any]
 
 
 class RefusedCall(RequestedCall, frozen=True):

@@ -194,7 +194,7 @@ class DelegateStarted(JournalEvent, frozen=True, tag="delegate.started"):
     call: str
     member: str
     task: str
-    additional_args: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     budget: Budget | None = None
     """The child's share of what this run had left."""
 

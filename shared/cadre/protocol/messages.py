@@ -104,7 +104,7 @@ class Task(Message, frozen=True, tag="task"):
 
     agent: str
     task: str
-    additional_args: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     images: list[str] = []
     """`blob:`, `data:` or `https:` references."""
     has_files: bool = False

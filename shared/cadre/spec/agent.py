@@ -109,10 +109,10 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     planning_interval: int | None = None
     checks: list[str] = []
     """The checks that an answer must pass, all of them, before it counts: `when: <expression over answer, task,
-    additional_args and calls>`, or the name of a tool that takes `answer`, `task` and perhaps `calls`, and returns
+    inputs and calls>`, or the name of a tool that takes `answer`, `task` and perhaps `calls`, and returns
     true."""
     input_schema: dict[str, Any] | None = None
-    """The JSON Schema of an object: what whoever starts a run must give it as `additional_args`."""
+    """The JSON Schema of an object: what whoever starts a run must give it as `inputs`."""
     output_schema: dict[str, Any] | None = None
     """The JSON Schema that an answer must fit before it counts."""
     provide_run_summary: bool = False
@@ -307,7 +307,7 @@ CHOICES = {
 }
 """The values of each key that takes only certain words."""
 
-_JUDGED = {"answer", "task", "additional_args", "calls"}
+_JUDGED = {"answer", "task", "inputs", "calls"}
 """The variables in the expression of a check."""
 
 _WRITTEN_AS: dict[str, type] = {

@@ -320,7 +320,7 @@ def test_a_session_goes_on_with_the_variables_of_its_last_run() -> None:
     first.say(content="<code>final_answer(3)</code>")
     first.arrive(ended(block="r1:code:2", output=3, is_final_answer=True, snapshot="blob:bb"))
     second = coder()
-    second.arrive(task(additional_args={"more": 1}), history=first.run.steps)
+    second.arrive(task(inputs={"more": 1}), history=first.run.steps)
     assert given_to_the_code(second) == ("blob:bb", {"more": 1}), "its own are new to the code"
     second.arrive(ended(snapshot="blob:cc"))
     assert given_to_the_code(second) == ("blob:cc", {})
@@ -351,7 +351,7 @@ def test_variables_of_an_earlier_run_that_are_lost_leave_the_tasks_own() -> None
     first.arrive(ended(snapshot="blob:aa"))
     first.say(content="I have no block of code.")
     second = coder()
-    second.arrive(task(additional_args={"limit": 4}), history=first.run.steps)
+    second.arrive(task(inputs={"limit": 4}), history=first.run.steps)
     assert given_to_the_code(second) == ("blob:aa", {"limit": 4})
     lose_variables(second)
     assert given_to_the_code(second) == (None, {"limit": 4})

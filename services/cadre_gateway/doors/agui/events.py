@@ -165,7 +165,7 @@ class ThreadEvents:
             case ev.ApprovalRequested(call=call, name=name, arguments=arguments):
                 return self._call(call, name, arguments, who)
             case ev.DelegateStarted(call=call, member=name, task=task):
-                return self._call(call, name, {"task": task, **event.additional_args}, who)
+                return self._call(call, name, {"task": task, **event.inputs}, who)
             case ev.ToolAnswered(call=call):
                 failed = event.error is not None and event.output is None
                 return _result(call, event.error.message if failed and event.error else event.output, who)

@@ -36,7 +36,7 @@ def open_call(run: Run, event: Opening, n: int, at: float) -> None:
             call = CallState(id=event.call, name=event.tool, kind="tool", arguments=event.arguments)
             call.check = run.proposal is not None and event.call in run.proposal.checks
         case ev.DelegateStarted():
-            given = {"task": event.task, "additional_args": event.additional_args}
+            given = {"task": event.task, "additional_args": event.inputs}
             call = CallState(
                 id=event.call, name=event.member, kind="member", arguments=given, budget=event.budget
             )

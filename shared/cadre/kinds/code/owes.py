@@ -37,7 +37,7 @@ def owed_code(run: Run, since: int) -> list[Command]:
                 exchanges=list(work.exchanges),
                 snapshot=state.snapshot,
                 # Later blocks find them in the snapshot, as the code has left them, unless it was lost.
-                variables=task.additional_args if state.snapshot in (None, state.inherited) else {},
+                variables=task.inputs if state.snapshot in (None, state.inherited) else {},
                 functions=_functions(run),
                 authorized_imports=[*BASE_IMPORTS, *code.imports],
                 limits=code.limits,

@@ -73,7 +73,7 @@ const HANDLERS = {
     const spec = event.spec ?? {};
     run.agent = task.agent || run.agent;
     run.task = task.task ?? "";
-    run.args = task.additional_args ?? {};
+    run.inputs = task.inputs ?? {};
     run.images = task.images ?? [];
     run.revision = event.revision ?? "";
     run.tools = spec.tools ?? [];
@@ -155,7 +155,7 @@ const HANDLERS = {
     draft.open(run, event, at, { kind: "tool", name: event.tool, arguments: event.arguments ?? {} });
   },
   "delegate.started"(draft, run, event, at) {
-    const args = { task: event.task ?? "", ...event.additional_args };
+    const args = { task: event.task ?? "", ...event.inputs };
     draft.open(run, event, at, { kind: "member", name: event.member, arguments: args });
   },
   "tool.answered"(draft, run, event, at) {
