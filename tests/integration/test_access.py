@@ -315,7 +315,7 @@ async def test_the_command_line_makes_lists_and_revokes_keys(world: World, monke
     told = await asyncio.to_thread(cadre, "audit", "--action", "key.revoke", "--since", "1h")
     assert "admin" in told.stdout
     assert token.split("_")[1] in told.stdout
-    listed = await asyncio.to_thread(cadre, "audit", "--json", "--limit", "1")
+    listed = await asyncio.to_thread(cadre, "audit", "-o", "json", "--limit", "1")
     assert json.loads(listed.stdout)[0]["action"] == "key.revoke"
 
 

@@ -51,7 +51,7 @@ def create(name: str, output: str, expires: float | None, **options: Any) -> Non
     )
 
 
-@command.command("ls")
+@command.command("list")
 @output_option("table")
 def list_keys(output: str) -> None:
     """List all keys, without what would let somebody in."""

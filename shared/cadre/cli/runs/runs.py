@@ -73,7 +73,7 @@ def command(ctx: click.Context, /, limit: int, count: bool, output: str, **which
             _list(gateway, limit, output, which)
 
 
-@command.command("rm")
+@command.command("remove")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option(
     "--force", is_flag=True, help="Cancel a run that has not ended, wait for its end, then erase it."
