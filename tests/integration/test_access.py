@@ -300,7 +300,9 @@ async def test_the_command_line_makes_lists_and_revokes_keys(world: World, monke
     def cadre(*words: str, key: str = ADMIN_KEY) -> Any:
         return CliRunner().invoke(group, ["--key", key, *words])
 
-    made = await asyncio.to_thread(cadre, "keys", "create", "robot", "--role", "viewer", "--expires", "90d")
+    made = await asyncio.to_thread(
+        cadre, "keys", "create", "robot", "--role", "viewer", "--expires-in", "90d"
+    )
     assert made.exit_code == 0, made.output
     token = made.stdout.strip()
     assert token.startswith("cadre_")

@@ -215,9 +215,9 @@ async def test_the_description_of_the_api_has_the_routes_and_their_bodies(world:
     assert set(path["post"]["responses"]) >= {"200", "202", "default"}
     assert schemas["RulingBody"]["required"] == ["decision"]
     assert {"verdict", "by", "at"} <= set(schemas["ApprovalDecision"]["properties"])
-    assert {"schema", "decision", "expires"} <= set(schemas["Approval"]["properties"])
+    assert {"schema", "decision", "expires_at"} <= set(schemas["Approval"]["properties"])
     assert {"deadline", "budget"} <= set(schemas["Submission"]["properties"])
-    assert {"deadline", "budget", "own_usage", "waiting_for", "approvals"} <= set(
+    assert {"deadline_at", "budget", "own_usage", "waiting_for", "approvals"} <= set(
         schemas["RunDetail"]["properties"]
     )
     listing = document["paths"]["/v1/approvals"]["get"]

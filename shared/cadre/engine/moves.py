@@ -116,7 +116,7 @@ class Hold(NamedTuple):
 
     name: str
     question: str
-    expires: float | None = None
+    expires_at: float | None = None
     """Unix seconds; None: the question waits for ever."""
     arguments: dict[str, Any] = {}  # noqa: RUF012 - a default of a tuple, which nobody changes
     """What the question is about. `calls` in it (name and arguments of each) may be edited by the decision."""

@@ -156,7 +156,7 @@ def test_a_question_expires() -> None:
     }
     course = run_of(workflow("sign", **steps))
     asked = only(course.journal()[0].events, ev.ApprovalRequested)
-    assert asked.expires == course.at + 7200
+    assert asked.expires_at == course.at + 7200
     course.arrive(timer(f"approval-{asked.call}"))
     assert end_of(course).output == "late"
     sound(course)

@@ -140,9 +140,9 @@ class ThreadEvents:
             "responseSchema": _ANSWER_SCHEMA,
             "metadata": {"tool": request.name, "arguments": for_people(request.arguments)},
         }
-        if request.expires is not None:
+        if request.expires_at is not None:
             found["expiresAt"] = (
-                datetime.fromtimestamp(request.expires, UTC).isoformat().replace("+00:00", "Z")
+                datetime.fromtimestamp(request.expires_at, UTC).isoformat().replace("+00:00", "Z")
             )
         return found | self._who(held.run)
 

@@ -101,7 +101,7 @@ def correct(
 
 
 def _row(call: dict[str, Any], now: float) -> list[str]:
-    expires = call.get("expires")
+    expires = call.get("expires_at")
     is_question = call["kind"] == "question"
     return [
         call["call"],

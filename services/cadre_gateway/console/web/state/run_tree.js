@@ -133,7 +133,7 @@ const HANDLERS = {
   "approval.requested"(draft, run, event, at) {
     draft.open(run, event, at, { kind: event.kind, name: event.name, arguments: event.arguments ?? {} });
     draft.change(run, stepOf(run, event.call), isCall(event.call), {
-      state: "held", askedAt: at, hold: { reason: event.reason ?? "", expires: event.expires ?? null, at },
+      state: "held", askedAt: at, hold: { reason: event.reason ?? "", expires: event.expires_at ?? null, at },
     });
     draft.settle(run);
   },
