@@ -16,11 +16,12 @@ from cadre.loop.fork import ForkError, next_step, prefix_of
 from cadre.ports import Clock, Stored
 from cadre.protocol.messages import Fork, Origin, Task
 from cadre.protocol.topology import task_id, tree_of
+from cadre.spec.durations import Length
 from cadre_gateway import SENDER
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.index.run_summary import summary_of_task
 from cadre_gateway.reading.lookup import RunLookup
-from cadre_gateway.requests.body import BudgetBody, Count, Deadline
+from cadre_gateway.requests.body import BudgetBody, Count, after, check_length
 from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem, invalid
 from cadre_gateway.requests.trace_link import trace_of
@@ -37,13 +38,16 @@ class ForkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     inputs: dict[str, Any] = {}
     """Added to those of the run, or in their place."""
     max_steps: Count | None = None
-    deadline: Deadline | None = None
-    """Seconds from now at which the run ends. Left out: as many as the other run had from its task on."""
+    deadline: Length | None = None
+    """The time from now after which the run ends. Left out: as long as the other run had from its task on."""
     budget: BudgetBody | None = None
     """What the steps from `at` on may use; `{}` is none but the agent's own. Left out: as much as the other run was
     given, anew."""
     observations: dict[str, str] = {}
     """Other outcomes for calls of the steps before, by `<step>_<index>` or call id."""
+
+    def __post_init__(self) -> None:
+        check_length("deadline", self.deadline)
 
 
 class ContinueBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -216,5 +220,5 @@ def _task(source: Run, run: str, wanted: ForkBody, now: float) -> Task:
 
 def _deadline(began: Task, wanted: ForkBody, now: float) -> float | None:
     if wanted.deadline is not None:
-        return now + wanted.deadline
+        return after("deadline", wanted.deadline, now)
     return now + (began.deadline - began.at) if began.deadline is not None else None

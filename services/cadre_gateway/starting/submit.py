@@ -14,7 +14,7 @@ from cadre_gateway import SENDER
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.index.run_summary import summary_of_task
 from cadre_gateway.reading.contracts import LiveContracts
-from cadre_gateway.requests.body import Submission
+from cadre_gateway.requests.body import Submission, after
 from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import invalid
 from cadre_gateway.requests.trace_link import trace_of
@@ -82,7 +82,7 @@ class Submitter:
             max_steps=wanted.max_steps,
             session=wanted.session,
             continues=continues,
-            deadline=now + wanted.deadline if wanted.deadline is not None else None,
+            deadline=after("deadline", wanted.deadline, now),
             budget=wanted.budget.as_budget() if wanted.budget is not None else None,
             origin=_origin(wanted, user),
             labels=wanted.labels,

@@ -3,6 +3,14 @@
 import re
 from datetime import UTC, datetime
 
+from cadre.errors import SpecError
+
+Length = float | str
+"""A length of time as people write it: seconds, or a text such as `90s`, `10m`, `2h` or `3d`."""
+
+MAX_SECONDS = 10 * 365 * 86_400.0
+"""The longest that a length of time of a request, schedule or trigger may be: ten years."""
+
 _UNITS = {
     "": 1.0, "s": 1.0, "second": 1.0, "m": 60.0, "minute": 60.0, "h": 3600.0, "hour": 3600.0,
     "d": 86_400.0, "day": 86_400.0, "w": 604_800.0, "week": 604_800.0,
@@ -10,7 +18,7 @@ _UNITS = {
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*?)s?")
 
 
-def seconds_of(length: float | str) -> float:
+def seconds_of(length: Length) -> float:
     """A length of time in seconds. Raises ValueError for what is none."""
     if isinstance(length, int | float) and not isinstance(length, bool):
         found: float | None = float(length)
@@ -23,6 +31,18 @@ def seconds_of(length: float | str) -> float:
             f"{length!r} is no length of time: write seconds, or a text such as 90s, 15m, 2h or 3d"
         )
     return found
+
+
+def checked_seconds(key: str, length: Length, least: float = 0.0) -> float:
+    """Return the seconds of a length of time. Raise SpecError, which names `key`, for one that is none, shorter than
+    `least` seconds or longer than ten years."""
+    try:
+        seconds = seconds_of(length)
+    except ValueError as error:
+        raise SpecError(f"{key}: {error}") from error
+    if not least <= seconds <= MAX_SECONDS:
+        raise SpecError(f"{key}: {length} must be at least {least:g} s and at most ten years")
+    return seconds
 
 
 def unix_of(moment: float | str) -> float:
