@@ -53,7 +53,7 @@ class ForkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class ContinueBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body of POST /v1/runs/{id}/continue."""
 
-    iterations: Count | None = None
+    steps: Count | None = None
     """How many steps more it may take; left out: as many as the run had."""
 
 
@@ -129,7 +129,7 @@ class Forker:
             at = next_step(past.run)
         except ForkError as error:
             raise Problem(409 if error.too_early else 422, "cannot-fork", str(error)) from error
-        steps = at - 1 + wanted.iterations if wanted.iterations is not None else None
+        steps = at - 1 + wanted.steps if wanted.steps is not None else None
         if steps is None and past.run.max_steps < at:
             steps = at - 1 + past.run.max_steps
         return await self._start(past, new, user, ForkBody(at=at, max_steps=steps), key, traceparent)
