@@ -7,7 +7,7 @@ import msgspec
 
 from cadre.errors import SpecError
 from cadre.protocol.messages import MemoryScope
-from cadre.protocol.usage import Budget
+from cadre.protocol.usage import Budget, Seconds
 from cadre.spec.answer_schema import check_schema
 from cadre.spec.kinds import DEFAULT, declared_kinds
 from cadre.spec.model import (
@@ -49,7 +49,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The number of the latest images from tools that one request shows; those of the task do not count."""
     parallel: int = 32
     """Calls of one run that are sent at once; further ones wait their turn."""
-    away: float | None = 60.0
+    away: Seconds | None = 60.0
     """Seconds that a call waits in the queue of a tool, team member or sandbox that is away; None: until it is back."""
     repeats: int = 5
     """How often the same call may give the same result before it is refused; 0 is no bound. After as many refusals
@@ -58,7 +58,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Calls that the code of one run and of all runs below it may make, in all blocks."""
     stored_mb: int = 1_024
     """Megabytes that the code of one run and of all runs below it may have stored: variables, arguments and outputs."""
-    seconds: float | None = None
+    seconds: Seconds | None = None
     """Seconds that a run may take, waits included."""
     budget: Budget | None = None
     """What a run and all runs below it may use together."""
@@ -81,7 +81,7 @@ class MemorySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The scopes from which memories are recalled, as far as the run has them."""
     team: str = ""
     """The name that the agents of a team share; required for the scope `team`."""
-    seconds: float = 10.0
+    seconds: Seconds = 10.0
     """Seconds that a run waits for its memories before it begins without them."""
 
 
@@ -102,9 +102,9 @@ class CommonSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     approvals: dict[str, str] = {}
     """Whether a person must approve a call, by tool or team member (`*`: any other): `never`, `always` or
     `when: <expression over the arguments>`. It overrides the tool's own policy."""
-    approval_seconds: float | None = None
+    approval_seconds: Seconds | None = None
     """Seconds that a call waits for a person before it counts as rejected; None is for ever."""
-    timeouts: dict[str, float] = {}
+    timeouts: dict[str, Seconds] = {}
     """Seconds that a call may take from being sent to its answer, by tool or team member."""
     planning_interval: int | None = None
     checks: list[str] = []

@@ -2,8 +2,13 @@
 
 import re
 from datetime import UTC, datetime
+from functools import reduce
+from typing import Any
+
+from msgspec import inspect
 
 from cadre.errors import SpecError
+from cadre.protocol.usage import LENGTH_OF_TIME
 
 Length = float | str
 """A length of time as people write it: seconds, or a text such as `90s`, `10m`, `2h` or `3d`."""
@@ -43,6 +48,33 @@ def checked_seconds(key: str, length: Length, least: float = 0.0) -> float:
     if not least <= seconds <= MAX_SECONDS:
         raise SpecError(f"{key}: {length} must be at least {least:g} s and at most ten years")
     return seconds
+
+
+def with_seconds(data: Any, shape: inspect.Type, place: str = "") -> Any:
+    """Return what a file holds with seconds for each length of time that it writes as text, where its type `shape` has
+    one. Raise SpecError, which names the place, for a text that is no length of time."""
+    match shape:
+        case inspect.Metadata(extra=dict(extra)) if LENGTH_OF_TIME in extra and isinstance(data, str):
+            try:
+                return seconds_of(data)
+            except ValueError as error:
+                raise SpecError(f"{place}: {error}") from error
+        case inspect.Metadata(type=inner):
+            return with_seconds(data, inner, place)
+        case inspect.UnionType(types=several):
+            return reduce(lambda found, one: with_seconds(found, one, place), several, data)
+        case inspect.StructType(fields=fields) if isinstance(data, dict):
+            types = {field.encode_name: field.type for field in fields}
+        case inspect.DictType(value_type=inner) if isinstance(data, dict):
+            types = dict.fromkeys(data, inner)
+        case inspect.ListType(item_type=inner) if isinstance(data, list):
+            return [with_seconds(one, inner, f"{place}[{index}]") for index, one in enumerate(data)]
+        case _:
+            return data
+    return {
+        key: with_seconds(value, types[key], f"{place}.{key}".lstrip(".")) if key in types else value
+        for key, value in data.items()
+    }
 
 
 def unix_of(moment: float | str) -> float:
