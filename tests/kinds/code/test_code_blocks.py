@@ -42,8 +42,8 @@ def test_a_block_goes_to_the_sandbox_with_all_that_it_needs() -> None:
     call = code_call(course, since=2)
     assert (call.id, call.block, call.pool, call.agent) == ("r1:code:1:0", BLOCK, "big", "boss")
     assert call.code == "print(add(a=1, b=2))"
-    assert call.variables == {"limit": 3}
-    assert {"pandas", "math"} <= set(call.authorized_imports)
+    assert call.inputs == {"limit": 3}
+    assert {"pandas", "math"} <= set(call.imports)
     assert {one.name: one.kind for one in call.functions} == {"add": "tool", "look": "tool", "kid": "member"}
     assert call.exchanges == []
     assert call.snapshot is None
@@ -335,7 +335,7 @@ def lose_variables(course: Course) -> None:
 def given_to_the_code(course: Course) -> tuple[str | None, dict[str, Any]]:
     """The snapshot and the variables that come with the next block."""
     course.say(content=ANSWER_WITH_CODE)
-    return code_call(course).snapshot, code_call(course).variables
+    return code_call(course).snapshot, code_call(course).inputs
 
 
 def test_variables_that_are_lost_are_not_asked_for_again() -> None:

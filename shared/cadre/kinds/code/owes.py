@@ -37,9 +37,9 @@ def owed_code(run: Run, since: int) -> list[Command]:
                 exchanges=list(work.exchanges),
                 snapshot=state.snapshot,
                 # Later blocks find them in the snapshot, as the code has left them, unless it was lost.
-                variables=task.inputs if state.snapshot in (None, state.inherited) else {},
+                inputs=task.inputs if state.snapshot in (None, state.inherited) else {},
                 functions=_functions(run),
-                authorized_imports=[*BASE_IMPORTS, *code.imports],
+                imports=[*BASE_IMPORTS, *code.imports],
                 limits=code.limits,
                 deadline=min(ends) if ends else None,
                 trace=task.trace,
