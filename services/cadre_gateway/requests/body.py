@@ -21,7 +21,7 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 """Room for a file in base64 of the greatest size that is allowed by default."""
 
 MAX_TASK_BYTES = 2 * 1024 * 1024
-"""The largest task, its arguments included: agents read and write it whole, again and again."""
+"""The largest task, its inputs included: agents read and write it whole, again and again."""
 
 MAX_MESSAGE_CHARS = 32_000
 """The longest message to a run."""

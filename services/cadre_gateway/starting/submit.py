@@ -50,7 +50,7 @@ class Submitter:
         """Publish the Task of a new root run with the caller's rights; a repeated `key` finds the run that it started
         before.
 
-        Unless it `needs_agent`, the run waits in the inbox for an agent that is not there. The arguments named in
+        Unless it `needs_agent`, the run waits in the inbox for an agent that is not there. The inputs named in
         `beside` are checked against the agent's `input_schema` only if the schema names them. Raise Problem,
         RetryableError.
         """
