@@ -158,8 +158,14 @@ def test_detach_prints_the_id(gateway: Gateway) -> None:
         (["run", "boss", "go", "--image", "/nowhere/a.png"], "--image /nowhere/a.png: No such file"),
         (["run", "boss", "go", "--max-steps", "0"], "'--max-steps'"),
         (["show", "../etc"], "is not a run id"),
-        (["run", "boss", "go", "--arg", "n=3"], "no option --arg; its options: --input, --image, --file"),
-        (["fork", "r1", "--at", "1", "--arg", "n=3"], "no option --arg; its options: --at, --task, --input"),
+        (
+            ["run", "boss", "go", "--arg", "n=3"],
+            "unknown option --arg of `cadre run`; known options: --input, --image",
+        ),
+        (
+            ["fork", "r1", "--at", "1", "--arg", "n=3"],
+            "unknown option --arg of `cadre fork`; known options: --at, --task, --input",
+        ),
         (["nosuch"], "No such command 'nosuch'"),
         (["up", "--run", "--demo", "there"], "not both"),
     ],

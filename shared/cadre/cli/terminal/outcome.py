@@ -42,7 +42,7 @@ def error_line(error: Exception) -> tuple[str, int]:
                 if isinstance(option, click.Option) and not option.hidden
             )
             return (
-                f"{context.command_path} has no option {error.option_name}; its options: {known}",
+                f"unknown option {error.option_name} of `{context.command_path}`; known options: {known}",
                 ExitCode.USAGE,
             )
         case click.UsageError():
