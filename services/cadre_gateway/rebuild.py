@@ -58,7 +58,7 @@ class IndexRebuilder:
             raise Problem(
                 409, "rebuilding", "the index is being made anew already: GET /v1/index tells how far"
             )
-        self._last = IndexRebuild(state="running", began_at=self.clock.now())
+        self._last = IndexRebuild(state="running", started_at=self.clock.now())
         self._task = asyncio.create_task(self._run(self._last), name="rebuild")
         return self._last
 

@@ -387,7 +387,7 @@ def without_secrets(environment: dict[str, str], *others: str) -> dict[str, str]
 
     `others` are names of variables that hold keys as well.
     """
-    others += (environment.get("CADRE_MEMORY_EMBEDDINGS_KEY", ""),)
+    others += (environment.get("CADRE_MEMORY_EMBEDDINGS_KEY_ENV", ""),)
     return {
         name: value
         for name, value in environment.items()

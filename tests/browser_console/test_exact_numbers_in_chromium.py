@@ -102,7 +102,7 @@ def test_an_account_is_typed_in_digit_by_digit_and_two_runs_are_compared(
 
 def test_arguments_beside_the_task_are_sent_again(page: Page, gateway: Gateway) -> None:
     given = {"account": int(ACCOUNT) + 2**60, "about": ABOUT}
-    run = gateway.submit("payer", "pay from variables", additional_args=given)
+    run = gateway.submit("payer", "pay from variables", inputs=given)
     waiting(gateway, run)
     page.goto(f"{gateway.service.url}/#/run/{run}")
     page.get_by_role("button", name="Again").click()
@@ -111,7 +111,7 @@ def test_arguments_beside_the_task_are_sent_again(page: Page, gateway: Gateway) 
     expect(the_call(page)).to_be_visible()
     again = page.url.split("#/run/")[1].split("?")[0]
     accepted = [data["event"] for event, data in _events_so_far(gateway, again) if event == "run.accepted"]
-    assert accepted[0]["task"]["additional_args"] == given
+    assert accepted[0]["task"]["inputs"] == given
 
 
 def test_what_the_page_cannot_show_is_named_and_the_rest_is_shown(

@@ -80,7 +80,7 @@ CALLS = [
         "Say it.",
         [calls(("echo", {"text": "city"})), answer("done")],
         "done",
-        fields={"additional_args": {"city": "Oslo"}},
+        fields={"inputs": {"city": "Oslo"}},
     ),
     Case(
         "plan-and-call",

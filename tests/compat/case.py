@@ -30,7 +30,7 @@ class Case:
     interrupts: int = 0
     """It is interrupted behind so many steps; with Cadre, while a tool called `hold` is at work after them."""
     fields: dict[str, Any] = field(default_factory=dict)
-    """Further fields of the task: max_steps, additional_args, images."""
+    """Further fields of the task: max_steps, inputs, images."""
 
     @property
     def mark(self) -> str:

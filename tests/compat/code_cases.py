@@ -126,7 +126,7 @@ CODE = [
         "Multiply.",
         [code("product = limit * len(words)\nprint(product)"), code("final_answer(product)")],
         6,
-        fields={"additional_args": {"limit": 3, "words": ["a", "b"]}},
+        fields={"inputs": {"limit": 3, "words": ["a", "b"]}},
     ),
     Case(
         "structured",

@@ -1,7 +1,7 @@
 """Runs tasks with smolagents' own agents, built from the team's files; a child process in an environment of its own.
 
 Usage: `python smolagents_runner.py MODEL_URL TEAM_FOLDER < tasks.json > results.json`. A task is
-`{agent, task, then, max_steps?, additional_args?, images?, interrupts?}`, a result `{state, output, error, tokens,
+`{agent, task, then, max_steps?, inputs?, images?, interrupts?}`, a result `{state, output, error, tokens,
 steps}`: tokens of the answers of its own model calls, and what its step callbacks were told.
 """
 
@@ -87,7 +87,7 @@ class Team:
             result = agent.run(
                 task["task"],
                 max_steps=task.get("max_steps"),
-                additional_args=task.get("additional_args"),
+                additional_args=task.get("inputs"),
                 images=images or None,
                 return_full_result=True,
             )

@@ -68,7 +68,7 @@ test("pieces of an answer are joined, repeated ones dropped, a gap is marked unt
 });
 
 test("a held call waits, keeps what it was before a correction, and goes on", () => {
-  const held = event("a1", 5, "approval.requested", { call: "a1_1_0", name: "pay", kind: "tool", arguments: { sum: 9 }, reason: "money", expires: 99 });
+  const held = event("a1", 5, "approval.requested", { call: "a1_1_0", name: "pay", kind: "tool", arguments: { sum: 9 }, reason: "money", expires_at: 99 });
   let tree = after(accepted("a1", 1), asked("a1", 1, 1), answered("a1", 4, 1), held);
   assert.deepEqual([tree.runs.get("a1").state, tree.runs.get("a1").held], ["waiting", 1]);
   assert.deepEqual(visibleRows(tree, new Map()).map(rowState), ["held", "held", "ok", "held"]);

@@ -28,7 +28,7 @@ def test_an_approved_call_is_made(gateway: Gateway, books: Path) -> None:
     (call,) = waiting(gateway, run)
     assert (call["agent"], call["name"], call["kind"]) == ("clerk", "refund", "tool")
     assert call["arguments"] == {"file": str(books), "amount": 500}
-    assert (call["reason"], call["expires"]) == ("when: amount > 100", None)
+    assert (call["reason"], call["expires_at"]) == ("when: amount > 100", None)
     assert call["schema"]["properties"]["amount"]["type"] == "number"
     assert call["task"].startswith("refund")
     found = gateway.run(run)
@@ -97,7 +97,7 @@ def test_a_correction_may_call_something_else(gateway: Gateway, books: Path) -> 
 def test_nobody_decides_in_time(gateway: Gateway, books: Path) -> None:
     run = gateway.submit("hasty", f"refund {books} 1")
     (call,) = waiting(gateway, run)
-    assert 0 < call["expires"] - call["requested_at"] <= 2.001
+    assert 0 < call["expires_at"] - call["requested_at"] <= 2.001
     result = gateway.finished(run)
     assert (result["state"], done(books)) == ("success", [])
     assert "Nobody decided in time" in result["output"]

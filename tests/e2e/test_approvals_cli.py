@@ -65,7 +65,7 @@ def test_bad_corrections_are_one_line(gateway: Gateway, cadre: Commands, books: 
     assert "argument amount" in only_line(cadre("correct", run, "--set", "amount=much"), 2)
     assert "not JSON" in only_line(cadre("correct", run, "--arguments", "{amount"), 2)
     assert "say what is to change" in only_line(cadre("correct", run), 2)
-    assert "KEY=VALUE" in only_line(cadre("correct", run, "--set", "amount"), 2)
+    assert "NAME=VALUE" in only_line(cadre("correct", run, "--set", "amount"), 2)
     assert cadre("reject", call["call"]).returncode == 0
 
 

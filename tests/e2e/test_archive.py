@@ -1,4 +1,4 @@
-"""`cadre runs rm|export|import` as their users have them, on a team at work."""
+"""`cadre runs remove|export|import` as their users have them, on a team at work."""
 
 import asyncio
 import gzip

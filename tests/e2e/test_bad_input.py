@@ -258,8 +258,8 @@ def test_an_unknown_run(gateway: Gateway, cadre: Commands) -> None:
 def test_wrong_usage_of_run(cadre: Commands) -> None:
     for arguments, said in (
         (["solo", "  "], "the task is empty"),
-        (["solo", "x", "--arg", "novalue"], "--arg 'novalue': write KEY=VALUE"),
-        (["solo", "x", "--arg", "k=1", "--arg", "k=2"], "--arg k is given more than once"),
+        (["solo", "x", "--input", "novalue"], "--input 'novalue': write NAME=VALUE"),
+        (["solo", "x", "--input", "k=1", "--input", "k=2"], "--input k is given more than once"),
         (["solo", "broken \udcff"], "the task is not UTF-8 text (at character 8)"),
         (["solo", "x", "--image", "none.png"], "--image none.png: No such file or directory"),
         (["solo", "x", "--continue"], "--continue needs --session NAME"),

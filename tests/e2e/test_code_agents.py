@@ -60,7 +60,7 @@ def test_what_a_member_returns_is_what_code_has_and_returns(gateway: Gateway) ->
     ((form, ref),) = [item["$given"] for item in result["output"]]
     assert form == "bytes"
     code = "final_answer([again[0].decode(), type(again[0]).__name__])"
-    other = gateway.submit("coder", steps("Unpack.", code), additional_args={"again": result["output"]})
+    other = gateway.submit("coder", steps("Unpack.", code), inputs={"again": result["output"]})
     assert gateway.finished(other)["output"] == ["abcdef", "bytes"]
     assert ref in str(gateway.run(other, full="true")["memory"]), "the model reads of it by reference"
 
@@ -71,7 +71,7 @@ def test_what_json_lacks_and_what_is_large_come_back_as_they_were(gateway: Gatew
     form, ref = output["$given"]
     assert form == "json"
     code = f"final_answer([repr(again[0]) == repr({odd}), len(again[1])])"
-    other = gateway.submit("coder", steps("Again.", code), additional_args={"again": output})
+    other = gateway.submit("coder", steps("Again.", code), inputs={"again": output})
     assert gateway.finished(other)["output"] == [True, 300_000]
     assert ref in str(gateway.run(other, full="true")["memory"])
 
@@ -88,7 +88,7 @@ def test_functions_and_variables_live_on(gateway: Gateway) -> None:
         "numbers = [double(n) for n in range(limit)]",
         "final_answer(sum(numbers))",
     )
-    assert gateway.answer("coder", task, additional_args={"given": 3}) == 12
+    assert gateway.answer("coder", task, inputs={"given": 3}) == 12
 
 
 def test_errors_are_read_and_repaired(gateway: Gateway) -> None:

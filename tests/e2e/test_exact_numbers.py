@@ -87,7 +87,7 @@ def test_by_the_client_in_python(gateway: Gateway) -> None:
 
 
 def test_arguments_beside_the_task_and_their_fork(gateway: Gateway, cadre: Commands) -> None:
-    arguments = ["--arg", f"account={LONG}", "--arg", f"about={json.dumps(ABOUT)}"]
+    arguments = ["--input", f"account={LONG}", "--input", f"about={json.dumps(ABOUT)}"]
     done = cadre("run", "payer", "pay from variables", *arguments, "--detach")
     assert done.returncode == 0, done.stderr
     run = done.stdout.split()[0]
@@ -99,7 +99,7 @@ def test_arguments_beside_the_task_and_their_fork(gateway: Gateway, cadre: Comma
 
     assert given(gateway, forked(task="pay from variables")) == (LONG, ABOUT)
     other = {"account": BEYOND_64, "about": {}}
-    assert given(gateway, forked(additional_args=other)) == (BEYOND_64, {})
+    assert given(gateway, forked(inputs=other)) == (BEYOND_64, {})
 
 
 def test_numbers_that_no_double_is_near_are_refused_and_nothing_begins(

@@ -28,13 +28,13 @@ def events_of(gateway: Gateway, run: str, name: str) -> list[dict[str, Any]]:
 def test_additional_arguments_are_named_in_the_task_and_put_into_calls(gateway: Gateway) -> None:
     """The model writes the name of a variable; the tool gets its value, whatever its type."""
     given = {"city": "Oslo, at the fjord", "numbers": [1, 2, 3]}
-    output = gateway.answer("solo", "work with variables", additional_args=given)
+    output = gateway.answer("solo", "work with variables", inputs=given)
     assert output == "Oslo, at the fjord / 6"
 
 
 def test_arguments_of_the_command_line_are_json_or_text(cadre: Commands) -> None:
     """What only Python takes for JSON is text."""
-    done = cadre("run", "solo", "work with variables", "--arg", "city=NaN", "--arg", "numbers=[4, 5]")
+    done = cadre("run", "solo", "work with variables", "--input", "city=NaN", "--input", "numbers=[4, 5]")
     assert (done.returncode, done.stdout) == (0, "NaN / 9\n"), done.stderr
 
 

@@ -135,7 +135,7 @@ async def test_an_agent_takes_the_arguments_that_it_names(gateway: Gateway) -> N
         assert greeter.input_schema["required"] == ["name"]
         wrong = await client.call_tool("greeter", {"nme": "Ann"})
         assert wrong.is_error
-        assert "additional_args: " in text_of(wrong)
+        assert "inputs: " in text_of(wrong)
         posted = gateway.request("POST", "/v1/runs", json={"agent": "greeter", "task": "Ann"})
         assert posted.status_code == 422, posted.text
         assert runs(gateway) == before
@@ -160,7 +160,8 @@ async def test_a_conversation_has_the_session_that_a_call_names(gateway: Gateway
         ({}, "task"),
         ({"task": ""}, "task is empty"),
         ({"task": 5}, "task"),
-        ({"task": "Hi", "tsk": 1}, "known keys: task, arguments, session"),
+        ({"task": "Hi", "tsk": 1}, "known keys: task, inputs, session"),
+        ({"task": "Hi", "arguments": {}}, "known keys: task, inputs, session"),
         ({"task": "Hi", "session": "a b"}, "session"),
         ({"task": "x" * 10_000_000}, "too-large"),
     ],

@@ -108,10 +108,10 @@ def test_a_long_answer_is_a_file_and_arguments_and_files_reach_it(deployment: De
     gateway = deployment.gateway
     found = gateway.answer("writer", f"say {'word ' * 8_000}")
     assert found["$file"]["size"] == len("word " * 8_000) - 1
-    said = gateway.answer("writer", "echo", additional_args={"case": "0815", "book": found})["$file"]
+    said = gateway.answer("writer", "echo", inputs={"case": "0815", "book": found})["$file"]
     assert said["size"] > found["$file"]["size"], "the book and the arguments"
     assert '{"case":"0815","book":"answer.txt"}' in gateway.answer(
-        "writer", "echo", additional_args={"case": "0815", "book": "answer.txt"}
+        "writer", "echo", inputs={"case": "0815", "book": "answer.txt"}
     )
 
 

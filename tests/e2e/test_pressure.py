@@ -67,7 +67,7 @@ def test_a_full_server_refuses_new_runs_and_ends_the_others_when_there_is_room(s
     eventually(lambda: "the NATS account holds" in (refused(gateway) or ""), what="a new run is refused")
     said = only_line(commands_of(stack, stack.folder)("run", "frail", "be well"), 1)
     assert "no run is begun over 90%" in said
-    assert "cadre runs rm" in said
+    assert "cadre runs remove" in said
 
     file.touch()
     eventually(lambda: "no room left" in frail.log.read_text(), what="the agent finds no room")

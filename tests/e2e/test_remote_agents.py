@@ -91,7 +91,7 @@ def test_a_manager_has_it_do_a_task(both: Both) -> None:
 
 def test_a_run_of_it_alone_gives_what_the_remote_run_gave(both: Both) -> None:
     assert both.gateway.answer("legal", "answer as JSON") == {"verdict": "free", "years": 0}
-    said = both.gateway.answer("legal", "look at this", additional_args={"case": "0815"})
+    said = both.gateway.answer("legal", "look at this", inputs={"case": "0815"})
     assert said == "Case 0815 is closed."
 
 

@@ -111,7 +111,7 @@ def test_an_agent_at_rest_is_asked_for_what_it_takes(gateway: Gateway, cadre: Co
     eventually(lambda: replicas(gateway).get("form") == 0, what="it is at rest")
 
     def start(**given: float | str) -> httpx2.Response:
-        wanted = {"agent": "form", "task": "Pay.", "additional_args": given}
+        wanted = {"agent": "form", "task": "Pay.", "inputs": given}
         return gateway.request("POST", "/v1/runs", json=wanted)
 
     refused = start(amount="much")

@@ -92,7 +92,7 @@ def test_a_manager_has_it_do_a_task_and_its_work_is_told(deployment: Deployment)
 def test_files_go_both_ways(deployment: Deployment) -> None:
     text, file = deployment.gateway.answer("stock", "attach table.csv")
     assert (text, file["$file"]["name"], file["$file"]["size"]) == ("see there", "table.csv", 8)
-    said = deployment.gateway.answer("stock", "echo", additional_args={"case": "0815", "book": file})
+    said = deployment.gateway.answer("stock", "echo", inputs={"case": "0815", "book": file})
     assert '{"case":"0815","book":"table.csv"}' in said
     assert "files: ['table.csv']" in said
 
@@ -197,7 +197,5 @@ def test_who_is_not_there_is_waited_for_and_named(deployment: Deployment) -> Non
     deployment.agent("late", "files=no")
     assert deployment.gateway.succeeded(run) == "here"
     file = {"$file": {"ref": "blob:" + "0" * 64, "media_type": "text/csv", "name": "x.csv", "size": 1}}
-    ended = deployment.gateway.finished(
-        deployment.gateway.submit("late", "echo", additional_args={"book": file})
-    )
+    ended = deployment.gateway.finished(deployment.gateway.submit("late", "echo", inputs={"book": file}))
     assert ended["state"] == "error"

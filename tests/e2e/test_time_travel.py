@@ -156,9 +156,9 @@ def test_edits_change_what_the_model_reads(cadre: Commands, counted: str) -> Non
 
 def test_another_task_and_other_arguments(cadre: Commands, gateway: Gateway) -> None:
     given = {"city": "Oslo", "numbers": [1, 2]}
-    run = gateway.submit("solo", "work with variables", additional_args=given)
+    run = gateway.submit("solo", "work with variables", inputs=given)
     assert gateway.finished(run)["output"] == "Oslo / 3"
-    done = cadre("fork", run, "--at", 1, "--arg", "city=Rome")
+    done = cadre("fork", run, "--at", 1, "--input", "city=Rome")
     assert (done.returncode, done.stdout) == (0, "Rome / 3\n"), done.stderr
     done = cadre("fork", run, "--at", 1, "--input", "city=Rome", "--task", "chatty")
     assert done.stdout == "recovered\n", done.stderr
@@ -178,7 +178,7 @@ def test_a_run_that_was_out_of_steps_goes_on(cadre: Commands, gateway: Gateway) 
 def test_a_run_out_of_steps_is_gone_on_with(gateway: Gateway, cadre: Commands, counted: str) -> None:
     run = gateway.submit("solo", "count to 60", max_steps=58)
     assert gateway.finished(run)["state"] == "max_steps_error"
-    done = cadre("continue", run, "--iterations", 10, "-o", "json")
+    done = cadre("continue", run, "--steps", 10, "-o", "json")
     result = json.loads(done.stdout)
     assert (done.returncode, result["output"]) == (0, "60 numbers"), done.stderr
     assert result["forked_from"] == {"run": run, "at": 59}

@@ -300,10 +300,10 @@ async def test_the_command_line_makes_lists_and_revokes_keys(world: World, monke
     def cadre(*words: str, key: str = ADMIN_KEY) -> Any:
         return CliRunner().invoke(group, ["--key", key, *words])
 
-    made = await asyncio.to_thread(cadre, "keys", "create", "robot", "--role", "viewer", "--expires", "90d")
-    assert made.exit_code == 0, made.output
+    wanted = ("robot", "--role", "viewer", "--expires-in", "90d")
+    made = await asyncio.to_thread(cadre, "keys", "create", *wanted)
     token = made.stdout.strip()
-    assert token.startswith("cadre_")
+    assert token.startswith("cadre_"), made.output
     shown = await asyncio.to_thread(cadre, "keys", "list")
     assert "robot" in shown.stdout
     assert token not in shown.stdout
@@ -315,7 +315,7 @@ async def test_the_command_line_makes_lists_and_revokes_keys(world: World, monke
     told = await asyncio.to_thread(cadre, "audit", "--action", "key.revoke", "--since", "1h")
     assert "admin" in told.stdout
     assert token.split("_")[1] in told.stdout
-    listed = await asyncio.to_thread(cadre, "audit", "--json", "--limit", "1")
+    listed = await asyncio.to_thread(cadre, "audit", "-o", "json", "--limit", "1")
     assert json.loads(listed.stdout)[0]["action"] == "key.revoke"
 
 

@@ -156,7 +156,7 @@ async def test_a_task_reaches_its_agents_inbox(world: World) -> None:
         json={
             "agent": "boss",
             "task": "Look.",
-            "additional_args": {"n": 1},
+            "inputs": {"n": 1},
             "images": [image],
             "max_steps": 3,
             "labels": {"ticket": "4711", "app/name": ""},
@@ -174,7 +174,7 @@ async def test_a_task_reaches_its_agents_inbox(world: World) -> None:
     task = await world.history.task(run, run)
     assert task is not None
     assert (task.id, task.agent, task.task, task.max_steps) == (f"{run}:task", "boss", "Look.", 3)
-    assert (task.additional_args, task.trace) == ({"n": 1}, trace)
+    assert (task.inputs, task.trace) == ({"n": 1}, trace)
     assert task.labels == {"ticket": "4711", "app/name": ""}
     assert await world.blobs.get(task.images[0]) == PIXEL
 
@@ -233,7 +233,7 @@ async def test_a_post_may_answer_with_the_events(world: World) -> None:
         (b'{"agent":"boss","task":7}', 422, "invalid-request", "$.task"),
         (b'{"agent":"boss","task":"x","images":["file:///etc/passwd"]}', 422, "invalid-request", "images[0]"),
         pytest.param(
-            b'{"agent":"boss","task":"x","additional_args":{"a":' + b"[" * 5000 + b"]" * 5000 + b"}}",
+            b'{"agent":"boss","task":"x","inputs":{"a":' + b"[" * 5000 + b"]" * 5000 + b"}}",
             *(400, "invalid-request", "nested too deeply"),
             id="nesting",
         ),
@@ -246,7 +246,7 @@ async def test_a_post_may_answer_with_the_events(world: World) -> None:
             "max_steps",
         ),
         (b'{"agent":"boss","task":"\xff"}', 400, "invalid-request", "UTF-8"),
-        (b'{"agent":"boss","task":"x","additional_args":[]}', 422, "invalid-request", "additional_args"),
+        (b'{"agent":"boss","task":"x","inputs":[]}', 422, "invalid-request", "inputs"),
         (b'{"agent":"boss","task":"x","session":"a.b"}', 422, "invalid-request", "'a.b'"),
         (b'{"agent":"boss","task":"x","labels":{"a b":"c"}}', 422, "invalid-request", "labels: 'a b'"),
         (b'{"agent":"boss","task":"x","labels":{"a":1}}', 422, "invalid-request", "labels"),

@@ -35,9 +35,7 @@ async def held(
     """A run of an agent that is not there, with these calls held back, and their ids."""
     run = new_run()
     scribe = world.scribe(run, agent)
-    task = Task(
-        id=task_id(run), tree=run, run=run, at=time.time(), agent=agent, task="Refund.", additional_args=given
-    )
+    task = Task(id=task_id(run), tree=run, run=run, at=time.time(), agent=agent, task="Refund.", inputs=given)
     spec = AgentSpec(name=agent, description="Refunds.", tools=["refund"], approvals={"refund": "always"})
     await scribe.write(
         ev.RunAccepted(task=task, spec=spec, decided_by="tool_calling"),
@@ -206,9 +204,9 @@ async def test_the_description_of_the_api_has_the_routes_and_their_bodies(world:
     assert set(path["post"]["responses"]) >= {"200", "202", "default"}
     assert schemas["RulingBody"]["required"] == ["decision"]
     assert {"verdict", "by", "at"} <= set(schemas["ApprovalDecision"]["properties"])
-    assert {"schema", "decision", "expires"} <= set(schemas["Approval"]["properties"])
+    assert {"schema", "decision", "expires_at"} <= set(schemas["Approval"]["properties"])
     assert {"deadline", "budget"} <= set(schemas["Submission"]["properties"])
-    assert {"deadline", "budget", "own_usage", "waiting_for", "approvals"} <= set(
+    assert {"deadline_at", "budget", "own_usage", "waiting_for", "approvals"} <= set(
         schemas["RunDetail"]["properties"]
     )
     listing = document["paths"]["/v1/approvals"]["get"]

@@ -144,7 +144,7 @@ async def test_large_bodies_share_the_memory_that_there_is(world: World, gateway
 
 
 async def test_a_task_that_would_hold_its_agent_up_is_refused(world: World) -> None:
-    for wanted in ({"task": "x" * 3 * MEBIBYTE}, {"task": "x", "additional_args": {"a": "y" * 3 * MEBIBYTE}}):
+    for wanted in ({"task": "x" * 3 * MEBIBYTE}, {"task": "x", "inputs": {"a": "y" * 3 * MEBIBYTE}}):
         answer = await world.http.post("/v1/runs", json={"agent": "boss", **wanted})
         assert (answer.status_code, answer.json()["code"]) == (413, "too-large")
         assert "over the limit of 2097152" in answer.json()["detail"]

@@ -22,8 +22,8 @@ spec:
   workflow:
     start: which
     steps:
-      which: {choose: {cases: [{if: additional_args.numbers, next: all}], default: first}}
-      all: {each: {items: "{{ additional_args.numbers }}", step: one, parallel: 16}, next: counted}
+      which: {choose: {cases: [{if: inputs.numbers, next: all}], default: first}}
+      all: {each: {items: "{{ inputs.numbers }}", step: one, parallel: 16}, next: counted}
       one: {tool: {name: note, arguments: {line: "item {{ item }}"}}}
       counted: {end: "{{ all | length }}"}
       first: {tool: {name: note, arguments: {line: "small {{ task }}"}}, next: second}
@@ -62,11 +62,9 @@ def test_a_long_list_starves_nobody(tmp_path: Path) -> None:
         gateway = stack.gateway(start=False)
         stack.start_all()
         items = list(range(ITEMS))
-        large = gateway.submit("clerk", "All of them.", additional_args={"numbers": items})
+        large = gateway.submit("clerk", "All of them.", inputs={"numbers": items})
         eventually(lambda: len(lines()) >= 3 * AT_ONCE, what="the list is begun")
-        small = [
-            gateway.submit("clerk", str(number), additional_args={"numbers": []}) for number in range(SMALL)
-        ]
+        small = [gateway.submit("clerk", str(number), inputs={"numbers": []}) for number in range(SMALL)]
         ended = [gateway.finished(run) for run in small]
         assert {one["state"] for one in ended} == {"success"}
         found = gateway.finished(large, within=300.0)

@@ -159,7 +159,7 @@ async def test_what_was_exported_is_there_again_after_an_import(
     await bench.remember(long, origin=origin(user=anna))
 
     async def exported() -> list[dict[str, Any]]:
-        assert (await cadre(gateway, "export", "--user", anna, "--to", str(file))).returncode == 0
+        assert (await cadre(gateway, "export", "--user", anna, "-o", str(file))).returncode == 0
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         return sorted(({**line, "embedded": None} for line in lines), key=lambda line: str(line["id"]))
 

@@ -150,6 +150,7 @@ async def test_what_is_wrong_with_a_schedule_is_said(world: World) -> None:
     assert "cron: 'x'" in await refusal(every=None, cron="x")
     assert "unknown key" in await refusal(when="now")
     assert "max_steps" in await refusal(options={"max_steps": 0})
+    assert "known keys: agent, task, inputs" in await refusal(options={"additional_args": {"n": 1}})
     assert "'moon' is undefined" in await refusal(task="{{ moon }}")
     assert (await world.http.get("/v1/schedules/wrong")).status_code == 404
 

@@ -80,13 +80,13 @@ async def test_a_question_that_cannot_be_answered_is_told_why(
         async with entered(gateway) as world:
             for query, said in (
                 ({"by": "agent,colour"}, "write some of day, team, agent"),
-                ({"from": "yesterday"}, "from: 'yesterday': write Unix seconds, a date"),
-                ({"until": "1"}, "unknown parameter"),
+                ({"since": "yesterday"}, "since: 'yesterday': write Unix seconds, a date"),
+                ({"from": "1"}, "from: unknown parameter; known parameters: since, until"),
             ):
                 answer = await world.http.get("/v1/stats", params=query)
                 assert (answer.status_code, said in answer.json()["detail"]) == (422, True), answer.text
-            whole = await asked(gateway.url, **{"from": "2026-01-01", "to": "2026-02-01T00:00:00+01:00"})
+            whole = await asked(gateway.url, since="2026-01-01", until="2026-02-01T00:00:00+01:00")
             assert whole["until"] - whole["since"] == 31 * 86_400 - 3600
-            assert (await asked(gateway.url, **{"from": "7d", "by": ""}))["rows"] == []
+            assert (await asked(gateway.url, since="7d", by=""))["rows"] == []
     finally:
         gateway.kill()

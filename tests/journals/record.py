@@ -40,7 +40,7 @@ def ordinary(recorder: Recorder) -> None:
         "variables": (
             "solo",
             "work with variables",
-            {"additional_args": {"city": "Oslo", "numbers": [1, 2]}},
+            {"inputs": {"city": "Oslo", "numbers": [1, 2]}},
         ),
         "image": ("solo", "a picture", {"images": [PIXEL]}),
         "max_steps": ("solo", "never end", {"max_steps": 3}),

@@ -50,7 +50,7 @@ def routed(said: str, **options: str) -> Course:
 
 
 def waiting(name: str = "clerk") -> AgentSpec:
-    steps = {"rest": {"wait": "{{ additional_args.seconds }}", "next": "done"}, "done": {"end": "{{ task }}"}}
+    steps = {"rest": {"wait": "{{ inputs.seconds }}", "next": "done"}, "done": {"end": "{{ task }}"}}
     section = msgspec.convert({"start": "rest", "steps": steps}, WorkflowSpec)
     return AgentSpec(name=name, description="Waits.", kind="workflow", **sections(section))
 

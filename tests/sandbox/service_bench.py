@@ -84,7 +84,7 @@ class Bench:
 
 
 def block(code: str, *, run: str = "r", step: int = 1, **more: Any) -> CodeCall:
-    more = {"functions": [LOOK], "authorized_imports": BASE_IMPORTS, **more}
+    more = {"functions": [LOOK], "imports": BASE_IMPORTS, **more}
     return CodeCall(
         id=f"{run}_{step}_0:0",
         tree=run.partition("_")[0],

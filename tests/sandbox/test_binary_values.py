@@ -32,7 +32,7 @@ async def test_what_one_code_returns_another_takes_in(bench: Bench) -> None:
     done = await bench.finished(
         block("final_answer({'raw': [b'abc', 1], 'own': {'$given': 5, '$dict': {}}})")
     )
-    taken = block("[raw[0], raw[1], own]", run="s", variables=done.output)
+    taken = block("[raw[0], raw[1], own]", run="s", inputs=done.output)
     again = await bench.finished(taken)
     assert again.output == [{"$given": ["bytes", await bench.blobs.put(b"abc")]}, 1, done.output["own"]]
     assert again.notes == []
@@ -52,7 +52,7 @@ async def test_an_image_without_pillow_is_bytes_that_say_so_and_stays_an_image(
 ) -> None:
     given = {"$given": ["image", await bench.blobs.put(b"\x89PNG and the rest")]}
     code = "kept = photo\nprint(photo)\nprint(photo[1:4], isinstance(photo, bytes))\nlook(photo)"
-    call = block(code, variables={"photo": given})
+    call = block(code, inputs={"photo": given})
     asked = await bench.yielded(call)
     assert "Pillow is not installed" in asked.logs
     assert "b'PNG' True" in asked.logs
@@ -103,7 +103,7 @@ async def test_a_file_that_code_writes_out_is_that_file(bench: Bench, other: Ben
 async def test_a_file_too_large_for_the_code_can_be_passed_on(bench: Bench) -> None:
     given = {"$file": {"ref": NOWHERE, "name": "film", "size": 65 << 20, "media_type": "video/mp4"}}
     call = block(
-        "try:\n    film.read()\nexcept ValueError as e:\n    print(e)\nlook(film)", variables={"film": given}
+        "try:\n    film.read()\nexcept ValueError as e:\n    print(e)\nlook(film)", inputs={"film": given}
     )
     asked = await bench.yielded(call)
     assert "too large to be read here: pass it to a tool" in asked.logs
@@ -118,7 +118,7 @@ async def test_a_result_that_is_nowhere_is_the_tools_error(bench: Bench) -> None
 
 async def test_a_variable_that_is_nowhere_is_noted(bench: Bench) -> None:
     given = {"$given": ["bytes", NOWHERE]}
-    call = block("look('x')\ntype(data).__name__", variables={"data": given})
+    call = block("look('x')\ntype(data).__name__", inputs={"data": given})
     done = await bench.finished(await answered(bench, call, CodeReply(value=1)))
     assert done.output == "dict"
     (note,) = done.notes
@@ -139,7 +139,7 @@ LOOKALIKES: list[Any] = [
 
 @pytest.mark.parametrize("value", LOOKALIKES, ids=str)
 async def test_what_only_looks_like_one_is_what_it_is(bench: Bench, value: Any) -> None:
-    call = block("[type(it).__name__, str(it)]", variables={"it": value})
+    call = block("[type(it).__name__, str(it)]", inputs={"it": value})
     assert (await bench.finished(call)).output == [type(value).__name__, str(value)]
 
 

@@ -104,7 +104,7 @@ drawn
 
 async def test_chance_follows_from_the_pools_secret(bench: Bench, other: Bench, sandbox: Sandbox) -> None:
     """Who knows the run cannot compute it; a replay in another replica of the pool has it all the same."""
-    call = block(CHANCE, authorized_imports=["random", "secrets", "uuid"])
+    call = block(CHANCE, imports=["random", "secrets", "uuid"])
     drawn = (await bench.yielded(call)).calls[0].arguments
     answer = await other.yielded(call)
     assert answer.calls[0].arguments == drawn
@@ -144,7 +144,7 @@ async def test_bytes_travel_through_blobs_and_are_the_same_in_a_replay(bench: Be
 
 async def test_variables_are_there_and_a_reference_in_them_is_a_text(bench: Bench) -> None:
     variables = {"count": 3, "photo": "blob:" + "0" * 64}
-    assert (await bench.finished(block("[count, photo]", variables=variables))).output == [
+    assert (await bench.finished(block("[count, photo]", inputs=variables))).output == [
         3,
         variables["photo"],
     ]
@@ -157,7 +157,7 @@ async def test_imports_are_those_that_the_call_names(bench: Bench) -> None:
     assert refused.error.message.startswith(
         "Code execution failed at line 'import math, json' due to: NotAllowed: "
     )
-    assert (await bench.finished(block(code, step=2, authorized_imports=["json", "math"]))).output == "1"
+    assert (await bench.finished(block(code, step=2, imports=["json", "math"]))).output == "1"
 
 
 @pytest.mark.parametrize(
@@ -262,12 +262,12 @@ async def test_a_block_whose_time_passes_while_it_waits_does_not_go_on(bench: Be
 
 async def test_behind_its_first_block_a_run_reads_which_modules_are_not_installed(bench: Bench) -> None:
     imports = [*BASE_IMPORTS, "no_such_module", "json", "no_such.part", "*"]
-    first = block("x = 1", authorized_imports=imports)
+    first = block("x = 1", imports=imports)
     done = await bench.finished(first)
     assert done.notes == [
         "Not installed in this sandbox, whatever the list of imports says: no_such_module, no_such."
     ]
-    assert (await bench.finished(after(first, done, "x", authorized_imports=imports))).notes == []
+    assert (await bench.finished(after(first, done, "x", imports=imports))).notes == []
 
 
 # --- losses

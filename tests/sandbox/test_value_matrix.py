@@ -96,7 +96,7 @@ async def test_from_code_to_answers_tools_and_other_code_and_back(bench: Bench, 
         *(repr(row[1] if row[2] is None else row[2]) for row in CHANGED),
     ]
     code = f"{IMPORTS}values = [{', '.join(expressions)}]\nback = look(values)\n"
-    call = block(code + f"print(repr(back) == repr([{', '.join(returned)}]))", authorized_imports=MODULES)
+    call = block(code + f"print(repr(back) == repr([{', '.join(returned)}]))", imports=MODULES)
     asked = await bench.yielded(call)
     assert asked.calls[0].arguments == {"what": expected}, "as a tool or member is asked"
     told = reply(call, asked, expected)
@@ -104,17 +104,17 @@ async def test_from_code_to_answers_tools_and_other_code_and_back(bench: Bench, 
         done = await replica.finished(told)
         assert (done.error, done.logs) == (None, "True\n"), "as a tool's result, in a replay too"
     kept = f"print(repr(values[:13]) == repr([{', '.join(expressions[:13])}]))\nfinal_answer(values)"
-    ended = await bench.finished(after(call, done, kept, authorized_imports=MODULES))
+    ended = await bench.finished(after(call, done, kept, imports=MODULES))
     assert (ended.logs, ended.output) == ("True\n", expected), "another block has the very objects"
     check = f"{IMPORTS}[repr(values) == repr([{', '.join(returned)}])]"
-    given = block(check, run="s", variables={"values": ended.output}, authorized_imports=MODULES)
+    given = block(check, run="s", inputs={"values": ended.output}, imports=MODULES)
     assert (await bench.finished(given)).output == [True], "as arguments of a task"
 
 
 async def test_what_cannot_travel_is_an_error_that_says_so(bench: Bench) -> None:
     head = IMPORTS + "class E(enum.Enum):\n    A = 'a'\ndef deep(n): return {(1,): deep(n - 1)} if n else 1\n"
     for number, (expression, why) in enumerate(REFUSED):
-        call = block(head + f"final_answer({expression})", run=f"r{number}", authorized_imports=MODULES)
+        call = block(head + f"final_answer({expression})", run=f"r{number}", imports=MODULES)
         error = (await bench.finished(call)).error
         assert why in str(error), expression
     goes_on = await bench.finished(block("(n for n in [1])", run="g"))
@@ -131,7 +131,7 @@ async def test_a_large_answer_is_whole(bench: Bench) -> None:
     assert form == "json"
     assert len(msgspec.json.decode(await bench.blobs.get(ref))["rows"]) == 50_000
     check = "final_answer([len(it['rows']), it['rows'][-1], it['raw']])"
-    read = await bench.finished(block(check, run="s", variables={"it": done.output}))
+    read = await bench.finished(block(check, run="s", inputs={"it": done.output}))
     pairs = [[{"$given": ["tuple", [49_999]]}, "text"]]
     raw = {"$given": ["bytes", await bench.blobs.put(b"x")]}
     assert read.output == [50_000, [49_999 / 7, {"$given": ["dict", pairs]}], raw]

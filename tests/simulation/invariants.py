@@ -123,7 +123,7 @@ def _lack(world: World, chronicle: Chronicle) -> str | None:
     sent = [call for call in run.open_calls() if call.opened]
     for call in run.open_calls():
         if call.hold is not None:
-            if call.hold.expires is None and not world.person.will_decide(call.id):
+            if call.hold.expires_at is None and not world.person.will_decide(call.id):
                 return f"{run.id} waits for a word on {call.name} {call.id}, and nobody will say it"
         elif not (_comes(world, call) if call.opened else sent):
             return f"{run.id} waits for {call.name} {call.id}, and nobody will ever answer"

@@ -69,7 +69,7 @@ class Person:
 
     def _make_up_mind(self, chronicle: Chronicle, event: ev.ApprovalRequested) -> None:
         chance, loop = self._world.chance, self._world.loop
-        if event.expires is not None and chance.random() < 0.4:
+        if event.expires_at is not None and chance.random() < 0.4:
             return  # nobody ever looks at it
         delay = chance.expovariate(0.3)
         if chance.random() < 0.2:

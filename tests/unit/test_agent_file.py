@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from cadre.errors import SpecError
+from cadre.kinds.code.section import code_of
 from cadre.spec.agent_file import read_agent
 
 HEAD = "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: a}\nspec:\n  description: Works.\n"
@@ -32,6 +33,12 @@ HEAD = "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: a}\nspec:\n  des
         ("model: {reasoning_effort: huge}", "write one of none, minimal, low, medium, high, xhigh, max"),
         ("model: {token_limit: tokens}", "write max_tokens or max_completion_tokens"),
         ("limits: {budget: {tokens: 0}}", "limits.budget.tokens must be at least 1"),
+        (
+            "checks: ['when: additional_args.n > 1']",
+            "is about additional_args; it may be about answer, calls, inputs, task",
+        ),
+        ("timeouts: {'*': soon}", "spec.timeouts.*: 'soon' is no length of time: write seconds"),
+        ("approval_seconds: 0s", "approval_seconds must be at least 1"),
         ("kind: coder", "write one of tool_calling, code"),
         ("kind: code\n  model: {calls: native}", "spec.model.calls: says how a model writes calls"),
         ("kind: code\n  model: {fallbacks: [{name: b, calls: text}]}", "spec.model.fallbacks[0].calls: says"),
@@ -44,6 +51,23 @@ def test_what_an_agent_does_not_have_is_named(section: str, message: str, tmp_pa
         read_agent(file)
     assert str(refused.value).startswith(f"{file}: ")
     assert message in str(refused.value)
+
+
+def test_a_length_of_time_is_seconds_or_a_text(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(
+        f"{HEAD}  kind: code\n  tools: [look]\n  approval_seconds: 1d\n  timeouts: {{look: 90s, '*': 2}}\n"
+        "  memory: {seconds: 5s}\n  limits: {seconds: 2h, away: 10m}\n"
+        "  code: {limits: {seconds: 45s, wall_seconds: 1h}}\n"
+        "  model: {name: m, timeout: 3m, seconds: 1h, patience: 2 hours, fallbacks: [{name: n, timeout: 4m}]}\n"
+    )
+    agent = read_agent(file)
+    assert (agent.approval_seconds, agent.timeouts) == (86_400, {"look": 90, "*": 2})
+    assert (agent.memory.seconds, agent.limits.seconds, agent.limits.away) == (5, 7200, 600)
+    limits = code_of(agent).limits
+    assert (limits.seconds, limits.wall_seconds) == (45, 3600)
+    assert (agent.model.timeout, agent.model.seconds, agent.model.patience) == (180, 3600, 7200)
+    assert agent.model.fallbacks[0].timeout == 240
 
 
 def test_a_file_of_another_kind_names_the_command_for_it(tmp_path: Path) -> None:

@@ -22,16 +22,32 @@ CALL = "r_1_0"
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("90", 90), ("90s", 90), ("1.5", 1.5), ("10m", 600), ("2h", 7200), ("3d", 259_200), ("0.5h", 1800)],
+    [
+        ("90", 90),
+        ("90s", 90),
+        ("1.5", 1.5),
+        ("10m", 600),
+        ("2h", 7200),
+        ("3d", 259_200),
+        ("0.5h", 1800),
+        ("10 m", 600),
+        ("1w", 604_800),
+    ],
 )
 def test_a_time_is_seconds_or_has_a_unit(text: str, seconds: float) -> None:
     assert Duration().convert(text, None, None) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "0", "0m", "-1", "10 m", "1w", "1e3", "inf", "nan", "m"])
+@pytest.mark.parametrize("text", ["", "0", "0m", "-1", "10 moons", "1y", "1e3", "inf", "nan", "m"])
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(click.BadParameter, match="write seconds, or 10m, 2h, 3d"):
         Duration().convert(text, None, None)
+
+
+def test_a_length_of_time_may_be_too_short() -> None:
+    assert Duration(1).convert("1s", None, None) == 1
+    with pytest.raises(click.BadParameter, match="at least 1 s"):
+        Duration(1).convert("0.5s", None, None)
 
 
 def test_values_are_json_or_text() -> None:
@@ -47,7 +63,7 @@ def test_values_are_json_or_text() -> None:
 
 @pytest.mark.parametrize(
     ("texts", "problem"),
-    [(("a",), "write KEY=VALUE"), (("=1",), "write KEY=VALUE"), (("a=1", "a=2"), "more than once")],
+    [(("a",), "write NAME=VALUE"), (("=1",), "write NAME=VALUE"), (("a=1", "a=2"), "more than once")],
 )
 def test_values_that_are_none(texts: tuple[str, ...], problem: str) -> None:
     with pytest.raises(click.UsageError, match=problem):

@@ -55,6 +55,14 @@ def test_runs_of_an_agent_without_a_name_are_nobodys(gateway: Gateway) -> None:
     assert gateway.asked == ["GET /v1/runs?limit=21&agent="]
 
 
+def test_the_runs_below_one_and_the_time_of_statistics_are_asked_for_as_over_http(gateway: Gateway) -> None:
+    gateway.answer("GET /v1/stats", {"by": ["agent"], "rows": [], "total": {"unpriced_calls": 0}})
+    cadre("runs", "--parent", RUN)
+    assert gateway.asked[-1].endswith(f"&parent={RUN}")
+    assert cadre("stats", "--since", "7d", "--until", "1d", "-o", "json").exit_code == ExitCode.OK
+    assert gateway.asked[-1] == "GET /v1/stats?since=7d&until=1d&by=agent"
+
+
 @pytest.mark.parametrize(
     ("reference", "sent"),
     [("@last", RUN), (RUN[:5], RUN), (RUN[:5] + "_1_0", RUN + "_1_0"), (RUN, RUN), (ERASED, ERASED)],

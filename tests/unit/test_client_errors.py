@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -48,6 +49,18 @@ async def test_an_answer_of_another_version_is_named_as_such(gateway: Gateway) -
     async with Client() as cadre:
         with pytest.raises(ClientError, match="upgrade the older of the two"):
             await cadre.agents()
+
+
+@pytest.mark.parametrize("option", ["additional_args", "max_stepz"])
+async def test_an_option_that_there_is_not_starts_nothing(gateway: Gateway, option: str) -> None:
+    given: dict[str, Any] = {option: {"n": 1}}
+    async with Client() as cadre:
+        for asked in (cadre.start("boss", "go", **given), cadre.run("boss", "go", **given)):
+            with pytest.raises(TypeError, match=rf"{option!r}; known options: .*\binputs\b.*\bfiles\b"):
+                await asked
+        with pytest.raises(TypeError, match=rf"{option!r}; known options: .*\binputs\b.*\bobservations\b"):
+            await cadre.attach("r1").fork(2, **given)
+    assert gateway.asked == []
 
 
 async def test_a_file_that_is_not_there_and_a_url_that_is_none(gateway: Gateway) -> None:

@@ -102,7 +102,7 @@ def test_the_page_on_http_shows_what_structs_are_made_of() -> None:
 
     wheel = '{spokes, rim?: "steel" | "wood"}'
     assert shape(Cart) == f"{{name, wheels: [{wheel}], spare: {wheel} | null, doors?: {{NAME: {wheel}}}}}"
-    assert shape(RunDetail, RunSummary).startswith("{trace, output, deadline, budget: {tokens?, cost?, ")
+    assert shape(RunDetail, RunSummary).startswith("{trace, output, deadline_at, budget: {tokens?, cost?, ")
 
 
 def test_the_table_of_prices_can_be_read(tmp_path: Path) -> None:

@@ -185,6 +185,7 @@ def test_a_fork_has_the_bounds_of_its_run_anew_or_its_own() -> None:
     own = b'{"at":1,"deadline":9,"budget":{"steps":3}}'
     assert forked(free, own) == forked(bound, own) == (9, Budget(steps=3))
     assert forked(bound, b'{"at":1,"budget":{}}') == (60, None)
+    assert forked(bound, b'{"at":1,"deadline":"10m"}') == (600, bound.budget)
 
 
 # --- decisions and bounds
@@ -229,7 +230,11 @@ def test_a_decision_of_no_use_is_refused(body: dict[str, Any], problem: str) -> 
     [
         ({"deadline": 0}, r"deadline"),
         ({"deadline": -1}, r"deadline"),
-        ({"deadline": "10m"}, r"deadline"),
+        ({"deadline": "0s"}, r"deadline"),
+        ({"deadline": "soon"}, r"deadline: 'soon' is no length of time: write seconds, or .* 90s"),
+        ({"deadline": "600w"}, r"deadline: 600w must be .* at most ten years"),
+        ({"deadline": 1e12}, r"deadline"),
+        ({"deadline": True}, r"deadline"),
         ({"budget": {"tokens": 0}}, r"budget\.tokens"),
         ({"budget": {"cost": -0.5}}, r"budget\.cost"),
         ({"budget": {"steps": 1.5}}, r"budget\.steps"),
@@ -239,6 +244,7 @@ def test_a_decision_of_no_use_is_refused(body: dict[str, Any], problem: str) -> 
             r"unknown key 'token' in budget; known keys: tokens, cost, steps, depth, calls, stored_mb",
         ),
         ({"budget": 5}, r"budget"),
+        ({"additional_args": {"n": 1}}, r"unknown key 'additional_args'; known keys: .*\binputs\b"),
     ],
 )
 def test_bounds_of_no_use_are_refused(fields: dict[str, Any], problem: str) -> None:

@@ -125,6 +125,7 @@ def test_what_is_wrong_in_the_agents_file(tmp_path: Path, section: str, said: st
         ("name: small", "name: large", "metadata.name: must be the file's name, 'small'"),
         ("temperature: 0", "temprature: 0", "unknown key 'temprature' in spec; known keys: name, url"),
         ("temperature: 0", "temperature: cold", "spec.temperature: Expected `float | null`, got `str`"),
+        ("temperature: 0", "timeout: soon", "spec.timeout: 'soon' is no length of time"),
         ("http://gpu", "gpu", "spec.url must begin with http:// or https://"),
         (
             "json_schema]",

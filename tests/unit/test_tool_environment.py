@@ -36,7 +36,7 @@ def test_a_model_key_of_an_agents_file_is_no_tools(tmp_path: Path, monkeypatch: 
     }
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setenv("CADRE_MEMORY_EMBEDDINGS_KEY", "EMBED")
+    monkeypatch.setenv("CADRE_MEMORY_EMBEDDINGS_KEY_ENV", "EMBED")
     (tmp_path / "boss.yaml").write_text(
         "apiVersion: cadre.dev/v1\nkind: Agent\nmetadata: {name: boss}\nspec:\n  description: Works.\n"
         "  model: {url: http://a/v1, name: m, key_env: OPENAI_API_KEY,"

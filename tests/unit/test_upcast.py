@@ -80,9 +80,9 @@ def test_what_users_wrote_is_left_alone(renamed: int) -> None:
     """A task may carry what looks like a message of the protocol."""
     stored = next(one for one in kept.messages("1.0") if one.type == "task")
     said = json.loads(stored.data)
-    said |= {"v": renamed, "additional_args": {"type": "task", "v": renamed, "task": {"function": 1}}}
+    said |= {"v": renamed, "inputs": {"type": "task", "v": renamed, "task": {"function": 1}}}
     message = decode(json.dumps(said).encode(), Record)
-    assert message.additional_args == {"type": "task", "v": renamed, "task": {"function": 1}}
+    assert message.inputs == {"type": "task", "v": renamed, "task": {"function": 1}}
 
 
 def test_steps_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:

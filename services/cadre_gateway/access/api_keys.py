@@ -20,10 +20,12 @@ from cadre.errors import SpecError, UnreadableMessage
 from cadre.ports import Clock
 from cadre.protocol.access import ApiKey, RoleName
 from cadre.recent import Recent
+from cadre.spec.durations import Length
 from cadre.spec.names import check_name
 from cadre_gateway.access.oidc.renewal import SessionRenewal
 from cadre_gateway.access.oidc.sealing import seal
 from cadre_gateway.access.principal import OF_PROVIDER, Principal, caller_with
+from cadre_gateway.requests.body import after, check_length
 from cadre_gateway.requests.problems import Problem, invalid
 
 FRESH_SECONDS = 5.0
@@ -60,8 +62,11 @@ class KeyBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     rate: Annotated[float, msgspec.Meta(gt=0, le=1e6)] | None = None
     """Requests a second."""
     runs_per_day: Annotated[int, msgspec.Meta(ge=1, le=10**9)] | None = None
-    expires_in: Annotated[float, msgspec.Meta(gt=0, le=10 * 365 * 86_400)] | None = None
-    """Seconds from now; without it the key stays until it is revoked."""
+    expires_in: Length | None = None
+    """The time from now for which the key counts, in seconds or as `12h` or `90d`; without it, until it is revoked."""
+
+    def __post_init__(self) -> None:
+        check_length("expires_in", self.expires_in)
 
     def check(self) -> None:
         """Raises a 422 problem."""
@@ -133,7 +138,7 @@ class ApiKeys:
             )
         now = self.clock.now()
         fields = {name: getattr(wanted, name) for name in wanted.__struct_fields__ if name != "expires_in"}
-        expires_at = now + wanted.expires_in if wanted.expires_in is not None else None
+        expires_at = after("expires_in", wanted.expires_in, now)
         return await self._store(fields, by, expires_at)
 
     async def sign_in(self, caller: Principal, refresh: str = "") -> MadeKey:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from cadre.adapters.nats.automations import NatsDefinitions
 from cadre.api.automations import TriggerView
-from cadre.automation.durations import seconds_of
 from cadre.automation.signature import SignatureInvalid, verify
 from cadre.automation.trigger import TriggerSpec, TriggerState
 from cadre.errors import SpecError, UnreadableMessage
 from cadre.ports import Clock
+from cadre.spec.durations import checked_seconds
 from cadre_gateway.access.makers import maker_of
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.automation.evaluator import EvaluationEnded, Evaluator
@@ -132,7 +132,7 @@ class TriggerIntake:
                 headers.get("webhook-signature", ""),
                 body,
                 now=self.clock.now(),
-                tolerance=seconds_of("webhook.tolerance", spec.webhook.tolerance),
+                tolerance=checked_seconds("webhook.tolerance", spec.webhook.tolerance),
             )
         except (SignatureInvalid, ValueError) as error:
             raise Problem(401, "invalid-signature", str(error)) from error

@@ -51,7 +51,7 @@ def pending_in(run: Run, entry: Entry) -> list[PendingCall]:
                 arguments=call.arguments,
                 reason=call.hold.reason,
                 requested_at=call.hold.at,
-                expires=call.hold.expires,
+                expires_at=call.hold.expires_at,
             )
         )
         for call in run.open_calls()
@@ -71,7 +71,7 @@ def _of_event(event: ApprovalRequested, entry: Entry) -> PendingCall:
             arguments=event.arguments,
             reason=event.reason,
             requested_at=entry.at,
-            expires=event.expires,
+            expires_at=event.expires_at,
         )
     )
 

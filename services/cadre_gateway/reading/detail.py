@@ -58,7 +58,7 @@ async def run_detail(
     detail = _detail_of(found, view, page)
     task = await lookup.history.task(tree, run)
     if task is not None:
-        detail.deadline, detail.budget, detail.forked_from = task.deadline, task.budget, task.forks
+        detail.deadline_at, detail.budget, detail.forked_from = task.deadline, task.budget, task.forks
     return detail
 
 
@@ -95,7 +95,7 @@ def _detail_of(summary: RunSummary, view: _View, page: DetailPage | None) -> Run
         schemas=tree.schemas(summary.id),
         trace=trace_id(summary.tree),
         output=state.result.output if state and state.result else None,
-        deadline=state.deadline if state else None,
+        deadline_at=state.deadline if state else None,
         budget=state.budget if state else None,
         forked_from=state.task.forks if state and state.task else None,
         own_usage=tree.own_usage(summary.id),

@@ -12,6 +12,7 @@ from cadre.errors import SpecError
 from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.messages import MessageMode, Verdict
 from cadre.protocol.usage import Budget
+from cadre.spec.durations import Length, checked_seconds
 from cadre.spec.names import check_name
 from cadre_gateway.requests.body_memory import HeldBody
 from cadre_gateway.requests.problems import Problem, invalid
@@ -20,7 +21,7 @@ MAX_BODY_BYTES = 32 * 1024 * 1024
 """Room for a file in base64 of the greatest size that is allowed by default."""
 
 MAX_TASK_BYTES = 2 * 1024 * 1024
-"""The largest task, its arguments included: agents read and write it whole, again and again."""
+"""The largest task, its inputs included: agents read and write it whole, again and again."""
 
 MAX_MESSAGE_CHARS = 32_000
 """The longest message to a run."""
@@ -32,14 +33,13 @@ B = TypeVar("B", bound=msgspec.Struct)
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.(\w+)`)?")
 
-_MAX_DEADLINE_SECONDS = 10 * 365 * 86_400
 _MAX_NAME_CHARS = 200
 _MAX_COUNT = 10**12
 _MAX_OPERATIONS = 200
 
-Count = Annotated[int, msgspec.Meta(ge=1, le=_MAX_COUNT)]
+_LEAST_SECONDS = 0.001
 
-Deadline = Annotated[float, msgspec.Meta(gt=0, le=_MAX_DEADLINE_SECONDS)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=_MAX_COUNT)]
 
 Labels = Annotated[dict[str, Annotated[str, msgspec.Meta(max_length=256)]], msgspec.Meta(max_length=16)]
 
@@ -82,14 +82,14 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     agent: str
     task: str
-    additional_args: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     images: list[str] = []
     """`data:` URLs with base64, `https:` URLs, or `blob:<sha256>` references."""
     files: dict[str, str] = {}
     """Files of the workspace to begin with, by path: `data:` URLs with base64, or `blob:<sha256>` references."""
     max_steps: Count | None = None
-    deadline: Deadline | None = None
-    """Seconds from now at which the run ends, with what it has found until then."""
+    deadline: Length | None = None
+    """The time from now after which the run ends, with what it has found: seconds, or a text such as `90s` or `10m`."""
     budget: BudgetBody | None = None
     session: str | None = None
     user: str | None = None
@@ -102,12 +102,26 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     return_full_result: bool = False
 
     def __post_init__(self) -> None:
+        check_length("deadline", self.deadline)
         wrong = next((name for name in self.labels if not _LABEL.fullmatch(name)), None)
         if wrong is not None:
             raise ValueError(
                 f"labels: {wrong!r}: a name has 1 to 64 of the letters a-z, A-Z, digits, '.', '_', '/' and '-',"
                 " the first a letter or digit"
             )
+
+
+def check_length(key: str, length: Length | None) -> None:
+    """Raise ValueError, which names `key`, for a length of time that is none, not above 0 or longer than ten years."""
+    try:
+        after(key, length, 0.0)
+    except SpecError as error:
+        raise ValueError(str(error)) from error
+
+
+def after(key: str, length: Length | None, now: float) -> float | None:
+    """Return the time in Unix seconds after a checked length of time from now; None without one."""
+    return now + checked_seconds(key, length, _LEAST_SECONDS) if length is not None else None
 
 
 class CancelBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -281,12 +295,12 @@ def checked_submission(found: Submission) -> Submission:
 
 def _check_size(found: Submission) -> None:
     """Raises a 413 problem for a task that would hold its agent up."""
-    size = len(found.task.encode()) + len(msgspec.json.encode(found.additional_args))
+    size = len(found.task.encode()) + len(msgspec.json.encode(found.inputs))
     if size > MAX_TASK_BYTES:
         raise Problem(
             413,
             "too-large",
-            f"task and additional_args have {size} bytes, over the limit of {MAX_TASK_BYTES}: put what is large into"
+            f"task and inputs have {size} bytes, over the limit of {MAX_TASK_BYTES}: put what is large into"
             " `files`, and let the agent read it",
         )
 

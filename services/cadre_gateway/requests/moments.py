@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import Query
 
-from cadre.automation.durations import seconds_of
 from cadre.errors import SpecError
+from cadre.spec.durations import checked_seconds
 from cadre_gateway.requests.problems import invalid
 
 TIME = "Unix seconds, a date or time (of UTC unless it says otherwise), or so long ago: `90m`, `12h`, `7d`"
@@ -32,7 +32,7 @@ def moment(key: str, written: str, now: float) -> float:
         return float(written)
     if _AGO.fullmatch(written):
         try:
-            return now - seconds_of(key, written)
+            return now - checked_seconds(key, written)
         except SpecError as error:
             raise invalid(str(error)) from error
     try:

@@ -148,7 +148,7 @@ def full(why: str) -> Problem:
     return Problem(
         429,
         "capacity",
-        f"{why}; runs in flight go on. Remove runs (`cadre runs rm`) or raise the limit, then try again"
+        f"{why}; runs in flight go on. Remove runs (`cadre runs remove`) or raise the limit, then try again"
         " (with the same Idempotency-Key)",
     )
 

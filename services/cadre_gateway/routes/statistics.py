@@ -27,10 +27,8 @@ def router(ledger: UsageLedger, clock: Clock) -> APIRouter:
 
     @routes.get("/stats", summary="What agents have used", responses=openapi.answers(Statistics))
     async def get_statistics(  # noqa: PLR0913 - one for each parameter of the query
-        since: Annotated[
-            str | None, Query(alias="from", description=TIME + "; 30 days ago unless given")
-        ] = None,
-        until: Annotated[str | None, Query(alias="to", description=TIME + "; now unless given")] = None,
+        since: Annotated[str | None, Query(description=TIME + "; 30 days ago unless given")] = None,
+        until: Annotated[str | None, Query(description=TIME + "; now unless given")] = None,
         by: Annotated[str, Query(description=f"Of {', '.join(get_args(Dimension))}, with commas")] = "agent",
         team: Only = None,
         agent: Only = None,
@@ -43,8 +41,8 @@ def router(ledger: UsageLedger, clock: Clock) -> APIRouter:
         than 40 days whole days of UTC."""
         ledger.check_current()
         now = clock.now()
-        begin = moment("from", since, now) if since is not None else now - _MONTH_SECONDS
-        end = moment("to", until, now) if until is not None else now
+        begin = moment("since", since, now) if since is not None else now - _MONTH_SECONDS
+        end = moment("until", until, now) if until is not None else now
         begin -= begin % 3600
         names = {"team": team, "agent": agent, "user": user, "session": session, "model": model, "tool": tool}
         only = {name: value for name, value in names.items() if value is not None}

@@ -16,11 +16,12 @@ from cadre.loop.fork import ForkError, next_step, prefix_of
 from cadre.ports import Clock, Stored
 from cadre.protocol.messages import Fork, Origin, Task
 from cadre.protocol.topology import task_id, tree_of
+from cadre.spec.durations import Length
 from cadre_gateway import SENDER
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.index.run_summary import summary_of_task
 from cadre_gateway.reading.lookup import RunLookup
-from cadre_gateway.requests.body import BudgetBody, Count, Deadline
+from cadre_gateway.requests.body import BudgetBody, Count, after, check_length
 from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem, invalid
 from cadre_gateway.requests.trace_link import trace_of
@@ -34,22 +35,25 @@ class ForkBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     at: Count
     """The step that the new run begins with; those before it are its memory."""
     task: str | None = None
-    additional_args: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     """Added to those of the run, or in their place."""
     max_steps: Count | None = None
-    deadline: Deadline | None = None
-    """Seconds from now at which the run ends. Left out: as many as the other run had from its task on."""
+    deadline: Length | None = None
+    """The time from now after which the run ends. Left out: as long as the other run had from its task on."""
     budget: BudgetBody | None = None
     """What the steps from `at` on may use; `{}` is none but the agent's own. Left out: as much as the other run was
     given, anew."""
     observations: dict[str, str] = {}
     """Other outcomes for calls of the steps before, by `<step>_<index>` or call id."""
 
+    def __post_init__(self) -> None:
+        check_length("deadline", self.deadline)
+
 
 class ContinueBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The body of POST /v1/runs/{id}/continue."""
 
-    iterations: Count | None = None
+    steps: Count | None = None
     """How many steps more it may take; left out: as many as the run had."""
 
 
@@ -123,7 +127,7 @@ class Forker:
             at = next_step(past.run)
         except ForkError as error:
             raise Problem(409 if error.too_early else 422, "cannot-fork", str(error)) from error
-        steps = at - 1 + wanted.iterations if wanted.iterations is not None else None
+        steps = at - 1 + wanted.steps if wanted.steps is not None else None
         if steps is None and past.run.max_steps < at:
             steps = at - 1 + past.run.max_steps
         return await self._start(past, new, user, ForkBody(at=at, max_steps=steps), key, traceparent)
@@ -202,7 +206,7 @@ def _task(source: Run, run: str, wanted: ForkBody, now: float) -> Task:
         at=now,
         agent=source.agent,
         task=began.task if wanted.task is None else wanted.task,
-        additional_args={**began.additional_args, **wanted.additional_args},
+        inputs={**began.inputs, **wanted.inputs},
         images=began.images,
         max_steps=wanted.max_steps or began.max_steps,
         forks=about,
@@ -214,5 +218,5 @@ def _task(source: Run, run: str, wanted: ForkBody, now: float) -> Task:
 
 def _deadline(began: Task, wanted: ForkBody, now: float) -> float | None:
     if wanted.deadline is not None:
-        return now + wanted.deadline
+        return after("deadline", wanted.deadline, now)
     return now + (began.deadline - began.at) if began.deadline is not None else None

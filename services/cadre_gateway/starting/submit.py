@@ -14,7 +14,7 @@ from cadre_gateway import SENDER
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.index.run_summary import summary_of_task
 from cadre_gateway.reading.contracts import LiveContracts
-from cadre_gateway.requests.body import Submission
+from cadre_gateway.requests.body import Submission, after
 from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import invalid
 from cadre_gateway.requests.trace_link import trace_of
@@ -50,7 +50,7 @@ class Submitter:
         """Publish the Task of a new root run with the caller's rights; a repeated `key` finds the run that it started
         before.
 
-        Unless it `needs_agent`, the run waits in the inbox for an agent that is not there. The arguments named in
+        Unless it `needs_agent`, the run waits in the inbox for an agent that is not there. The inputs named in
         `beside` are checked against the agent's `input_schema` only if the schema names them. Raise Problem,
         RetryableError.
         """
@@ -76,13 +76,13 @@ class Submitter:
             at=now,
             agent=wanted.agent,
             task=wanted.task,
-            additional_args=wanted.additional_args,
+            inputs=wanted.inputs,
             images=images,
             has_files=has_files,
             max_steps=wanted.max_steps,
             session=wanted.session,
             continues=continues,
-            deadline=now + wanted.deadline if wanted.deadline is not None else None,
+            deadline=after("deadline", wanted.deadline, now),
             budget=wanted.budget.as_budget() if wanted.budget is not None else None,
             origin=_origin(wanted, user),
             labels=wanted.labels,
@@ -95,14 +95,14 @@ class Submitter:
         return summary_of_task(task)
 
     async def _check_input(self, wanted: Submission, beside: frozenset[str]) -> None:
-        """Raises a 422 problem when the agent wants other `additional_args`."""
+        """Raises a 422 problem when the agent wants other `inputs`."""
         spec = await self.contracts.of_agent(self.admission.registry.reachable(), wanted.agent)
         schema = spec.input_schema if spec is not None else None
         if schema is None:
             return
         beside -= set(schema.get("properties", {}))
-        own = {name: value for name, value in wanted.additional_args.items() if name not in beside}
-        if wrong := misfits(schema, own, "additional_args"):
+        own = {name: value for name, value in wanted.inputs.items() if name not in beside}
+        if wrong := misfits(schema, own, "inputs"):
             raise invalid(f"agent {wanted.agent} does not take this: {'; '.join(wrong)}")
 
     async def _image(self, number: int, ref: str) -> str:

@@ -74,7 +74,7 @@ class Approvals:
             values=with_values(held.run, request.arguments),
             reason=request.reason,
             requested_at=entry.at,
-            expires=request.expires,
+            expires_at=request.expires_at,
             task=shortened(held.run.task.task) if held.run.task else "",
             schema=schema_in(held.run, request.name, request.kind, held.pending),
             state="decided" if ruled else undecided,

@@ -66,7 +66,7 @@ class Eraser:
                 409,
                 "run-not-ended",
                 f"{_names(active)}: wait for the end, cancel it, or erase with force=true"
-                " (`cadre runs rm --force`), which cancels it first",
+                " (`cadre runs remove --force`), which cancels it first",
             )
         try:
             if active:

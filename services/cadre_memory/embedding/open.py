@@ -135,7 +135,10 @@ def _asks_endpoint(settings: MemorySettings) -> bool:
 
 def _endpoint(settings: MemorySettings) -> OpenAIEmbeddings:
     return OpenAIEmbeddings(
-        settings.embeddings_url, settings.embeddings_model, settings.embeddings_key, settings.embeddings_dim
+        settings.embeddings_url,
+        settings.embeddings_model,
+        settings.embeddings_key_env,
+        settings.embeddings_dim,
     )
 
 

@@ -57,7 +57,7 @@ async def block_request(
     """
     call = await with_whole_history(call, blobs)
     _check_exchanges(call)
-    variables, notes = await _variables(call.variables, blobs)
+    variables, notes = await _variables(call.inputs, blobs)
     request = BlockRequest(
         code=call.code,
         snapshot=snapshot,
@@ -67,7 +67,7 @@ async def block_request(
             Function(name=one.name, signature=one.signature, kind=one.kind, doc=one.doc)
             for one in call.functions
         ],
-        authorized_imports=call.authorized_imports,
+        authorized_imports=call.imports,
         seed=seed_of(call, secret),
         limits=_limits(call.limits),
     )

@@ -183,7 +183,7 @@ class CodeRunner:
         block."""
         if call.snapshot is not None:
             return []
-        missing = ", ".join(self.warm_pool.sandbox.lacks(call.authorized_imports))
+        missing = ", ".join(self.warm_pool.sandbox.lacks(call.imports))
         if not missing:
             return []
         log.warning("agent %s may import %s, not installed in pool %s", call.agent, missing, call.pool)

@@ -24,7 +24,7 @@ class PendingCall(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments are longer than this: the call itself has them whole."""
     reason: str
     requested_at: float
-    expires: float | None = None
+    expires_at: float | None = None
     """When it counts as turned down; None: it waits for ever."""
 
 

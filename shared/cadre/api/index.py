@@ -11,7 +11,7 @@ class IndexRebuild(msgspec.Struct, kw_only=True):
     """The last rebuild of an index from the journals."""
 
     state: Literal["running", "done", "failed"]
-    began_at: float
+    started_at: float
     ended_at: float | None = None
     read: int = 0
     """Entries of the journals up to which it has come, counted with those that are gone."""

@@ -62,7 +62,7 @@ class RunDetail(RunSummary, kw_only=True):
     trace: str
     """The id of the trace that the whole tree of runs makes: 32 hexadecimal digits."""
     output: Any = None
-    deadline: float | None = None
+    deadline_at: float | None = None
     """Unix seconds at which the run ends, whatever it has found."""
     budget: Budget | None = None
     """What the run and all runs below it may use."""

@@ -17,7 +17,7 @@ from cadre.spec.names import check_name
 
 Happening = Literal[
     "run.finished",
-    "approval.waiting",
+    "approval.requested",
     "budget.warning",
     "budget.standing_warning",
     "budget.standing_exhausted",
@@ -130,9 +130,9 @@ def happened_in(entry: Entry) -> Iterator[Happened]:
                     "call": event.call,
                     "name": event.name,
                     "reason": event.reason,
-                    "expires": event.expires,
+                    "expires_at": event.expires_at,
                 }
-                yield Happened(f"{event.call}:approval", "approval.waiting", entry.run, entry.at, data)
+                yield Happened(f"{event.call}:approval", "approval.requested", entry.run, entry.at, data)
 
 
 def budget_warning(before: Run, after: Run, entry: Entry) -> Happened | None:

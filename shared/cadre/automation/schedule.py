@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from cadre.automation.durations import seconds_of
 from cadre.automation.templates import check_template
 from cadre.errors import SpecError
+from cadre.spec.durations import Length, checked_seconds
 from cadre.spec.names import check_name
 
 Overlap = Literal["skip", "queue", "allow", "cancel"]
@@ -30,7 +30,7 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     agent: str
     task: str
     """Template of the task; it may use `tick` (a datetime in the time zone), `count` (of ticks, from 1), `schedule`."""
-    every: float | str | None = None
+    every: Length | None = None
     """Seconds between ticks, or `10m`, `2h`, `1d`; counted from `start`, else from when the schedule was made."""
     cron: str | None = None
     """Five fields, or six with seconds first."""
@@ -44,9 +44,9 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """No tick comes after so many."""
     overlap: Overlap = "skip"
     missed: Missed = "one"
-    window: float | str = "1d"
+    window: Length = "1d"
     """A tick that was missed by more than this is not made up for."""
-    jitter: float | str = 0
+    jitter: Length = 0
     """Each tick comes later by a length of time between nothing and this, which follows from name and tick."""
     paused: bool = False
     """Whether the schedule is made in a pause."""
@@ -60,14 +60,14 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         if self.every is not None and self.cron is not None:
             raise SpecError("every, cron: write one of the two")
         if self.every is not None:
-            seconds_of("every", self.every, LEAST_INTERVAL_SECONDS)
+            checked_seconds("every", self.every, LEAST_INTERVAL_SECONDS)
         elif self.cron is not None:
             _check_cron(self.cron)
         elif self.start is None:
             raise SpecError("start: write when its one tick is, or every or cron for several")
         zone_of(self.time_zone)
-        seconds_of("window", self.window)
-        jitter = seconds_of("jitter", self.jitter)
+        checked_seconds("window", self.window)
+        jitter = checked_seconds("jitter", self.jitter)
         if self.interval is not None and jitter >= self.interval:
             raise SpecError("jitter: must be shorter than every")
         if self.start is not None and self.end is not None and self.unix(self.end) < self.unix(self.start):
@@ -77,7 +77,7 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     @property
     def interval(self) -> float | None:
         """Seconds between ticks; None for a cron expression or a single tick."""
-        return None if self.every is None else seconds_of("every", self.every)
+        return None if self.every is None else checked_seconds("every", self.every)
 
     @property
     def is_one_time(self) -> bool:

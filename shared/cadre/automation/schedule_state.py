@@ -9,13 +9,13 @@ from typing import Literal
 
 import msgspec
 
-from cadre.automation.durations import seconds_of
 from cadre.automation.schedule import ScheduleSpec
 from cadre.automation.templates import render
 from cadre.automation.ticks import first_tick, jittered, next_ticks, ticks_after
 from cadre.errors import SpecError
 from cadre.protocol.access import NO_MAKER, Maker
 from cadre.protocol.topology import run_id_of
+from cadre.spec.durations import checked_seconds
 
 LATE_SECONDS = 60.0
 """A tick that is handled within so many seconds was not missed."""
@@ -318,14 +318,14 @@ class _Decision:
             due.append(tick)
         if left is None and len(due) == _MAX_COUNTED:
             # So many that nobody counts them: what lies between is passed over.
-            window = seconds_of("window", spec.window)
+            window = checked_seconds("window", spec.window)
             recent = ticks_after(spec, max(due[-1], self._now - window), state.made_at)
             due += [t for t in islice(recent, _MAX_COUNTED) if jittered(spec, t) <= self._now]
         return due
 
     def _made_up(self, missed: list[float]) -> set[float]:
         spec = self.state.spec
-        since = self._now - seconds_of("window", spec.window)
+        since = self._now - checked_seconds("window", spec.window)
         recent = [tick for tick in missed if tick >= since]
         match spec.missed:
             case "skip":

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import islice
 
-from cadre.automation.durations import seconds_of
 from cadre.automation.schedule import ScheduleSpec, zone_of
+from cadre.spec.durations import checked_seconds
 
 
 def ticks_after(spec: ScheduleSpec, after: float, anchor: float) -> Iterator[float]:
@@ -40,7 +40,7 @@ def next_ticks(spec: ScheduleSpec, after: float, anchor: float, limit: int, left
 
 def jittered(spec: ScheduleSpec, tick: float) -> float:
     """When the tick is handled: later by a share of the jitter that follows from the schedule's name and the tick."""
-    jitter = seconds_of("jitter", spec.jitter)
+    jitter = checked_seconds("jitter", spec.jitter)
     if not jitter:
         return tick
     digest = blake2b(f"{spec.name}\n{tick:.3f}".encode(), digest_size=8).digest()

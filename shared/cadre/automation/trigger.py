@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
-from cadre.automation.durations import seconds_of
 from cadre.automation.schedule import check_options
 from cadre.automation.schedule_state import OwedStart
 from cadre.automation.templates import check_template, render
 from cadre.errors import SpecError
 from cadre.protocol.access import NO_MAKER, Maker
 from cadre.protocol.topology import run_id_of
+from cadre.spec.durations import Length, checked_seconds
 from cadre.spec.names import check_name
 
 _PATTERN = re.compile(r"[^\s.*>]+(\.[^\s.*>]+)*")
@@ -26,7 +26,7 @@ class WebhookSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     secret_env: str
     """The environment variable of the gateways that holds the secret, `whsec_…`: `CADRE_SECRET_` and a name."""
-    tolerance: float | str = 300
+    tolerance: Length = 300
     """A signed time may be so far from the gateway's."""
 
 
@@ -56,7 +56,7 @@ class TriggerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             )
         if self.webhook is not None:
             check_variable("webhook.secret_env", self.webhook.secret_env)
-            seconds_of("webhook.tolerance", self.webhook.tolerance, 1.0)
+            checked_seconds("webhook.tolerance", self.webhook.tolerance, 1.0)
 
     def listens_to(self, subject: str) -> bool:
         """Whether a message on the subject (behind `cadre.event.`) starts a run."""

@@ -1,7 +1,6 @@
 """The command group `cadre`: finds a verb's module by name and imports nothing else."""
 
 import copy
-import itertools
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -120,7 +119,7 @@ class Verbs(click.Group):
             return None
         assert isinstance(command, click.Command), f"{cmd_name} is not a click command"
         if isinstance(command, click.Group):
-            _add_synonyms(command)
+            _add_short_forms(command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -153,14 +152,12 @@ class Verbs(click.Group):
         sys.exit(code if isinstance(code, int) else ExitCode.OK)
 
 
-def _add_synonyms(group: click.Group) -> None:
-    """Lets `list` be said for `ls` and `remove` for `rm` in the group, and the other way round."""
-    for names in (("ls", "list"), ("rm", "remove")):
-        for name, other in itertools.permutations(names):
-            if name in group.commands and other not in group.commands:
-                synonym = copy.copy(group.commands[name])
-                synonym.hidden = True
-                group.commands[other] = synonym
+def _add_short_forms(group: click.Group) -> None:
+    """Take the words of a shell, `ls` and `rm`, for the group's commands `list` and `remove`."""
+    for name, short in (("list", "ls"), ("remove", "rm")):
+        if name in group.commands:
+            group.commands[short] = copy.copy(group.commands[name])
+            group.commands[short].hidden = True
 
 
 def _report(error: Exception) -> int:

@@ -99,7 +99,7 @@ class Client(Definitions, RunRequests):
         """What agents have used, by some of `day`, `team`, `agent`, `user`, `session`, `model`, `tool`; `only` those of
         these names. The last 30 days unless a time is given, in Unix seconds or as datetimes."""
         times = [one.timestamp() if isinstance(one, datetime) else one for one in (since, until)]
-        params = {"by": ",".join(by), "from": times[0], "to": times[1], **only}
+        params = {"by": ",".join(by), "since": times[0], "until": times[1], **only}
         return typed(await self.request("GET", "/v1/stats", params=params), Statistics)
 
     async def run_schedule(self, name: str, *, key: str | None = None) -> RunHandle:

@@ -213,12 +213,12 @@ class RunHandle:
         body, key = fork_body(at, options), options.get("key")
         return await RunHandle.post(self._client, body, f"{self._path}/fork", key=key)
 
-    async def go_on(self, iterations: int | None = None, *, key: str | None = None) -> RunHandle:
+    async def go_on(self, steps: int | None = None, *, key: str | None = None) -> RunHandle:
         """Starts a new run that goes on where this one ended without an answer, for so many steps more.
 
-        Without `iterations` it may take as many steps as this one.
+        Without `steps` it may take as many steps as this one.
         """
-        body = {"iterations": iterations} if iterations is not None else {}
+        body = {"steps": steps} if steps is not None else {}
         return await RunHandle.post(self._client, body, f"{self._path}/continue", key=key)
 
     async def files(self) -> list[FileEntry]:

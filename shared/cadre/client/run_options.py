@@ -88,7 +88,8 @@ def list_query(wanted: WantedRuns) -> dict[str, Any]:
 
 
 def start_body(agent: str, task: str, options: StartOptions) -> dict[str, Any]:
-    """The body of POST /v1/runs. Raises OSError for a file that cannot be read."""
+    """The body of POST /v1/runs. Raises OSError for a file that cannot be read, TypeError for an unknown option."""
+    _check_known(options, StartOptions)
     body = {"agent": agent, "task": task, **_common(options)}
     if "files" in options:
         body["files"] = file_urls(options["files"])
@@ -103,13 +104,19 @@ def start_body(agent: str, task: str, options: StartOptions) -> dict[str, Any]:
 
 
 def fork_body(at: int, options: ForkOptions) -> dict[str, Any]:
-    """The body of POST /v1/runs/{id}/fork."""
+    """The body of POST /v1/runs/{id}/fork. Raises TypeError for an unknown option."""
+    _check_known(options, ForkOptions)
     body = {"at": at, **_common(options)}
     if options.get("task") is not None:
         body["task"] = options["task"]
     if "observations" in options:
         body["observations"] = dict(options["observations"])
     return body
+
+
+def _check_known(options: Mapping[str, Any], known: type) -> None:
+    if unknown := options.keys() - known.__annotations__.keys():
+        raise TypeError(f"unknown option {min(unknown)!r}; known options: {', '.join(known.__annotations__)}")
 
 
 def _common(options: RunBounds) -> dict[str, Any]:
@@ -122,5 +129,5 @@ def _common(options: RunBounds) -> dict[str, Any]:
         bounds = msgspec.structs.asdict(options["budget"])
         body["budget"] = {name: most for name, most in bounds.items() if most is not None}
     if "inputs" in options:
-        body["additional_args"] = dict(options["inputs"])
+        body["inputs"] = dict(options["inputs"])
     return body

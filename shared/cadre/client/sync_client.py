@@ -60,9 +60,9 @@ class SyncRunHandle(Blocking[RunHandle]):
         """As RunHandle.fork."""
         return SyncRunHandle(self._wait(self._target.fork(at, **options)), self._loop)
 
-    def go_on(self, iterations: int | None = None, *, key: str | None = None) -> SyncRunHandle:
+    def go_on(self, steps: int | None = None, *, key: str | None = None) -> SyncRunHandle:
         """As RunHandle.go_on."""
-        return SyncRunHandle(self._wait(self._target.go_on(iterations, key=key)), self._loop)
+        return SyncRunHandle(self._wait(self._target.go_on(steps, key=key)), self._loop)
 
 
 class SyncClient(Blocking[Client]):

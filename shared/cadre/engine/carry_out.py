@@ -162,5 +162,5 @@ def _question(run: Run, events: list[ev.AnyEvent], question: Hold) -> ev.Approva
         kind="question",
         arguments=question.arguments,
         reason=question.question,
-        expires=question.expires,
+        expires_at=question.expires_at,
     )

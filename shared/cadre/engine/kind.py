@@ -115,7 +115,7 @@ class Kind(Protocol):
         ...
 
     def inputs(self, spec: AgentSpec) -> TaskInputs:
-        """What its section reads of a task's `additional_args`."""
+        """What its section reads of a task's `inputs`."""
         ...
 
     # --- decide

@@ -23,7 +23,7 @@ class RunPart(NamedTuple):
     """A part of the run's own work, for a run of the same agent; `Kind.part` says what holds in it."""
 
     task: str
-    additional_args: dict[str, Any]
+    inputs: dict[str, Any]
 
 
 class RefusedCall(RequestedCall, frozen=True):
@@ -116,7 +116,7 @@ class Hold(NamedTuple):
 
     name: str
     question: str
-    expires: float | None = None
+    expires_at: float | None = None
     """Unix seconds; None: the question waits for ever."""
     arguments: dict[str, Any] = {}  # noqa: RUF012 - a default of a tuple, which nobody changes
     """What the question is about. `calls` in it (name and arguments of each) may be edited by the decision."""

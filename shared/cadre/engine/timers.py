@@ -99,8 +99,8 @@ def waits(run: Run) -> list[PendingWait]:
     for call in run.current.calls if run.current is not None else ():
         if not call.is_open:
             continue
-        if call.hold is not None and call.hold.expires is not None:
-            found.append(PendingWait(approval_timer(call.id), call.hold.expires, call.hold.since))
+        if call.hold is not None and call.hold.expires_at is not None:
+            found.append(PendingWait(approval_timer(call.id), call.hold.expires_at, call.hold.since))
         if call.pause is not None and call.pause.until is not None:
             found.append(PendingWait(resume_timer(call), call.pause.until, call.pause.since))
         if call.opened and call.due is not None:

@@ -154,7 +154,7 @@ class HistorySummarized(JournalEvent, frozen=True, tag="history.summarized"):
 
 
 class ApprovalRequested(JournalEvent, frozen=True, tag="approval.requested"):
-    """A call is held back until a person decides, or until `expires` (Unix seconds)."""
+    """A call is held back until a person decides, or until `expires_at` (Unix seconds)."""
 
     quoted: ClassVar[tuple[str, ...]] = ("reason",)
     call: str
@@ -162,7 +162,7 @@ class ApprovalRequested(JournalEvent, frozen=True, tag="approval.requested"):
     kind: Literal["tool", "member", "question"]
     arguments: dict[str, Any]
     reason: str
-    expires: float | None = None
+    expires_at: float | None = None
 
 
 class ApprovalDecided(JournalEvent, frozen=True, tag="approval.decided"):
@@ -196,7 +196,7 @@ class DelegateStarted(JournalEvent, frozen=True, tag="delegate.started"):
     call: str
     member: str
     task: str
-    additional_args: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     budget: Budget | None = None
     """The child's share of what this run had left."""
 

@@ -28,7 +28,7 @@ class ApprovalHold(msgspec.Struct, kw_only=True, omit_defaults=True):
     reason: str
     since: int
     at: float
-    expires: float | None = None
+    expires_at: float | None = None
 
 
 class CallPause(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -136,7 +136,7 @@ def _accept(run: Run, event: ev.RunAccepted, n: int, at: float) -> None:
     run.accepted = n
     run.deadline, run.budget = event.deadline, event.budget
     run.phase = Phase.ACTING  # nothing open: the next event begins a model call or ends the run
-    step = TaskStep(task=with_arguments(task.task, task.additional_args), images=task.images)
+    step = TaskStep(task=with_arguments(task.task, task.inputs), images=task.images)
     step.delegated = task.reply_to is not None or (task.forks is not None and task.forks.delegated)
     run.steps = [*map(_of_another, event.history), step, *map(_of_another, event.prefix)]
     run.fixed_tokens = event.fixed_tokens

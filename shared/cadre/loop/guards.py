@@ -122,15 +122,11 @@ def _begins_full(begun: ev.RunAccepted, events: list[ev.AnyEvent]) -> bool:
     before = [*begun.history, *begun.prefix]
     task, most = begun.task, room(begun.spec)
     offered = max((e.fixed_tokens for e in events if isinstance(e, ev.OfferChanged)), default=0)
-    if (
-        not before
-        and not task.additional_args
-        and 4 * max(offered, begun.fixed_tokens, 4 * len(task.task)) <= most
-    ):
+    if not before and not task.inputs and 4 * max(offered, begun.fixed_tokens, 4 * len(task.task)) <= most:
         return False
     given = 3 * tokens_of(task.task)
-    if task.additional_args:
-        given += 3 * tokens_of(msgspec.json.encode(task.additional_args).decode())
+    if task.inputs:
+        given += 3 * tokens_of(msgspec.json.encode(task.inputs).decode())
     weight = given + sum(
         weights_of(before, Run(id="", tree="", spec=begun.spec, decided_by=begun.decided_by))
     )

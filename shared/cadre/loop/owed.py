@@ -156,7 +156,7 @@ def _for_call(run: Run, call: CallState) -> Send:
             at=call.opened_at,
             agent=call.name,
             task=arguments["task"],
-            additional_args=kind_of(run).arguments(run, arguments["additional_args"]),
+            inputs=kind_of(run).arguments(run, arguments["additional_args"]),
             has_files=task.has_files,
             spec=kind_of(run).part(run, call) if call.name == run.agent else {},
             reply_to=ReplyTo(agent=run.agent, run=run.id),

@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from cadre.protocol.usage import Seconds
+
 BlobForm = Literal["text", "json"]
 """What the blob of a value too large to travel holds: the text that it is, or its JSON."""
 
@@ -66,9 +68,9 @@ class CodeExchange(msgspec.Struct, frozen=True, kw_only=True):
 class CodeLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one block of code may use."""
 
-    seconds: float = 30.0
+    seconds: Seconds = 30.0
     """Of its own computing; waiting for calls is free."""
-    wall_seconds: float | None = None
+    wall_seconds: Seconds | None = None
     """From its beginning to its end, waiting for calls and people included."""
     memory_mb: int = 512
     print_chars: int = 50_000

@@ -104,7 +104,7 @@ class Task(Message, frozen=True, tag="task"):
 
     agent: str
     task: str
-    additional_args: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     images: list[str] = []
     """`blob:`, `data:` or `https:` references."""
     has_files: bool = False
@@ -295,9 +295,11 @@ class CodeCall(Message, frozen=True, tag="code_call"):
     """`blob:` reference of the exchanges before `exchanges`."""
     snapshot: str | None = None
     """`blob:` reference of the variables as the previous block left them."""
-    variables: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
+    """Those of the task, which the code finds as variables; {} once they are in the snapshot."""
     functions: list[CodeFunction] = []
-    authorized_imports: list[str] = []
+    imports: list[str] = []
+    """The modules that the code may import; `*`: any."""
     limits: CodeLimits = CodeLimits()
     deadline: float | None = None
     trace: str | None = None

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+
+LENGTH_OF_TIME = "cadre.dev/length-of-time"
+"""Marks the type of a field."""
+
+Seconds = Annotated[float, msgspec.Meta(extra={LENGTH_OF_TIME: True})]
+"""A length of time; a file may say it as `90s`, `10m`, `2h` or `3d` too."""
 
 
 class Usage(msgspec.Struct, frozen=True):

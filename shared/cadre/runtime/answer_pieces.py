@@ -22,7 +22,7 @@ class AnswerPieces:
             and spec.output_schema is None
             and not spec.checks
         )
-        self._variables = tuple(run.task.additional_args) if run.task is not None else ()
+        self._variables = tuple(run.task.inputs) if run.task is not None else ()
         self._seq = 0
         self._held = ""
 

@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from cadre.errors import SpecError
 from cadre.protocol.messages import MemoryScope
-from cadre.protocol.usage import Budget
+from cadre.protocol.usage import Budget, Seconds
 from cadre.spec.answer_schema import check_schema
 from cadre.spec.kinds import DEFAULT, declared_kinds
 from cadre.spec.model import (
@@ -53,7 +53,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The number of the latest images from tools that one request shows; those of the task do not count."""
     parallel: int = 32
     """Calls of one run that are sent at once; further ones wait their turn."""
-    away: float | None = 60.0
+    away: Seconds | None = 60.0
     """Seconds that a call waits in the queue of a tool, team member or sandbox that is away; None: until it is back."""
     repeats: int = 5
     """How often the same call may give the same result before it is refused; 0 is no bound. After as many refusals
@@ -62,7 +62,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Calls that the code of one run and of all runs below it may make, in all blocks."""
     stored_mb: int = 1_024
     """Megabytes that the code of one run and of all runs below it may have stored: variables, arguments and outputs."""
-    seconds: float | None = None
+    seconds: Seconds | None = None
     """Seconds that a run may take, waits included."""
     budget: Budget | None = None
     """What a run and all runs below it may use together."""
@@ -85,7 +85,7 @@ class MemorySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The scopes from which memories are recalled, as far as the run has them."""
     team: str = ""
     """The name that the agents of a team share; required for the scope `team`."""
-    seconds: float = 10.0
+    seconds: Seconds = 10.0
     """Seconds that a run waits for its memories before it begins without them."""
 
 
@@ -108,17 +108,17 @@ class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, 
     approvals: dict[str, str] = {}
     """Whether a person must approve a call, by tool or team member (`*`: any other): `never`, `always` or
     `when: <expression over the arguments>`. It overrides the tool's own policy."""
-    approval_seconds: float | None = None
+    approval_seconds: Seconds | None = None
     """Seconds that a call waits for a person before it counts as rejected; None is for ever."""
-    timeouts: dict[str, float] = {}
+    timeouts: dict[str, Seconds] = {}
     """Seconds that a call may take from being sent to its answer, by tool or team member."""
     planning_interval: int | None = None
     checks: list[str] = []
     """The checks that an answer must pass, all of them, before it counts: `when: <expression over answer, task,
-    additional_args and calls>`, or the name of a tool that takes `answer`, `task` and perhaps `calls`, and returns
+    inputs and calls>`, or the name of a tool that takes `answer`, `task` and perhaps `calls`, and returns
     true."""
     input_schema: dict[str, Any] | None = None
-    """The JSON Schema of an object: what whoever starts a run must give it as `additional_args`."""
+    """The JSON Schema of an object: what whoever starts a run must give it as `inputs`."""
     output_schema: dict[str, Any] | None = None
     """The JSON Schema that an answer must fit before it counts."""
     provide_run_summary: bool = False
@@ -318,7 +318,7 @@ CHOICES = {
 }
 """The values of each key that takes only certain words."""
 
-_JUDGED = {"answer", "task", "additional_args", "calls"}
+_JUDGED = {"answer", "task", "inputs", "calls"}
 """The variables in the expression of a check."""
 
 _WRITTEN_AS: dict[str, type] = {

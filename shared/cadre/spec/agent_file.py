@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+from msgspec.inspect import type_info
 
 from cadre.errors import SpecError
 from cadre.spec.agent import CHOICES, SHORT_PROMPTS, AgentSpec, Selector, fields_without
+from cadre.spec.durations import with_seconds
 from cadre.spec.kinds import declaration_of, declared_kinds
 from cadre.spec.model import check_urls
 from cadre.spec.model_file import check_keys, with_models
@@ -99,7 +101,7 @@ def agent_of(data: Any, folder: Path) -> AgentSpec:
 def _spec_of(data: Any, folder: Path) -> AgentSpec:
     _check_keys(data)
     try:
-        document = msgspec.convert(data, _AgentDocument)
+        document = msgspec.convert(with_seconds(data, _SHAPE), _AgentDocument)
         check_urls("spec.model", document.spec.model)
         fields = msgspec.structs.asdict(document.spec)
         if fields["prompts"] not in (None, SHORT_PROMPTS):
@@ -120,6 +122,7 @@ def _as_agent(data: Any) -> Any:
 
 _DOCUMENTS = ["Agent", *(kind.document for kind in declared_kinds().values() if kind.document)]
 _KEYS = known_keys(_AgentDocument)
+_SHAPE = type_info(_AgentDocument)
 _CHOICES = {
     "apiVersion": "cadre.dev/v1",
     "kind": " or ".join(_DOCUMENTS),

@@ -40,7 +40,7 @@ class TeamReach(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskInputs(msgspec.Struct, frozen=True):
-    """What an agent reads of the `additional_args` of its task."""
+    """What an agent reads of the `inputs` of its task."""
 
     needed: frozenset[str] = frozenset()
     known: frozenset[str] = frozenset()
@@ -114,9 +114,9 @@ def name_schema(spec: AgentSpec) -> dict[str, Any]:
 
 
 def inputs_of_checks(spec: AgentSpec) -> TaskInputs:
-    """What the agent's checks read of its task's `additional_args`."""
+    """What the agent's checks read of its task's `inputs`."""
     found = [
-        attributes_read(expression, "additional_args", is_condition=True)
+        attributes_read(expression, "inputs", is_condition=True)
         for check in spec.checks
         if (expression := expression_of(check)) is not None
     ]

@@ -2,6 +2,19 @@
 
 import re
 from datetime import UTC, datetime
+from functools import reduce
+from typing import Any
+
+from msgspec import inspect
+
+from cadre.errors import SpecError
+from cadre.protocol.usage import LENGTH_OF_TIME
+
+Length = float | str
+"""A length of time as people write it: seconds, or a text such as `90s`, `10m`, `2h` or `3d`."""
+
+MAX_SECONDS = 10 * 365 * 86_400.0
+"""The longest that a length of time of a request, schedule or trigger may be: ten years."""
 
 _UNITS = {
     "": 1.0, "s": 1.0, "second": 1.0, "m": 60.0, "minute": 60.0, "h": 3600.0, "hour": 3600.0,
@@ -10,7 +23,7 @@ _UNITS = {
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*?)s?")
 
 
-def seconds_of(length: float | str) -> float:
+def seconds_of(length: Length) -> float:
     """A length of time in seconds. Raises ValueError for what is none."""
     if isinstance(length, int | float) and not isinstance(length, bool):
         found: float | None = float(length)
@@ -23,6 +36,45 @@ def seconds_of(length: float | str) -> float:
             f"{length!r} is no length of time: write seconds, or a text such as 90s, 15m, 2h or 3d"
         )
     return found
+
+
+def checked_seconds(key: str, length: Length, least: float = 0.0) -> float:
+    """Return the seconds of a length of time. Raise SpecError, which names `key`, for one that is none, shorter than
+    `least` seconds or longer than ten years."""
+    try:
+        seconds = seconds_of(length)
+    except ValueError as error:
+        raise SpecError(f"{key}: {error}") from error
+    if not least <= seconds <= MAX_SECONDS:
+        raise SpecError(f"{key}: {length} must be at least {least:g} s and at most ten years")
+    return seconds
+
+
+def with_seconds(data: Any, shape: inspect.Type, place: str = "") -> Any:
+    """Return what a file holds with seconds for each length of time that it writes as text, where its type `shape` has
+    one. Raise SpecError, which names the place, for a text that is no length of time."""
+    match shape:
+        case inspect.Metadata(extra=dict(extra)) if LENGTH_OF_TIME in extra and isinstance(data, str):
+            try:
+                return seconds_of(data)
+            except ValueError as error:
+                raise SpecError(f"{place}: {error}") from error
+        case inspect.Metadata(type=inner):
+            return with_seconds(data, inner, place)
+        case inspect.UnionType(types=several):
+            return reduce(lambda found, one: with_seconds(found, one, place), several, data)
+        case inspect.StructType(fields=fields) if isinstance(data, dict):
+            types = {field.encode_name: field.type for field in fields}
+        case inspect.DictType(value_type=inner) if isinstance(data, dict):
+            types = dict.fromkeys(data, inner)
+        case inspect.ListType(item_type=inner) if isinstance(data, list):
+            return [with_seconds(one, inner, f"{place}[{index}]") for index, one in enumerate(data)]
+        case _:
+            return data
+    return {
+        key: with_seconds(value, types[key], f"{place}.{key}".lstrip(".")) if key in types else value
+        for key, value in data.items()
+    }
 
 
 def unix_of(moment: float | str) -> float:

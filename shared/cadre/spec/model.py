@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from cadre.errors import SpecError
+from cadre.protocol.usage import Seconds
 from cadre.spec.names import Bound
 
 CallForm = Literal["native", "schema", "text"]
@@ -85,15 +86,15 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stream: bool = True
     vision: bool = True
     """Show the model the images that its tools return; false for a model that reads text only."""
-    timeout: float = 120.0
+    timeout: Seconds = 120.0
     """Seconds without a byte from the endpoint."""
-    seconds: float = 3600.0
+    seconds: Seconds = 3600.0
     """Seconds until an answer is whole, however steadily it comes."""
     chars: int = MAX_ANSWER_CHARS
     """Characters of the text and of the arguments of one answer together."""
     retries: int = 10
     """Tries after a failure that is not a rate limit."""
-    patience: float = 3600.0
+    patience: Seconds = 3600.0
     """Seconds that a run goes on waiting through rate limits before it gives up."""
     price: Price | None = None
     """The price of its tokens; None looks it up in the price table (`CADRE_PRICES`)."""

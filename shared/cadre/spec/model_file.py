@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
+from msgspec.inspect import type_info
 
 from cadre.errors import SpecError
+from cadre.spec.durations import with_seconds
 from cadre.spec.model import ModelSpec, check_url
 from cadre.spec.names import check_name
 from cadre.spec.native_tools import check_api
@@ -70,7 +72,7 @@ def read_model(path: Path) -> ModelFile:
 
     Raises SpecError with the file, the key and what is expected there.
     """
-    data = read_yaml(path, SpecError)
+    data = _lengths_read(path, read_yaml(path, SpecError))
     try:
         spec = data.get("spec") if isinstance(data, dict) else None
         section = dict(spec) if isinstance(spec, dict) else {}
@@ -99,6 +101,13 @@ def read_model(path: Path) -> ModelFile:
     return ModelFile(
         {"name": document.metadata.name, **section, **_defaults(section, capabilities)}, capabilities
     )
+
+
+def _lengths_read(path: Path, data: Any) -> Any:
+    try:
+        return with_seconds(data, type_info(_ModelDocument))
+    except SpecError as error:
+        raise SpecError(f"{path}: {error}") from error
 
 
 def check_keys(found: Any, where: str, known: tuple[str, ...]) -> None:

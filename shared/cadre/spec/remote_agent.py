@@ -10,7 +10,7 @@ import msgspec
 from cadre.errors import SpecError
 from cadre.protocol.a2a import remote_tools
 from cadre.protocol.usage import Budget
-from cadre.spec.durations import seconds_of
+from cadre.spec.durations import checked_seconds
 from cadre.spec.kinds import Section
 from cadre.spec.yaml_file import refused_key
 
@@ -136,13 +136,13 @@ def agent_document(kind: str, data: dict[str, Any]) -> dict[str, Any]:
         "url": found.url,
         "headers": found.headers,
         "idempotent": found.idempotent,
-        "poll": _seconds("poll", poll),
-        "absence": _seconds("absence", found.absence),
+        "poll": checked_seconds("spec.poll", poll),
+        "absence": checked_seconds("spec.absence", found.absence),
     }
     section |= {"program": msgspec.to_builtins(program)} if program is not None else {}
     section |= {"nats": msgspec.to_builtins(found.nats)} if found.nats is not None else {}
     spec: dict[str, Any] = {"kind": kind, "description": found.description, kind: section}
-    limits: dict[str, Any] = {"seconds": _seconds("timeout", found.timeout)}
+    limits: dict[str, Any] = {"seconds": checked_seconds("spec.timeout", found.timeout)}
     spec["limits"] = limits | ({"budget": msgspec.to_builtins(found.budget)} if found.budget else {})
     spec |= {"tools": remote_tools(name)} if isinstance(name, str) else {}
     spec |= {"version": found.version} if found.version else {}
@@ -201,10 +201,3 @@ def _check_nats(nats: NatsAgentSpec | None) -> None:
                 f"spec.nats.{key}: {getattr(nats, key)!r} is no word of a NATS subject: write it as `nats micro info"
                 " agents` shows it"
             )
-
-
-def _seconds(key: str, length: float | str) -> float:
-    try:
-        return seconds_of(length)
-    except ValueError as error:
-        raise SpecError(f"spec.{key}: {error}") from error

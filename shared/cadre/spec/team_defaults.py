@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.inspect import type_info
 
 from cadre.errors import SpecError
+from cadre.spec.durations import with_seconds
 from cadre.spec.model import ModelSpec
 from cadre.spec.model_file import check_keys, with_models
 from cadre.spec.names import TEAM_FILE
@@ -67,7 +69,7 @@ def with_team_model(data: Any, team: TeamDefaults) -> tuple[Any, list[Path]]:
         resolved, files = with_models(written, team.file.parent)
         section = resolved["spec"]["model"]
         check_keys(section, "spec.model", ModelSpec.__struct_fields__)
-        msgspec.convert(section, ModelSpec)
+        msgspec.convert(with_seconds(section, type_info(ModelSpec), "spec.model"), ModelSpec)
     except msgspec.ValidationError as error:
         key, what = refused_key(error)
         raise SpecError(f"{team.file}: spec.model{key and f'.{key}'}: {what}") from error

@@ -201,7 +201,7 @@ async def _outcome(team: Team, kept: KeptRun, acts: RepeatedActs, seconds: float
     run = await team.start(
         task.agent,
         task.task,
-        inputs=task.additional_args,
+        inputs=task.inputs,
         files=kept.files,
         max_steps=task.max_steps,
         images=task.images,

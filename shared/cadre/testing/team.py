@@ -113,7 +113,7 @@ class Team(TeamWorld):
         files: Mapping[str, bytes | str] | None = None,
         **fields: Any,
     ) -> TeamRun:
-        """Starts a run: `inputs` are its task's additional arguments, `files` the first ones of its workspace.
+        """Starts a run: `inputs` are values that the agent reads by name, `files` the first ones of its workspace.
 
         Further fields are those of `cadre.protocol.Task`: `budget`, `max_steps`, `deadline` (Unix seconds, counted
         from `now()`), `continues` (the id of the run whose conversation it goes on with) …
@@ -133,7 +133,7 @@ class Team(TeamWorld):
                 at=self.now(),
                 agent=agent,
                 task=task,
-                additional_args=dict(inputs or {}),
+                inputs=dict(inputs or {}),
                 has_files=bool(files),
                 **fields,
             ),

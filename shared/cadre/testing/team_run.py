@@ -203,7 +203,7 @@ class TeamRun:
             session=run.task.session if run.task is not None else None,
             error=result.error,
             output=result.output,
-            deadline=run.deadline,
+            deadline_at=run.deadline,
             budget=run.budget,
             own_usage=gained([event for event in self.events if not isinstance(event, ev.DelegateFinished)]),
             children=[],

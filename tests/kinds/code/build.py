@@ -18,7 +18,7 @@ def coder(**fields: Any) -> Course:
 
 def begun(**fields: Any) -> Course:
     """A run whose first block is with the sandbox."""
-    course = coder(**fields).begin(additional_args={"limit": 3})
+    course = coder(**fields).begin(inputs={"limit": 3})
     course.say(content=ANSWER_WITH_CODE)
     return course
 

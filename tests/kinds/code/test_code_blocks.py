@@ -43,8 +43,8 @@ def test_a_block_goes_to_the_sandbox_with_all_that_it_needs() -> None:
     call = code_call(course, since=2)
     assert (call.id, call.block, call.pool, call.agent) == ("r1:code:1:0", BLOCK, "big", "boss")
     assert call.code == "print(add(a=1, b=2))"
-    assert call.variables == {"limit": 3}
-    assert {"pandas", "math"} <= set(call.authorized_imports)
+    assert call.inputs == {"limit": 3}
+    assert {"pandas", "math"} <= set(call.imports)
     assert {one.name: one.kind for one in call.functions} == {"add": "tool", "look": "tool", "kid": "member"}
     assert call.exchanges == []
     assert call.snapshot is None
@@ -321,7 +321,7 @@ def test_a_session_goes_on_with_the_variables_of_its_last_run() -> None:
     first.say(content="<code>final_answer(3)</code>")
     first.arrive(ended(block="r1:code:2", output=3, is_final_answer=True, snapshot="blob:bb"))
     second = coder()
-    second.arrive(task(additional_args={"more": 1}), history=first.run.steps)
+    second.arrive(task(inputs={"more": 1}), history=first.run.steps)
     assert given_to_the_code(second) == ("blob:bb", {"more": 1}), "its own are new to the code"
     second.arrive(ended(snapshot="blob:cc"))
     assert given_to_the_code(second) == ("blob:cc", {})
@@ -336,7 +336,7 @@ def lose_variables(course: Course) -> None:
 def given_to_the_code(course: Course) -> tuple[str | None, dict[str, Any]]:
     """The snapshot and the variables that come with the next block."""
     course.say(content=ANSWER_WITH_CODE)
-    return code_call(course).snapshot, code_call(course).variables
+    return code_call(course).snapshot, code_call(course).inputs
 
 
 def test_variables_that_are_lost_are_not_asked_for_again() -> None:
@@ -352,7 +352,7 @@ def test_variables_of_an_earlier_run_that_are_lost_leave_the_tasks_own() -> None
     first.arrive(ended(snapshot="blob:aa"))
     first.say(content="I have no block of code.")
     second = coder()
-    second.arrive(task(additional_args={"limit": 4}), history=first.run.steps)
+    second.arrive(task(inputs={"limit": 4}), history=first.run.steps)
     assert given_to_the_code(second) == ("blob:aa", {"limit": 4})
     lose_variables(second)
     assert given_to_the_code(second) == (None, {"limit": 4})

@@ -52,7 +52,7 @@ def _passes(course: Course, value: Any, **fields: Any) -> None:
 
 
 def test_what_a_run_is_given_its_code_may_pass_on() -> None:
-    course = coder().begin(f"Read {blob(1)}.", additional_args={"picture": file(2)})
+    course = coder().begin(f"Read {blob(1)}.", inputs={"picture": file(2)})
     course.arrive(UserMessage(id="u", tree="r1", run="r1", at=2.0, text=f"and {blob(3)}"))
     course.say(content=ANSWER_WITH_CODE)
     course.arrive(yielded(asks("add", a=1, b=2)))
@@ -73,7 +73,7 @@ def test_what_code_has_made_it_may_pass_on_later() -> None:
 
 
 def test_a_run_that_goes_on_from_another_has_what_that_one_had() -> None:
-    course = coder().begin(additional_args={"picture": file(2)})
+    course = coder().begin(inputs={"picture": file(2)})
     course.say(content=ANSWER_WITH_CODE)
     course.arrive(ended(snapshot="blob:aa"))
     later = coder()

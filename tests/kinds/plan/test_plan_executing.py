@@ -63,7 +63,7 @@ def test_its_plan_becomes_steps(kind: str) -> None:
     assert purpose(course) == "replan"
     course.say(content=plan({"step": 4, "task": "Tell {{ step_1 }}."}))
     (sent,) = tasks(course)
-    assert (sent.agent, sent.additional_args) == ("boss", {"step_1": 3})
+    assert (sent.agent, sent.inputs) == ("boss", {"step_1": 3})
     assert state(course).version == 3
     entries = [*course.journal()]
     assert "make_plan" in {span.name for span in trace_of(entries, now=0.0)}

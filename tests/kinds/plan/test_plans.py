@@ -70,7 +70,7 @@ def test_the_agent_carries_out_a_step_in_a_run_without_a_plan() -> None:
     done(course, 1, 3)
     (sent,) = tasks(course)
     assert (sent.agent, sent.task) == ("boss", "Explain 3.\n\nBe brief.")
-    assert sent.additional_args == {"step_1": 3}
+    assert sent.inputs == {"step_1": 3}
     child = child_of(course, sent)
     assert "A clerk." in text(child)
     child.say(call("add", a=1, b=2))
@@ -85,7 +85,7 @@ def test_the_agent_carries_out_a_step_in_a_run_without_a_plan() -> None:
 def test_a_member_does_a_step() -> None:
     course = begun({"action": "kid", "task": "Look at {{ objective }}", "args": {"hue": 1}}, task="the sky")
     (sent,) = tasks(course)
-    assert (sent.agent, sent.task, sent.additional_args) == ("kid", "Look at the sky", {"hue": 1})
+    assert (sent.agent, sent.task, sent.inputs) == ("kid", "Look at the sky", {"hue": 1})
 
 
 def test_the_model_makes_a_plan() -> None:
@@ -251,14 +251,14 @@ def test_the_result_is_made_into_the_answer() -> None:
 
 
 def test_a_plan_comes_with_the_task() -> None:
-    course = begun(given={"additional_args": {"plan": [ADD, "Say it."]}})
+    course = begun(given={"inputs": {"plan": [ADD, "Say it."]}})
     assert [item.plan.action for item in state(course).items] == ["add", "execute"]
     task = '{"id": "t-1", "objective": "Add up.", "plan": [{"action": "look", "args": {"at": "sea"}}]}'
     course = begun(task=task)
     assert course.run.open_calls()[0].arguments == {"at": "sea"}
     course = begun(task='{"id": "t-1", "objective": "Add up."}', planning=False)
     assert [task.task for task in tasks(course)] == ["Add up."]
-    course = begun(given={"additional_args": {"plan": [{"action": "sing"}]}})
+    course = begun(given={"inputs": {"plan": [{"action": "sing"}]}})
     assert "there is no action 'sing'" in (end_of(course).error or BROKEN).message
 
 

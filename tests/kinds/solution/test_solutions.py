@@ -236,7 +236,7 @@ def test_a_rejected_solution_is_told_and_no_miss() -> None:
 )
 def test_a_policy_says_what_follows_when_nobody_decides(at_expiry: Any, follows: list[str]) -> None:
     course = solver(SolutionSpec(approve="always", at_expiry=at_expiry), approval_seconds=60.0).begin()
-    assert only(proposes(course, LOOK), ev.ApprovalRequested).expires == 160.0
+    assert only(proposes(course, LOOK), ev.ApprovalRequested).expires_at == 160.0
     course.at = 160.0
     assert kinds(course.arrive(timer("approval-r1_1_0"))) == follows
     sound(course)

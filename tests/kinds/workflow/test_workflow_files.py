@@ -104,6 +104,17 @@ def test_a_whole_one_is_read(tmp_path: Path) -> None:
             "next: ask, to: x}]",
             "unknown key 'to' in spec.workflow.steps.pick.choose; known keys",
         ),
+        (
+            "wait: 90s",
+            "agent: {name: kid, task: x, additional_args: {}}",
+            "unknown key 'additional_args' in spec.workflow.steps.rest.agent; known keys: name, task, inputs",
+        ),
+        (
+            "{{ seen }}",
+            "{{ additional_args.seen }}",
+            "reads 'additional_args', which is no step; it may read seen, sign, rest, pick, ask, kid, back, done, task,"
+            " inputs",
+        ),
         ("kind: workflow", "kind: code", "workflow is for agents of kind workflow"),
     ],
 )

@@ -48,7 +48,7 @@ def test_each_item_is_a_run_and_the_results_have_the_items_order() -> None:
     course = run_of(workflow("seen", **EACH))
     course.arrive(result(course.id(), {"numbers": [5, 6, 7], "plus": 10}, tool="look"))
     tasks = sent(course, Task)
-    assert [(task.agent, task.additional_args["item"]) for task in tasks] == [("boss", 5), ("boss", 6)]
+    assert [(task.agent, task.inputs["item"]) for task in tasks] == [("boss", 5), ("boss", 6)]
     children = [child_of(course, task) for task in tasks]
     assert children[1].run.open_calls()[0].arguments == {"a": 6, "b": 10}
     assert list(workflow_of(children[1].run.spec).steps) == ["one"]

@@ -106,10 +106,10 @@ def test_an_answer_fits_its_schema() -> None:
 
 
 def test_a_member_is_delegated_to() -> None:
-    agent = {"agent": {"name": "kid", "task": "Count {{ task }}.", "additional_args": {"n": [1, 2]}}}
+    agent = {"agent": {"name": "kid", "task": "Count {{ task }}.", "inputs": {"n": [1, 2]}}}
     course = run_of(workflow("ask", ask=agent), "sheep")
     started = only(course.journal()[0].events, ev.DelegateStarted)
-    assert (started.member, started.task, started.additional_args) == ("kid", "Count sheep.", {"n": [1, 2]})
+    assert (started.member, started.task, started.inputs) == ("kid", "Count sheep.", {"n": [1, 2]})
     course.arrive(report(course.id(), "3 sheep"))
     assert end_of(course).output == "3 sheep"
     sound(course)
@@ -168,7 +168,7 @@ def test_a_question_expires() -> None:
     }
     course = run_of(workflow("sign", **steps))
     asked = only(course.journal()[0].events, ev.ApprovalRequested)
-    assert asked.expires == course.at + 7200
+    assert asked.expires_at == course.at + 7200
     course.arrive(timer(f"approval-{asked.call}"))
     assert end_of(course).output == "late"
     sound(course)

@@ -15,7 +15,7 @@ spec:
   workflow:
     start: all
     steps:
-      all: {each: {items: "{{ additional_args.numbers }}", step: one, parallel: 3}, next: both}
+      all: {each: {items: "{{ inputs.numbers }}", step: one, parallel: 3}, next: both}
       one: {tool: {name: double, arguments: {number: "{{ item }}"}}}
       both: {parallel: {branches: {left: first, right: rest}}, next: done}
       first: {end: "{{ all[0] }}"}
@@ -46,7 +46,7 @@ def test_lists_branches_and_waits_need_no_model(tmp_path: Path) -> None:
         stack.tools(tmp_path / "tools.py", start=False)
         gateway = stack.gateway(start=False)
         stack.start_all()
-        run = gateway.submit("clerk", "Double.", additional_args={"numbers": [1, 2, 3, 4, 5]})
+        run = gateway.submit("clerk", "Double.", inputs={"numbers": [1, 2, 3, 4, 5]})
         found = gateway.finished(run)
     assert found["state"] == "success", found
     assert found["output"] == {"all": [2, 4, 6, 8, 10], "both": {"left": 2, "right": [4, 6, 8, 10]}}

@@ -41,7 +41,7 @@ def test_a_file_holds_several(tmp_path: Path) -> None:
     [
         ("cron: 30 7 * * mon-fri", "cron: 61 7 * * *", "cron: '61 7"),
         ("cron: 30 7 * * mon-fri", "cron: 0 0 31 2 *", "cron: '0 0 31 2 *'"),
-        ("cron: 30 7 * * mon-fri", "every: 10 minutes", "every: '10 minutes' is no length of time"),
+        ("cron: 30 7 * * mon-fri", "every: 10 moons", "every: '10 moons' is no length of time"),
         ("cron: 30 7 * * mon-fri", "every: 0.2", "every: 0.2 must be at least 1 s"),
         ("  cron: 30 7 * * mon-fri", "  every: 5\n  cron: 30 7 * * *", "every, cron: write one of the two"),
         ("Europe/Berlin", "Europe/Nowhere", "time_zone: 'Europe/Nowhere' is not known here"),

@@ -51,15 +51,15 @@ def test_the_end_of_a_root_and_calls_that_wait_are_told() -> None:
         "success",
         "done",
     )
-    assert (held.id, held.type, held.data["call"]) == ("r_1_0:approval", "approval.waiting", "r_1_0")
-    assert [one.type for one in happened_in(entry(ENDED, HELD, run="r_1_0"))] == ["approval.waiting"]
+    assert (held.id, held.type, held.data["call"]) == ("r_1_0:approval", "approval.requested", "r_1_0")
+    assert [one.type for one in happened_in(entry(ENDED, HELD, run="r_1_0"))] == ["approval.requested"]
 
 
 @pytest.mark.parametrize(
     ("fields", "wanted"),
     [
         ({}, True),
-        ({"events": ["approval.waiting"]}, False),
+        ({"events": ["approval.requested"]}, False),
         ({"agents": ["boss"]}, True),
         ({"agents": ["helper"]}, False),
         ({"states": ["error", "success"]}, True),

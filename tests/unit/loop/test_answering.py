@@ -45,7 +45,7 @@ def test_tool_member_and_refused_call_of_one_answer() -> None:
     assert kinds(events) == ["ModelAnswered", "ToolCalled", "DelegateStarted", "CallRefused"]
     assert only(events, ev.ToolCalled) == ev.ToolCalled(call="r1_1_0", tool="add", arguments={"a": 1, "b": 2})
     assert only(events, ev.DelegateStarted) == ev.DelegateStarted(
-        call="r1_1_1", member="kid", task="Go.", additional_args={"x": 1}
+        call="r1_1_1", member="kid", task="Go.", inputs={"x": 1}
     )
     assert only(events, ev.CallRefused).call == "r1_1_2"
     assert course.run.phase is Phase.ACTING
@@ -150,7 +150,7 @@ def test_a_schema_that_is_none_or_would_read_files_is_refused(tmp_path: Path) ->
 
 
 def test_an_argument_that_names_a_variable_of_the_run_gets_its_value() -> None:
-    course = Course().begin(additional_args={"seven": 7, "brief": "All of it."})
+    course = Course().begin(inputs={"seven": 7, "brief": "All of it."})
     events = course.say(call("add", a="seven", b=1), call("kid", task="brief"), call("add", a="eight", b=1))
     assert only(events, ev.ToolCalled).arguments["a"] == "seven", "the journal has the model's words"
     assert [message.arguments for message in sent(course, ToolCall)] == [{"a": 7, "b": 1}]
@@ -159,13 +159,13 @@ def test_an_argument_that_names_a_variable_of_the_run_gets_its_value() -> None:
 
 
 def test_a_variable_in_place_of_a_members_arguments_is_its_value() -> None:
-    course = Course().begin(additional_args={"data": {"a": 1}, "other": 5})
+    course = Course().begin(inputs={"data": {"a": 1}, "other": 5})
     events = course.say(
         call("kid", task="Go.", additional_args="data"), call("kid", task="Go.", additional_args="other")
     )
-    assert only(events, ev.DelegateStarted).additional_args == {"a": 1}
+    assert only(events, ev.DelegateStarted).inputs == {"a": 1}
     assert "additional_args" in only(events, ev.CallRefused).error.message
-    assert [message.additional_args for message in sent(course, Task)] == [{"a": 1}]
+    assert [message.inputs for message in sent(course, Task)] == [{"a": 1}]
 
 
 def test_arguments_that_no_journal_could_be_read_with_are_refused() -> None:
@@ -234,7 +234,7 @@ def test_a_name_that_no_endpoint_takes_is_not_sent_back_as_it_is() -> None:
 
 
 def test_a_final_answer_that_names_a_variable_is_its_value() -> None:
-    course = Course().begin(additional_args={"rows": [1, 2]})
+    course = Course().begin(inputs={"rows": [1, 2]})
     assert only(course.say(call("final_answer", answer="rows")), ev.RunFinished).output == [1, 2]
 
 

@@ -197,7 +197,7 @@ def test_members_are_held_when_they_are_named() -> None:
 
 
 def test_the_value_of_a_variable_is_judged_not_its_name() -> None:
-    course = Course(spec(approvals={"add": "when: a > 10"})).begin(additional_args={"big": 11, "small": 1})
+    course = Course(spec(approvals={"add": "when: a > 10"})).begin(inputs={"big": 11, "small": 1})
     assert "ApprovalRequested" in kinds(course.say(call("add", a="big", b="small")))
 
 

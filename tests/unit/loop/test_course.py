@@ -26,7 +26,7 @@ def test_a_task_is_accepted_with_the_spec_and_the_offer_of_this_moment() -> None
 
 
 def test_additional_arguments_are_named_in_the_task_text() -> None:
-    course = Course().begin("Count.", additional_args={"rows": [1, 2]})
+    course = Course().begin("Count.", inputs={"rows": [1, 2]})
     (step,) = course.run.steps
     assert isinstance(step, TaskStep)
     assert step.task.startswith("Count.\n")

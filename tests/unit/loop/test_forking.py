@@ -19,7 +19,7 @@ from unit.loop.workers import says, worker
 
 def source(**fields: Any) -> Course:
     """Three steps of sums, the second with a wrong call beside it; then the answer."""
-    course = Course(spec(**fields)).begin("Add up.", additional_args={"one": 1})
+    course = Course(spec(**fields)).begin("Add up.", inputs={"one": 1})
     interval = fields.get("planning_interval")
     for step in (1, 2, 3):
         if interval and (step - 1) % interval == 0:

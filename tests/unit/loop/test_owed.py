@@ -44,7 +44,7 @@ def test_acting_owes_each_open_call_and_no_answered_one() -> None:
     for_kid: dict[str, Any] = {
         "agent": "kid",
         "task": "x",
-        "additional_args": {"k": 1},
+        "inputs": {"k": 1},
         "reply_to": ReplyTo("boss", "r1"),
     }
     child = Task(id="r1_1_1:task", run="r1_1_1", path=["top", "boss"], **common, **for_kid)

@@ -35,7 +35,7 @@ PRICES = {
 
 
 def begun(**fields: Any) -> Course:
-    return Course(spec(**fields)).begin(additional_args={"limit": 40})
+    return Course(spec(**fields)).begin(inputs={"limit": 40})
 
 
 def answer(value: Any) -> ev.RequestedCall:
@@ -54,15 +54,13 @@ def coded(value: Any, step: int = 1) -> CodeFinished:
 
 
 def test_an_answer_that_an_expression_does_not_let_pass_is_an_observation() -> None:
-    course = begun(checks=["when: answer | int > additional_args.limit", "when: 'sum' not in task"])
+    course = begun(checks=["when: answer | int > inputs.limit", "when: 'sum' not in task"])
     events = course.say(answer("39"))
     assert kinds(events) == ["ModelAnswered", "CallRefused", "StepFinished", "ModelCalled"]
     refused = only(events, ev.CallRefused)
     assert (refused.name, refused.call) == ("final_answer", "r1_1_0")
     assert refused.error.type == "AgentError"
-    assert (
-        "Check 'when: answer | int > additional_args.limit' failed: it is not true" in refused.error.message
-    )
+    assert "Check 'when: answer | int > inputs.limit' failed: it is not true" in refused.error.message
     assert "sum" not in refused.error.message, "what passed is not told of"
     shown = request(course).messages
     assert shown[-2]["tool_calls"][0]["function"]["name"] == "final_answer"

@@ -62,7 +62,7 @@ def test_the_kept_runs_are_of_all_kinds() -> None:
 
 def busy_course() -> Course:
     """Refused, answered, failing and ignored calls, a member, a rate limit, a lost call, the end."""
-    course = Course().begin(additional_args={"two": 2})
+    course = Course().begin(inputs={"two": 2})
     course.fail("busy", status=429, rate_limited=True, retry_after=7.25)
     course.wake()
     course.lose()
@@ -271,12 +271,12 @@ def test_what_child_and_parent_say_of_each_other_is_compared() -> None:
     entry = child[0].entry
     accepted = entry.events[0]
     assert isinstance(accepted, ev.RunAccepted)
-    other = msgspec.structs.replace(accepted.task, additional_args={"side": "wrong"})
+    other = msgspec.structs.replace(accepted.task, inputs={"side": "wrong"})
     events = [msgspec.structs.replace(accepted, task=other), *entry.events[1:]]
     child[0] = Journaled(child[0].seq, msgspec.structs.replace(entry, events=events))
     replay = redecide(family)
     assert [(one.run, one.about) for one in replay.divergences] == [(entry.run, "task")]
-    assert 'task.additional_args.side: journaled "wrong", now "left"' in replay.divergences[0].lines
+    assert 'task.inputs.side: journaled "wrong", now "left"' in replay.divergences[0].lines
 
 
 def test_a_report_that_the_child_did_not_give() -> None:

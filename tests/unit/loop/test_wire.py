@@ -166,7 +166,7 @@ def changed(**fields: Any) -> bytes:
         (b'{"v": 1, "id": "x"}', "'unknown'"),
         (b'{"v": 1, "type": "entry", "events": 7}', "'entry'"),
         (encode(task("latin")).replace(b"latin", b"\xe9"), "'task'.*utf-8"),
-        (encode(task(additional_args={"k": 7})).replace(b"7", b"[" * 9000 + b"]" * 9000), "recursion"),
+        (encode(task(inputs={"k": 7})).replace(b"7", b"[" * 9000 + b"]" * 9000), "recursion"),
     ],
 )
 def test_what_cannot_be_read_is_explained(data: bytes, why: str) -> None:

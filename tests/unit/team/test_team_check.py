@@ -60,7 +60,7 @@ output_schema: {type: object, required: [grade], properties: {grade: {enum: [goo
 SUB = """\
 description: Reads an order.
 kind: workflow
-workflow: {start: a, steps: {a: {end: "{{ additional_args.order }} {{ additional_args.note | default('') }}"}}}
+workflow: {start: a, steps: {a: {end: "{{ inputs.order }} {{ inputs.note | default('') }}"}}}
 """
 FREE = "description: Answers as it likes."
 FLOW = """\
@@ -76,7 +76,7 @@ workflow:
       agent: {name: judge, task: "Judge {{ look.id }}"}
       when: [{if: 'judge.grade == "good"', next: sub}]
       next: free
-    sub: {agent: {name: sub, task: go, additional_args: {order: "{{ look.id }}"}}}
+    sub: {agent: {name: sub, task: go, inputs: {order: "{{ look.id }}"}}}
     free: {agent: {name: free, task: go}, next: lines}
     lines: {each: {items: "{{ look.lines }}", step: line}}
     line: {end: "{{ item.upper() }}"}
@@ -169,13 +169,13 @@ FLOWS = [
         '{order: "',
         '{ordre: "',
         "error",
-        "sub.agent.additional_args: agent sub reads order of its additional_args",
+        "sub.agent.inputs: agent sub reads order of its inputs",
     ),
     (
         '{order: "',
         '{more: 1, order: "',
         "warning",
-        "sub.agent.additional_args.more: agent sub does not read 'more'",
+        "sub.agent.inputs.more: agent sub does not read 'more'",
     ),
     (
         "task: go}, next: lines",
@@ -249,7 +249,7 @@ plan:
             "steps[1].task: reads step_1.name, which the output_schema",
         ),
         ("step_1.lines[0]", "step_1.lines.x", "steps[1].details: reads step_1.lines.x"),
-        ('{order: "', '{ordre: "', "steps[2].args: agent sub reads order of its additional_args"),
+        ('{order: "', '{ordre: "', "steps[2].args: agent sub reads order of its inputs"),
         (
             "of {{ step_2.grade",
             "of {{ step_2.mark",

@@ -87,7 +87,7 @@ def _called(call: dict[str, Any]) -> Any:
 def calling() -> Asked:
     """Plans, calls, a picture, a failure, an attempt that was lost, the answer after the last step."""
     course = Asked(spec(planning_interval=2, limits=Limits(max_steps=2), model=ModelSpec(vision=True)))
-    course.begin("Look at it.", images=[IMAGE], additional_args={"two": 2})
+    course.begin("Look at it.", images=[IMAGE], inputs={"two": 2})
     course.say(content="First this, then that.")
     course.lose()
     course.say(call("add", a=1, b=2), call("kid", task="help"), content="I begin.")

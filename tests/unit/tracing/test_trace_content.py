@@ -18,7 +18,7 @@ CANARY = "canary-7c1e"
 def calling() -> Course:
     """Every place where somebody can write something holds the canary."""
     course = Course(spec(approvals={"look": "always"}, instructions=CANARY, description=CANARY))
-    course.begin(CANARY, additional_args={"it": CANARY})
+    course.begin(CANARY, inputs={"it": CANARY})
     course.fail(CANARY, status=503)
     course.wake()
     usage = Usage(input_tokens=1)

@@ -4,7 +4,7 @@
  * Keys below which stand values of agents, tools and people. There a number keeps its notation too (`1.0`, `1e5`, `-0`);
  * elsewhere, where the pages count with numbers, it is an ExactNumber only if a double has not its value.
  */
-const VALUES = new Set(["arguments", "additional_args", "args", "output", "result", "payload", "edits", "body", "observations"]);
+const VALUES = new Set(["arguments", "inputs", "args", "output", "result", "payload", "edits", "body", "observations"]);
 const NUMBER = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 const SPACE = /[ \t\n\r]*/y;
 const WORDS = { t: ["true", true], f: ["false", false], n: ["null", null] };

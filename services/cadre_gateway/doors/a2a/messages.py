@@ -60,7 +60,7 @@ class Messages:
         wanted = Submission(
             agent=agent,
             task=text,
-            additional_args=arguments,
+            inputs=arguments,
             images=content.images,
             files=content.files,
             session=session,

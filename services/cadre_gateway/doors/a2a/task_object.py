@@ -91,8 +91,8 @@ def _question(call: str, held: HeldBack) -> list[Json]:
     asked = request.reason or f"{request.name} waits for approval"
     data: Json = {"call": call, "tool": request.name, "arguments": for_people(request.arguments)}
     data |= {"reason": request.reason, "decisions": ["approve", "reject", "correct"]}
-    if request.expires is not None:
-        data["expires"] = _time(request.expires)
+    if request.expires_at is not None:
+        data["expires_at"] = _time(request.expires_at)
     return [{"text": asked}, {"data": data, "mediaType": "application/json"}]
 
 

@@ -140,9 +140,9 @@ class ThreadEvents:
             "responseSchema": _ANSWER_SCHEMA,
             "metadata": {"tool": request.name, "arguments": for_people(request.arguments)},
         }
-        if request.expires is not None:
+        if request.expires_at is not None:
             found["expiresAt"] = (
-                datetime.fromtimestamp(request.expires, UTC).isoformat().replace("+00:00", "Z")
+                datetime.fromtimestamp(request.expires_at, UTC).isoformat().replace("+00:00", "Z")
             )
         return found | self._who(held.run)
 
@@ -165,7 +165,7 @@ class ThreadEvents:
             case ev.ApprovalRequested(call=call, name=name, arguments=arguments):
                 return self._call(call, name, arguments, who)
             case ev.DelegateStarted(call=call, member=name, task=task):
-                return self._call(call, name, {"task": task, **event.additional_args}, who)
+                return self._call(call, name, {"task": task, **event.inputs}, who)
             case ev.ToolAnswered(call=call):
                 failed = event.error is not None and event.output is None
                 return _result(call, event.error.message if failed and event.error else event.output, who)

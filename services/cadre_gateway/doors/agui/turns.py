@@ -107,7 +107,7 @@ class Turns:
         request = Submission(
             agent=agent,
             task=content.text,
-            additional_args=_arguments(wanted, before),
+            inputs=_arguments(wanted, before),
             images=[*before.images, *content.images],
             files=before.files | content.files,
             session=session,

@@ -47,7 +47,7 @@ _INPUT = {
     "type": "object",
     "properties": {
         "task": {"type": "string", "description": "What the agent shall do, with all that it needs to know."},
-        "arguments": {"type": "object", "description": "Values that the agent is handed beside the task."},
+        "inputs": {"type": "object", "description": "Values that the agent reads by their names."},
         "session": {
             "type": "string",
             "description": "Name of a conversation: calls with the same name go on from each other.",
@@ -62,7 +62,7 @@ class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The arguments of a call."""
 
     task: str
-    arguments: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     session: str | None = None
 
 
@@ -197,7 +197,7 @@ def _wanted(agent: str, arguments: dict[str, Any], spec: AgentSpec | None, sessi
     return Submission(
         agent=agent,
         task=asked.task,
-        additional_args=asked.arguments,
+        inputs=asked.inputs,
         session=session,
         reset=session is None,
     )

@@ -255,7 +255,7 @@ class Conversations:
             Submission(
                 agent=turn.agent,
                 task=turn.text,
-                additional_args=arguments,
+                inputs=arguments,
                 images=[*before.images, *turn.images],
                 files=before.files | turn.files,
                 session=session,

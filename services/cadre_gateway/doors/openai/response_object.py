@@ -53,7 +53,7 @@ def response_object(progress: Progress, task: Task, output: list[Json], status: 
         "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
         "model": task.agent,
         "previous_response_id": _previous(progress, task),
-        "instructions": task.additional_args.get("instructions"),
+        "instructions": task.inputs.get("instructions"),
         "output": output,
         "error": error,
         "tools": [_tool(card) for card in terms.tools],

@@ -15,7 +15,7 @@ def command() -> None:
     """Standing budgets: what users, agents and teams may use in an hour, day, week or month."""
 
 
-@command.command("ls")
+@command.command("list")
 @output_option("table")
 def list_budgets(output: str) -> None:
     """List all budgets, with what is used of them."""

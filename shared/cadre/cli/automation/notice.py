@@ -15,7 +15,7 @@ def command() -> None:
     """Notices: web addresses that are told of what happens to runs."""
 
 
-@command.command("ls")
+@command.command("list")
 @output_option("table")
 def list_notices(output: str) -> None:
     """List all notices."""

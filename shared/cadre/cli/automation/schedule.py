@@ -26,7 +26,7 @@ def command() -> None:
     """Schedules: runs that start by the clock."""
 
 
-@command.command("ls")
+@command.command("list")
 @output_option("table")
 def list_schedules(output: str) -> None:
     """List all schedules."""
@@ -74,7 +74,7 @@ def upcoming(name: str, count: int, output: str) -> None:
 _times = with_options(
     click.option("--every", help="Length of time between ticks: 30s, 10m, 2h, 1d."),
     click.option("--cron", help="Cron expression: five fields, or six with seconds first."),
-    click.option("--at", "start", type=click.DateTime(), help="The one tick, or the first that may be."),
+    click.option("--start", type=click.DateTime(), help="The one tick, or the first that may be."),
     click.option("--end", type=click.DateTime(), help="The last tick that may be."),
     click.option("--count", type=click.IntRange(min=1), help="Ticks in all."),
     click.option("--time-zone", help="IANA name, such as Europe/Berlin.  [default: UTC]"),
@@ -108,7 +108,7 @@ def add(file_or_name: str, output: str, **given: Any) -> None:
             click.echo(one["name"] + (f", next {moment(one['next'][0])}" if one.get("next") else ""))
 
 
-@command.command("rm")
+@command.command("remove")
 @_names
 def remove(names: tuple[str, ...]) -> None:
     """Remove schedules; their runs go on."""

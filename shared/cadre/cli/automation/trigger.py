@@ -15,7 +15,7 @@ def command() -> None:
     """Triggers: runs that messages on the bus and signed webhooks start."""
 
 
-@command.command("ls")
+@command.command("list")
 @output_option("table")
 def list_triggers(output: str) -> None:
     """List all triggers."""

@@ -14,7 +14,7 @@ from cadre.cli.checks.evaluated_run import EvaluatedRun, as_json, as_text, line_
 from cadre.cli.checks.exported_run import exported_files, read_exported_run
 from cadre.cli.checks.live_revision import live_revision, prompts_of
 from cadre.cli.terminal.gateway import Gateway
-from cadre.cli.terminal.options import output_option, print_json
+from cadre.cli.terminal.options import Duration, output_option, print_json
 from cadre.cli.terminal.status_line import print_status
 from cadre.deploy.nats_users import GATEWAY_SENDER
 from cadre.errors import CadreError
@@ -84,9 +84,7 @@ class _Policies(click.ParamType[tuple[str, Policy]]):
     " called if it is read-only.",
 )
 @click.option("--parallel", type=click.IntRange(1, 64), default=4, show_default=True, help="Runs at once.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=1), default=600.0, show_default=True, help="Seconds of a run."
-)
+@click.option("--timeout", type=Duration(1), default="10m", show_default=True, help="Time of a run.")
 @output_option("table")
 def command(paths: tuple[Path, ...], team: Path, output: str, **options: Any) -> int:
     """Run the tasks of exported runs again, with the files of a team as they are now, and compare what comes of them.

@@ -61,7 +61,7 @@ def _case(run: str, one: WrittenTask) -> KeptRun:
         at=0.0,
         agent=one.agent,
         task=one.task,
-        additional_args=one.inputs,
+        inputs=one.inputs,
     )
     calls = [
         (

@@ -18,7 +18,6 @@ from cadre.cli.terminal.table import table
 @click.option("--target", metavar="ID", help="Only what was done to this run, call, key or memory.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=100, show_default=True)
 @output_option("table")
-@click.option("--json", "output", flag_value="json", help="The same as `-o json`.")
 def command(limit: int, output: str, **wanted: str | None) -> None:
     """Show decisions, cancels, erasures, edits, changes of keys and the like, newest first."""
     with Gateway() as gateway:

@@ -78,7 +78,7 @@ def restore_command(folder: Path, replace: bool) -> None:
     if done.replaced is None:
         click.echo(
             f"the server had no deployment, so which API keys were revoked since is not known: the backup holds"
-            f" {len(saved.keys)}; see `cadre keys ls`, and revoke such keys by `cadre keys revoke`"
+            f" {len(saved.keys)}; see `cadre keys list`, and revoke such keys by `cadre keys revoke`"
         )
     if (folder / MEMORIES).is_file():
         click.echo(f"once the services run again: cadre memory import {folder / MEMORIES}")

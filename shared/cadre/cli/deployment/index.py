@@ -59,6 +59,6 @@ def rebuild() -> None:
 
 def _line(rebuild: dict[str, Any]) -> str:
     if rebuild["state"] != "running":
-        return f"rebuild {rebuild['state']} after {rebuild['ended_at'] - rebuild['began_at']:.1f} s"
+        return f"rebuild {rebuild['state']} after {rebuild['ended_at'] - rebuild['started_at']:.1f} s"
     share = rebuild["read"] / rebuild["of"] if rebuild["of"] else 0.0
     return f"rebuild running: {share:.0%} of {rebuild['of']:,} entries"

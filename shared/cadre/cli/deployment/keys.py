@@ -31,15 +31,15 @@ def command() -> None:
 @click.option("--agent", "agents", multiple=True, help="Only runs of this agent; may be given several times.")
 @click.option("--team", "teams", multiple=True, help="Only trees that begin with this agent, likewise.")
 @click.option(
-    "--expires", type=Duration(), help="Seconds (or 12h, 90d) that it counts; without: until revoked."
+    "--expires-in", type=Duration(), help="Seconds (or 12h, 90d) that it counts; without: until revoked."
 )
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Requests a second.")
 @click.option("--runs-per-day", type=click.IntRange(min=1), help="Runs that it may start in a day.")
 @output_option("text")
-def create(name: str, output: str, expires: float | None, **options: Any) -> None:
+def create(name: str, output: str, expires_in: float | None, **options: Any) -> None:
     """Make a key and print it: it is shown this once, and kept nowhere."""
     given = {key: value for key, value in options.items() if value not in (None, (), False)}
-    body = {"name": name, **given, **({"expires_in": expires} if expires is not None else {})}
+    body = {"name": name, **given, **({"expires_in": expires_in} if expires_in is not None else {})}
     with Gateway() as gateway:
         made = gateway.post("/v1/keys", body)
     if output == "json":
@@ -51,7 +51,7 @@ def create(name: str, output: str, expires: float | None, **options: Any) -> Non
     )
 
 
-@command.command("ls")
+@command.command("list")
 @output_option("table")
 def list_keys(output: str) -> None:
     """List all keys, without what would let somebody in."""

@@ -147,7 +147,9 @@ def forget(memory: str | None, yes: bool, **whose: Any) -> int:
 @click.command("export")
 @_selection_options
 @_kind
-@click.option("--to", "target", type=click.File("wb"), default="-", help="File to write.  [default: stdout]")
+@click.option(
+    "-o", "--output", "target", type=click.File("wb"), default="-", help="File to write.  [default: stdout]"
+)
 def export_all(kinds: tuple[str, ...], target: Any, **whose: Any) -> int:
     """Write memories as JSON lines, expired ones that are not removed yet among them."""
     with Gateway() as gateway:

@@ -19,8 +19,8 @@ def _filters(command: Any) -> Any:
 
 
 @click.command("stats")
-@click.option("--from", "since", metavar="WHEN", help="A date or time (UTC), or so long ago: 12h, 7d. [30d]")
-@click.option("--to", "until", metavar="WHEN", help="Likewise. [now]")
+@click.option("--since", metavar="WHEN", help="A date or time (UTC), or so long ago: 12h, 7d. [30d]")
+@click.option("--until", metavar="WHEN", help="Likewise. [now]")
 @click.option(
     "--by",
     default="agent",
@@ -33,7 +33,7 @@ def _filters(command: Any) -> Any:
 def command(since: str | None, until: str | None, by: str, output: str, **only: str | None) -> None:
     """Show runs, calls, tokens and cost; those of removed runs too."""
     with Gateway() as gateway:
-        found = gateway.get("/v1/stats", **{"from": since, "to": until, "by": by, **only})
+        found = gateway.get("/v1/stats", since=since, until=until, by=by, **only)
     if output == "json":
         print_json(found)
         return

@@ -66,10 +66,10 @@ def summary(
         was_queued = run["started_at"] - run.get("asked_at", run["started_at"])
         after = f", {seconds(was_queued)} after it was asked for" if was_queued >= _QUEUED_SECONDS else ""
         yield f"started  {_local_time(run['started_at'])}{after}"
-    if run.get("deadline"):
-        left = run["deadline"] - time.time()
+    if run.get("deadline_at"):
+        left = run["deadline_at"] - time.time()
         is_ahead = left > 0 and not run.get("ended_at")
-        yield f"deadline {_local_time(run['deadline'])}" + (f", in {seconds(left)}" if is_ahead else "")
+        yield f"deadline {_local_time(run['deadline_at'])}" + (f", in {seconds(left)}" if is_ahead else "")
     if run.get("budget"):
         yield f"budget   {', '.join(f'{value:g} {key}' for key, value in run['budget'].items())}"
     if run.get("forked_from"):

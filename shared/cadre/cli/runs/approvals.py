@@ -76,7 +76,7 @@ def reject(call: str, feedback: str, output: str) -> int:
 @click.option("--tool", metavar="NAME", help="Call this tool or team member instead.")
 @click.option("--arguments", metavar="JSON", help="All arguments, as a JSON object.")
 @click.option(
-    "--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change one argument; JSON if it parses."
+    "--set", "changes", multiple=True, metavar="NAME=VALUE", help="Change one argument; JSON if it parses."
 )
 @_why
 @output_option("text")
@@ -89,7 +89,7 @@ def correct(
     arguments of --arguments, else of the call as it stands.
     """
     if tool is None and arguments is None and not changes:
-        raise click.UsageError("say what is to change: --set KEY=VALUE, --arguments JSON or --tool NAME")
+        raise click.UsageError("say what is to change: --set NAME=VALUE, --arguments JSON or --tool NAME")
     given = json_object("--arguments", arguments) if arguments is not None else None
     changed = key_values("--set", changes)
     content: dict[str, Any] = {"decision": "correct", "feedback": feedback}
@@ -101,7 +101,7 @@ def correct(
 
 
 def _row(call: dict[str, Any], now: float) -> list[str]:
-    expires = call.get("expires")
+    expires = call.get("expires_at")
     is_question = call["kind"] == "question"
     return [
         call["call"],

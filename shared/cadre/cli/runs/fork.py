@@ -19,12 +19,11 @@ from cadre.client.transport import RUNS
 )
 @click.option("--task", metavar="TEXT", help="Another task.")
 @click.option(
-    "--arg",
     "--input",
-    "args",
+    "inputs",
     multiple=True,
-    metavar="KEY=VALUE",
-    help="Additional argument, new or in place of one; JSON if it parses.",
+    metavar="NAME=VALUE",
+    help="Input, new or in place of one; JSON if it parses.",
 )
 @bound_options
 @click.option(
@@ -46,7 +45,7 @@ def command(run: str, **options: Any) -> int:
     request = {
         "at": options["at"],
         "task": utf8("--task", options["task"]) if options["task"] is not None else None,
-        "additional_args": key_values("--arg", options["args"]),
+        "inputs": key_values("--input", options["inputs"]),
         **bounds(options),
         "observations": _observations(options["observations"]),
     }

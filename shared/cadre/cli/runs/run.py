@@ -17,7 +17,11 @@ from cadre.client.data_urls import URL_PREFIXES, data_url
 @click.argument("agent")
 @click.argument("task", required=False)
 @click.option(
-    "--arg", "args", multiple=True, metavar="KEY=VALUE", help="Additional argument; JSON if it parses."
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Value that the agent reads by its name; JSON if it parses.",
 )
 @click.option("--image", "images", multiple=True, metavar="FILE|URL", help="Image for the model to see.")
 @click.option(
@@ -50,7 +54,7 @@ def command(**options: Any) -> int:
     request = {
         "agent": options["agent"],
         "task": _task(options["task"]),
-        "additional_args": key_values("--arg", options["args"]),
+        "inputs": key_values("--input", options["inputs"]),
         "images": [_image(text) for text in options["images"]],
         "files": _files(options["files"]),
         **bounds(options),

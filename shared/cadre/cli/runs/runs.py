@@ -50,7 +50,7 @@ _MAX_PAGE = 1000
     "--text", metavar="WORDS", help="Only runs that have all of these words in the task or the answer."
 )
 @click.option("--error", metavar="TYPE", help="Only runs that ended with this type of error.")
-@click.option("--below", metavar="RUN", help="The runs directly below this one, instead of root runs.")
+@click.option("--parent", metavar="RUN", help="The runs directly below this one, instead of root runs.")
 @click.option("--sort", type=click.Choice(get_args(RunOrder)), help="What the list begins with the most of.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)
 @click.option("--count", is_flag=True, help="Print only how many there are in all.")
@@ -65,15 +65,15 @@ def command(ctx: click.Context, /, limit: int, count: bool, output: str, **which
     if ctx.invoked_subcommand is not None:
         return
     with Gateway() as gateway:
-        below = which.pop("below")
-        which["parent"] = gateway.run_id(below) if below is not None else None
+        if which["parent"] is not None:
+            which["parent"] = gateway.run_id(which["parent"])
         if count:
             click.echo(gateway.get("/v1/runs", limit=1, count="true", **which)["total"])
         else:
             _list(gateway, limit, output, which)
 
 
-@command.command("rm")
+@command.command("remove")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option(
     "--force", is_flag=True, help="Cancel a run that has not ended, wait for its end, then erase it."

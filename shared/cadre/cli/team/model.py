@@ -12,7 +12,7 @@ import yaml
 from cadre.adapters.models.failure import shown_url
 from cadre.adapters.models.probing.report import ModelReport, Probe
 from cadre.cli.terminal.answer import print_text
-from cadre.cli.terminal.options import output_option, print_json
+from cadre.cli.terminal.options import Duration, output_option, print_json
 from cadre.cli.terminal.table import brief
 from cadre.errors import SpecError
 from cadre.local.exit_codes import CommandFailed, ExitCode
@@ -43,10 +43,10 @@ def command() -> None:
 @click.option("--embeddings", metavar="NAME", help="Ask for the vectors of this model as well.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=1),
-    default=60.0,
+    type=Duration(1),
+    default="60s",
     show_default=True,
-    help="Seconds that one request may take.",
+    help="Time that one request may take.",
 )
 @output_option("table")
 def test_model(

@@ -15,6 +15,7 @@ import click
 from cadre.cli.team import demo
 from cadre.cli.team.check import print_problems
 from cadre.cli.team.logs import LogPrinter
+from cadre.cli.terminal.options import Duration
 from cadre.cli.terminal.status_line import discard_output, print_status
 from cadre.local import local_stack
 from cadre.local.exit_codes import CommandFailed, ExitCode
@@ -58,14 +59,12 @@ _LAST_SECONDS = 5.0
 @click.option(
     "--wait",
     "start_seconds",
-    type=click.FloatRange(min=1),
-    default=START_SECONDS,
+    type=Duration(1),
+    default=f"{START_SECONDS:g}s",
     show_default=True,
-    help="Seconds that its services may take to be ready.",
+    help="Time that its services may take to be ready.",
 )
-@click.option(
-    "--timeout", type=click.FloatRange(min=1), default=300.0, show_default=True, help="Seconds for --run."
-)
+@click.option("--timeout", type=Duration(1), default="5m", show_default=True, help="Time for --run.")
 def command(
     team: Path | None, shipped: bool, runs_demo: bool, timeout: float, reloads: bool, **places: Any
 ) -> int:

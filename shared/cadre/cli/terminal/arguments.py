@@ -1,4 +1,4 @@
-"""KEY=VALUE on a command line: a value is JSON if it parses as JSON, else text."""
+"""NAME=VALUE on a command line: a value is JSON if it parses as JSON, else text."""
 
 import json
 import math
@@ -17,7 +17,7 @@ class _Unsendable(Exception):
 
 
 def key_values(option: str, texts: tuple[str, ...]) -> dict[str, Any]:
-    """The values by key. Raises UsageError, naming `option`."""
+    """The values by name. Raises UsageError, naming `option`."""
     pairs = [_pair(option, text) for text in texts]
     keys = [key for key, _ in pairs]
     if twice := [key for key in keys if keys.count(key) > 1]:
@@ -26,7 +26,7 @@ def key_values(option: str, texts: tuple[str, ...]) -> dict[str, Any]:
 
 
 def text_values(option: str, texts: tuple[str, ...]) -> dict[str, str]:
-    """The values by key, as text whatever they look like. Raises UsageError, naming `option`."""
+    """The values by name, as text whatever they look like. Raises UsageError, naming `option`."""
     return {key: text.partition("=")[2] for key, text in zip(key_values(option, texts), texts, strict=True)}
 
 
@@ -61,7 +61,7 @@ def json_object(what: str, text: str) -> dict[str, Any]:
 def _pair(option: str, text: str) -> tuple[str, Any]:
     key, mark, value = text.partition("=")
     if not mark or not key:
-        raise click.UsageError(f"{option} {text!r}: write KEY=VALUE")
+        raise click.UsageError(f"{option} {text!r}: write NAME=VALUE")
     utf8(f"{option} {key!a}", text)
     try:
         return key, _parsed(f"{option} {key}", value)

@@ -36,7 +36,7 @@ def spec_text(spec: dict[str, Any]) -> str:
 
 
 def add_definition_verbs(group: click.Group, kind: str, removed: str) -> None:
-    """Adds `show`, `add` and `rm` to the verbs of a kind such as `trigger`; `removed` says what a removal means."""
+    """Adds `show`, `add` and `remove` to the verbs of a kind such as `trigger`; `removed` says what a removal means."""
     path = f"/v1/{kind}s"
 
     @group.command("show", help=f"Show {kind} NAME.")
@@ -59,7 +59,7 @@ def add_definition_verbs(group: click.Group, kind: str, removed: str) -> None:
             for one in made:
                 click.echo(one["name"])
 
-    @group.command("rm", help=f"Remove {kind}s; {removed}.")
+    @group.command("remove", help=f"Remove {kind}s; {removed}.")
     @click.argument("names", nargs=-1, required=True, metavar="NAME...")
     def remove(names: tuple[str, ...]) -> None:
         with Gateway() as gateway:

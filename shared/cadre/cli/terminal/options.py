@@ -1,7 +1,6 @@
 """Options that several commands have, and what they print as JSON."""
 
 import json
-import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -9,21 +8,27 @@ import click
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_WRITTEN = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
-
 
 class Duration(click.ParamType[float]):
-    """An option that takes a length of time above 0; its value is in seconds."""
+    """An option that takes a length of time, as seconds or as `90s`, `10m`, `2h`, `3d`; its value is in seconds."""
 
-    name = "seconds"
+    name = "duration"
+
+    def __init__(self, least: float = 0.001) -> None:
+        """`least`: the fewest seconds that are taken."""
+        self.least = least
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds that the text stands for."""
-        found = _WRITTEN.fullmatch(str(value))
-        seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
-        if seconds <= 0:
-            self.fail(f"{value!r} is no length of time: write seconds, or 10m, 2h, 3d", param, ctx)
+        """Return the seconds that the text stands for."""
+        from cadre.spec.durations import seconds_of
+
+        try:
+            seconds = seconds_of(value)
+        except ValueError:
+            seconds = 0.0
+        if seconds < self.least:
+            least = f", and at least {self.least:g} s" if self.least >= 1 else ""
+            self.fail(f"{value!r} is no length of time: write seconds, or 10m, 2h, 3d{least}", param, ctx)
         return seconds
 
 
@@ -80,8 +85,8 @@ def following_options(run: str) -> Callable[[Decorated], Decorated]:
         click.option("--detach", is_flag=True, help=f"Print {run}'s id and leave."),
         click.option(
             "--timeout",
-            type=click.FloatRange(min=0, min_open=True),
-            help="Seconds, then the run is cancelled.",
+            type=Duration(),
+            help="Seconds (or 10m, 2h), then the run is cancelled.",
         ),
         output_option("text"),
     )

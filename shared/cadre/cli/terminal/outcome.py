@@ -35,6 +35,16 @@ def error_line(error: Exception) -> tuple[str, int]:
             from cadre.cli.terminal.gateway import exit_code_of
 
             return error.message, exit_code_of(error)
+        case click.NoSuchOption(ctx=click.Context() as context):
+            known = ", ".join(
+                max(option.opts, key=len)
+                for option in context.command.params
+                if isinstance(option, click.Option) and not option.hidden
+            )
+            return (
+                f"unknown option {error.option_name} of `{context.command_path}`; known options: {known}",
+                ExitCode.USAGE,
+            )
         case click.UsageError():
             hint = f" (see `{error.ctx.command_path} --help`)" if error.ctx else ""
             return error.format_message().rstrip(".") + hint, ExitCode.USAGE

@@ -115,7 +115,7 @@ def _values(run: Run, answer: Any) -> dict[str, Any]:
     return {
         "answer": answer,
         "task": task.task,
-        "additional_args": task.additional_args,
+        "inputs": task.inputs,
         "calls": _calls_of(run),
     }
 

@@ -58,7 +58,7 @@ def hold(
         kind="tool" if name in run.tools else "member",
         arguments=arguments,
         reason=reason,
-        expires=arrival.at + seconds if seconds is not None else None,
+        expires_at=arrival.at + seconds if seconds is not None else None,
     )
 
 

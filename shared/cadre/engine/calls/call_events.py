@@ -20,7 +20,7 @@ def made(run: Run, call: str, name: str, arguments: dict[str, Any]) -> ev.ToolCa
         member=name,
         task=arguments["task"],
         # A model may name a variable in place of the whole object.
-        additional_args=kind_of(run).arguments(run, arguments).get("additional_args") or {},
+        inputs=kind_of(run).arguments(run, arguments).get("additional_args") or {},
     )
 
 

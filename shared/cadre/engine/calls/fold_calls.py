@@ -36,13 +36,13 @@ def open_call(run: Run, event: Opening, n: int, at: float) -> None:
             call = CallState(id=event.call, name=event.tool, kind="tool", arguments=event.arguments)
             call.check = run.proposal is not None and event.call in run.proposal.checks
         case ev.DelegateStarted():
-            given = {"task": event.task, "additional_args": event.additional_args}
+            given = {"task": event.task, "additional_args": event.inputs}
             call = CallState(
                 id=event.call, name=event.member, kind="member", arguments=given, budget=event.budget
             )
         case ev.ApprovalRequested():
             call = CallState(id=event.call, name=event.name, kind=event.kind, arguments=event.arguments)
-            call.hold = ApprovalHold(reason=event.reason, since=n, at=at, expires=event.expires)
+            call.hold = ApprovalHold(reason=event.reason, since=n, at=at, expires_at=event.expires_at)
         case ev.CallRefused():
             call = CallState(id=event.call, name=event.name, kind="refused", arguments=event.arguments)
             call.opened, call.opened_at = n, at
@@ -73,7 +73,7 @@ def pause_call(run: Run, event: ev.ToolPaused, n: int, at: float) -> None:
 def _go_on(run: Run, call: CallState, pause: CallPause, event: Opening, n: int, at: float) -> None:
     """A call that is unfinished waits for a person, or goes on."""
     if isinstance(event, ev.ApprovalRequested):
-        call.hold = ApprovalHold(reason=event.reason, since=n, at=at, expires=event.expires)
+        call.hold = ApprovalHold(reason=event.reason, since=n, at=at, expires_at=event.expires_at)
         return
     number = call.resumes.round + 1 if call.resumes is not None else 1
     from_there = pause.unfinished

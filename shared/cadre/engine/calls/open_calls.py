@@ -88,6 +88,4 @@ def _open_part(run: Run, part: RunPart, call: str) -> ev.AnyEvent:
         check_delegation(run, run.agent, is_part=True)
     except CallNotAllowed as error:
         return ev.CallRefused(call=call, name=run.agent, error=error.info)
-    return ev.DelegateStarted(
-        call=call, member=run.agent, task=part.task, additional_args=part.additional_args
-    )
+    return ev.DelegateStarted(call=call, member=run.agent, task=part.task, inputs=part.inputs)

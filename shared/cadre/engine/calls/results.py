@@ -65,7 +65,7 @@ def _paused(run: Run, result: ToolResult, unfinished: Unfinished, arrival: Arriv
         kind="tool",
         arguments={},
         reason=unfinished.question,
-        expires=arrival.at + seconds if seconds is not None else None,
+        expires_at=arrival.at + seconds if seconds is not None else None,
     )
     return [paused, question]
 

@@ -37,9 +37,9 @@ def owed_code(run: Run, since: int) -> list[Command]:
                 exchanges=list(work.exchanges),
                 snapshot=state.snapshot,
                 # Later blocks find them in the snapshot, as the code has left them, unless it was lost.
-                variables=task.additional_args if state.snapshot in (None, state.inherited_snapshot) else {},
+                inputs=task.inputs if state.snapshot in (None, state.inherited_snapshot) else {},
                 functions=_functions(run),
-                authorized_imports=[*BASE_IMPORTS, *code.imports],
+                imports=[*BASE_IMPORTS, *code.imports],
                 limits=code.limits,
                 deadline=min(ends) if ends else None,
                 trace=task.trace,

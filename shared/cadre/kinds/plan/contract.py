@@ -57,5 +57,5 @@ def _call_problems(step: PlanStep, reach: TeamReach) -> Iterator[tuple[str, str]
         names = ", ".join(sorted(unread))
         yield (
             "args",
-            f"agent {step.action} reads {names} of its additional_args, and is not given it: add it here",
+            f"agent {step.action} reads {names} of its inputs, and is not given it: add it here",
         )

@@ -16,7 +16,7 @@ EXECUTE = "execute"
 EXECUTING_KINDS = ("tool_calling", "code")
 """Kinds whose agents may carry their plans out as steps: `execute`."""
 
-VALUES = ("task", "objective", "role", "additional_args")
+VALUES = ("task", "objective", "role", "inputs")
 """What templates of a step may read beside the results `step_1`, `step_2` … of the steps that it needs."""
 
 

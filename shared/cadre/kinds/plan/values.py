@@ -18,7 +18,7 @@ from cadre.protocol.messages import ErrorInfo
 from cadre.spec.expressions import ExpressionError, filled
 
 PLAN = "plan"
-"""The key of a task's additional arguments, or of a task written as JSON, under which a plan comes with the task."""
+"""The key of a task's inputs, or of a task written as JSON, under which a plan comes with the task."""
 
 
 def task_fields(run: Run) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def task_fields(run: Run) -> dict[str, Any]:
     except LenientError:
         written = None
     fields = written if isinstance(written, dict) and "objective" in written else {"objective": run.task.task}
-    own = run.task.additional_args
+    own = run.task.inputs
     return {**({PLAN: own[PLAN]} if PLAN in own else {}), **fields}
 
 
@@ -42,8 +42,8 @@ def objective_of(run: Run) -> str:
 def values_of(run: Run, items: Iterable[PlanItem]) -> dict[str, Any]:
     """What templates read: the task, and the results of these items that are done."""
     assert run.task is not None
-    given = {name: value for name, value in run.task.additional_args.items() if name != PLAN}
-    values = {"task": run.task.task, "objective": objective_of(run), "additional_args": given}
+    given = {name: value for name, value in run.task.inputs.items() if name != PLAN}
+    values = {"task": run.task.task, "objective": objective_of(run), "inputs": given}
     return {**values, "role": plan_of(run.spec).role, **results_of(items)}
 
 
@@ -81,7 +81,7 @@ def call_of(run: Run, items: list[PlanItem], item: PlanItem) -> RequestedCall | 
         user = plan_of(run.spec).prompt.user
         if user:
             task = observation_of(filled(user, {**values, "task": said[0], "details": said[1]}))
-        given = values["additional_args"]
+        given = values["inputs"]
         return RunPart(task, {**given, **results_of(before), **args})
     except ExpressionError as error:
         return ErrorInfo("ExpressionError", str(error))

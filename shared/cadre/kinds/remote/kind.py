@@ -73,7 +73,7 @@ class RemoteKind(PlainKind):
         task = run.task
         assert task is not None
         told: dict[str, Any] = {"text": task.task}
-        told |= {"data": [task.additional_args]} if task.additional_args else {}
+        told |= {"data": [task.inputs]} if task.inputs else {}
         told |= {"images": task.images} if task.images else {}
         return self._send(run, task.forks.at if task.forks is not None else 1, told)
 

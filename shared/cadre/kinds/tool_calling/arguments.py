@@ -1,4 +1,4 @@
-"""A run's variables: its task's `additional_args`, which a model passes on by their names.
+"""A run's variables: its task's `inputs`, which a model passes on by their names.
 
 The journal and the transcript keep what the model wrote; the value takes the name's place when the call
 is made, however large it is.
@@ -11,7 +11,7 @@ from cadre.journal.run import Run
 
 def with_values(run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
     """Arguments with every text that names a variable replaced by the variable's value."""
-    variables = run.task.additional_args if run.task else {}
+    variables = run.task.inputs if run.task else {}
     if not variables:
         return arguments
     return {

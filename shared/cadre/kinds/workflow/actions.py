@@ -126,9 +126,9 @@ def _first_that_holds(cases: list[RouteCase], default: str, values: dict[str, An
 
 
 def _task(agent: AgentAction, values: dict[str, Any]) -> dict[str, Any]:
-    additional = filled(agent.additional_args, values)
+    inputs = filled(agent.inputs, values)
     task = text_of(agent.task, values)
-    return {"task": task, "additional_args": additional} if additional else {"task": task}
+    return {"task": task, "additional_args": inputs} if inputs else {"task": task}
 
 
 def _end_of(wait: WaitAction, values: dict[str, Any], at: float) -> float | None:

@@ -33,7 +33,7 @@ from cadre.spec.expressions import check_expression, check_template
 from cadre.spec.kinds import Needs
 from cadre.spec.names import check_name
 
-VALUES = ("task", "additional_args", "item", "index", "error", "undone", "visits", "now")
+VALUES = ("task", "inputs", "item", "index", "error", "undone", "visits", "now")
 """What templates and conditions may read beside the results of steps."""
 
 _STEP_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
@@ -229,7 +229,7 @@ def readers(step: WorkflowStep) -> Iterator[StepReader]:
 _TEMPLATES: dict[type, tuple[str, ...]] = {
     ToolAction: ("arguments", "instruction"),
     AskAction: ("prompt",),
-    AgentAction: ("task", "additional_args"),
+    AgentAction: ("task", "inputs"),
     EachAction: ("items",),
     ApproveAction: ("question",),
     WaitAction: ("seconds", "until"),

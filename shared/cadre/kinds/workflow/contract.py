@@ -55,10 +55,10 @@ def problems_of(spec: AgentSpec, reach: TeamReach) -> Iterator[ContractProblem]:
 
 
 def inputs_of_steps(spec: AgentSpec) -> TaskInputs:
-    """What the steps read of the task's `additional_args`."""
+    """What the steps read of the task's `inputs`."""
     steps = workflow_of(spec).steps.values()
     found = [
-        attributes_read(text, "additional_args", is_condition=is_condition)
+        attributes_read(text, "inputs", is_condition=is_condition)
         for step in steps
         for _, written, is_condition in readers(step)
         for text in templates_in(written)
@@ -116,13 +116,13 @@ def _call_problems(action: Any, reach: TeamReach) -> Iterator[tuple[str, str]]:
     if isinstance(action, ToolAction) and action.name in reach.tools:
         yield from _of_arguments(action, reach.tools[action.name])
     if isinstance(action, AgentAction) and action.name in reach.agents:
-        lacks = inputs_of(reach.agents[action.name]).needed - action.additional_args.keys()
+        lacks = inputs_of(reach.agents[action.name]).needed - action.inputs.keys()
         if lacks:
             names = ", ".join(sorted(lacks))
             yield (
-                "agent.additional_args",
-                f"agent {action.name} reads {names} of its additional_args, and is not given it: add it here, or let"
-                f" the agent write `additional_args.{min(lacks)} | default(…)`",
+                "agent.inputs",
+                f"agent {action.name} reads {names} of its inputs, and is not given it: add it here, or let"
+                f" the agent write `inputs.{min(lacks)} | default(…)`",
             )
 
 
@@ -142,12 +142,10 @@ def _unread(action: Any, reach: TeamReach) -> Iterator[tuple[str, str]]:
     """What a member is given and does not read."""
     if isinstance(action, AgentAction) and action.name in reach.agents:
         inputs = inputs_of(reach.agents[action.name])
-        for name in (
-            action.additional_args.keys() - inputs.needed - inputs.known if not inputs.takes_any else ()
-        ):
+        for name in action.inputs.keys() - inputs.needed - inputs.known if not inputs.takes_any else ():
             reads = ", ".join(sorted(inputs.needed | inputs.known)) or "none"
             yield (
-                f"agent.additional_args.{name}",
-                f"agent {action.name} does not read {name!r} of its additional_args; it reads {reads}: leave it out, or"
+                f"agent.inputs.{name}",
+                f"agent {action.name} does not read {name!r} of its inputs; it reads {reads}: leave it out, or"
                 " rename it",
             )

@@ -33,7 +33,7 @@ class AgentAction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     name: str
     task: str
-    additional_args: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
 
 
 class EachAction(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

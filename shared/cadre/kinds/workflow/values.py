@@ -20,9 +20,9 @@ def values_of(run: Run, state: WorkflowState) -> dict[str, Any]:
     assert run.spec is not None
     given = workflow_of(run.spec).given
     if given is None:
-        values: dict[str, Any] = {"task": task.task, "additional_args": task.additional_args}
+        values: dict[str, Any] = {"task": task.task, "inputs": task.inputs}
     else:
-        values = {**given, **task.additional_args}
+        values = {**given, **task.inputs}
     values |= {"visits": state.visits, "now": state.started_at, **state.results}
     ending, error = state.ending, state.error
     if ending is not None:

@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import inspect as shapes
 
+from cadre.protocol.usage import LENGTH_OF_TIME
+
 Schema = dict[str, Any]
 
 _ANYTHING: Schema = {"x-kubernetes-preserve-unknown-fields": True}
@@ -52,6 +54,10 @@ def _of_type(shape: shapes.Type, around: tuple[type, ...]) -> Schema | None:
             return {"type": "string", "enum": [*values]}
         case shapes.IntType(ge=least):
             return {"type": "integer", "format": "int64"} | ({} if least is None else {"minimum": least})
+        case shapes.Metadata(extra=dict(extra)) if LENGTH_OF_TIME in extra:
+            return dict(_ANYTHING)
+        case shapes.Metadata(type=inner):
+            return _of_type(inner, around)
         case shapes.FloatType():
             return {"type": "number"}
         case shapes.BoolType():

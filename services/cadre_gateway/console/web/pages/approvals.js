@@ -87,7 +87,7 @@ function waitingList(body, again) {
       h("p", { class: "meta" }, h("span", null, approval.agent), since, h("a", { href: `#/run/${encodeURIComponent(approval.tree)}` }, "run"), h("span", null, brief(approval.task, 120))),
       form.element);
     const tick = () => {
-      const left = approval.expires ? `, expires ${relative(approval.expires)} (${clock(approval.expires)})` : "";
+      const left = approval.expires_at ? `, expires ${relative(approval.expires_at)} (${clock(approval.expires_at)})` : "";
       since.textContent = `${relative(approval.requested_at)}${left}`;
     };
     return { element, tick, mark, form, title: `${name} (${argumentsText(approval.arguments, 100)})` };

@@ -78,7 +78,7 @@ export class RowDetail {
       this.#work(run),
       block("Task", showValue(run.task)),
       run.images.length > 0 && block("Images", run.images.map(showImage)),
-      Object.keys(run.args).length > 0 && block("Arguments", showValue(run.args)),
+      Object.keys(run.inputs).length > 0 && block("Inputs", showValue(run.inputs)),
       call?.decision && h("p", null, decisionText(call.decision)),
     ];
   }

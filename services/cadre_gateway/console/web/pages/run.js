@@ -164,7 +164,7 @@ export function runPage(main, { parts: [id], query, setQuery }) {
       root && !going && ["max_steps_error", "error"].includes(root.state) && button("Continue", async () => go(await post(`${runPath(id)}/continue`))),
       root && button("Again", async () => {
         const { startRun } = await import("./runs.js");
-        await startRun({ agent: root.agent, task: root.task, args: root.args });
+        await startRun({ agent: root.agent, task: root.task, inputs: root.inputs });
       }),
       root && button("Compare", async () => {
         const { chooseOther } = await import("./compare.js");

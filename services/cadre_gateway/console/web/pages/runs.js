@@ -98,7 +98,7 @@ export function runsPage(main, { query, setQuery }) {
 }
 
 /** Asks for a task in a dialog, starts its run and goes there. */
-export async function startRun({ agent = "", task = "", args = {} } = {}) {
+export async function startRun({ agent = "", task = "", inputs = {} } = {}) {
   const { agents, problem } = await get("/v1/agents").catch((error) => ({ agents: [], problem: error.message }));
   // Who is in nobody's team is likely whom people ask.
   const members = new Set(agents.flatMap((one) => one.team));
@@ -107,16 +107,16 @@ export async function startRun({ agent = "", task = "", args = {} } = {}) {
     !agents.length && alert(problem ?? "No live agent: start one with `cadre up` or `cadre agent FILE`."),
     field("Agent", h("select", { name: "agent", required: true }, agents.map((one) => h("option", { value: one.name, selected: one.name === chosen }, one.name)))),
     field("Task", h("textarea", { name: "task", rows: 5, required: true, value: task })),
-    h("details", { open: Object.keys(args).length > 0 }, h("summary", null, "More"),
+    h("details", { open: Object.keys(inputs).length > 0 }, h("summary", null, "More"),
       field("Steps at most", h("input", { name: "max_steps", type: "number", min: 1 })),
       field("Session", h("input", { name: "session" })),
       field("User", h("input", { name: "user" })),
-      field("Arguments", h("textarea", { name: "additional_args", rows: 3, class: "code", spellcheck: false, value: Object.keys(args).length ? writeJson(args, 2) : "" }), "a JSON object, named values beside the task")),
+      field("Inputs", h("textarea", { name: "inputs", rows: 3, class: "code", spellcheck: false, value: Object.keys(inputs).length ? writeJson(inputs, 2) : "" }), "a JSON object, named values beside the task")),
   ], "Start", async (data) => {
     const body = { agent: data.get("agent"), task: data.get("task") };
     if (data.get("max_steps")) body.max_steps = Number(data.get("max_steps"));
     for (const name of ["session", "user"]) if (data.get(name)) body[name] = data.get(name);
-    if (data.get("additional_args").trim()) body.additional_args = parseWritten(data.get("additional_args"));
+    if (data.get("inputs").trim()) body.inputs = parseWritten(data.get("inputs"));
     const started = await post("/v1/runs", body);
     location.hash = `#/run/${encodeURIComponent(started.id)}`;
   });

@@ -11,7 +11,7 @@ const SINCE = [["1h", "1 hour"], ["24h", "24 hours"], ["7d", "7 days"], ["30d", 
 
 /** Shows the page; returns what ends it. */
 export function statisticsPage(main, { query, setQuery }) {
-  const asked = { by: query.get("by") ?? "agent", from: query.get("from") ?? "7d" };
+  const asked = { by: query.get("by") ?? "agent", since: query.get("since") ?? "7d" };
   const problem = h("div", null);
   const sums = h("div", null);
   const budgets = h("div", null);
@@ -23,7 +23,7 @@ export function statisticsPage(main, { query, setQuery }) {
   const choice = (name, options) => h("select", { onchange: change(name) },
     options.map(([value, words]) => h("option", { value, selected: value === asked[name] }, words)));
   fill(main, h("h1", null, "Statistics"),
-    h("form", { class: "bar" }, field("By", choice("by", BY.map((one) => [one, one]))), field("Of the last", choice("from", SINCE))),
+    h("form", { class: "bar" }, field("By", choice("by", BY.map((one) => [one, one]))), field("Of the last", choice("since", SINCE))),
     problem, sums, h("h2", null, "Standing budgets"), budgets);
 
   const refresh = poll(15, async (signal) => {

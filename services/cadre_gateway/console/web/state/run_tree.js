@@ -73,7 +73,7 @@ const HANDLERS = {
     const spec = event.spec ?? {};
     run.agent = task.agent || run.agent;
     run.task = task.task ?? "";
-    run.args = task.additional_args ?? {};
+    run.inputs = task.inputs ?? {};
     run.images = task.images ?? [];
     run.revision = event.revision ?? "";
     run.tools = spec.tools ?? [];
@@ -133,7 +133,7 @@ const HANDLERS = {
   "approval.requested"(draft, run, event, at) {
     draft.open(run, event, at, { kind: event.kind, name: event.name, arguments: event.arguments ?? {} });
     draft.change(run, stepOf(run, event.call), isCall(event.call), {
-      state: "held", askedAt: at, hold: { reason: event.reason ?? "", expires: event.expires ?? null, at },
+      state: "held", askedAt: at, hold: { reason: event.reason ?? "", expires: event.expires_at ?? null, at },
     });
     draft.settle(run);
   },
@@ -155,7 +155,7 @@ const HANDLERS = {
     draft.open(run, event, at, { kind: "tool", name: event.tool, arguments: event.arguments ?? {} });
   },
   "delegate.started"(draft, run, event, at) {
-    const args = { task: event.task ?? "", ...event.additional_args };
+    const args = { task: event.task ?? "", ...event.inputs };
     draft.open(run, event, at, { kind: "member", name: event.member, arguments: args });
   },
   "tool.answered"(draft, run, event, at) {

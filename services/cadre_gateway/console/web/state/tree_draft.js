@@ -136,7 +136,7 @@ function newCall(id, at) {
 
 function newRun(data) {
   return {
-    id: data.run, agent: data.agent ?? "", parent: data.parent ?? null, task: "", args: {}, images: [], kind: "",
+    id: data.run, agent: data.agent ?? "", parent: data.parent ?? null, task: "", inputs: {}, images: [], kind: "",
     state: "running", doing: "", step: 0, maxSteps: null, deadline: null, missing: [], steps: [], held: 0,
     usage: { input: 0, output: 0, calls: 0, cost: 0 }, model: "", startedAt: data.at ?? null, endedAt: null,
     output: undefined, error: null, awaits: null, planned: 0, list: null, cancelling: false, forked: 0,

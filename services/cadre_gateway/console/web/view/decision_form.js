@@ -92,7 +92,7 @@ export function decisionForm(call, known, onDecided) {
     box.addEventListener("input", watchChange);
     fill(box,
       approval.reason && h("p", { class: "reason" }, approval.reason),
-      approval.expires && h("p", { class: "expires" }, `Counts as rejected ${relative(approval.expires)} (${clock(approval.expires)})`),
+      approval.expires_at && h("p", { class: "expires" }, `Counts as rejected ${relative(approval.expires_at)} (${clock(approval.expires_at)})`),
       calls.length > 0 && approval.arguments.output != null && [h("h4", null, "Output so far"), showValue(approval.arguments.output)],
       question && !calls.length ? Object.keys(approval.arguments).length > 0 && showValue(approval.arguments) : form.element,
       field(question && !calls.length ? "Answer or remark" : "Feedback for the model", feedback),

@@ -34,7 +34,7 @@ _LOOK_SECONDS = 0.5
 _ASK_SECONDS = 2.0
 """Seconds between two signs of life of JetStream that are asked for."""
 _PROBE_TTL = "1s"
-_NO_RESTART = "Raise the limit, or remove runs (`cadre runs rm`): no restart is needed"
+_NO_RESTART = "Raise the limit, or remove runs (`cadre runs remove`): no restart is needed"
 _OBJECT_CHUNK_BYTES = 128 * 1024
 
 State = Literal["lost", "refuses", "full", "silent", "small"]
