@@ -186,7 +186,8 @@ def _accepted(node: RunNode, event: dict[str, Any], at: float) -> RunNode:
 def _begun(node: RunNode, event: dict[str, Any]) -> RunNode:
     """The node with a model call, or a step without one, under way."""
     attempt = event.get("attempt", 1)
-    doing = event["name"] if "name" in event else labels.purpose(event.get("purpose", ""))
+    begins_step = event.get("type") == "step.started"
+    doing = event.get("name", "") if begins_step else labels.purpose(event.get("purpose", "act"))
     doing += f", try {attempt}" if attempt > 1 else ""
     return replace(node, state="running", doing=doing, step=event.get("step", node.step), writing="")
 

@@ -90,15 +90,16 @@ const HANDLERS = {
     run.offers += 1;
   },
   "model.called"(draft, run, event, at) {
+    const { purpose = "act", attempt = 1 } = event;
     run.state = "running";
     run.step = event.step ?? run.step;
-    run.doing = purposeText(event.purpose) + (event.attempt > 1 ? `, try ${event.attempt}` : "");
+    run.doing = purposeText(purpose) + (attempt > 1 ? `, try ${attempt}` : "");
     // What was asked before and never answered was given up: a worker died, or a message came between.
     draft.change(run, run.step, (item) => item.type === "model" && item.state === "open", {
       state: "dropped", endedAt: at,
     });
     draft.push(run, run.step, {
-      type: "model", purpose: event.purpose, attempt: event.attempt, state: "open", openedAt: at, startedAt: at,
+      type: "model", purpose, attempt, state: "open", openedAt: at, startedAt: at,
       endedAt: null, text: "", pieces: 0, gap: false, model: event.model ?? "", reason: event.reason ?? "", calls: [],
       usage: null, error: null, items: [],
     }, at);
@@ -164,13 +165,13 @@ const HANDLERS = {
       startedAt: within(event.started_at ?? at - seconds, item.openedAt, at),
     }));
     draft.close(run, event, at, {
-      state: event.error ? "failed" : "ok", result: event.output, error: event.error ?? null, blob: event.blob ?? null,
+      state: event.error ? "failed" : "ok", result: event.output ?? null, error: event.error ?? null, blob: event.blob ?? null,
       files: event.files ?? [], executor: event.executor ?? "", seconds,
     });
   },
   "delegate.finished"(draft, run, event, at) {
     draft.close(run, event, at, {
-      state: failed(event) ? "failed" : "ok", result: event.output, error: event.error ?? null, usage: event.usage,
+      state: failed(event) ? "failed" : "ok", result: event.output ?? null, error: event.error ?? null, usage: event.usage,
     });
   },
   "call.refused"(draft, run, event, at) {
