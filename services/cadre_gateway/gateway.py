@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -65,18 +64,16 @@ class GatewayService:
     _waits_for_lists: bool = True
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
-    def start(self, opened: Callable[[], Awaitable[None]] | None) -> None:
-        """Begins the work that goes on beside all requests; `opened` opens the index where that is still to be done,
-        and raises RunIndexUnavailable as long as it cannot."""
+    def start(self) -> None:
+        """Begins the work that goes on beside all requests."""
         self.ledger.is_current = False
         self._tasks = [
-            asyncio.create_task(self._keep_index(opened), name="index"),
+            asyncio.create_task(self._keep_index(), name="index"),
             asyncio.create_task(self._save_ledger_now_and_then(), name="ledger"),
             asyncio.create_task(self._remove_what_is_due(), name="janitor"),
             asyncio.create_task(self.automation.run(), name="automation"),
             asyncio.create_task(self.tail.failed(), name="tail"),
             asyncio.create_task(self.feeds.tail.failed(), name="live tail"),
-            asyncio.create_task(self._note_index_caught_up(), name="index reading"),
             asyncio.create_task(self._note_ledger_caught_up(), name="ledger reading"),
             asyncio.create_task(self._look_after_rollouts(), name="rollouts"),
         ]
@@ -140,11 +137,16 @@ class GatewayService:
 
             await shut_down(self.tracer_provider, _SPANS_SECONDS)
 
-    async def _keep_index(self, opened: Callable[[], Awaitable[None]] | None) -> None:
-        if opened is not None:
-            await retry(opened, pauses=EVERY_SECOND, log=log)
-            self.tail.go_on(self.index.positions)
-        await self.index.flush_now_and_then()
+    async def _keep_index(self) -> None:
+        while True:
+            catching_up = asyncio.create_task(self._note_index_caught_up(), name="index reading")
+            try:
+                await self.index.save_now_and_then()
+            finally:
+                catching_up.cancel()
+            # It is not open yet, or not what it was: the journals are read behind the place that it has.
+            await self.tail.hold()
+            await retry(self.index.open, pauses=EVERY_SECOND, log=log)
 
     async def _save_ledger_now_and_then(self) -> None:
         while True:

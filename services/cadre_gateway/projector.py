@@ -95,4 +95,4 @@ class Projector:
         if isinstance(fate, Erased):
             await self.janitor.note_erasure(seq, fate)
         else:
-            await apply_import(self.index, fate.tree)
+            await apply_import(self.index, seq, fate.tree)

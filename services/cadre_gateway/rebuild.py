@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from cadre.adapters.nats.reading.tail import OnEntry, OnFate, Read, Tail
 from cadre.api.index import IndexBuilding, IndexRebuild, IndexState
 from cadre.delivery.retry import EVERY_SECOND, retry
-from cadre.errors import CadreError
+from cadre.errors import CadreError, RunIndexUnavailable
 from cadre.ports import Clock
 from cadre.protocol.fates import Erased, Fate
 from cadre_gateway.index.applying import apply_erasure, apply_import, apply_read
@@ -43,17 +43,13 @@ class IndexRebuilder:
             positions=self.index.positions,
             building=IndexBuilding(read=progress.read, of=progress.of) if progress is not None else None,
             rebuild=self._last,
-            writer=await self.index.writer(),
         )
 
     async def begin(self) -> IndexRebuild:
-        """Begins to make it anew. Raises a 409 problem while that goes on, or where another gateway writes it."""
-        if not self.index.writes:
-            raise Problem(
-                409,
-                "not-the-writer",
-                f"another gateway writes the index that they share: ask that one ({await self.index.writer()})",
-            )
+        """Begin to make it again. Raise a 409 problem while that goes on, RunIndexUnavailable while
+        the index fails."""
+        if self.index.failure is not None:
+            raise RunIndexUnavailable(str(self.index.failure))
         if self.index.progress is not None or (self._task is not None and not self._task.done()):
             raise Problem(
                 409, "rebuilding", "the index is being made anew already: GET /v1/index tells how far"
@@ -93,7 +89,7 @@ class IndexRebuilder:
             if isinstance(fate, Erased):
                 await apply_erasure(fresh, seq, fate)
             else:
-                await apply_import(fresh, fate.tree)
+                await apply_import(fresh, seq, fate.tree)
 
         self._reader = reader = self.new_reader(on_entry, on_fate)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -56,7 +56,6 @@ from cadre_gateway.doors.open_doors import listening_doors, routers_of
 from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.gateway import GatewayService
 from cadre_gateway.index.database.settings import open_database
-from cadre_gateway.index.opening import open_index, unopened_index
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.usage_ledger import UsageLedger
 from cadre_gateway.ledger_snapshots import LedgerSnapshots
@@ -123,10 +122,11 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     streams, ends = [one.created for one in states], [one.end for one in states]
     ledger_snapshots = LedgerSnapshots(NatsSnapshots(nc, topology), topology, streams)
     ledger = await retry(ledger_snapshots.load, pauses=EVERY_SECOND, log=log)
-    database = open_database(options.index)
-    index = unopened_index(database, streams)
-    opened = partial(open_index, index, database, streams)
-    is_open = await _tried(opened)
+    index = RunIndex(open_database(options.index), streams)
+    with contextlib.suppress(
+        RunIndexUnavailable
+    ):  # the gateway tries again, and says why: only lists need it
+        await index.open()
     erasure = NatsErasure(nc, topology, blobs)
     janitor = Janitor(
         index,
@@ -147,7 +147,6 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     routers, automation, runs_service = _routers(
         platform, ledger, janitor, tail, feeds, tracing_settings, door, options
     )
-    listening = listening_doors(read_doors(), runs_service, door, platform)
     rebuilder = IndexRebuilder(new_tail, index, tail, platform.clock)
     keeper, rollout_router = _rollouts(platform, index)
     routers += [index_routes.router(rebuilder), rollout_router]
@@ -165,14 +164,14 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
         feeds=feeds,
         rebuilder=rebuilder,
         automation=automation,
-        doors=listening,
+        doors=listening_doors(read_doors(), runs_service, door, platform),
         keeper=keeper,
         tracer_provider=provider,
     )
     feeds.tail.start(ledger.positions, ends)
-    tail.start(index.positions, held=not is_open)
-    index.begin_reading(lambda: tail.positions, ends)
-    gateway.start(None if is_open else opened)
+    tail.start(index.positions, held=not index.is_open)
+    index.begin_reading(lambda: tail.positions, ends, tail.go_on)
+    gateway.start()
     _warn_of_strangers(options.access, platform.settings.host)
     return gateway
 
@@ -180,16 +179,6 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
 async def _retire(platform: Platform, service: ServiceKey) -> None:
     nc, topology, settings = platform.nc, platform.topology, platform.settings
     await retire(nc, topology, service, platform.clock.now(), settings.away_days)
-
-
-async def _tried(opened: Callable[[], Awaitable[None]]) -> bool:
-    """Return whether the index is open now. The gateway does not wait for it: only lists need it."""
-    try:
-        await opened()
-    except RunIndexUnavailable as error:
-        log.warning("%s", error)
-        return False
-    return True
 
 
 def _rollouts(platform: Platform, index: RunIndex) -> tuple[RolloutKeeper, APIRouter]:

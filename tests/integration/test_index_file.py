@@ -10,13 +10,12 @@ import pytest
 
 from cadre.errors import RunIndexUnavailable, SettingError, SetupError
 from cadre.protocol.fates import Erased
-from cadre_gateway.index.database import schema
+from cadre_gateway.index.database.dialect import DATA_TABLES
 from cadre_gateway.index.database.port import SqlQuery
 from cadre_gateway.index.database.settings import IndexSettings, open_database
-from cadre_gateway.index.opening import open_index, unopened_index
-from cadre_gateway.index.removals import PendingErasure
 from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.saved import PendingErasure
 from harness.nats_server import NatsServer
 from harness.patience import until
 from integration.gateway_world import GatewayProcess, entered
@@ -28,9 +27,8 @@ STREAMS = ["2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"]
 
 @asynccontextmanager
 async def opened(file: Path, streams: list[str] = STREAMS) -> AsyncIterator[RunIndex]:
-    database = open_database(IndexSettings(url=f"sqlite://{file}"))
-    index = unopened_index(database, streams)
-    await open_index(index, database, streams)
+    index = RunIndex(open_database(IndexSettings(url=f"sqlite://{file}")), streams)
+    await index.open()
     try:
         yield index
     finally:
@@ -38,7 +36,7 @@ async def opened(file: Path, streams: list[str] = STREAMS) -> AsyncIterator[RunI
 
 
 async def fill(index: RunIndex, runs: int) -> None:
-    index.positions_read = lambda: [runs, 5, 0, 0]
+    index.positions_read = lambda: [runs, 5, 0, 0, 0, 0]
     for number in range(runs):
         name = f"r{number}"
         await take(
@@ -56,7 +54,7 @@ async def test_what_was_saved_is_there_again(tmp_path: Path) -> None:
         index.removals.pending_erasures["b"] = PendingErasure("b", 7, 9.0, False)
     assert file.stat().st_mode & 0o077 == 0, "what runs are about is nobody else's business"
     async with opened(file) as index:
-        assert index.positions == [3000, 5, 0, 0]
+        assert index.positions == [3000, 5, 0, 0, 0, 0]
         assert await index.count(RunFilter()) == 3000
         assert list(index.removals.pending_erasures) == ["b"]
         found, more = await index.list(RunFilter(), limit=2)
@@ -78,7 +76,7 @@ async def test_an_index_from_before_what_is_on_record_is_made_anew(
     async with opened(tmp_path / "index.db") as index:
         await fill(index, 3)
     later = time.time() + 6.5 * 24 * 3600
-    monkeypatch.setattr("cadre_gateway.index.run_index.time.time", lambda: later)
+    monkeypatch.setattr("cadre_gateway.index.saved.time.time", lambda: later)
     async with opened(tmp_path / "index.db") as index:
         assert (index.positions, await index.count(RunFilter())) == ([0] * 6, 0)
 
@@ -161,7 +159,7 @@ async def test_erased_and_forgotten_trees_leave_nothing_behind(tmp_path: Path) -
                 assert tree.record.erase(1000 + number, Erased(id="e", tree=name, run=name, at=1.0))
                 tree.forget()
         await index.drop_tombstones(2.0)
-        for table in schema.DATA_TABLES:
+        for table in DATA_TABLES[:-1]:
             assert await index.read(SqlQuery(f"SELECT count(*) FROM {table}")) == [(0,)], table
 
 
@@ -198,12 +196,11 @@ async def test_a_file_that_somebody_has_locked_is_waited_for(
     holder = sqlite3.connect(tmp_path / "index.db", isolation_level=None)
     holder.execute("PRAGMA locking_mode = EXCLUSIVE")
     holder.execute("BEGIN EXCLUSIVE")
-    database = open_database(IndexSettings(url=f"sqlite://{tmp_path / 'index.db'}"))
-    index = unopened_index(database, STREAMS)
+    index = RunIndex(open_database(IndexSettings(url=f"sqlite://{tmp_path / 'index.db'}")), STREAMS)
     with pytest.raises(RunIndexUnavailable, match="locked"):
-        await open_index(index, database, STREAMS)
+        await index.open()
     assert index.failure is not None
     holder.close()
-    await open_index(index, database, STREAMS)
+    await index.open()
     assert await index.count(RunFilter()) == 3
     await index.close()

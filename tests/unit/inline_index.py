@@ -3,60 +3,72 @@
 import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Self
+from uuid import uuid4
 
 from cadre.journal.entry import Entry
 from cadre_gateway.index.database import sqlite
 from cadre_gateway.index.database.dialect import SQLITE
-from cadre_gateway.index.database.port import Database, Row, SqlQuery, Statement
-from cadre_gateway.index.opening import open_index, unopened_index
+from cadre_gateway.index.database.port import Database, IndexReplaced, Row, SqlQuery, Statement, emptying
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.tree_record import EntryStatus
 
 
 class InlineDatabase:
-    """A Database for tests in a time of their own: nothing is waited for."""
+    """A Database for tests in a time of their own: nothing is waited for. Those of one file are of one deployment."""
 
     dialect = SQLITE
-    is_shared = False
 
-    def __init__(self) -> None:
-        self._connection = sqlite3.connect(":memory:", isolation_level=None)
-        sqlite.make_tables(self._connection)
+    def __init__(self, file: sqlite3.Connection | None = None) -> None:
+        self.is_shared = file is not None
+        self.file = file or new_file()
+        self._generation = ""
 
-    async def lead(self) -> bool:
-        return True
+    async def open(self) -> None:
+        self._generation = self._generation or sqlite.generation_of(self.file)
 
-    async def writer(self) -> str:
-        return ""
-
-    async def depose(self) -> None: ...
+    async def empty(self) -> None:
+        generation = uuid4().hex
+        await self.write(emptying(generation))
+        self._generation = generation
 
     async def write(self, statements: Sequence[Statement]) -> None:
-        sqlite.write(self._connection, statements)
+        try:
+            sqlite.write(self.file, statements, self._generation)
+        except IndexReplaced:
+            self._generation = ""
+            raise
 
     async def read(self, query: SqlQuery) -> list[Row]:
-        return sqlite.read(self._connection, query)
+        return sqlite.read(self.file, query)
 
     async def read_all(self, queries: Sequence[SqlQuery]) -> list[list[Row]]:
-        return [sqlite.read(self._connection, query) for query in queries]
+        return [sqlite.read(self.file, query) for query in queries]
 
     def beside(self) -> Self:
         return type(self)()
 
     async def adopt(self, other: Self) -> None:
-        self._connection = other._connection
+        other.file.backup(self.file)
+        self._generation = other._generation
+
+    async def tidy(self) -> None: ...
 
     async def bytes(self) -> int:
         return 0
 
-    async def close(self) -> None:
-        self._connection.close()
+    async def close(self) -> None: ...
 
 
-async def new_index(database: Database | None = None) -> RunIndex:
-    database, streams = database or InlineDatabase(), ["s0"]
-    index = unopened_index(database, streams)
-    await open_index(index, database, streams)
+def new_file() -> sqlite3.Connection:
+    """An empty index in memory."""
+    file = sqlite3.connect(":memory:", isolation_level=None)
+    sqlite.make_tables(file)
+    return file
+
+
+async def new_index(database: Database | None = None, streams: Sequence[str] = ("s0",)) -> RunIndex:
+    index = RunIndex(database or InlineDatabase(), streams)
+    await index.open()
     return index
 
 
@@ -64,7 +76,7 @@ async def take(
     index: RunIndex, seq: int, entry: Entry, refs: Iterable[str] = (), at: float | None = None
 ) -> EntryStatus:
     """As the gateway takes in what it reads."""
-    async with index.changing(entry.tree) as tree:
+    async with index.changing(entry.tree, "0/journals", seq) as tree:
         status = tree.record.add_entry(seq, entry, refs, entry.at if at is None else at)
         if status is EntryStatus.CURRENT:
             tree.runs.apply(seq, entry)
@@ -83,9 +95,3 @@ async def erased_at(index: RunIndex, tree: str) -> float | None:
     async with index.changing(tree) as found:
         erased = found.record.erased
     return erased.at if erased is not None else None
-
-
-async def extent(index: RunIndex, tree: str) -> tuple[int, int]:
-    """The sequences of the tree's first and last entries, as the index has them."""
-    async with index.changing(tree) as found:
-        return found.runs.first, found.runs.last

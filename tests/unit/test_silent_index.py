@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from cadre.errors import RunIndexUnavailable
-from cadre_gateway.index import run_index
+from cadre_gateway.index.database import port
 from cadre_gateway.index.database.port import Statement
 from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.index.run_index import RunIndex
@@ -33,7 +33,7 @@ class Silent(InlineDatabase):
 async def test_a_database_that_is_silent_is_given_up_and_leaves_no_questions_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(run_index, "_ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(port, "_ANSWER_SECONDS", 0.05)
     database = Silent()
     index = await new_index(database)
     database.is_silent = True

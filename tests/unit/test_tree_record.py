@@ -113,7 +113,7 @@ async def test_an_import_lifts_an_erasure() -> None:
     await erase(index, "a", 5)
     await index.flush()
     async with index.changing("a") as tree:
-        tree.lift_erasure()
+        tree.record.restore(6)
     assert await erased_at(index, "a") is None
     assert await take(index, 7, entry("a", 1, 1.0, accepted("a")), (), 70.0) is EntryStatus.CURRENT
 

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from cadre.adapters.nats.reading.tail import Read
 from cadre.protocol.fates import Erased
-from cadre_gateway.index.removals import PendingErasure
 from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.saved import PendingErasure
 from cadre_gateway.index.tree_record import EntryStatus
+from cadre_gateway.index.tree_rows import BY_THIS_ALONE
 
 GRACE_SECONDS = 10.0
 """The gateway that erased a tree has so long to remove it before others do."""
@@ -25,12 +26,15 @@ class Applied(NamedTuple):
 async def apply_read(index: RunIndex, read: Read) -> Applied:
     """Takes in an entry or a workspace file, also one that cannot be read, or a task. Raises RunIndexUnavailable."""
     status = EntryStatus.CURRENT
-    async with index.changing(read.tree) as tree:
+    # Files have their own reader: one that came between an erasure and the run's next beginning counts in a
+    # gateway that knows of both, and is late in another.
+    reader = BY_THIS_ALONE if read.is_file else f"{read.shard}/{'journals' if read.task is None else 'tasks'}"
+    async with index.changing(read.tree, reader, read.seq) as tree:
         record, runs = tree.record, tree.runs
         before = record.ended_at
         if read.task is not None:
             if record.awaits(read.seq, read.task):
-                runs.add_task(read.task)
+                runs.add_task(read.seq, read.task)
         elif read.is_file:
             status = record.add_file(read.seq, read.refs, read.at)
         elif read.stored is None:
@@ -56,7 +60,8 @@ async def apply_erasure(index: RunIndex, seq: int, fate: Erased) -> bool:
         return True
 
 
-async def apply_import(index: RunIndex, tree: str) -> None:
-    """Takes in that a tree was imported: what follows belongs to it. Raises RunIndexUnavailable."""
+async def apply_import(index: RunIndex, seq: int, tree: str) -> None:
+    """Takes in that a tree was imported by the record at `seq`: what follows belongs to it. Raises
+    RunIndexUnavailable."""
     async with index.changing(tree) as found:
-        found.lift_erasure()
+        found.record.restore(seq)

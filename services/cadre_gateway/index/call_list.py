@@ -11,6 +11,7 @@ from cadre_gateway.index.database.port import SqlQuery, Value
 from cadre_gateway.index.decided_approvals import DecidedCall
 from cadre_gateway.index.run_filter import Cursor, TreeReach, reach_conditions
 from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.tree_rows import CALL_DECIDED, CALL_WAITS
 
 
 class CallFilter(NamedTuple):
@@ -35,8 +36,8 @@ async def listed_calls(
 ) -> list[ListedCall]:
     """Calls that wait, or those that were decided last, the newest first. Raises RunIndexUnavailable."""
     conditions, values = reach_conditions(wanted.reach, "roots")
-    conditions.append("calls.decided = ?")
-    values.append(int(decided))
+    conditions.append("calls.state = ?")
+    values.append(CALL_DECIDED if decided else CALL_WAITS)
     given: list[tuple[str, Value]] = [("calls.agent = ?", wanted.agent), ("calls.tree = ?", wanted.tree)]
     for condition, value in given:
         if value is not None:

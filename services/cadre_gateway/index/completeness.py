@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cadre.errors import RunIndexBuilding
-from cadre_gateway.index.saved_place import reaches
 
 
 class IndexProgress(NamedTuple):
@@ -29,21 +28,11 @@ class Completeness:
         """Until it is set, a question raises RunIndexBuilding."""
         self.whole.set()
         self._ends: Sequence[int] = ()
-        self._read_to: list[int] | None = None
 
     def begin(self, ends: Sequence[int]) -> None:
         """Takes note that streams with these last sequences are being read into it."""
         self._ends = ends
         self.whole.clear()
-
-    def note_end(self, positions: Sequence[int]) -> None:
-        """Takes note that the journals were read to their end, up to these positions."""
-        self._read_to = list(positions)
-
-    def update(self, positions: Sequence[int]) -> None:
-        """Takes note up to where they are in the index."""
-        if self._read_to is not None and reaches(positions, self._read_to):
-            self.whole.set()
 
     def progress(self, positions: Sequence[int]) -> IndexProgress | None:
         """How far an index with the journals up to there is; None once it is whole."""

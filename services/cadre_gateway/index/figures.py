@@ -7,6 +7,7 @@ from typing import NamedTuple
 from cadre.errors import RunIndexUnavailable
 from cadre_gateway.index.database.port import SqlQuery
 from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.tree_rows import CALL_WAITS
 
 _OPEN = (
     "SELECT runs.agent, runs.state, runs.waiting_for, count(*) FROM runs LEFT JOIN runs AS roots"
@@ -63,9 +64,8 @@ async def known_open_runs_of(index: RunIndex, agent: str) -> dict[str, int] | No
 
 async def waiting_calls(index: RunIndex) -> WaitingCalls:
     """The calls that wait for a person. Raises RunIndexUnavailable."""
-    return WaitingCalls(
-        *(await index.read(SqlQuery("SELECT count(*), min(at) FROM calls WHERE decided = 0")))[0]
-    )
+    query = SqlQuery("SELECT count(*), min(at) FROM calls WHERE state = ?", (CALL_WAITS,))
+    return WaitingCalls(*(await index.read(query))[0])
 
 
 async def seconds_taken(index: RunIndex, most: int) -> dict[str, list[float]]:

@@ -1,100 +1,117 @@
-"""What is known of all runs, in a database: it follows from the journals, and can be made anew from them."""
+"""Keep what is known of all runs in a database. It follows from the journals, and can be made again from them.
+
+Every gateway writes what it has read. Where several share a database, each first drops what another one has saved:
+see `tree_rows` for what holds when two write at once.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
+import random
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from math import inf
 
 import msgspec
 
+from cadre.adapters.nats.reading.tail import reader_names
 from cadre.api.runs import RunOrder, RunSummary
 from cadre.errors import RunIndexUnavailable
 from cadre_gateway.index.completeness import Completeness, IndexProgress
-from cadre_gateway.index.database.port import Database, Row, SqlQuery, Statement
-from cadre_gateway.index.removals import Removals
+from cadre_gateway.index.database.port import Database, IndexReplaced, Row, SqlQuery, Statement, answered
 from cadre_gateway.index.run_filter import Cursor, RunFilter, count_query, page_mark, page_place, page_query
-from cadre_gateway.index.saved_place import SAVE_META, SavedPlace, load_place, reaches, rows_of
-from cadre_gateway.index.tree_rows import IndexedTree, queries_of, statements_for, tree_of_rows
-from cadre_gateway.requests.problems import awaiting
+from cadre_gateway.index.saved import PLACES, Removals, Saved, load, place_statement, removal_statements
+from cadre_gateway.index.tree_rows import BY_THIS_ALONE, IndexedTree, queries_of, statements_for
 
 log = logging.getLogger("cadre.gateway")
 
-_FLUSH_SECONDS = 0.25
-"""What changes is saved so soon, in one transaction with what else has changed."""
+_SAVE_SECONDS = (0.25, 0.75)
+"""What changes is saved within such a time, in one transaction with what else has changed. It is drawn at random, so
+that one of several gateways is first and the others find its work done."""
 
 _FLUSH_CHANGES = 5_000
 """After so many entries it is saved at once."""
 
-_RETRY_SECONDS = 5.0
-
-_ANSWER_SECONDS = 4.0
-"""Seconds that a question waits: fewer than the request that asks it has, so that what did not answer is named."""
-
 _WARN_SECONDS = 60.0
 """Seconds between two warnings that it cannot be saved."""
 
-_LOOK_SECONDS = 0.5
-"""So often a gateway that does not write looks how far the one has come that does, and whether it is there."""
-
-_STALLED_SECONDS = 20.0
-"""A gateway that writes nothing for so long, though there is something, is taken for dead."""
-
-_REFRESH_SECONDS = 3600.0
-"""An index in which nothing changes is said to be current so often."""
+_LOOK_SECONDS = 1.0
+"""After so long without a change a gateway looks whether the database is there and what it was, and after a failure."""
 
 _CACHED_TREES, _CACHED_RUNS = 500, 2_000
 """Held in memory beside those with changes that are not saved."""
 
-T = TypeVar("T")
+_ANOTHERS = "the index is another deployment's now: give each its own CADRE_INDEX_SCHEMA"
 
 
 class RunIndex:
     """Trees of runs, by id in memory as long as they change, and all of them in the database."""
 
-    def __init__(self, database: Database, place: SavedPlace) -> None:
+    def __init__(self, database: Database, streams: Sequence[str]) -> None:
+        """`streams` says when each shard's stream was created. Nothing is known before `open`."""
         self._database = database
-        self._place = place
-        self.positions_read: Callable[[], Sequence[int]] = lambda: self._place.positions
+        self._streams = streams
+        self._saved = Saved()
+        self.positions_read: Callable[[], Sequence[int]] = lambda: self.positions
         """Up to where the journals were read; what was read is in here."""
+        self._read_behind: Callable[[Sequence[int]], None] = lambda _: None
         self.removals = Removals()
         self._completeness = Completeness()
         self._trees: OrderedDict[str, IndexedTree] = OrderedDict()
         self._changed: dict[str, IndexedTree] = {}
-        self._awaited: dict[str, IndexedTree] = {}
-        """Trees that had changed when the journals were read up to `_awaited_places`: another gateway saves them."""
-        self._awaited_places: list[int] = []
-        self._stalled_at: float | None = None
-        self.writes = not database.is_shared
-        """Whether what changes is saved by this process, not by another one that has the same database."""
         self._changes = 0
-        self._saved_removals = msgspec.json.encode(self.removals)
         self._lock = asyncio.Lock()
         self._due = asyncio.Event()
+        self.is_open = False
+        """Whether what is read goes on from what the database has."""
+        self._was_open = False
         self.failure: RunIndexUnavailable | None = None
         """Why what has changed could not be saved."""
-        self._is_another = False
-        """Whether the database is not what it was: what it tells is not to be relied on."""
         self.is_closed = False
 
     @property
     def positions(self) -> list[int]:
         """Up to which sequences the saved index has the journals: see `Tail.positions`."""
-        return list(self._place.positions)
+        return [self._saved.place.get(name, 0) for _, name in reader_names(len(self._streams))]
 
-    def go_on(self, place: SavedPlace, removals: Removals, writes: bool) -> None:
-        """Goes on from what was saved, as the one that `writes` or not."""
-        self._place, self.writes, self.failure = place, writes, None
-        for name in Removals.__struct_fields__:  # others hold on to this one
-            mine = getattr(self.removals, name)
-            mine.clear()
-            mine.update(getattr(removals, name))
-        self._saved_removals = msgspec.json.encode(self.removals)
+    async def open(self) -> None:
+        """Go on from what the database has, or from nothing where that is of other streams or too old. Raise
+        RunIndexUnavailable, which is its `failure` then."""
+        async with self._lock:
+            try:
+                await self._database.open()
+                saved = await load(self._database)
+                if not saved.follows_from(self._streams):
+                    if self._was_open:
+                        raise RunIndexUnavailable(_ANOTHERS)
+                    log.info(
+                        "the index is of other streams, or too old: reading the journals from their start"
+                    )
+                    await self._database.empty()
+                    saved = Saved()
+            except RunIndexUnavailable as error:
+                self.failure = error
+                raise
+            if self._was_open:
+                self._completeness.begin(self.positions_read())
+            log.info("the index has the journals up to %s", dict(saved.place))
+            self._start_from(saved)
+            # Before anything else is saved: a place behind which something was not read would be wrong for ever.
+            self._read_behind(self.positions)
+
+    def _start_from(self, saved: Saved) -> None:
+        self._saved, self.failure = saved, None
+        self.is_open = self._was_open = True
+        self._trees.clear()
+        self._changed.clear()
+        self._changes = 0
+        self.removals.clear()  # others hold on to it
+        for row in sorted(saved.removals, key=lambda one: one.seq):
+            self.removals.add(row)
 
     # --- whether it is whole
 
@@ -106,85 +123,99 @@ class RunIndex:
     @property
     def progress(self) -> IndexProgress | None:
         """How far the journals are in it; None once it is whole."""
-        return self._completeness.progress(self._read_by_now())
+        return self._completeness.progress(self.positions_read())
 
-    def begin_reading(self, positions: Callable[[], Sequence[int]], ends: Sequence[int]) -> None:
-        """Takes note that the journals are being read, up to `positions`, of streams with these last sequences. Until
-        `note_caught_up` what is asked of it raises RunIndexBuilding."""
-        self.positions_read = positions
+    def begin_reading(
+        self,
+        positions: Callable[[], Sequence[int]],
+        ends: Sequence[int],
+        go_on: Callable[[Sequence[int]], None],
+    ) -> None:
+        """Takes note that the journals are being read, up to `positions`, of streams with these last sequences; `go_on`
+        has them read behind other positions. Until `note_caught_up` what is asked of it raises RunIndexBuilding."""
+        self.positions_read, self._read_behind = positions, go_on
         self._completeness.begin(ends)
 
     def note_caught_up(self) -> None:
         """Takes note that the journals were read to their end."""
-        self._completeness.note_end(self.positions_read())
-        self._completeness.update(self._read_by_now())
+        self.whole.set()
 
     def check_whole(self) -> None:
         """Raises RunIndexUnavailable as long as it lacks trees or is not to be relied on: where nothing fails,
         RunIndexBuilding."""
-        if self.failure is not None and (self._is_another or not self.whole.is_set()):
+        if self.failure is not None and not (self.is_open and self.whole.is_set()):
             raise RunIndexUnavailable(str(self.failure))
-        self._completeness.check(self._read_by_now())
-
-    def _read_by_now(self) -> Sequence[int]:
-        """Up to where the journals are in what is asked."""
-        return self.positions_read() if self.writes else self._place.positions
+        self._completeness.check(self.positions_read())
 
     # --- what changes it
 
     @asynccontextmanager
-    async def changing(self, tree: str) -> AsyncIterator[IndexedTree]:
-        """Opens a tree to be changed, by one at a time. Raises RunIndexUnavailable."""
+    async def changing(
+        self, tree: str, reader: str = BY_THIS_ALONE, seq: float = inf
+    ) -> AsyncIterator[IndexedTree]:
+        """Opens a tree to be changed, by one at a time: by the message at `seq` that a reader came upon, which changes
+        it in every gateway alike, or by something else. Raises RunIndexUnavailable."""
         async with self._lock:
+            self._check_open()
             if self._changes >= _FLUSH_CHANGES:
-                await self._keep_up()
+                await self._save()
             found = self._trees.get(tree) or await self._load(tree)
             self._trees[tree] = found
             self._trees.move_to_end(tree)
-            self._changed[tree] = found
             self._changes += 1
             self._due.set()
-            yield found
+            try:
+                yield found
+            finally:
+                found.note_message(reader, seq)
+                if found.unsaved:
+                    self._changed[tree] = found
 
     async def drop_tombstones(self, before: float) -> None:
         """Forgets what was erased before that time (Unix seconds): the records have left the streams."""
         async with self._lock:
-            if self.writes:
-                await self._flush()
-                await self._database.write(
-                    [Statement("DELETE FROM trees WHERE erased_at < ? AND newest = 0", [(before,)])]
-                )
+            await self._save()
+            gone = "floor > 0 AND seq <= floor AND (erased_at IS NULL OR erased_at < ?)"
+            with self._failing():
+                await self._database.write([Statement(f"DELETE FROM trees WHERE {gone}", [(before,)])])
             for tree in self._trees.values():
                 if tree.record.erased is not None and tree.record.erased.at < before:
                     tree.record.erased = None
+            await self._database.tidy()
 
     async def flush(self) -> None:
-        """Saves what has changed, unless another process does. Raises RunIndexUnavailable."""
+        """Saves what has changed. Raises RunIndexUnavailable."""
         async with self._lock:
-            if self.writes:
-                await self._flush()
+            await self._save()
 
-    async def flush_now_and_then(self) -> None:
-        """Saves what changes, soon after it has; takes the place of another process that does so no more."""
-        is_shared, warned_at = self._database.is_shared, -_WARN_SECONDS
-        while True:
+    async def save_now_and_then(self) -> None:
+        """Save what changes, soon after it has. Return when the index is not open (any more): what was read after
+        `positions` must be read again once `open` has returned."""
+        warned_at = -_WARN_SECONDS
+        while self.is_open:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_SECONDS if is_shared else None):
+                async with asyncio.timeout(_LOOK_SECONDS if self._database.is_shared else None):
                     await self._due.wait()
-            await asyncio.sleep(_FLUSH_SECONDS)
+            waited_for, before = self._read_by_now(), self._saved.place
+            await asyncio.sleep(random.uniform(*_SAVE_SECONDS))
             try:
                 async with self._lock:
-                    await self._keep_up()
+                    await self._look()
+                    # Others keep up with the journals as this gateway does: it lets them, and waits again.
+                    is_kept_up = self._saved.place != before and self._saved.reaches(waited_for)
+                    if not (is_kept_up and self._changed and self._may_wait()):
+                        await self._write()
             except RunIndexUnavailable as error:
                 if time.monotonic() - warned_at > _WARN_SECONDS:
                     warned_at = time.monotonic()
                     log.warning("the list of runs is not saved: %s", error)
-                await asyncio.sleep(_LOOK_SECONDS if is_shared else _RETRY_SECONDS)
+                if self.is_open:
+                    await asyncio.sleep(_LOOK_SECONDS)
 
     async def beside(self) -> RunIndex:
         """An empty one of the same streams, to be filled from the journals and adopted. Raises RunIndexUnavailable."""
-        found = RunIndex(self._database.beside(), self._place.at_the_start())
-        await found._keep_up()
+        found = RunIndex(self._database.beside(), self._streams)
+        await found.open()
         return found
 
     async def adopt(self, other: RunIndex, caught_up: Callable[[Sequence[int]], Awaitable[None]]) -> None:
@@ -192,29 +223,22 @@ class RunIndex:
         `caught_up` returns when the other has everything up to the given positions. Raises RunIndexUnavailable."""
         async with self._lock:  # nothing is taken in meanwhile
             await caught_up(self.positions_read())
-            await other._keep_up()
+            await other.flush()
             await self._database.adopt(other._database)
             other.is_closed = True
-            for known in (self._trees, self._changed, self._awaited):
-                known.clear()
-            self._changes = 0
-            self.go_on(other._place, other.removals, self.writes)
-
-    async def writer(self) -> str:
-        """Names the other process that writes; "" when there is none. Raises RunIndexUnavailable."""
-        return "" if self.writes else await self._answered(self._database.writer())
+            self._start_from(other._saved)
 
     async def bytes(self) -> int:
         """How much room the database takes."""
-        return await self._answered(self._database.bytes())
+        return await answered(self._database.bytes())
 
     async def close(self) -> None:
         """Saves what has changed and lets go of the database. Raises RunIndexUnavailable."""
         async with self._lock:
             self.is_closed = True
             try:
-                if self.writes:
-                    await self._flush()
+                if self.is_open:
+                    await self._save()
             finally:
                 await self._database.close()
 
@@ -223,7 +247,7 @@ class RunIndex:
     async def read(self, query: SqlQuery) -> Sequence[Row]:
         """The rows of everything that was read by now."""
         self.check_whole()
-        return await self._answered(self._read_saved(query))
+        return await answered(self._read_saved(query))
 
     async def get(self, tree: str, run: str) -> RunSummary | None:
         """None when no run of this id is known."""
@@ -237,13 +261,12 @@ class RunIndex:
         self.check_whole()
         if (known := self._trees.get(tree)) is not None:
             return known.record.last
-        rows = await self.read(SqlQuery("SELECT newest FROM trees WHERE tree = ?", (tree,)))
+        rows = await self.read(SqlQuery("SELECT seq FROM trees WHERE tree = ? AND seq > floor", (tree,)))
         return int(rows[0][0]) if rows else 0
 
     async def is_referenced(self, blob: str) -> bool:
         """Whether any tree that is there references the blob."""
-        unsaved = (*self._changed.values(), *self._awaited.values())
-        return any(blob in tree.record.blobs for tree in unsaved) or bool(
+        return any(blob in tree.record.blobs for tree in self._changed.values()) or bool(
             await self.read(SqlQuery("SELECT 1 FROM blobs WHERE blob = ? LIMIT 1", (blob,)))
         )
 
@@ -267,29 +290,11 @@ class RunIndex:
         query = count_query(self._database.dialect, RunFilter())
         # Before it is whole there is no hurry, and saving may take a while.
         ask = self._read_saved if self.whole.is_set() else self._database.read
-        return int((await self._answered(ask(query)))[0][0])
+        return int((await answered(ask(query)))[0][0])
 
     async def _read_saved(self, query: SqlQuery) -> Sequence[Row]:
         await self.flush()
         return await self._database.read(query)
-
-    async def _answered(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what the work returns. Raise RunIndexUnavailable when that takes longer than a request waits, also
-        when the database does not let go of a question that is cancelled."""
-        task = asyncio.create_task(work)
-        task.add_done_callback(_retrieved)
-        silence = RunIndexUnavailable(
-            f"the database of the index does not answer within {_ANSWER_SECONDS:g} s; runs go on, lists come back with"
-            " it (CADRE_INDEX_URL)"
-        )
-        try:
-            with awaiting(silence):
-                await asyncio.wait({task}, timeout=_ANSWER_SECONDS)
-            if not task.done():
-                raise silence
-            return task.result()
-        finally:
-            task.cancel()
 
     # --- saving, with the lock held
 
@@ -297,95 +302,92 @@ class RunIndex:
         queries = queries_of(tree)
         if not await self._database.read(queries[0]):
             return IndexedTree(tree)
-        return tree_of_rows(tree, await self._database.read_all(queries))
+        places, *answers = await self._database.read_all([PLACES, *queries])
+        # From here on a database that is set back behind this is not what it was.
+        self._note(self._saved._replace(place={reader: position for reader, _, position, _ in places}))
+        return IndexedTree.of_rows(tree, answers)
 
-    async def _keep_up(self) -> None:
-        """Saves what has changed, or lets go of what another process has saved."""
-        try:
-            leads = await self._database.lead()
-            if not (leads and self.writes):
-                await self._look(leads)
-        except RunIndexUnavailable as error:
-            self.failure, self.writes = error, False
-            raise
-        if self.writes:
-            await self._flush()
-        self.failure = None  # also where there was nothing to save
+    def _check_open(self) -> None:
+        if not self.is_open:
+            raise RunIndexUnavailable(str(self.failure or "the index is not open yet"))
 
-    async def _look(self, leads: bool) -> None:
-        """Sees what other processes have saved, and goes on from there if this one `leads` and has read as far."""
-        place, removals = await load_place(self._database)
-        before, self._place = self._place, place or self._place.at_the_start()
-        if self._place.streams != before.streams or not reaches(self._place.positions, before.positions):
-            self._place, self.writes, self._is_another = before, False, True
-            raise RunIndexUnavailable(
-                "the index is not what it was: another deployment has the same one (give each its CADRE_INDEX_SCHEMA),"
-                " or the database was set back (start the gateways again)"
-            )
-        self._is_another = False
-        read = list(self.positions_read())
-        self.writes = leads and reaches(read, place.positions if place is not None else [])
-        if self.writes:
-            for name in Removals.__struct_fields__:
-                mine, theirs = getattr(self.removals, name), getattr(removals, name)
-                mine.update({key: value for key, value in theirs.items() if key not in mine})
-            self._changed = self._awaited | self._changed
-            self._awaited = {}
-        elif not self._awaited:
-            self._awaited, self._changed, self._awaited_places = self._changed, {}, read
-            self._changes = 0
-        elif reaches(self._place.positions, self._awaited_places):
-            for name, tree in self._awaited.items():
-                if name not in self._changed:
-                    tree.saved()
-            self._awaited = {}
-            self._make_room()
-        self._due.clear()
-        self._completeness.update(self._read_by_now())
-        if leads or self._place.positions != before.positions or reaches(self._place.positions, read):
-            self._stalled_at = None
-        elif self._stalled_at is None:
-            self._stalled_at = time.monotonic()
-        elif time.monotonic() - self._stalled_at > _STALLED_SECONDS:
-            self._stalled_at = None
-            await self._database.depose()
+    def _read_by_now(self) -> Mapping[str, int]:
+        names = [name for _, name in reader_names(len(self._streams))]
+        return dict(zip(names, self.positions_read(), strict=False))
 
-    async def _flush(self) -> None:
-        removals, positions = msgspec.json.encode(self.removals), list(self.positions_read())
-        is_recent = time.time() - self._place.saved_at < _REFRESH_SECONDS
-        saved = self._saved_removals, self._place.positions
-        if is_recent and not self._changed and (removals, positions) == saved:
+    async def _save(self) -> None:
+        """Save everything that has changed."""
+        self._check_open()
+        if self._has_news():
+            await self._look()
+            await self._write()
+
+    def _has_news(self) -> bool:
+        behind = self._saved.behind(self._read_by_now(), time.time())
+        return bool(self._changed or behind or self.failure or self.removals.rows() != self._saved.removals)
+
+    def _may_wait(self) -> bool:
+        """Return whether nothing has changed that only this gateway may know of."""
+        return self.failure is None and not any(
+            BY_THIS_ALONE in one.unsaved for one in self._changed.values()
+        )
+
+    async def _look(self) -> None:
+        """Drop what other gateways have saved, and take up what they have to remove."""
+        if not self._database.is_shared:
             return
-        place = msgspec.structs.replace(self._place, positions=positions, saved_at=time.time())
-        changed = list(self._changed.values())
-        of_trees, of_place = statements_for(self._database.dialect, changed), rows_of(place, removals)
-        try:
-            await self._database.write([*of_trees, Statement(SAVE_META, of_place)])
-        except RunIndexUnavailable as error:
-            self.failure, self.writes = error, not self._database.is_shared
-            raise
-        self.failure = None
-        for tree in changed:
-            tree.saved()
-        self._changed.clear()
-        self._changes = 0
-        self._place, self._saved_removals = place, removals
+        with self._failing():
+            found = await load(self._database)
+        for row in found.removals - self._saved.removals:
+            self.removals.add(row)
+        self._note(found)
+        for name in [name for name, tree in self._changed.items() if tree.is_saved(found.place)]:
+            self._changed.pop(name).saved()
+
+    def _note(self, found: Saved) -> None:
+        with self._failing():
+            if not found.reaches(self._saved.place):
+                raise IndexReplaced("the index is not what it was: it was made again, or set back")
+        self._saved = found
+
+    async def _write(self) -> None:
+        if self._has_news():
+            known, removals, now = self._saved, frozenset(self.removals.rows()), time.time()
+            place = known.behind(self._read_by_now(), now)
+            statements = [
+                *statements_for(self._database.dialect, self._changed.values()),
+                *removal_statements(removals - known.removals, known.removals - removals),
+                place_statement(self._streams, place, now),
+            ]
+            with self._failing():
+                await self._database.write([one for one in statements if one.rows])
+            for tree in self._changed.values():
+                tree.saved()
+            self._changed.clear()
+            saved_at = now if place else known.saved_at
+            self._saved = Saved({**known.place, **place}, saved_at, known.streams, removals)
+        self.failure, self._changes = None, 0
         self._due.clear()
         self._make_room()
 
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Take note of a failure, and of tables that must be opened again."""
+        try:
+            yield
+        except RunIndexUnavailable as error:
+            self.failure = error
+            if isinstance(error, IndexReplaced):
+                self.is_open = False
+                self._due.set()
+            raise
+
     def _make_room(self) -> None:
         runs = sum(len(tree.runs.runs) for tree in self._trees.values())
-        unsaved = self._changed.keys() | self._awaited.keys()
-        for name in [one for one in self._trees if one not in unsaved]:
+        for name in [one for one in self._trees if one not in self._changed]:
             if len(self._trees) <= _CACHED_TREES and runs <= _CACHED_RUNS:
                 break
             runs -= len(self._trees.pop(name).runs.runs)
-
-
-def _retrieved(task: asyncio.Task[Any]) -> None:
-    """Read the error of work that was given up: it is not a defect."""
-    if not task.cancelled():
-        task.exception()
 
 
 def _summary(body: bytes) -> RunSummary:

@@ -1,5 +1,7 @@
 """Whether a tree is in the streams: since when, until when, with which blobs, or when it was erased. Pure."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Iterable
 from enum import Enum, auto
@@ -37,8 +39,10 @@ class TreeRecord:
 
     def __init__(self, tree: str) -> None:
         self.tree = tree
-        self.last = 0
-        """Sequence of the newest entry or file; 0 for a tree that is not there."""
+        self.seq = 0
+        """Sequence of the newest entry, file or fate that this follows from."""
+        self.floor = 0
+        """Nothing up to this sequence counts any more, whatever becomes of the tree later."""
         self.ended_at: float | None = None
         """When the end of its root was stored here, in Unix seconds."""
         self.unstarted_at: float | None = None
@@ -46,18 +50,25 @@ class TreeRecord:
         self.blobs: list[str] = []
         """The blobs that it references."""
         self.erased: Tombstone | None = None
-        self.new_blobs: list[str] = []
-        """Those of them that came since `saved`."""
+        self.new_blobs: dict[str, int] = {}
+        """Those of them that came since they were last saved, with the sequence of what names them."""
 
-    def saved(self) -> None:
-        """Takes note that all of it was saved."""
-        self.new_blobs.clear()
+    @property
+    def last(self) -> int:
+        """Return the sequence of the newest entry or file; 0 for a tree that is not there."""
+        return self.seq if self.seq > self.floor else 0
+
+    @property
+    def head(self) -> tuple[int, int, float | None, float | None, float | None]:
+        """Return its row, without its name."""
+        erased_at = self.erased.at if self.erased is not None else None
+        return self.seq, self.floor, self.ended_at, self.unstarted_at, erased_at
 
     def add_entry(self, seq: int, entry: Entry, refs: Iterable[str], at: float) -> EntryStatus:
         """Takes in the entry at `seq`, which references the blobs `refs` and was stored at `at` (Unix seconds)."""
+        if seq <= self.floor:
+            return EntryStatus.ERASED
         if self.erased is not None:
-            if seq < self.erased.seq:
-                return EntryStatus.ERASED
             if not restarts(entry, self.erased):
                 return EntryStatus.LATE
             self.erased = None
@@ -74,12 +85,14 @@ class TreeRecord:
 
     def awaits(self, seq: int, task: Task) -> bool:
         """Whether the task at `seq` is one of a run that can begin: its tree was not erased since."""
-        return self.erased is None or (seq > self.erased.seq and task.at > self.erased.at)
+        return seq > self.floor and (self.erased is None or task.at > self.erased.at)
 
     def add_file(self, seq: int, refs: Iterable[str], at: float) -> EntryStatus:
         """Takes in a file of the tree's workspace, which may be there before the tree's first entry."""
+        if seq <= self.floor:
+            return EntryStatus.ERASED
         if self.erased is not None:
-            return EntryStatus.ERASED if seq < self.erased.seq else EntryStatus.LATE
+            return EntryStatus.LATE
         if not self.last:
             self.unstarted_at = at
         self._update(seq, refs)
@@ -87,29 +100,36 @@ class TreeRecord:
 
     def add_unreadable(self, seq: int, refs: Iterable[str]) -> None:
         """Takes in an entry that another version wrote, so that its blobs are not lost."""
-        if self.erased is None:
+        if self.erased is None and seq > self.floor:
             self._update(seq, refs)
 
     def erase(self, seq: int, fate: Erased) -> bool:
         """Takes in that the tree was erased by the record at `seq`; returns false when that was known, or something
         of it came later."""
-        if (self.erased is not None and self.erased.seq >= seq) or self.last > seq:
+        if seq <= self.floor or seq < self.last:
             return False
+        self.seq = seq
         self.erased = Tombstone(seq, fate.at)
         return True
 
+    def restore(self, seq: int) -> None:
+        """Takes in that the tree was imported by the record at `seq`: what follows belongs to it."""
+        if self.erased is not None and seq > self.floor:
+            self.seq = self.floor = seq
+            self.erased = None
+
     def forget(self) -> list[str]:
-        """Forgets what there was of the tree; returns the blobs that it referenced."""
-        blobs, self.blobs, self.new_blobs = self.blobs, [], []
-        self.last, self.ended_at, self.unstarted_at = 0, None, None
+        """Forgets what there was of the tree, for good; returns the blobs that it referenced."""
+        blobs, self.blobs, self.new_blobs = self.blobs, [], {}
+        self.floor, self.ended_at, self.unstarted_at = self.seq, None, None
         return blobs
 
     def _update(self, seq: int, refs: Iterable[str]) -> None:
-        self.last = max(self.last, seq)
+        self.seq = max(self.seq, seq)
         for blob in map(sys.intern, refs):  # all trees of an agent name its prompts
             if blob not in self.blobs:
                 self.blobs.append(blob)
-                self.new_blobs.append(blob)
+                self.new_blobs[blob] = seq
 
 
 def restarts(entry: Entry, tombstone: Tombstone) -> bool:

@@ -1,9 +1,13 @@
-"""A tree as rows of the tables."""
+"""A tree as rows of the tables: each is a function of the tree's entries up to its `seq`, whichever gateway writes it.
+
+Several gateways may write the same tree at once. Its row in `trees` comes first and is locked by that until the
+transaction ends. A row gives way to none that is older, and none comes that is not above the tree's floor.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -13,46 +17,81 @@ from cadre_gateway.index.database.dialect import Dialect
 from cadre_gateway.index.database.port import Row, SqlQuery, Statement, Value
 from cadre_gateway.index.decided_approvals import DecidedCall
 from cadre_gateway.index.tree_record import Tombstone, TreeRecord
-from cadre_gateway.index.tree_runs import TreeRuns
+from cadre_gateway.index.tree_runs import TreeRuns, key_of
+
+CALL_WAITS, CALL_DECIDED, CALL_GONE = 0, 1, 2
+"""The states of a call's row. A call that is gone keeps its row: one that is deleted could come back."""
+
+BY_THIS_ALONE = ""
+"""In place of a reader: what has changed a tree in this gateway, and not alike in all others."""
 
 _summary = msgspec.json.Decoder(RunSummary)
 _pending = msgspec.json.Decoder(PendingCall)
 _decided = msgspec.json.Decoder(DecidedCall)
 
-_TREE = (
-    "INSERT INTO trees (tree, first, last, newest, ended_at, unstarted_at, erased_seq, erased_at)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tree) DO UPDATE SET first = excluded.first, last = excluded.last,"
-    " newest = excluded.newest, ended_at = excluded.ended_at, unstarted_at = excluded.unstarted_at,"
-    " erased_seq = excluded.erased_seq, erased_at = excluded.erased_at"
+_RUN_COLUMNS = (
+    *(
+        "id",
+        "tree",
+        "seq",
+        "parent",
+        "root",
+        "agent",
+        "state",
+        "waiting_for",
+        "approvals",
+        "asked_at",
+        "started_at",
+    ),
+    *("ended_at", "session", "person", "error", "cost", "revision", "summary"),
 )
-_RUN = (
-    "INSERT INTO runs (id, tree, parent, root, agent, state, waiting_for, approvals, asked_at, started_at, ended_at,"
-    " session, person, error, cost, revision, summary) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-    " ON CONFLICT (id) DO UPDATE SET agent = excluded.agent, state = excluded.state,"
-    " waiting_for = excluded.waiting_for, approvals = excluded.approvals, asked_at = excluded.asked_at,"
-    " started_at = excluded.started_at, ended_at = excluded.ended_at, session = excluded.session,"
-    " person = excluded.person, error = excluded.error, cost = excluded.cost,"
-    " revision = excluded.revision, summary = excluded.summary"
-)
-_OF_TREE = "(SELECT rowid FROM runs WHERE tree = ?)"
-_OF_RUN = "(SELECT rowid FROM runs WHERE id = ?)"
 
-# In the order in which they are carried out: what goes, what comes, what belongs to it.
+
+def _insert(table: str, columns: Sequence[str], key: str) -> str:
+    """Return what inserts a row above the floor of its tree, which is the value behind those of the columns (twice)."""
+    changed = ", ".join(f"{one} = excluded.{one}" for one in columns if one not in key.split(", "))
+    return (
+        f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join('?' * len(columns))} WHERE NOT EXISTS"
+        f" (SELECT 1 FROM trees WHERE tree = ? AND floor >= ?) ON CONFLICT ({key}) DO UPDATE SET {changed}"
+        f" WHERE {table}.seq < excluded.seq"
+    )
+
+
+_OF_RUN = "(SELECT rowid FROM runs WHERE id = ? AND seq = ?)"
+"""The run whose row this transaction has written, or found as it would have."""
+
+# In the order in which they are carried out: the tree, which is locked, what goes, what comes, what belongs to it.
 _ORDER = (
-    _NO_TEXTS := f"DELETE FROM run_texts WHERE rowid IN {_OF_TREE}",
-    _NO_RUNS := "DELETE FROM runs WHERE tree = ?",
-    _NO_BLOBS := "DELETE FROM blobs WHERE tree = ?",
-    _NO_LABELS := "DELETE FROM labels WHERE tree = ?",
-    _NO_CALLS := "DELETE FROM calls WHERE tree = ?",
-    _NO_TREE := "DELETE FROM trees WHERE tree = ?",
-    _TREE,
-    _RUN,
-    _BLOB := "INSERT INTO blobs (tree, blob) VALUES (?, ?) ON CONFLICT DO NOTHING",
-    _LABEL := "INSERT INTO labels (tree, run, name, value) VALUES (?, ?, ?, ?)",
-    _CALL := "INSERT INTO calls (call, decided, run, tree, agent, at, body) VALUES (?, ?, ?, ?, ?, ?, ?)",
+    _TREE := (
+        "INSERT INTO trees (tree, seq, floor, ended_at, unstarted_at, erased_at) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (tree) DO UPDATE SET seq = excluded.seq,"
+        " floor = CASE WHEN trees.floor > excluded.floor THEN trees.floor ELSE excluded.floor END,"
+        " ended_at = excluded.ended_at, unstarted_at = excluded.unstarted_at, erased_at = excluded.erased_at"
+        " WHERE trees.seq < excluded.seq"
+    ),
+    _RESET := (
+        "UPDATE trees SET floor = CASE WHEN floor > ? THEN floor ELSE ? END, unstarted_at = ?"
+        " WHERE tree = ? AND seq <= ?"
+    ),
+    _NO_TEXTS := (
+        "DELETE FROM run_texts WHERE rowid IN (SELECT rowid FROM runs WHERE tree = ? AND seq <= ?)"
+    ),
+    *(
+        _NOTHING := [
+            f"DELETE FROM {one} WHERE tree = ? AND seq <= ?" for one in ("runs", "blobs", "labels", "calls")
+        ]
+    ),
+    _RUN := _insert("runs", _RUN_COLUMNS, "id") + " OR runs.state = 'queued'",
+    _QUEUED := _RUN.partition(" DO UPDATE")[0] + " DO NOTHING",
+    _BLOB := _insert("blobs", ["tree", "blob", "seq"], "tree, blob"),
+    _LABEL := _insert("labels", ["tree", "run", "seq", "name", "value"], "run, name"),
+    _CALL := _insert(
+        "calls", ["call", "asked_at", "tree", "seq", "state", "run", "agent", "at", "body"], "call, asked_at"
+    ),
     _NO_TEXT := f"DELETE FROM run_texts WHERE rowid = {_OF_RUN}",
-    _TEXT
-    := "INSERT INTO run_texts (rowid, task, answer) SELECT rowid, {words}, {words} FROM runs WHERE id = ?",
+    _TEXT := (
+        "INSERT INTO run_texts (rowid, task, answer) SELECT rowid, {words}, {words} FROM runs WHERE id = ? AND seq = ?"
+    ),
     _ANSWER := f"UPDATE run_texts SET answer = {{words}} WHERE rowid = {_OF_RUN}",
 )
 
@@ -63,102 +102,133 @@ class IndexedTree:
     def __init__(self, tree: str) -> None:
         self.record = TreeRecord(tree)
         self.runs = TreeRuns(tree)
-        self.is_forgotten = False
-        """What was saved of it does not count any more."""
+        self.unsaved: dict[str, float] = {}
+        """By reader: the sequence of the last message that changed it since it was saved."""
+        self._saved_head = self.record.head
+        self._is_reset = False
+        """Rows that were saved do not count any more, or its run has begun without an entry."""
 
     def forget(self) -> list[str]:
         """Forgets all but that the tree was erased; returns the blobs that it referenced."""
-        self.runs, self.is_forgotten = TreeRuns(self.record.tree), True
+        self.runs, self._is_reset = TreeRuns(self.record.tree), True
         return self.record.forget()
 
-    def lift_erasure(self) -> None:
-        """Takes in that the tree was imported: what follows belongs to it, even if it was erased."""
-        if self.record.erased is not None:
-            self.record.erased, self.is_forgotten = None, True
+    def note_started(self) -> None:
+        """Takes note that its files are not to be removed, or are being removed."""
+        self.record.unstarted_at, self._is_reset = None, True
+
+    def note_message(self, reader: str, seq: float) -> None:
+        """Takes note of the message that was taken in, if it has changed anything."""
+        runs, record = self.runs, self.record
+        if (
+            self._is_reset
+            or record.head != self._saved_head
+            or record.new_blobs
+            or runs.changed_runs
+            or runs.changed_calls
+        ):
+            self.unsaved[reader] = max(seq, self.unsaved.get(reader, 0))
+
+    def is_saved(self, place: Mapping[str, int]) -> bool:
+        """Return whether another gateway has saved all of it that saves up to that place."""
+        return all(seq <= place.get(reader, 0) for reader, seq in self.unsaved.items())
 
     def saved(self) -> None:
         """Takes note that all of it was saved."""
-        self.record.saved()
+        self.unsaved.clear()
+        self.record.new_blobs.clear()
         self.runs.saved()
-        self.is_forgotten = False
+        self._saved_head, self._is_reset = self.record.head, False
+
+    @classmethod
+    def of_rows(cls, tree: str, answers: list[list[Row]]) -> IndexedTree:
+        """Return the tree that was saved, from the answers to `queries_of`; an empty one for no rows."""
+        found = cls(tree)
+        heads, blobs, summaries, calls = answers
+        record, runs = found.record, found.runs
+        for record.seq, record.floor, record.ended_at, record.unstarted_at, erased_at in heads:
+            record.erased = Tombstone(record.floor, erased_at) if erased_at is not None else None
+        runs.last = record.last
+        record.blobs = [blob for (blob,) in blobs]
+        runs.runs = {one.id: one for one in (_summary.decode(body) for (body,) in summaries)}
+        for state, body in calls:
+            if state == CALL_DECIDED:
+                runs.decided.append(_decided.decode(body))
+            else:
+                call = _pending.decode(body)
+                runs.pending.setdefault(call.run, {})[call.call] = call
+        found._saved_head = record.head
+        return found
+
+    def rows(self, words_of: Callable[[str], str]) -> Iterator[tuple[str, tuple[Value, ...]]]:
+        """Return what saves its changes: statements of `_ORDER`, each with the values of a row."""
+        record, runs, name = self.record, self.runs, self.record.tree
+        yield _TREE, (name, *record.head)
+        if self._is_reset:
+            yield _RESET, (record.floor, record.floor, record.unstarted_at, name, record.seq)
+            for sql in (_NO_TEXTS, *_NOTHING):
+                yield sql, (name, record.floor)
+        for run, seq in runs.changed_runs.items():
+            summary = runs.runs[run]
+            yield _QUEUED if summary.state == "queued" else _RUN, (*_row_of(summary, seq), name, seq)
+        for blob, seq in record.new_blobs.items():
+            yield _BLOB, (name, blob, seq, name, seq)
+        for call in self._rows_of_calls():
+            yield _CALL, (*call, name, call[3])
+        for run, text in runs.changed_texts.items():
+            seq = runs.changed_runs[run]
+            if text.task is None:
+                yield _ANSWER, (words_of(text.answer or ""), run, seq)
+                continue
+            yield _NO_TEXT, (run, seq)
+            yield _TEXT, (words_of(text.task), words_of(text.answer or ""), run, seq)
+            for label, value in runs.runs[run].labels.items() if run == name else ():
+                yield _LABEL, (name, run, seq, label, value, name, seq)
+
+    def _rows_of_calls(self) -> Iterator[tuple[Value, ...]]:
+        if not self.runs.changed_calls:
+            return
+        name = self.record.tree
+        decided = {key_of(one.asked): one for one in self.runs.decided}
+        pending = {key_of(one): one for of_run in self.runs.pending.values() for one in of_run.values()}
+        for key, seq in self.runs.changed_calls.items():
+            if (call := pending.get(key)) is not None:
+                body = msgspec.json.encode(call)
+                yield *key, name, seq, CALL_WAITS, call.run, call.agent, call.requested_at, body
+            elif (ruled := decided.get(key)) is not None:
+                at, asked, body = ruled.place[0], ruled.asked, msgspec.json.encode(ruled)
+                yield *key, name, seq, CALL_DECIDED, asked.run, asked.agent, at, body
+            else:
+                yield *key, name, seq, CALL_GONE, "", "", 0.0, b""
 
 
 def queries_of(tree: str) -> list[SqlQuery]:
-    """What to ask for to make a tree from the answers."""
+    """Return what to ask for to make a tree from the answers."""
     return [
-        SqlQuery(
-            "SELECT first, last, newest, ended_at, unstarted_at, erased_seq, erased_at FROM trees WHERE tree = ?",
-            (tree,),
-        ),
+        SqlQuery("SELECT seq, floor, ended_at, unstarted_at, erased_at FROM trees WHERE tree = ?", (tree,)),
         SqlQuery("SELECT blob FROM blobs WHERE tree = ?", (tree,)),
         SqlQuery("SELECT summary FROM runs WHERE tree = ? ORDER BY started_at, id", (tree,)),
-        SqlQuery("SELECT decided, body FROM calls WHERE tree = ? ORDER BY at, call", (tree,)),
+        SqlQuery(
+            "SELECT state, body FROM calls WHERE tree = ? AND state <> ? ORDER BY at, call", (tree, CALL_GONE)
+        ),
     ]
 
 
-def tree_of_rows(tree: str, answers: list[list[Row]]) -> IndexedTree:
-    """The tree that was saved; an empty one for no rows."""
-    found = IndexedTree(tree)
-    heads, blobs, summaries, calls = answers
-    record, runs = found.record, found.runs
-    for runs.first, runs.last, record.last, record.ended_at, record.unstarted_at, seq, at in heads:
-        record.erased = Tombstone(seq, at) if seq is not None else None
-    record.blobs = [blob for (blob,) in blobs]
-    for (body,) in summaries:
-        summary = _summary.decode(body)
-        runs.runs[summary.id] = summary
-    for is_decided, body in calls:
-        if is_decided:
-            runs.decided.append(_decided.decode(body))
-        else:
-            call = _pending.decode(body)
-            runs.pending.setdefault(call.run, {})[call.call] = call
-    return found
-
-
 def statements_for(dialect: Dialect, trees: Iterable[IndexedTree]) -> list[Statement]:
-    """What saves the changes of the trees."""
+    """Return what saves the changes of the trees, in the order of their names: two gateways that lock the same trees
+    never wait for each other."""
     rows: defaultdict[str, list[tuple[Value, ...]]] = defaultdict(list)
-    for tree in trees:
-        _collect(tree, rows, dialect.words_of)
+    for tree in sorted(trees, key=lambda one: one.record.tree):
+        for sql, values in tree.rows(dialect.words_of):
+            rows[sql].append(values)
     return [Statement(sql.format(words=dialect.word_value), rows[sql]) for sql in _ORDER if sql in rows]
 
 
-def _collect(
-    tree: IndexedTree, rows: defaultdict[str, list[tuple[Value, ...]]], words_of: Callable[[str], str]
-) -> None:
-    record, runs, name = tree.record, tree.runs, tree.record.tree
-    if tree.is_forgotten:
-        for sql in (_NO_TEXTS, _NO_RUNS, _NO_BLOBS, _NO_LABELS, _NO_CALLS, _NO_TREE):
-            rows[sql].append((name,))
-    if not record.last and record.erased is None and not runs.runs:
-        return
-    erased = record.erased or (None, None)
-    rows[_TREE].append(
-        (name, runs.first, runs.last, record.last, record.ended_at, record.unstarted_at, *erased)
-    )
-    rows[_BLOB].extend((name, blob) for blob in record.new_blobs)
-    for run in runs.changed_runs:
-        if (summary := runs.runs.get(run)) is not None:
-            rows[_RUN].append(_row_of(summary))
-    if name in runs.changed_runs and (root := runs.runs.get(name)) is not None and root.labels:
-        rows[_NO_LABELS].append((name,))
-        rows[_LABEL].extend((name, name, label, value) for label, value in root.labels.items())
-    if runs.changed_calls:
-        rows[_NO_CALLS].append((name,))
-        rows[_CALL].extend(_rows_of_calls(runs))
-    for run, text in runs.changed_texts.items():
-        if text.task is None:
-            rows[_ANSWER].append((words_of(text.answer or ""), run))
-        else:
-            rows[_NO_TEXT].append((run,))
-            rows[_TEXT].append((words_of(text.task), words_of(text.answer or ""), run))
-
-
-def _row_of(run: RunSummary) -> tuple[Value, ...]:
+def _row_of(run: RunSummary, seq: int) -> tuple[Value, ...]:
     return (
         run.id,
         run.tree,
+        seq,
         run.parent,
         int(run.id == run.tree),
         run.agent,
@@ -175,13 +245,3 @@ def _row_of(run: RunSummary) -> tuple[Value, ...]:
         run.revision,
         msgspec.json.encode(run),
     )
-
-
-def _rows_of_calls(runs: TreeRuns) -> Iterable[tuple[Value, ...]]:
-    for calls in runs.pending.values():
-        for call in calls.values():
-            at = call.requested_at
-            yield call.call, 0, call.run, call.tree, call.agent, at, msgspec.json.encode(call)
-    for decided in runs.decided:
-        at, asked = decided.place[0], decided.asked
-        yield asked.call, 1, asked.run, asked.tree, asked.agent, at, msgspec.json.encode(decided)

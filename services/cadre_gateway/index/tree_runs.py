@@ -26,23 +26,34 @@ class RunTexts(NamedTuple):
     answer: str | None = None
 
 
+class CallKey(NamedTuple):
+    """Names one question to a person: the same call may be asked about again."""
+
+    call: str
+    asked_at: float
+
+
+def key_of(call: PendingCall) -> CallKey:
+    """Return the key of what waits for a person."""
+    return CallKey(call.call, call.requested_at)
+
+
 class TreeRuns:
-    """All known runs of a delegation tree, and where it lies in its stream."""
+    """All known runs of a delegation tree."""
 
     def __init__(self, tree: str) -> None:
         self.id = tree
-        self.first = 0
-        """No entry of the tree lies before this sequence."""
         self.last = 0
+        """Sequence of the newest entry that was taken in."""
         self.runs: dict[str, RunSummary] = {}
         self.pending: dict[str, dict[str, PendingCall]] = {}
         """The calls that wait for a person, by run and call."""
         self.decided: list[DecidedCall] = []
         """The calls that were decided last, the oldest first."""
-        self.changed_runs: dict[str, None] = {}
+        self.changed_runs: dict[str, int] = {}
         self.changed_texts: dict[str, RunTexts] = {}
-        self.changed_calls = False
-        """What has changed since `saved`."""
+        self.changed_calls: dict[CallKey, int] = {}
+        """What has changed since `saved`, with the sequence of what changed it last."""
 
     @property
     def ended(self) -> bool:
@@ -57,12 +68,13 @@ class TreeRuns:
             found.setdefault(one.parent, []).append(one)
         return found
 
-    def add_task(self, task: Task) -> None:
-        """Takes in the task of the root, which is queued until it begins; it says nothing new of one that has begun."""
+    def add_task(self, seq: int, task: Task) -> None:
+        """Takes in the task of the root at `seq`: it is queued until it begins. A task says nothing new of a run that
+        has begun."""
         if task.run not in self.runs:
             self.runs[task.run] = summary_of_task(task)
-            self.changed_runs[task.run] = None
-            self.changed_texts[task.run] = RunTexts(task.task[:MAX_TEXT_CHARS])
+            self.changed_runs[task.run] = seq
+            self.changed_texts[task.run] = _texts_of(task)
 
     def apply(self, seq: int, entry: Entry) -> None:
         """Takes in the entry at `seq`; one that was taken in before changes nothing."""
@@ -70,14 +82,12 @@ class TreeRuns:
             return
         if seq <= self.last:
             return
-        if not self.last:
-            self.first = seq if entry.run == entry.tree and entry.n == 1 else 0
         self.last = seq
         summary = self.runs.get(entry.run)
         was_queued = summary is not None and summary.state == "queued"
         if summary is None:
             summary = self.runs[entry.run] = first_summary(entry)
-        self.changed_runs[entry.run] = None
+        self.changed_runs[entry.run] = seq
         for event in entry.events:
             apply_event(summary, event, entry.at)
             if not (was_queued and isinstance(event, RunAccepted)):  # its text was noted with its task
@@ -91,13 +101,13 @@ class TreeRuns:
         """Takes note that all of it was saved."""
         self.changed_runs.clear()
         self.changed_texts.clear()
-        self.changed_calls = False
+        self.changed_calls.clear()
 
     def _note_text(self, run: str, event: msgspec.Struct) -> None:
         before = self.changed_texts.get(run, RunTexts())
         match event:
             case RunAccepted(task=task):
-                self.changed_texts[run] = before._replace(task=task.task[:MAX_TEXT_CHARS])
+                self.changed_texts[run] = _texts_of(task)
             case RunFinished(output=output) if output is not None:
                 shown = for_people(output)
                 text = shown if isinstance(shown, str) else msgspec.json.encode(shown).decode()
@@ -105,8 +115,9 @@ class TreeRuns:
 
     def _note_decided(self, calls: list[DecidedCall]) -> None:
         if calls:
-            self.decided = [*self.decided, *calls][-MAX_DECIDED:]
-            self.changed_calls = True
+            known = [*self.decided, *calls]
+            self.decided = known[-MAX_DECIDED:]
+            self._note_calls([one.asked for one in (*calls, *known[:-MAX_DECIDED])])
 
     def _update_pending(self, added: list[PendingCall], gone: list[PendingCall]) -> None:
         for call in added:
@@ -117,7 +128,10 @@ class TreeRuns:
             if not self.pending[call.run]:
                 del self.pending[call.run]
             self._count(call, -1)
-        self.changed_calls = self.changed_calls or bool(added or gone)
+        self._note_calls([*added, *gone])
+
+    def _note_calls(self, calls: list[PendingCall]) -> None:
+        self.changed_calls |= {key_of(call): self.last for call in calls}
 
     def _count(self, call: PendingCall, more: int) -> None:
         """Adds `more` to the approvals of the call's run and of all runs above it."""
@@ -126,7 +140,7 @@ class TreeRuns:
             summary = self.runs.get(run)
             if summary is not None:
                 summary.approvals += more
-                self.changed_runs[run] = None
+                self.changed_runs[run] = self.last
             run = parent_of(run)
 
     def _update_waiting(self, summary: RunSummary) -> None:
@@ -135,3 +149,7 @@ class TreeRuns:
             summary.state, summary.waiting_for = "waiting", "approval"
         elif summary.waiting_for == "approval":
             summary.state, summary.waiting_for = "running", None
+
+
+def _texts_of(task: Task) -> RunTexts:
+    return RunTexts(task.task[:MAX_TEXT_CHARS])

@@ -17,8 +17,8 @@ from cadre.ports import Clock
 from cadre.protocol.fates import Erased, Fate
 from cadre_gateway.index.applying import apply_erasure
 from cadre_gateway.index.database.port import SqlQuery
-from cadre_gateway.index.removals import PendingErasure
 from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.saved import PendingErasure
 
 log = logging.getLogger("cadre.janitor")
 
@@ -214,7 +214,7 @@ class Janitor:
                 self._removals.pending_erasures[tree] = PendingErasure(
                     tree, before, 0.0, True, found.forget()
                 )
-            record.unstarted_at = None
+            found.note_started()
 
     async def _finish(self, erasure: PendingErasure) -> None:
         await self._remove(erasure)

@@ -38,7 +38,5 @@ class IndexState(msgspec.Struct, kw_only=True):
     """Up to which sequences the journals of each shard are in it, then their files."""
     building: IndexBuilding | None = None
     """As long as the gateway reads what is older than itself: lists answer `503` meanwhile."""
-    writer: str = ""
-    """The other gateway that writes the index where several share one: it makes it anew."""
     rebuild: IndexRebuild | None = None
     """The last one of this process."""

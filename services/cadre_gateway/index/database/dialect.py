@@ -1,20 +1,28 @@
-"""What differs between the databases that can hold the index: types of columns, and how words are found."""
+"""Hold what differs between the databases of the index: their tables, and how words are found."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
-from cadre_gateway.index.database.schema import TABLES
+from cadre.protocol.messages import SCHEMA_VERSION
+
+VERSION = f"1.{SCHEMA_VERSION}"
+"""Of the tables in `sqlite.sql` and `postgres.sql`; those of another version are made again from the journals. An older
+gateway leaves out what it cannot read, so a new version of the messages is one of the tables, too."""
+
+DATA_TABLES = ("run_texts", "runs", "labels", "blobs", "calls", "trees", "removals", "place")
+"""Those that follow from the journals."""
 
 
 class Dialect(NamedTuple):
-    """A database's own way to say what `schema` and the queries leave open."""
+    """What SQLite and PostgreSQL write differently."""
 
-    tables: tuple[str, ...]
-    """What makes the tables."""
+    tables: str
+    """The statements that make the tables."""
     word_value: str
     """How a statement takes a text whose words are to be found."""
     words_of: Callable[[str], str]
@@ -25,18 +33,6 @@ class Dialect(NamedTuple):
     """That value for what somebody searches: all words, the last may be the beginning of one. None: finds nothing."""
 
 
-_TYPES = {
-    "CREATE TABLE runs (": "CREATE TABLE runs (rowid BIGINT GENERATED ALWAYS AS IDENTITY, ",
-    "INTEGER": "BIGINT",
-    "REAL": "DOUBLE PRECISION",
-    "BLOB": "BYTEA",
-    " WITHOUT ROWID": "",
-    # Ids are ordered by their bytes, whatever language the database sorts by.
-    " TEXT": ' TEXT COLLATE "C"',
-    "CREATE VIRTUAL TABLE run_texts USING fts5 (task, answer)": (
-        "CREATE TABLE run_texts (rowid BIGINT PRIMARY KEY, task TSVECTOR NOT NULL, answer TSVECTOR NOT NULL)"
-    ),
-}
 _TOKEN = re.compile(r"[^\W_]+")
 _MAX_TOKEN_CHARS = 500
 """PostgreSQL takes words of 2046 bytes."""
@@ -76,18 +72,13 @@ def _match_in_postgres(text: str) -> str | None:
     return " & ".join(f"({' <-> '.join(phrase)})" for phrase in phrases if phrase) or None
 
 
-def _postgres_tables() -> tuple[str, ...]:
-    found = []
-    for sql in TABLES:
-        for ours, theirs in _TYPES.items():
-            sql = sql.replace(ours, theirs)
-        found.append(sql)
-    return (*found, "CREATE INDEX run_texts_words ON run_texts USING gin ((task || answer))")
+def _tables(name: str) -> str:
+    return (Path(__file__).parent / name).read_text()
 
 
-SQLITE = Dialect(TABLES, "?", str, "run_texts MATCH ?", _match_in_sqlite)
+SQLITE = Dialect(_tables("sqlite.sql"), "?", str, "run_texts MATCH ?", _match_in_sqlite)
 POSTGRES = Dialect(
-    _postgres_tables(),
+    _tables("postgres.sql"),
     "CAST(? AS tsvector)",
     _vector,
     "(task || answer) @@ CAST(? AS tsquery)",

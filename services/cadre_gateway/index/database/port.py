@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, Self
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
-from cadre_gateway.index.database.dialect import Dialect
+from cadre.errors import RunIndexUnavailable
+from cadre_gateway.index.database.dialect import DATA_TABLES, Dialect
+from cadre_gateway.requests.problems import awaiting
 
+_ANSWER_SECONDS = 4.0
+"""Seconds that a question waits: fewer than the request that asks it has, so that what did not answer is named."""
+
+T = TypeVar("T")
 Value = str | bytes | int | float | None
 Row = tuple[Any, ...]
 
@@ -25,49 +32,93 @@ class SqlQuery(NamedTuple):
     values: Sequence[Value] = ()
 
 
+class IndexReplaced(RunIndexUnavailable):
+    """The tables are not those that were opened: another process has made them again, or somebody dropped them."""
+
+
+GENERATION = SqlQuery("SELECT value FROM meta WHERE name = 'generation'")
+"""Asks for the name that tables get when they are made or emptied; no other tables have it."""
+
+SET_META = (
+    "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+)
+
+
+def emptying(generation: str) -> list[Statement]:
+    """Return what deletes all rows and gives the tables this generation."""
+    tables = [Statement(f"DELETE FROM {table}", [()]) for table in DATA_TABLES]
+    return [*tables, Statement(SET_META, [("generation", generation)])]
+
+
 class Database(Protocol):
-    """Keeps the tables of `schema`. Every method raises RunIndexUnavailable."""
+    """Keeps the tables of the index. Every method raises RunIndexUnavailable."""
 
     dialect: Dialect
     is_shared: bool
-    """Whether other processes have it too. One of all writes."""
+    """True if other processes read and write the same tables."""
 
-    async def lead(self) -> bool:
-        """Whether this process is the one that writes, or has become it now."""
+    async def open(self) -> None:
+        """Make the tables unless they are there, and take note of their generation. Do nothing where that is done."""
         ...
 
-    async def writer(self) -> str:
-        """Names the other process that writes; "" when there is none."""
-        ...
-
-    async def depose(self) -> None:
-        """Takes the database from the other process that writes: it stands still."""
+    async def empty(self) -> None:
+        """Delete all rows, and give the tables another generation."""
         ...
 
     async def write(self, statements: Sequence[Statement]) -> None:
-        """Carries out all of them in one transaction, or none."""
+        """Carry out all of them in one transaction, or none. Raise IndexReplaced for another generation of tables."""
         ...
 
     async def read(self, query: SqlQuery) -> list[Row]:
-        """The rows of what was written."""
+        """Return the rows that answer a question."""
         ...
 
     async def read_all(self, queries: Sequence[SqlQuery]) -> list[list[Row]]:
-        """The rows of several questions, at once."""
+        """Return the rows of several questions, as they were at one moment."""
         ...
 
     def beside(self) -> Self:
-        """An empty one, to be filled and adopted, or closed."""
+        """Return a second, empty one, to be filled and adopted, or closed."""
         ...
 
     async def adopt(self, other: Self) -> None:
-        """Takes the place of what it has with what the other has, and closes that."""
+        """Replace the tables by those of the other, and close the other. Raise IndexReplaced when the other's are not
+        those that it opened."""
+        ...
+
+    async def tidy(self) -> None:
+        """Drop tables of other versions, and of unfinished rebuilds, that no process writes any more."""
         ...
 
     async def bytes(self) -> int:
-        """How much room it takes."""
+        """Return the size of the tables in bytes."""
         ...
 
     async def close(self) -> None:
-        """Lets go of the database."""
+        """Release the database."""
         ...
+
+
+async def answered(work: Coroutine[Any, Any, T]) -> T:
+    """Return what the work returns. Raise RunIndexUnavailable when that takes longer than a request waits, also when
+    the database does not let go of a question that is cancelled."""
+    task = asyncio.create_task(work)
+    task.add_done_callback(_retrieved)
+    silence = RunIndexUnavailable(
+        f"the database of the index does not answer within {_ANSWER_SECONDS:g} s; runs go on, lists come back with it"
+        " (CADRE_INDEX_URL)"
+    )
+    try:
+        with awaiting(silence):
+            await asyncio.wait({task}, timeout=_ANSWER_SECONDS)
+        if not task.done():
+            raise silence
+        return task.result()
+    finally:
+        task.cancel()
+
+
+def _retrieved(task: asyncio.Task[Any]) -> None:
+    """Read the error of work that was given up: it is not a defect."""
+    if not task.cancelled():
+        task.exception()

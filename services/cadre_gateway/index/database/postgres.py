@@ -1,4 +1,4 @@
-"""The index in PostgreSQL, which several gateways share: one of them writes, as long as its connection lasts."""
+"""The index in PostgreSQL, which several gateways share: each writes, and no session is more than its transactions."""
 
 from __future__ import annotations
 
@@ -6,18 +6,28 @@ import asyncio
 import contextlib
 import logging
 import socket
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Self, TypeVar
+from uuid import uuid4
 
 import psycopg
-from psycopg import sql
+from psycopg import IsolationLevel, sql
 from psycopg.conninfo import conninfo_to_dict
 
 from cadre.errors import RunIndexUnavailable, SettingError
-from cadre_gateway.index.database.dialect import POSTGRES
-from cadre_gateway.index.database.port import Row, SqlQuery, Statement, Value
-from cadre_gateway.index.database.schema import VERSION
+from cadre_gateway.index.database.dialect import POSTGRES, VERSION
+from cadre_gateway.index.database.port import (
+    GENERATION,
+    SET_META,
+    IndexReplaced,
+    Row,
+    SqlQuery,
+    Statement,
+    Value,
+    emptying,
+)
 
 log = logging.getLogger("cadre.gateway")
 
@@ -25,30 +35,25 @@ _CONNECT_SECONDS = 5
 _ANSWER_SECONDS = 30.0
 """A server that answers nothing for so long is not there."""
 
-_SESSION = {
+_UNUSED_SECONDS = 3 * 3600.0
+"""Tables in which nothing was saved for so long are out of use: a gateway saves at least once an hour."""
+
+_IN_TRANSACTION = {
     "statement_timeout": "25s",
     "lock_timeout": "20s",
-    "idle_in_transaction_session_timeout": "30s",
-    # The server lets go of a writer whose machine is gone.
-    "tcp_keepalives_idle": "3",
-    "tcp_keepalives_interval": "2",
-    "tcp_keepalives_count": "3",
-    "default_transaction_isolation": "repeatable read",
+    # The server releases the rows of a gateway whose machine is gone.
+    "idle_in_transaction_session_timeout": "10s",
 }
-_LOCK = "hashtextextended(%s, 0)"
-_HOLDERS = (
-    "FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE locktype = 'advisory' AND granted AND objsubid = 1"
-    " AND pg_locks.database = (SELECT oid FROM pg_database WHERE datname = current_database())"
-    f" AND (classid::bigint << 32 | objid::bigint) = {_LOCK} AND pid <> pg_backend_pid()"
-)
+"""Set in each transaction: a pooler may give the next one another session."""
+
+_MISSING = (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)
 
 T = TypeVar("T")
 Connection = psycopg.AsyncConnection[Row]
 
 
 class PostgresDatabase:
-    """Tables in a schema of their own, one for each version of them. Who writes holds the schema's advisory lock in
-    the session that it writes in: what has lost the lock has lost the connection."""
+    """Tables in a schema for each version of them."""
 
     dialect = POSTGRES
     is_shared = True
@@ -63,98 +68,140 @@ class PostgresDatabase:
         self._schema = f"{schema}_{VERSION.replace('.', '_')}" + ("_new" if fresh else "")
         self._name = f"the index in PostgreSQL ({parts.get('host', 'localhost')}, {parts.get('dbname', '')})"
         self._is_fresh = fresh
+        self._generation = ""
         self._writing: Connection | None = None
-        self._leads = False
         self._reading: Connection | None = None
         self._reader = asyncio.Lock()
         self._is_closed = False
 
-    async def lead(self) -> bool:
-        """Whether this process is the one that writes, or has become it now."""
-        async with self._told():
-            if self._writing is None or self._writing.closed:
-                self._leads, self._writing = False, await self._connection("writes")
-            if self._leads:
-                await self._writing.execute("SELECT 1")
-                return True
-            found = await self._writing.execute(f"SELECT pg_try_advisory_lock({_LOCK})", (self._schema,))
-            if (await found.fetchall())[0][0]:
-                await self._make_tables(self._writing)
-                self._leads = True
-                if not self._is_fresh:
-                    log.info("this gateway writes %s", self._name)
-                    await self._drop_former(self._writing)
-            return self._leads
+    async def open(self) -> None:
+        """Make the tables unless they are there, and take note of their generation. Do nothing where that is done."""
+        if self._generation:
+            return
+        with contextlib.suppress(IndexReplaced):  # they are not there
+            self._generation = "" if self._is_fresh else await self._found_generation()
+        if not self._generation:
+            await self._make_tables()
+            self._generation = await self._found_generation()
+
+    async def empty(self) -> None:
+        """Delete all rows, and give the tables another generation."""
+        generation = uuid4().hex
+        async with self._changing() as connection:
+            await self._check_generation(connection)
+            await self._keep_others_out(connection)
+            await _carry_out(connection, emptying(generation))
+        self._generation = generation
 
     async def write(self, statements: Sequence[Statement]) -> None:
-        """Carries out all of them in one transaction, or none."""
-        async with self._told(), self._transaction() as connection, connection.cursor() as cursor:
-            for statement, rows in statements:
-                await cursor.executemany(_translated(statement), [_values(row) for row in rows])
+        """Carry out all of them in one transaction, or none. Raise IndexReplaced for another generation of tables."""
+        async with self._changing() as connection:
+            await self._check_generation(connection)
+            await _carry_out(connection, statements)
 
     async def read(self, query: SqlQuery) -> list[Row]:
-        """The rows of what was written."""
+        """Return the rows that answer a question."""
         return (await self.read_all([query]))[0]
 
     async def read_all(self, queries: Sequence[SqlQuery]) -> list[list[Row]]:
-        """The rows of several questions, at once."""
+        """Return the rows of several questions, as they were at one moment."""
 
         async def ask(connection: Connection) -> list[list[Row]]:
-            async with connection.transaction():
-                return [
-                    await (await connection.execute(_translated(one.sql), _values(one.values))).fetchall()
-                    for one in queries
-                ]
+            async with self._transaction(connection):
+                return [await _rows(connection, one.sql, *one.values) for one in queries]
 
         return await self._read(ask)
 
-    async def writer(self) -> str:
-        """Names the other process that writes; "" when there is none."""
-        found = await self._read(
-            lambda connection: _rows(connection, f"SELECT application_name {_HOLDERS}", self)
-        )
-        return str(found[0][0]) if found else ""
-
-    async def depose(self) -> None:
-        """Ends the session of the other process that writes: it stands still."""
-        log.warning("the gateway that writes %s stands still: its place is taken", self._name)
-        await self._read(
-            lambda connection: _rows(connection, f"SELECT pg_terminate_backend(pid) {_HOLDERS}", self)
-        )
-
     def beside(self) -> Self:
-        """Empty tables in a schema beside."""
+        """Return empty tables in a second schema. Those of a rebuild that has not ended are dropped for them."""
         return type(self)(self._url, self._base, fresh=True)
 
     async def adopt(self, other: Self) -> None:
-        """Takes the place of what it has with what the other has, and closes that."""
-        async with self._told(), self._transaction() as connection:
-            await _drop(connection, self._schema)
-            await connection.execute(
-                sql.SQL("ALTER SCHEMA {} RENAME TO {}").format(
-                    sql.Identifier(other._schema), sql.Identifier(self._schema)
+        """Replace the tables by those of the other, and close the other. Raise IndexReplaced when the other's are not
+        those that it opened."""
+        former = f"{self._schema}_old"
+        async with self._changing() as connection:
+            await _drop(connection, former)
+        async with other._changing() as connection:
+            await other._check_generation(connection)
+            await self._keep_others_out(connection)
+            for name, new_name in ((self._schema, former), (other._schema, self._schema)):
+                await connection.execute(
+                    sql.SQL("ALTER SCHEMA {} RENAME TO {}").format(
+                        sql.Identifier(name), sql.Identifier(new_name)
+                    )
                 )
-            )
-        other._is_fresh = False
+        self._generation, other._is_fresh = other._generation, False
         await other.close()
+        async with self._changing() as connection:
+            await _drop(connection, former)
+
+    async def tidy(self) -> None:
+        """Drop tables of other versions, and of unfinished rebuilds, that no process writes any more."""
+        pattern = f"^{self._base}_[0-9]+_[0-9]+(_new|_old)?$"
+        others = (
+            "SELECT nspname FROM pg_namespace WHERE nspname ~ ? AND nspname <> ?"
+            " AND to_regclass(quote_ident(nspname) || '.place') IS NOT NULL"
+        )
+        for (schema,) in await self.read(SqlQuery(others, (pattern, self._schema))):
+            async with self._changing() as connection:
+                place = sql.Identifier(schema, "place")
+                unused = sql.SQL("SELECT coalesce(max(saved_at), 0) < %s FROM {}").format(place)
+                found = await connection.execute(unused, (time.time() - _UNUSED_SECONDS,))
+                if await found.fetchall() == [(True,)]:
+                    log.info("tables of the index that no gateway writes any more are dropped: %s", schema)
+                    await _drop(connection, schema)
 
     async def bytes(self) -> int:
-        """How much room the tables take."""
+        """Return the size of the tables in bytes."""
         size = (
             "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class c JOIN pg_namespace n"
-            " ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relkind = 'r'"
+            " ON n.oid = c.relnamespace WHERE n.nspname = ? AND c.relkind = 'r'"
         )
-        return int((await self._read(lambda connection: _rows(connection, size, self)))[0][0])
+        return int((await self.read(SqlQuery(size, (self._schema,))))[0][0])
 
     async def close(self) -> None:
-        """Lets go of the database."""
+        """Release the database. Fresh tables that were not adopted are dropped, unless another rebuild has made its
+        own in their place."""
         try:
-            if self._is_fresh and self._leads and self._writing is not None:
-                async with self._told():
-                    await _drop(self._writing, self._schema)
+            if self._is_fresh and self._generation:
+                with contextlib.suppress(IndexReplaced):
+                    async with self._changing() as connection:
+                        await self._check_generation(connection)
+                        await _drop(connection, self._schema)
         finally:
-            self._is_closed, self._leads = True, False
+            self._is_closed = True
             await self._hang_up()
+
+    # --- tables
+
+    async def _found_generation(self) -> str:
+        return str((await self.read(GENERATION))[0][0])
+
+    async def _check_generation(self, connection: Connection) -> None:
+        if await _rows(connection, GENERATION.sql) != [(self._generation,)]:
+            self._generation = ""
+            raise IndexReplaced(f"{self._name} was made again")
+
+    async def _make_tables(self) -> None:
+        # Another gateway may be making them at this moment.
+        async with self._changing() as connection:
+            try:
+                async with connection.transaction():
+                    if self._is_fresh:
+                        await _drop(connection, self._schema)
+                    await connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(self._schema)))
+            except (psycopg.errors.DuplicateSchema, psycopg.errors.UniqueViolation):
+                return
+            await connection.execute(self.dialect.tables.encode())
+            await connection.execute(_translated(SET_META), ("generation", uuid4().hex))
+            # Until a reader's position is saved, this says that the tables are in use.
+            await connection.execute(b"INSERT INTO place VALUES ('', '', 0, %s)", (time.time(),))
+
+    async def _keep_others_out(self, connection: Connection) -> None:
+        """Wait for the transactions of other gateways, and have later ones wait: each reads `meta` before it writes."""
+        meta = sql.Identifier(self._schema, "meta")
+        await connection.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(meta))
 
     # --- connections
 
@@ -164,22 +211,22 @@ class PostgresDatabase:
                 await connection.close()
 
     @asynccontextmanager
-    async def _transaction(self) -> AsyncGenerator[Connection]:
-        if not self._leads or self._writing is None:
-            raise RunIndexUnavailable(f"{self._name} is written by another gateway now")
-        async with self._writing.transaction():
-            found = await self._writing.execute(f"SELECT pg_try_advisory_xact_lock({_LOCK})", (self._schema,))
-            if not (await found.fetchall())[0][0]:
-                self._leads = False
-                raise RunIndexUnavailable(
-                    f"{self._name} is reached through a pooler that gives each transaction another session: give"
-                    " CADRE_INDEX_URL the server's own address, or the pooler session mode"
-                )
-            try:
+    async def _transaction(self, connection: Connection) -> AsyncGenerator[None]:
+        settings = _IN_TRANSACTION | {"search_path": f'"{self._schema}"'}
+        calls = ", ".join(["set_config(%s, %s, true)"] * len(settings))
+        async with connection.transaction():
+            await connection.execute(
+                f"SELECT {calls}".encode(), [one for pair in settings.items() for one in pair]
+            )
+            yield
+
+    @asynccontextmanager
+    async def _changing(self) -> AsyncGenerator[Connection]:
+        async with self._told():
+            if self._writing is None or self._writing.closed:
+                self._writing = await self._connection("writes", IsolationLevel.READ_COMMITTED)
+            async with self._transaction(self._writing):
                 yield self._writing
-            except psycopg.errors.UndefinedTable:
-                await self._writing.close()  # who dropped them is not known: they are made again
-                raise
 
     async def _read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """What `work` returns, also when the server was started again since the last question."""
@@ -189,10 +236,10 @@ class PostgresDatabase:
                     return await work(self._reading)
                 if not self._reading.closed:
                     await self._reading.close()
-            self._reading = await self._connection("reads")
+            self._reading = await self._connection("reads", IsolationLevel.REPEATABLE_READ)
             return await work(self._reading)
 
-    async def _connection(self, does: str) -> Connection:
+    async def _connection(self, does: str, isolation: IsolationLevel) -> Connection:
         if self._is_closed:
             raise RunIndexUnavailable(f"{self._name} is closed: this process stops")
         connection = await psycopg.AsyncConnection.connect(
@@ -205,9 +252,7 @@ class PostgresDatabase:
             keepalives_interval=2,
             keepalives_count=3,
         )
-        settings = _SESSION | {"search_path": f'"{self._schema}"'}
-        calls = ", ".join(["set_config(%s, %s, false)"] * len(settings))
-        await connection.execute(f"SELECT {calls}", [one for pair in settings.items() for one in pair])
+        await connection.set_isolation_level(isolation)  # of each transaction
         return connection
 
     @asynccontextmanager
@@ -216,10 +261,9 @@ class PostgresDatabase:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 yield
-        except psycopg.errors.UndefinedTable:
-            raise RunIndexUnavailable(
-                f"{self._name} has no tables yet: the gateway that writes makes them"
-            ) from None
+        except _MISSING:
+            self._generation = ""
+            raise IndexReplaced(f"{self._name} has no tables: they are made again") from None
         except (psycopg.Error, TimeoutError) as error:
             if isinstance(error, TimeoutError):
                 await self._hang_up()
@@ -227,28 +271,6 @@ class PostgresDatabase:
             raise RunIndexUnavailable(
                 f"{self._name} fails: {said}; runs go on, lists come back with the database (CADRE_INDEX_URL)"
             ) from error
-
-    async def _make_tables(self, connection: Connection) -> None:
-        async with connection.transaction():
-            if self._is_fresh:
-                await _drop(connection, self._schema)
-            found = await connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (self._schema,))
-            if await found.fetchall():
-                return
-            await connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(self._schema)))
-            for statement in POSTGRES.tables:
-                await connection.execute(statement.encode())
-
-    async def _drop_former(self, connection: Connection) -> None:
-        """Drops the tables of other versions that no gateway writes any more."""
-        found = await connection.execute(
-            "SELECT nspname FROM pg_namespace WHERE nspname ~ %s AND nspname <> %s"
-            f" AND pg_try_advisory_xact_lock({_LOCK.replace('%s', 'nspname')})",
-            (f"^{self._base}_[0-9]+_[0-9]+(_new)?$", self._schema),
-        )
-        for (former,) in await found.fetchall():
-            log.info("the index of another version is dropped: %s", former)
-            await _drop(connection, former)
 
 
 def _translated(statement: str) -> bytes:
@@ -260,8 +282,14 @@ def _values(row: Sequence[Value]) -> list[Value]:
     return [one.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(one, str) else one for one in row]
 
 
-async def _rows(connection: Connection, statement: str, of: PostgresDatabase) -> list[Row]:
-    return await (await connection.execute(statement.encode(), (of._schema,))).fetchall()
+async def _carry_out(connection: Connection, statements: Sequence[Statement]) -> None:
+    async with connection.cursor() as cursor:
+        for statement, rows in statements:
+            await cursor.executemany(_translated(statement), [_values(row) for row in rows])
+
+
+async def _rows(connection: Connection, statement: str, *values: Value) -> list[Row]:
+    return await (await connection.execute(_translated(statement), _values(values))).fetchall()
 
 
 async def _drop(connection: Connection, schema: str) -> None:

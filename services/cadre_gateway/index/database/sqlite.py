@@ -11,11 +11,19 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Literal, Self, TypeVar
+from uuid import uuid4
 
 from cadre.errors import RunIndexUnavailable, SetupError
-from cadre_gateway.index.database.dialect import SQLITE
-from cadre_gateway.index.database.port import Row, SqlQuery, Statement
-from cadre_gateway.index.database.schema import VERSION
+from cadre_gateway.index.database.dialect import SQLITE, VERSION
+from cadre_gateway.index.database.port import (
+    GENERATION,
+    SET_META,
+    IndexReplaced,
+    Row,
+    SqlQuery,
+    Statement,
+    emptying,
+)
 
 log = logging.getLogger("cadre.gateway")
 
@@ -36,7 +44,7 @@ class SqliteDatabase:
     is_shared = False
 
     def __init__(self, path: Path | None) -> None:
-        """Lock the file for this process; `lead` opens it. None is a file without a name. Raise SetupError."""
+        """Lock the file for this process; `open` opens it. None is a file without a name. Raise SetupError."""
         self._path = path
         self._is_beside = False
         self._lock: IO[str] | None = None
@@ -47,16 +55,28 @@ class SqliteDatabase:
         self._reader = self._writer if path is None else ThreadPoolExecutor(1, "index-reader")
         self._writing: sqlite3.Connection | None = None
         self._reading: sqlite3.Connection | None = None
+        self._generation = ""
 
-    async def lead(self) -> bool:
-        """Open the file unless it is open; return True, since no other process writes it."""
-        if self._writing is None:
+    async def open(self) -> None:
+        """Open the file, and make it where it is not usable."""
+        if not self._generation:
             await self._in(self._writer, self._open)
-        return True
+
+    async def empty(self) -> None:
+        """Delete all rows, and give the tables another generation."""
+        generation = uuid4().hex
+        await self.write(emptying(generation))
+        self._generation = generation
 
     async def write(self, statements: Sequence[Statement]) -> None:
-        """Carries out all of them in one transaction, or none."""
-        await self._in(self._writer, lambda: write(self._opened(self._writing), statements))
+        """Carry out all of them in one transaction, or none. Raise IndexReplaced after the index was emptied."""
+        try:
+            await self._in(
+                self._writer, lambda: write(self._opened(self._writing), statements, self._generation)
+            )
+        except IndexReplaced:
+            self._generation = ""
+            raise
 
     async def read(self, query: SqlQuery) -> list[Row]:
         """The rows of what was written."""
@@ -79,6 +99,7 @@ class SqliteDatabase:
 
     async def adopt(self, other: Self) -> None:
         """Takes the place of what it has with what the other has, and closes that."""
+        self._generation = other._generation
         if self._path is None or other._path is None:
             former, self._writing, self._reading = self._writing, other._writing, other._reading
             other._writing = other._reading = None
@@ -104,12 +125,8 @@ class SqliteDatabase:
         files = [self._path, self._path.with_name(f"{self._path.name}-wal")]
         return sum(file.stat().st_size for file in files if file.exists())
 
-    async def writer(self) -> str:
-        """Names nobody: it is this process."""
-        return ""
-
-    async def depose(self) -> None:
-        """There is nobody else."""
+    async def tidy(self) -> None:
+        """Do nothing: a file has one version of the tables, and no rebuild outlives its process."""
 
     async def close(self) -> None:
         """Lets go of the file; one that lies beside another is gone."""
@@ -133,14 +150,14 @@ class SqliteDatabase:
             await self._in(self._writer, writing.close)
 
     def _open(self) -> None:
-        if self._writing is not None:
-            return
-        if self._path is None:
-            self._writing = self._reading = _connection("")
-            make_tables(self._writing)
-        else:
-            writing = self._current(self._path) or self._made_anew(self._path)
-            self._writing, self._reading = writing, _connection(self._path)
+        if self._writing is None:
+            if self._path is None:
+                self._writing = self._reading = _connection("")
+                make_tables(self._writing)
+            else:
+                writing = self._current(self._path) or self._made_anew(self._path)
+                self._writing, self._reading = writing, _connection(self._path)
+        self._generation = generation_of(self._writing)
 
     def _opened(self, connection: sqlite3.Connection | None) -> sqlite3.Connection:
         if connection is None:
@@ -189,16 +206,22 @@ class SqliteDatabase:
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
-    """Makes the tables in an empty database."""
-    for sql in SQLITE.tables:
-        connection.execute(sql)
-    connection.execute("INSERT INTO meta (name, value) VALUES ('version', ?)", (VERSION,))
+    """Make the tables in an empty database."""
+    connection.executescript(SQLITE.tables)
+    connection.executemany(SET_META, [("version", VERSION), ("generation", uuid4().hex)])
 
 
-def write(connection: sqlite3.Connection, statements: Sequence[Statement]) -> None:
-    """Carries out all of them in one transaction, or none."""
+def generation_of(connection: sqlite3.Connection) -> str:
+    """Return the generation of the tables."""
+    return str(read(connection, GENERATION)[0][0])
+
+
+def write(connection: sqlite3.Connection, statements: Sequence[Statement], generation: str) -> None:
+    """Carry out all of them in one transaction, or none. Raise IndexReplaced for tables of another generation."""
     connection.execute("BEGIN IMMEDIATE")
     try:
+        if generation_of(connection) != generation:
+            raise IndexReplaced("the index was made again")
         for sql, rows in statements:
             connection.executemany(sql, rows)
         connection.execute("COMMIT")

@@ -65,8 +65,9 @@ Listener = Callable[[Stored], None]
 Handle = Callable[[StoredMessage], Awaitable[None]]
 
 
-READERS_PER_SHARD = 3
-"""Those of a `Tail`: one of its journals, one of its files, one of the tasks of root runs."""
+def reader_names(shards: int) -> list[tuple[int, str]]:
+    """Return the shard and the name of each reader of a `Tail`, in the order of its positions."""
+    return [(shard, f"{shard}/{kind}") for kind in ("journals", "files", "tasks") for shard in range(shards)]
 
 
 class _Readers:
@@ -167,6 +168,7 @@ class Tail(_Readers):
         self._on_entry = on_entry
         self._on_fate = on_fate
         self._may_read = asyncio.Event()
+        self._reading = set[asyncio.Future[None]]()
 
     def start(self, after: Sequence[int] = (), *, held: bool = False) -> None:
         """Reads on behind these positions, by default from the beginning: those of the journals of all shards, then of
@@ -200,9 +202,28 @@ class Tail(_Readers):
             reader.position = position
         self._may_read.set()
 
+    async def hold(self) -> None:
+        """Return when nothing is read any more, until `go_on`: what was not handed on to its end is read again."""
+        self._may_read.clear()
+        for reading in self._reading:
+            reading.cancel()
+        await asyncio.gather(*self._reading, return_exceptions=True)
+        for reader in self._readers:
+            reader.caught_up.clear()
+
     async def _read(self, reader: OrderedReader) -> None:
-        await self._may_read.wait()
-        await reader.run()
+        while True:
+            await self._may_read.wait()
+            reading = asyncio.ensure_future(reader.run())
+            self._reading.add(reading)
+            try:
+                await asyncio.wait({reading})
+            finally:
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+                self._reading.discard(reading)
+            if not reading.cancelled():
+                reading.result()
 
     def _handler(self, shard: int) -> Handle:
         async def handle(held: StoredMessage) -> None:
