@@ -11,7 +11,7 @@ from cadre_gateway.index.database.port import Database, Statement
 from cadre_gateway.index.database.schema import DATA_TABLES
 from cadre_gateway.index.removals import Removals
 from cadre_gateway.index.run_index import RunIndex
-from cadre_gateway.index.saved_place import PLACE, SavedPlace, load_place
+from cadre_gateway.index.saved_place import PLACE, SavedPlace, are_of_one, load_place
 
 log = logging.getLogger("cadre.gateway")
 
@@ -38,7 +38,9 @@ async def _saved(database: Database, streams: list[str]) -> tuple[SavedPlace, Re
     """What was saved, and whether this process is the one that writes. Raises RunIndexUnavailable."""
     leads = await database.lead()
     place, removals = await load_place(database)
-    if place is not None and (place.streams != streams or time.time() - place.saved_at > _MAX_AGE_SECONDS):
+    if place is not None and (
+        not are_of_one(place.streams, streams) or time.time() - place.saved_at > _MAX_AGE_SECONDS
+    ):
         if not leads:
             raise RunIndexUnavailable(
                 "the index is of other streams, or too old, and another gateway writes it: it makes it anew, or it is"
@@ -49,6 +51,7 @@ async def _saved(database: Database, streams: list[str]) -> tuple[SavedPlace, Re
         await database.write([*tables, Statement("DELETE FROM meta WHERE name = ?", [(PLACE,)])])
         place, removals = None, Removals()
     if place is not None:
+        place = place.grown_to(streams)
         log.info("the index has the journals up to %s", place.positions)
     else:
         place = SavedPlace(streams=streams, positions=[], saved_at=time.time()).at_the_start()

@@ -19,7 +19,7 @@ from cadre_gateway.index.completeness import Completeness, IndexProgress
 from cadre_gateway.index.database.port import Database, Row, SqlQuery, Statement
 from cadre_gateway.index.removals import Removals
 from cadre_gateway.index.run_filter import Cursor, RunFilter, count_query, page_mark, page_place, page_query
-from cadre_gateway.index.saved_place import SAVE_META, SavedPlace, load_place, reaches, rows_of
+from cadre_gateway.index.saved_place import SAVE_META, SavedPlace, are_of_one, load_place, reaches, rows_of
 from cadre_gateway.index.tree_rows import IndexedTree, queries_of, statements_for, tree_of_rows
 from cadre_gateway.requests.problems import awaiting
 
@@ -114,6 +114,10 @@ class RunIndex:
         self.positions_read = positions
         self._completeness.begin(ends)
 
+    def grow(self, streams: Sequence[str]) -> None:
+        """Takes note that these are the streams now: those that were added have nothing in it."""
+        self._place = self._place.grown_to(streams)
+
     def note_caught_up(self) -> None:
         """Takes note that the journals were read to their end."""
         self._completeness.note_end(self.positions_read())
@@ -198,7 +202,7 @@ class RunIndex:
             for known in (self._trees, self._changed, self._awaited):
                 known.clear()
             self._changes = 0
-            self.go_on(other._place, other.removals, self.writes)
+            self.go_on(other._place.grown_to(self._place.streams), other.removals, self.writes)
 
     async def writer(self) -> str:
         """Names the other process that writes; "" when there is none. Raises RunIndexUnavailable."""
@@ -316,13 +320,14 @@ class RunIndex:
         """Sees what other processes have saved, and goes on from there if this one `leads` and has read as far."""
         place, removals = await load_place(self._database)
         before, self._place = self._place, place or self._place.at_the_start()
-        if self._place.streams != before.streams or not reaches(self._place.positions, before.positions):
+        same = are_of_one(self._place.streams, before.streams)
+        if not same or not reaches(self._place.positions, before.positions):
             self._place, self.writes, self._is_another = before, False, True
             raise RunIndexUnavailable(
                 "the index is not what it was: another deployment has the same one (give each its CADRE_INDEX_SCHEMA),"
                 " or the database was set back (start the gateways again)"
             )
-        self._is_another = False
+        self._is_another, self._place = False, self._place.grown_to(before.streams)
         read = list(self.positions_read())
         self.writes = leads and reaches(read, place.positions if place is not None else [])
         if self.writes:
