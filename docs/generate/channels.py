@@ -5,6 +5,7 @@ from typing import NamedTuple, get_args
 import msgspec
 
 from cadre.journal.entry import Entry
+from cadre.protocol.addresses.subjects import Subject
 from cadre.protocol.cards import Presence
 from cadre.protocol.deltas import Delta
 from cadre.protocol.files import WorkspaceFile
@@ -27,7 +28,7 @@ from cadre.protocol.messages import (
     ToolResult,
     UserMessage,
 )
-from cadre.protocol.topology import Subject, Topology
+from cadre.protocol.topology import Topology
 
 Messages = tuple[type[msgspec.Struct], ...]
 
@@ -60,7 +61,7 @@ class Operation(NamedTuple):
 
 PARAMETERS = {
     "prefix": "Prefix of the deployment, `cadre` unless CADRE_PREFIX says otherwise.",
-    "shard": "`crc32(tree) mod shards`, in decimal; the number of shards is metadata of the first stream.",
+    "shard": "`crc32(tree) mod shards` of the tree's generation, in decimal; streams have its number as metadata.",
     "tree": "Id of the root run: the part of a run's id before its first underscore.",
     "run": "Id of the run.",
     "call": "Id of the call, `<run>_<step>_<index>`; for a delegation it is the id of the child run too.",

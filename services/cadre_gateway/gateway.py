@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 
-from cadre.adapters.nats.reading.tail import Tail
+from cadre.adapters.nats.reading.tail import Tail, stream_states
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import BusUnavailable, RunIndexUnavailable
 from cadre.service.platform import Platform
@@ -81,6 +81,17 @@ class GatewayService:
             task.add_done_callback(_log_failure)
         for door in self.doors:
             door.begin()
+        self.platform.shards.follow(self.grow)
+
+    async def grow(self) -> None:
+        """Takes in what is written to the shards that were added. Raises BusUnavailable."""
+        streams = self.ledger_snapshots.streams
+        added = await stream_states(self.platform.nc, self.platform.topology, len(streams))
+        streams += [one.created for one in added]
+        self.ledger.grow(len(streams))
+        self.index.grow(streams)
+        self.tail.grow()
+        self.feeds.tail.grow()
 
     def unready(self) -> str | None:
         """Why this gateway should get no requests now; None when it should."""

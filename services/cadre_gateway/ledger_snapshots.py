@@ -19,7 +19,7 @@ class LedgerImage(msgspec.Struct, kw_only=True):
 
     v: Literal[1] = 1
     streams: list[str]
-    """When each shard's stream was created."""
+    """When each shard's stream was created; shards are added at the end."""
     ledger: SavedLedger
 
 
@@ -29,14 +29,14 @@ class LedgerSnapshots:
     def __init__(self, images: NatsSnapshots, topology: Topology, streams: list[str]) -> None:
         self._images = images
         self._name = f"ledger-{topology.prefix}"
-        self._streams = streams
+        self.streams = streams
         self._saved: list[int] | None = None
         self._saves = True
 
     async def load(self) -> UsageLedger:
         """What was saved last. Raises BusUnavailable: whoever began without it would save too little in its place."""
         data = await self._images.load(self._name)
-        nothing = [0] * len(self._streams)
+        nothing = [0] * len(self.streams)
         if data is None:
             return UsageLedger(SavedLedger(positions=nothing))
         try:
@@ -51,7 +51,7 @@ class LedgerSnapshots:
             return UsageLedger(SavedLedger(positions=nothing))
         # A stream that was made anew has nothing in it that is counted.
         known = dict(zip(image.streams, image.ledger.positions, strict=True))
-        image.ledger.positions = [known.get(stream, 0) for stream in self._streams]
+        image.ledger.positions = [known.get(stream, 0) for stream in self.streams]
         return UsageLedger(image.ledger)
 
     async def save(self, ledger: UsageLedger) -> None:
@@ -59,6 +59,6 @@ class LedgerSnapshots:
         if not self._saves or ledger.positions == self._saved:
             return
         saved = ledger.to_saved()
-        data = msgspec.json.encode(LedgerImage(streams=self._streams, ledger=saved))
+        data = msgspec.json.encode(LedgerImage(streams=self.streams, ledger=saved))
         await self._images.save(self._name, await asyncio.to_thread(zlib.compress, data, 1))
         self._saved = saved.positions

@@ -26,6 +26,7 @@ from cadre.adapters.nats.registry_view import ServiceKey
 from cadre.adapters.nats.rollouts import NatsRollouts, NatsSlots
 from cadre.adapters.nats.sessions import NatsSessions
 from cadre.adapters.nats.storage import NatsStorage
+from cadre.adapters.nats.streams.start_claims import NatsStartClaims
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.adapters.oidc.provider import OidcProvider
 from cadre.api.access import SignInWays
@@ -57,6 +58,7 @@ from cadre_gateway.doors.run_service import RunService
 from cadre_gateway.gateway import GatewayService
 from cadre_gateway.index.database.settings import open_database
 from cadre_gateway.index.run_index import RunIndex
+from cadre_gateway.index.saved import ends_of_readers
 from cadre_gateway.index.usage_ledger import UsageLedger
 from cadre_gateway.ledger_snapshots import LedgerSnapshots
 from cadre_gateway.options import GatewayOptions
@@ -89,6 +91,7 @@ from cadre_gateway.routes import index as index_routes
 from cadre_gateway.routes.automation import notices, schedules, triggers
 from cadre_gateway.starting.admission import Admission, Capacity
 from cadre_gateway.starting.fork import Forker
+from cadre_gateway.starting.keyed_runs import KeyedRuns
 from cadre_gateway.starting.sessions import Sessions
 from cadre_gateway.starting.standing_budgets import StandingBudgets
 from cadre_gateway.starting.submit import Submitter
@@ -139,7 +142,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     projector = Projector(index, janitor)
     new_tail = partial(Tail, nc, topology, blobs, SENDER)
     tail = new_tail(projector.on_entry, projector.on_fate)
-    lookup = RunLookup(index, History(nc, topology, blobs), platform.journal, erasure)
+    lookup = RunLookup(index, History(nc, topology, blobs), platform.journal, erasure, platform.shards)
     feeds = LiveFeeds(LiveTail(nc, topology, blobs, LedgerFeed(ledger, lookup.history).on_entry))
     provider = _tracer_provider(platform, tracing_settings) if tracing_settings.endpoint else None
     reach = CallerReach(lookup, NatsMemory(nc, topology))
@@ -170,7 +173,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     )
     feeds.tail.start(ledger.positions, ends)
     tail.start(index.positions, held=not index.is_open)
-    index.begin_reading(lambda: tail.positions, ends, tail.go_on)
+    index.begin_reading(lambda: tail.positions, ends_of_readers(ends), tail.go_on)
     gateway.start()
     _warn_of_strangers(options.access, platform.settings.host)
     return gateway
@@ -241,7 +244,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     bus, blobs, journal, clock = platform.bus, platform.blobs, platform.journal, platform.clock
     reach, trace_url = door.reach, read_console_settings().trace_url
     lookup, history, turns = reach.lookup, reach.lookup.history, NatsSessions(nc, topology)
-    index, erasure = lookup.index, lookup.erasure
+    index = lookup.index
     file_index, live = NatsFileIndex(nc, topology), LiveContracts(blobs)
     raw = NatsArchive(nc, topology, blobs, history)
     capacity = Capacity(NatsStorage(nc, topology, platform.settings.max_bytes))
@@ -249,16 +252,17 @@ def _routers(  # noqa: PLR0913 - what all routes share
     run_end = RunEnd(lookup, feeds, sender, clock)
     file_bytes, lags = platform.settings.file_bytes, partial(lag_samples, nc, topology)
     workspaces = Workspaces(file_index, blobs, file_bytes)
-    carrier = FileCarrier(file_index, history, erasure)
+    carrier = FileCarrier(file_index, history, lookup.erasure)
     budgets_left = StandingBudgets(NatsDefinitions(nc, topology, "budget", BudgetState), ledger, clock)
-    admission = Admission(lookup, registry, capacity, budgets_left, history, door.limits)
+    keyed = KeyedRuns(lookup, NatsStartClaims(nc, topology))
+    admission = Admission(lookup, registry, capacity, budgets_left, history, door.limits, keyed, bus)
     sessions = Sessions(turns, lookup, journal, history, clock)
     streams = EventStreams(lookup, feeds, partial(watch_deltas, nc, topology))
-    submitter = Submitter(admission, sessions, workspaces, carrier, blobs, bus, clock, live)
+    submitter = Submitter(admission, sessions, workspaces, carrier, blobs, clock, live)
     decisions = ApprovalDecisions(held_calls, sender, clock)
     steer = Steering(lookup, journal, sender, clock)
     eraser = Eraser(lookup, run_end, feeds, registry, janitor)
-    starter = RunStarter(submitter, lookup, run_end, Makers(door.keys, door.tokens))
+    starter = RunStarter(submitter, keyed, lookup, run_end, Makers(door.keys, door.tokens))
     automation = automation_of(platform, starter, history, budgets_left, options.secret)
     routers = [
         runs.router(reach, submitter, lookup, run_end, streams, registry, clock, trace_url),
@@ -267,11 +271,11 @@ def _routers(  # noqa: PLR0913 - what all routes share
         approvals.router(Approvals(index, registry, held_calls), decisions),
         steering.router(steer),
         dead_letters.router(NatsDeadLetters(nc, topology), journal, blobs),
-        time_travel.router(lookup, raw, Forker(lookup, admission, carrier, bus, clock), blobs),
+        time_travel.router(lookup, raw, Forker(lookup, admission, carrier, clock), blobs),
         archive.router(
             eraser,
             RunExporter(lookup, raw, file_index, blobs),
-            RunImporter(index, capacity, tail, history, erasure, raw, file_index, blobs, clock, file_bytes),
+            RunImporter(lookup, capacity, tail, raw, file_index, blobs, clock, file_bytes),
         ),
         files.router(lookup, workspaces),
         memory.router(reach, reach.memory, clock),

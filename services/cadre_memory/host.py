@@ -11,6 +11,7 @@ from cadre.adapters.nats.memory import MemoryServer
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.shard_queues import ShardQueues
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.retry import retry
@@ -62,7 +63,7 @@ class MemoryHost:
         self._backend = ""
         self._requests: RequestHandlers | None = None
         self._server: MemoryServer | None = None
-        self._queues: list[Queue] = []
+        self._queues: list[ShardQueues[Queue]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._failed: str | None = None
 
@@ -122,11 +123,11 @@ class MemoryHost:
 
     async def samples(self) -> list[Sample]:
         """Returns the queues' metrics."""
-        return queue_samples(self._queues)
+        return queue_samples([queue for queues in self._queues for queue in queues.queues])
 
     async def drain(self, grace: float) -> None:
         """Takes no more calls; those at work have `grace` seconds, the rest goes back to the queues."""
-        await asyncio.gather(*(queue.drain(grace) for queue in self._queues))
+        await asyncio.gather(*(queues.drain(grace) for queues in self._queues))
         if self._server is not None:
             await self._server.drain(grace)
         for task in self._tasks:
@@ -137,7 +138,7 @@ class MemoryHost:
             await self._embedder.close()
 
     async def _listen(self, calls: CallHandler, erasures: ErasureListener) -> None:
-        nc, topology = self._platform.nc, self._platform.topology
+        nc, watch, topology = self._platform.nc, self._platform.shards, self._platform.topology
         limiter = FairLimiter(self._platform.settings.concurrency)
         for card in CARDS:
             own = FairLimiter(limiter.capacity, queues=topology.shards, within=limiter)
@@ -145,12 +146,12 @@ class MemoryHost:
                 topology.tool_consumer(card.name),
                 partial(topology.call_filter, tool=card.name),
             )
-            self._queues += await Queue.start_all(nc, topology, consumer, calls_of, calls.handle, own)
+            queues = ShardQueues(nc, watch, consumer, calls_of, calls.handle, own, Queue)
+            self._queues.append(await queues.start())
         one = FairLimiter(1, queues=topology.shards)
         consumer = topology.fates_consumer("memory")
-        self._queues += await Queue.start_all(
-            nc, topology, consumer, topology.fates_filter, erasures.handle, one
-        )
+        queues = ShardQueues(nc, watch, consumer, topology.fates_filter, erasures.handle, one, Queue)
+        self._queues.append(await queues.start())
 
     def _workspace_of(self, caller: Caller) -> Workspace:
         """Opens the workspace of the caller's run, to read it."""

@@ -14,6 +14,7 @@ from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.shard_queues import ShardQueues
 from cadre.adapters.nats.seed_secret import pool_secret
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.retry import EVERY_SECOND, retry
@@ -49,8 +50,8 @@ class SandboxHost:
         self._warm_pool = WarmPool(self._sandbox, settings.sessions, settings.idle_seconds, self._handover)
         self._runner: CodeRunner | None = None
         self._code_calls: CodeCallHandler | None = None
-        self._queues: list[Queue] = []
-        self._calls: list[Queue] = []
+        self._queues: ShardQueues[Queue] | None = None
+        self._calls: ShardQueues[Queue] | None = None
 
     async def start(self) -> None:
         """Begin to work. Raises BusUnavailable, and SetupError where code cannot be run safely."""
@@ -65,9 +66,9 @@ class SandboxHost:
         limiter = FairLimiter(blocks_at_once(self._settings), queues=topology.shards)
         await hear_interrupts(platform.nc, topology, self._warm_pool.interrupt)
         consumer, filter_of = topology.code_consumer(pool), partial(topology.code_filter, pool=pool)
-        self._queues = await Queue.start_all(
-            platform.nc, topology, consumer, filter_of, self._handle, limiter
-        )
+        self._queues = await ShardQueues(
+            platform.nc, platform.shards, consumer, filter_of, self._handle, limiter, Queue
+        ).start()
         card = await self._serve_tool(limiter)
         await platform.registry.announce([self._presence(tier), platform.presence(tool=card)])
 
@@ -80,7 +81,9 @@ class SandboxHost:
         tool.introduce(platform.settings.instance_name(), self._settings.modules)
         own = FairLimiter(blocks_at_once(self._settings), queues=topology.shards, within=limiter)
         consumer, filter_of = topology.tool_consumer(card.name), partial(topology.call_filter, tool=card.name)
-        self._calls = await Queue.start_all(platform.nc, topology, consumer, filter_of, tool.handle, own)
+        self._calls = await ShardQueues(
+            platform.nc, platform.shards, consumer, filter_of, tool.handle, own, Queue
+        ).start()
         return card
 
     async def _handle(self, delivery: NatsDelivery) -> None:
@@ -90,9 +93,10 @@ class SandboxHost:
     async def _take(self, delivery: NatsDelivery) -> bool:
         """Take over what another process was delivered, if the interpreter for it is here."""
         handler, shard = self._code_calls, self._platform.topology.shard(delivery.address.tree)
-        if handler is None or shard >= len(self._queues) or not await handler.can_continue(delivery):
+        queues = self._queues.queues if self._queues is not None else []
+        if handler is None or shard >= len(queues) or not await handler.can_continue(delivery):
             return False
-        return self._queues[shard].adopt(delivery, handler.handle)
+        return queues[shard].adopt(delivery, handler.handle)
 
     def _presence(self, tier: Tier) -> Presence:
         card = SandboxCard(
@@ -104,9 +108,12 @@ class SandboxHost:
         )
         return self._platform.presence(sandbox=card)
 
+    def _all_queues(self) -> list[ShardQueues[Queue]]:
+        return [queues for queues in (self._queues, self._calls) if queues is not None]
+
     def unready(self) -> str | None:
         """Why no code can be run at the moment; None when it can."""
-        if self._runner is None or len(self._calls) < self._platform.topology.shards:
+        if self._runner is None or self._calls is None:
             return "starting"
         return self._runner.unavailable
 
@@ -121,14 +128,14 @@ class SandboxHost:
         sessions = {"busy": self._warm_pool.busy, "warm": len(self._warm_pool.warm)}
         counts = self._runner.counts if self._runner else Counter[str]()
         return [
-            *queue_samples([*self._queues, *self._calls]),
+            *queue_samples([queue for one in self._all_queues() for queue in one.queues]),
             *(Sample(names.SANDBOX_SESSIONS, n, {names.SESSION_STATE: s}) for s, n in sessions.items()),
             *(Sample(names.SANDBOX_CALLS, n, {names.HOW: how}) for how, n in counts.items()),
         ]
 
     async def drain(self, grace: float) -> None:
         """Take no more code; blocks at work have `grace` seconds, the rest goes back to the queues."""
-        await asyncio.gather(*(queue.drain(grace) for queue in (*self._queues, *self._calls)))
+        await asyncio.gather(*(queues.drain(grace) for queues in self._all_queues()))
         await self._warm_pool.close()
         await self._sandbox.close()
 

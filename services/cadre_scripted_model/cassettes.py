@@ -18,7 +18,7 @@ FINGERPRINTED_KEYS = (
 VOLATILE = re.compile(
     r"\b(?:call|run)_(?=[A-Za-z]*\d)[A-Za-z0-9]{8,}\b"
     r"|\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b"
-    r"|\b[0-9a-f]{32}\b|\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b"
+    r"|\b[0-9a-f]{31}[0-9a-z]\b|\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b"
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"
 )
 """Ids and times that differ from run to run: made-up call and run ids, UUIDs, ULIDs, timestamps."""

@@ -12,6 +12,7 @@ from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.peers import NatsPeers, answer_peers
 from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.shard_queues import ShardQueues
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import SetupError
@@ -33,7 +34,7 @@ class _ServedTool:
 
     def __init__(self, tool: AnyTool) -> None:
         self.tool = tool
-        self.queues: list[Queue] = []
+        self.queues: ShardQueues[Queue] | None = None
 
 
 class ToolHost:
@@ -84,7 +85,7 @@ class ToolHost:
             await answer_peers(platform.nc, topology, tool.name, in_hand.instance, in_hand.has)
             self._served[tool.name] = served
         served.tool = tool
-        if served.queues:
+        if served.queues is not None:
             return
         limit = min(tool.concurrency or settings.concurrency, settings.concurrency)
         own = FairLimiter(limit, queues=topology.shards, within=self._limiter)
@@ -98,10 +99,12 @@ class ToolHost:
         async def handle(delivery: Delivery) -> None:
             await self._executor.handle(served.tool, delivery)
 
-        served.queues = await Queue.start_all(platform.nc, topology, consumer, filter_of, handle, own)
+        served.queues = await ShardQueues(
+            platform.nc, platform.shards, consumer, filter_of, handle, own, Queue
+        ).start()
 
     async def _announce(self) -> None:
-        offered = [one.tool.card for one in self._served.values() if one.queues]
+        offered = [one.tool.card for one in self._served.values() if one.queues is not None]
         presences = [self._platform.presence(tool=card) for card in offered]
         await self._platform.registry.announce(presences, part="tools")
 
@@ -121,14 +124,14 @@ class ToolHost:
                     await self._serve(tool)
                 except SetupError as error:
                     log.warning("tool %s is not offered: %s", tool.name, error)
-            queues = [queue for one in gone for queue in one.queues]
+            queues = [one.queues for one in gone if one.queues is not None]
             for one in gone:
-                one.queues = []
+                one.queues = None
             await self._announce()
             await asyncio.gather(*(queue.drain(self._platform.settings.drain_seconds) for queue in queues))
 
-    def _queues(self) -> list[Queue]:
-        return [queue for one in self._served.values() for queue in one.queues]
+    def _queues(self) -> list[ShardQueues[Queue]]:
+        return [one.queues for one in self._served.values() if one.queues is not None]
 
     def unready(self) -> str | None:
         """Returns why no calls are taken yet; None when they are."""
@@ -141,7 +144,7 @@ class ToolHost:
 
     async def samples(self) -> list[Sample]:
         """Returns the queues' metrics."""
-        return queue_samples(self._queues())
+        return queue_samples([queue for one in self._queues() for queue in one.queues])
 
     async def drain(self, grace: float) -> None:
         """Takes no more calls; those at work have `grace` seconds, the rest goes back to the queues."""

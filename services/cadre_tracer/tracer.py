@@ -9,6 +9,7 @@ from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.shard_queues import ShardQueues
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.otel.otlp_spans import SpanSender
@@ -85,7 +86,7 @@ class Tracer:
         self._erasure = NatsErasure(platform.nc, platform.topology, platform.blobs)
         batch = BATCH_WITH_CONTENT if settings.content else BATCH
         self._exporter = Exporter(SpanSender(settings), batch, self._was_erased)
-        self._queues: list[JournalQueue] = []
+        self._queues: ShardQueues[JournalQueue] | None = None
 
     async def start(self) -> None:
         """Begins to follow the journals. Raises BusUnavailable, SetupError."""
@@ -93,16 +94,16 @@ class Tracer:
         platform, topology = self._platform, self._platform.topology
         limiter = FairLimiter(AT_ONCE, queues=topology.shards)
         consumer, filter_of = topology.tracer_consumer(), topology.journals_of_shard
-        self._queues = await JournalQueue.start_all(
-            platform.nc, topology, consumer, filter_of, self.handle, limiter
-        )
+        self._queues = await ShardQueues(
+            platform.nc, platform.shards, consumer, filter_of, self.handle, limiter, JournalQueue
+        ).start()
         log.info("traces go to %s", self._settings.endpoint)
 
     def unready(self) -> str | None:
         """Returns why no spans are exported at the moment; None when they are."""
         if not self._exporter.is_running:
             return "exporting has stopped"
-        return None if len(self._queues) == self._platform.topology.shards else "starting"
+        return None if self._queues is not None else "starting"
 
     def about(self) -> dict[str, str]:
         """Returns what /readyz says besides: how many spans have arrived, and how the receiver is."""
@@ -116,7 +117,7 @@ class Tracer:
         """Returns the metrics of its queues and of the exported spans."""
         spans = {"exported": self._exporter.exported, "refused": self._exporter.refused}
         return [
-            *queue_samples(self._queues),
+            *queue_samples(self._queues.queues if self._queues is not None else []),
             *(Sample(names.TRACER_SPANS, n, {names.OUTCOME: outcome}) for outcome, n in spans.items()),
             Sample(names.TRACER_FAILING, int(self._exporter.failing)),
         ]
@@ -133,14 +134,15 @@ class Tracer:
                 "not all that the journals hold was exported: %s", str(error) or f"not within {grace:g} s"
             )
         within = 0.0 if self._exporter.failing else max(0.0, until - time.monotonic())
-        await asyncio.gather(*(queue.drain(within) for queue in self._queues))
+        if self._queues is not None:
+            await self._queues.drain(within)
         await self._exporter.stop()
 
     async def _reach_the_end(self) -> None:
         """Exports all that the journals hold now: a deployment that is stopped may lose them next."""
-        if not self._platform.nc.is_connected:
+        if self._queues is None or not self._platform.nc.is_connected:
             return
-        left = [(queue, await queue.hurry()) for queue in self._queues]
+        left = [(queue, await queue.hurry()) for queue in self._queues.queues]
         while left and self._exporter.is_running and not self._exporter.failing:
             left = [(queue, end) for queue, end in left if not await queue.has_acked(end)]
             if left:

@@ -10,12 +10,14 @@ from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.late_queue import LateQueue
 from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.shard_queues import ShardQueues
 from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.shard_watch import ShardWatch
 from cadre.automation.notice import NoticeDelivery
 from cadre.automation.schedule import ScheduleSpec
 from cadre.automation.schedule_state import ScheduleState, new_schedule
 from cadre.delivery.fair_limiter import FairLimiter
-from cadre.protocol.topology import Subject
+from cadre.protocol.addresses.subjects import Subject
 from harness.patience import patience
 from integration.secured_world import JOURNAL, Secured, T, secured
 
@@ -67,9 +69,10 @@ async def test_the_gateway_follows_the_journals_for_notices_and_sends_deliveries
         await delivery.ack()
         seen.put_nowait(delivery.subject)
 
-    journals = await LateQueue.start_all(
-        nc, T, T.notices_consumer(), T.journals_of_shard, note, FairLimiter(1)
+    journals = ShardQueues(
+        nc, ShardWatch(nc, T), T.notices_consumer(), T.journals_of_shard, note, FairLimiter(1), LateQueue
     )
+    await journals.start()
     consumer, subject = T.deliveries_consumer(), T.below(Subject.DELIVERY)
     queue = Queue(nc, T.automation_stream, consumer, subject, note, limit=1)
     try:
@@ -86,8 +89,8 @@ async def test_the_gateway_follows_the_journals_for_notices_and_sends_deliveries
             await deliveries.retry(delivery, 0.0)
             assert await seen.get() == "cadre.automation.delivery.desk.t1:finished"
     finally:
-        for one in (*journals, queue):
+        for one in (journals, queue):
             await one.drain(1.0)
-        await journals[0].remove()
+        await journals.queues[0].remove()
         await nc.close()
         await operator.close()

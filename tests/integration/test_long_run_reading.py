@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from cadre.adapters.nats.streams.shard_watch import ShardWatch
 from cadre.client.client import Client
 from cadre.delivery.codec import encode
 from cadre.journal import events as ev
@@ -29,6 +30,12 @@ TEXT = "x" * 400
 class LongRun(NamedTuple):
     run: str
     event_bytes: int
+
+
+async def lookup_of(world: World) -> RunLookup:
+    """A gateway's look-ups, with an index that has nothing."""
+    watch = ShardWatch(world.nc, world.topology)
+    return RunLookup(await new_index(), world.history, world.journal, world.erasure, watch)
 
 
 @pytest.fixture
@@ -99,7 +106,7 @@ async def test_a_run_of_too_many_bytes_is_not_replayed_here_and_the_answer_says_
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = await world.ended_run()
-    lookup = RunLookup(await new_index(), world.history, world.journal, world.erasure)
+    lookup = await lookup_of(world)
     assert (await audit.replay(lookup, run, run_only=False)).entries == 2
     monkeypatch.setattr(audit, "MAX_REPLAYED_BYTES", 100)
     with pytest.raises(Problem, match="cadre replay --file FILE") as refused:
@@ -123,9 +130,7 @@ async def test_a_run_that_begins_and_ends_while_its_journal_is_asked_for_is_show
             yield page
 
     monkeypatch.setattr(world.history, "lean_pages", late)
-    detail = await run_detail(
-        RunLookup(await new_index(), world.history, world.journal, world.erasure), new_run(), full=False
-    )
+    detail = await run_detail(await lookup_of(world), new_run(), full=False)
     assert (detail.state, detail.output) == ("success", {"answer": 42})
 
 
@@ -134,7 +139,7 @@ async def test_a_trace_of_too_many_spans_is_refused_with_its_reason(
 ) -> None:
     run = await world.ended_run()
     monkeypatch.setattr(traces, "MAX_SPANS", 1)
-    lookup = RunLookup(await new_index(), world.history, world.journal, world.erasure)
+    lookup = await lookup_of(world)
     with pytest.raises(Problem, match="more than 1 spans") as refused:
         await traces.spans_of(lookup, run, run, now=time.time(), content=False)
     assert (refused.value.status, refused.value.code) == (422, "trace-too-long")
@@ -190,7 +195,7 @@ async def test_a_reader_of_a_long_run_whose_turn_does_not_come_hears_why(
     run = await world.ended_run()
     monkeypatch.setattr(lookup_module, "_PAGES_WITHOUT_TURN", 1)
     monkeypatch.setattr(lookup_module, "_TURN_SECONDS", 0.1)
-    lookup = RunLookup(await new_index(), world.history, world.journal, world.erasure)
+    lookup = await lookup_of(world)
     async with lookup.pages_of_tree(run) as first, lookup.pages_of_tree(run) as second:
         for pages in (first, second):
             assert [len(page) async for page in pages] == [2]

@@ -20,12 +20,12 @@ from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import NotPermitted, SetupError
 from cadre.ports import QuarantineRecord
+from cadre.protocol.addresses.subjects import Subject
 from cadre.protocol.fates import Erased
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.messages import (
     EffectClaim,
 )
-from cadre.protocol.topology import Subject
 from cadre.settings import Settings
 from harness.patience import patience
 from integration.secured_world import BOSS, CALL, JOURNAL, RUN, TREE, Secured, T, secured

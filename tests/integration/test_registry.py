@@ -58,7 +58,7 @@ async def bus(server: NatsServer) -> AsyncIterator[Bus]:
 
 def presence(name: str) -> Presence:
     card = AgentCard(name=name, description="Works.")
-    return Presence(instance=name, host="here", pid=os.getpid(), started_at=1.0, agent=card)
+    return Presence(instance=name, host="here", pid=os.getpid(), started_at=1.0, shards=1, agent=card)
 
 
 def names(registry: NatsRegistry) -> set[str]:

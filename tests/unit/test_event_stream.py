@@ -108,7 +108,7 @@ def streams(index: RunIndex, tail: Tail, history: History) -> EventStreams:
     async def no_deltas(*_: object) -> Callable[[], None]:
         return lambda: None
 
-    lookup = RunLookup(index, history, history, history)  # type: ignore[arg-type]
+    lookup = RunLookup(index, history, history, history, history)  # type: ignore[arg-type]
     return EventStreams(lookup, LiveFeeds(tail), no_deltas, ping_seconds=0.3)  # type: ignore[arg-type]
 
 

@@ -56,7 +56,10 @@ class CallerReach:
 
     async def check(self, caller: Principal, what: Kind, name: str) -> None:
         """Raise the 404 problem that a made-up id gets, unless the caller reaches what the id names; RetryableError.
-        A caller who sees everything is not looked up: what reads the thing says that it is missing."""
+        A caller who sees everything is not looked up: what reads the thing says that it is missing. The shards that an
+        id speaks of are known from then on."""
+        if what != "memory" and not await self.lookup.shards.knows(checked_tree_of(name)):
+            raise _UNKNOWN[what](name)
         if caller.sees_all:
             return
         try:

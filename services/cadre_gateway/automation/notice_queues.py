@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.late_queue import LateQueue
 from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.shard_queues import ShardQueues
 from cadre.adapters.nats.streams import jetstream
 from cadre.automation.notice import NoticeDelivery
 from cadre.delivery.codec import decode, unpack_entry
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import BlobMissing, NewerSchema, RetryableError, UnreadableMessage
-from cadre.protocol.topology import Subject, Topology
+from cadre.protocol.addresses.subjects import Subject
+from cadre.protocol.topology import Topology
 from cadre.service.platform import Platform
 from cadre_gateway.automation.notices import DeliveryGivenUp, Notices
 from cadre_gateway.automation.queues import Trials, start_queue
@@ -33,7 +35,7 @@ class NoticeQueues:
     platform: Platform
     notices: Notices
     trials: Trials
-    _journals: list[LateQueue] = field(default_factory=list)
+    _journals: ShardQueues[LateQueue] | None = None
     _deliveries: list[Queue] = field(default_factory=list)
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -50,7 +52,9 @@ class NoticeQueues:
 
     async def drain(self, grace: float) -> None:
         """Ends what is in hand within `grace` seconds and hands back the rest."""
-        for queue in [*self._journals, *self._deliveries]:
+        if self._journals is not None:
+            await self._journals.drain(grace)
+        for queue in self._deliveries:
             await queue.drain(grace)
 
     async def follow_now(self) -> None:
@@ -63,20 +67,21 @@ class NoticeQueues:
 
     async def _set(self, wanted: bool) -> None:
         topology = self.platform.topology
-        if wanted and not self._journals:
+        if wanted and self._journals is None:
             limiter = FairLimiter(_AT_ONCE, queues=topology.shards)
-            self._journals = await LateQueue.start_all(
+            self._journals = await ShardQueues(
                 self.platform.nc,
-                topology,
+                self.platform.shards,
                 Topology.notices_consumer(),
                 topology.journals_of_shard,
                 self._on_entry,
                 limiter,
-            )
-        elif not wanted and self._journals:
-            queues, self._journals = self._journals, []
-            for queue in queues:
-                await queue.drain(1.0)
+                LateQueue,
+            ).start()
+        elif not wanted and self._journals is not None:
+            journals, self._journals = self._journals, None
+            await journals.drain(1.0)
+            for queue in journals.queues:
                 await queue.remove()
 
     async def _on_entry(self, delivery: NatsDelivery) -> None:

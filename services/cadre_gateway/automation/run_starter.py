@@ -18,6 +18,7 @@ from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests import body
 from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem
+from cadre_gateway.starting.keyed_runs import KeyedRuns
 from cadre_gateway.starting.submit import Submitter
 from cadre_gateway.steering.run_end import RunEnd
 
@@ -31,23 +32,30 @@ class RunStarter:
     the schedule or the trigger, or who starts it by hand."""
 
     submitter: Submitter
+    keyed: KeyedRuns
     lookup: RunLookup
     run_end: RunEnd
     makers: Makers
 
-    async def start(self, start: OwedStart, options: dict[str, Any], maker: Maker) -> None:
-        """Starts the run unless it is started; its agent need not be there. Raises StartRefused, RetryableError."""
+    async def start(self, start: OwedStart, options: dict[str, Any], maker: Maker) -> str:
+        """Start the run unless it is started, and return its id; its agent need not be there. Raises StartRefused,
+        RetryableError."""
         caller = await self._caller(start.starter or maker)
         try:
             wanted = submission_of(start.agent, start.task, options)
             # Without a digest: what the key has started counts, also when the template has changed since.
-            await self.submitter.submit(
+            begun = await self.submitter.submit(
                 caller, wanted, IdempotencyKey(start.owner, start.key), None, needs_agent=False
             )
         except Problem as problem:
             if problem.code == _FULL:
                 raise BusFull(f"run {start.run}", problem.detail) from problem
             raise StartRefused(problem.detail, problem.code) from problem
+        return begun.id
+
+    async def run_of(self, start: OwedStart) -> str:
+        """Return the id of the run that it starts, or has started. Raises RetryableError."""
+        return await self.keyed.run_of(IdempotencyKey(start.owner, start.key), start.agent)
 
     async def check(self, spec: ScheduleSpec | TriggerSpec, maker: Maker) -> None:
         """Raises StartRefused when the maker may not start such runs at present, RetryableError."""

@@ -111,12 +111,14 @@ class ScheduleEditor:
         found, _ = await self._read(name)
         check_start(caller, found.spec)
         key = f"{caller.owner}\n{key or secrets.token_hex(16)}"
-        run = self._start(caller, found, 0, key).run
+        run = await self.runs.run_of(self._start(caller, found, 0, key))
         if not await self.runs.is_known(run):
             await self._change(
                 name,
                 lambda state: started_by_hand(
-                    state, self._start(caller, state, state.ticks, key), self.clock.now()
+                    state,
+                    msgspec.structs.replace(self._start(caller, state, state.ticks, key), run=run),
+                    self.clock.now(),
                 ),
             )
             await self._go_on(name)

@@ -13,6 +13,7 @@ from cadre.automation.schedule import ScheduleSpec
 from cadre.automation.schedule_state import (
     OwedStart,
     ScheduleState,
+    begun_as,
     paused,
     refused,
     settled,
@@ -67,8 +68,9 @@ class Decisions(Protocol):
 class ScheduledRuns(Protocol):
     """The runs that schedules start. Every method raises RetryableError."""
 
-    async def start(self, start: OwedStart, options: dict[str, Any], maker: Maker) -> None:
-        """Starts the run with the rights of its starter, else its maker, unless it is started. Raises StartRefused."""
+    async def start(self, start: OwedStart, options: dict[str, Any], maker: Maker) -> str:
+        """Start the run with the rights of its starter, else its maker, unless it is started, and return its id: which
+        shards it begins in is decided only then. Raises StartRefused."""
         ...
 
     async def check(self, spec: ScheduleSpec, maker: Maker) -> None:
@@ -186,7 +188,7 @@ class Scheduler:
             await self.alarms.give_up(state.spec.name, tick, why)
         for start in state.starts:
             try:
-                await self.runs.start(start, state.spec.options, state.maker)
+                state = begun_as(state, start, await self.runs.start(start, state.spec.options, state.maker))
             except StartRefused as refusal:
                 log.warning("schedule %s: run %s not started: %s", state.spec.name, start.run, refusal)
                 state = refused(state, start, str(refusal), refusal.code)

@@ -151,5 +151,4 @@ class TriggerIntake:
         await self.runs.check(state.spec, state.maker)
         task = await self.evaluator.task_for(state.spec, payload, message, subject)
         start = state.start_for(task, message, self.clock.now())
-        await self.runs.start(start, state.spec.options, state.maker)
-        return start.run
+        return await self.runs.start(start, state.spec.options, state.maker)

@@ -50,7 +50,7 @@ async def known_run(runs: RunService, caller: Principal, agent: str, key: Idempo
     runs of the agent: a person's keys may differ in that. Raise a 422 problem if that message said something else,
     RetryableError."""
     caller.starts_for(agent, None)
-    run = key.run_of(agent)
+    run = await runs.submitter.admission.keyed.run_of(key, agent)
     known = await runs.history.task(run, run)
     if known is None:
         return None

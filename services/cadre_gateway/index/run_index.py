@@ -136,6 +136,10 @@ class RunIndex:
         self.positions_read, self._read_behind = positions, go_on
         self._completeness.begin(ends)
 
+    def grow(self, streams: Sequence[str]) -> None:
+        """Takes note that these are the streams now: those that were added have nothing in it."""
+        self._streams = list(streams)
+
     def note_caught_up(self) -> None:
         """Takes note that the journals were read to their end."""
         self.whole.set()

@@ -133,6 +133,11 @@ def streams_of(streams: Sequence[str]) -> dict[str, str]:
     return {reader: streams[shard] for shard, reader in reader_names(len(streams))}
 
 
+def ends_of_readers(ends: Sequence[int]) -> list[int]:
+    """Return the positions of a `Tail` that has read the journals to these sequences, one for each shard."""
+    return [ends[shard] if reader.endswith("/journals") else 0 for shard, reader in reader_names(len(ends))]
+
+
 async def load(database: Database) -> Saved:
     """Return what a database has. Raise RunIndexUnavailable."""
     places, removals = await database.read_all(_QUERIES)

@@ -125,6 +125,10 @@ class UsageLedger:
             totals=self.totals.to_saved(),
         )
 
+    def grow(self, shards: int) -> None:
+        """Take note that there are so many shards; nothing of the new ones is counted."""
+        self.positions += [0] * (shards - len(self.positions))
+
     def has(self, shard: int, seq: int) -> bool:
         """Return whether the entry at that sequence of the shard is counted."""
         return seq <= self.positions[shard]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.reading.history import History
+from cadre.adapters.nats.streams.shard_watch import ShardWatch
 from cadre.api.runs import RunSummary
 from cadre.errors import BlobMissing, UnreadableMessage
 from cadre.ports import Journal, Stored
@@ -38,6 +39,7 @@ class RunLookup:
     history: History
     journal: Journal
     erasure: NatsErasure
+    shards: ShardWatch
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_TURNS))
     _finds: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_FINDS))
 

@@ -27,7 +27,8 @@ class IdempotencyKey(NamedTuple):
     """That of the request that the key came with; "" accepts any request."""
 
     def run_of(self, agent: str) -> str:
-        """Return the id of the run of the agent that the key starts."""
+        """Return the id that the run of the agent which the key starts has in the first generation of shards: see
+        `KeyedRuns.run_of`."""
         return run_id_of(agent, self.owner, self.key)
 
     def record_of(self, run: str, what: str) -> str:

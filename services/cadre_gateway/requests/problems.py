@@ -84,6 +84,7 @@ _TITLES = {
     "run-not-ended": "The run has not ended",
     "run-erased": "The run was erased",
     "run-exists": "The run is here already",
+    "unknown-shards": "The run began in shards that are not here",
     "unreadable-run": "The run was written by another version",
     "invalid-run-file": "The file holds no run that can be imported",
     "bus-unavailable": "NATS does not answer",

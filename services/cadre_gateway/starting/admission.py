@@ -6,10 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.storage import NatsStorage
 from cadre.api.runs import RunSummary
+from cadre.errors import BusUnavailable, Fenced
+from cadre.protocol.addresses.generations import generation_of, in_generation
+from cadre.protocol.messages import Task
+from cadre_gateway import SENDER
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.access.reach import Owner, reaches
@@ -17,6 +22,7 @@ from cadre_gateway.reading.directory import live_agents
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem, full, unknown_run
+from cadre_gateway.starting.keyed_runs import KeyedRuns
 from cadre_gateway.starting.standing_budgets import StandingBudgets
 
 MAX_FILL_SHARE = 0.9
@@ -61,6 +67,8 @@ class Admission:
     budgets: StandingBudgets
     history: History
     limits: RateLimits
+    keyed: KeyedRuns
+    bus: NatsBus
 
     async def admit(
         self,
@@ -78,7 +86,7 @@ class Admission:
         Raises a 403, 404, 410, 422 or 429 problem, RetryableError.
         """
         user = caller.starts_for(agent, user)
-        run = new_run_id() if key is None else key.run_of(agent)
+        run = new_run_id(self.keyed.newest) if key is None else await self.keyed.run_of(key, agent)
         if needs_agent and agent not in (live := live_agents(self.registry.reachable())):
             # In a full store nothing can say that it is there.
             await self.capacity.admit(run)
@@ -99,11 +107,21 @@ class Admission:
             raise unknown_run(run)
         return Admitted(run, user, known)
 
-    async def confirm(self, run: str, key: IdempotencyKey | None) -> None:
-        """Raises a 422 problem when the published task of `run` lost to that of another request with the same key,
-        which came at the same moment. Raises BusUnavailable."""
-        if key is not None and (task := await self.history.task(run, run)) is not None:
-            key.check(task.request)
+    async def begin(self, task: Task, key: IdempotencyKey | None) -> None:
+        """Publish the task of a new root run. Raises a 422 problem when it loses to that of another request with the
+        same key, which came at the same moment; RetryableError, also when the key's run begins in shards that were
+        added meanwhile."""
+        run = task.run
+        if key is None or generation_of(run):
+            await self.bus.send(task, SENDER)
+        else:
+            try:
+                await self.bus.start(task, SENDER)
+            except Fenced as error:
+                await self.lookup.shards.reload()
+                raise BusUnavailable("starting a run", "shards are being added") from error
+        if key is not None and (first := await self.history.task(run, run)) is not None:
+            key.check(first.request)
 
     async def _started_by(self, key: IdempotencyKey, run: str) -> RunSummary | None:
         """The run that the key started before, if any. Raises a 422 problem when another request did."""
@@ -124,6 +142,7 @@ def _unknown_agent(agent: str, live: Iterable[str]) -> Problem:
     return Problem(404, "unknown-agent", f"no agent is named {agent!r}{others}")
 
 
-def new_run_id() -> str:
-    """Lowercase hex, later runs sort behind earlier ones."""
-    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
+def new_run_id(generation: int = 0) -> str:
+    """Return 32 characters that say in which generation of shards the run begins; later runs sort behind earlier
+    ones."""
+    return in_generation(f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}", generation)

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cadre.adapters.nats.bus import NatsBus
 from cadre.api.runs import RunSummary
 from cadre.journal.events import AnyEvent
 from cadre.journal.run import Run
@@ -17,7 +16,6 @@ from cadre.ports import Clock, Stored
 from cadre.protocol.messages import Fork, Origin, Task
 from cadre.protocol.topology import task_id, tree_of
 from cadre.spec.durations import Length
-from cadre_gateway import SENDER
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.index.run_summary import summary_of_task
 from cadre_gateway.reading.lookup import RunLookup
@@ -86,7 +84,6 @@ class Forker:
     lookup: RunLookup
     admission: Admission
     carrier: FileCarrier
-    bus: NatsBus
     clock: Clock
 
     async def fork(
@@ -150,8 +147,7 @@ class Forker:
         )
         later = await self.carrier.carry(await self._files_at(past, wanted.at), new)
         task = msgspec.structs.replace(task, has_files=await self.carrier.has_files(new))
-        await self.bus.send(task, SENDER)
-        await self.admission.confirm(new, key)
+        await self.admission.begin(task, key)
         return Forked(summary_of_task(task), later)
 
     async def _past(self, run: str) -> _Past:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from cadre.adapters.nats.bus import NatsBus
 from cadre.api.runs import RunSummary
 from cadre.ports import Blobs, Clock
 from cadre.protocol.caller_terms import CallerTerms
@@ -10,7 +9,6 @@ from cadre.protocol.files import decode_data_url, is_blob_ref
 from cadre.protocol.messages import Origin, Task
 from cadre.protocol.topology import task_id
 from cadre.spec.answer_schema import misfits
-from cadre_gateway import SENDER
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.index.run_summary import summary_of_task
 from cadre_gateway.reading.contracts import LiveContracts
@@ -32,7 +30,6 @@ class Submitter:
     workspaces: Workspaces
     carrier: FileCarrier
     blobs: Blobs
-    bus: NatsBus
     clock: Clock
     contracts: LiveContracts
 
@@ -90,8 +87,7 @@ class Submitter:
             request=key.digest if key is not None else "",
             terms=terms or CallerTerms(),
         )
-        await self.bus.send(task, SENDER)
-        await self.admission.confirm(run, key)
+        await self.admission.begin(task, key)
         return summary_of_task(task)
 
     async def _check_input(self, wanted: Submission, beside: frozenset[str]) -> None:

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import msgspec
 
-from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.reading.archive import NatsArchive
-from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.reading.tail import Tail
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.errors import Fenced
 from cadre.ports import Blobs, Clock
+from cadre.protocol.addresses.generations import generation_of
 from cadre.protocol.fates import Erased, Imported
-from cadre_gateway.index.run_index import RunIndex
+from cadre.protocol.topology import Topology
+from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.starting.admission import Capacity
 from cadre_gateway.transfer import run_file
@@ -57,11 +57,9 @@ class Arrived(msgspec.Struct):
 class RunImporter:
     """Imports runs."""
 
-    index: RunIndex
+    lookup: RunLookup
     capacity: Capacity
     tail: Tail
-    history: History
-    erasure: NatsErasure
     archive: NatsArchive
     files: NatsFileIndex
     blobs: Blobs
@@ -87,8 +85,10 @@ class RunImporter:
 
     async def _import(self, file: Path, manifest: Manifest) -> Arrived:
         tree = manifest.header.tree
-        self.index.check_whole()  # what is being erased is known by then
-        if tree in self.index.removals.pending_erasures:
+        if not await self.lookup.shards.knows(tree):
+            raise _too_many_generations(tree, self.lookup.shards.topology)
+        self.lookup.index.check_whole()  # what is being erased is known by then
+        if tree in self.lookup.index.removals.pending_erasures:
             raise Problem(409, "run-exists", f"run {tree} is being erased here: import it again in a moment")
         present = await self._entries_here(tree)
         await self._check_free(file, manifest, present)
@@ -116,7 +116,7 @@ class RunImporter:
             same = await asyncio.to_thread(_count_common, file, present)
             if same == len(present) < manifest.header.entries:
                 return  # an import that was cut short
-        elif await self.history.task(tree, tree) is None:
+        elif await self.lookup.history.task(tree, tree) is None:
             return
         raise Problem(
             409, "run-exists", f"run {tree} is here already: `cadre show {tree}`, or erase it first"
@@ -124,11 +124,11 @@ class RunImporter:
 
     async def _lift_erasure(self, tree: str) -> None:
         """Records that a run which was erased here is back, before anything of it is written."""
-        found = await self.erasure.fate(tree)
+        found = await self.lookup.erasure.fate(tree)
         if found is not None and isinstance(found[1], Erased):
             try:
                 back = Imported(id=f"{tree}:imported", tree=tree, run=tree, at=self.clock.now())
-                await self.erasure.record(back, found[0])
+                await self.lookup.erasure.record(back, found[0])
             except Fenced as error:
                 raise contended(tree) from error
 
@@ -137,6 +137,16 @@ class RunImporter:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LISTED_SECONDS):
                 await self.tail.read_on()
+
+
+def _too_many_generations(tree: str, topology: Topology) -> Problem:
+    there, here = generation_of(tree) + 1, topology.newest + 1
+    return Problem(
+        409,
+        "unknown-shards",
+        f"run {tree} began in generation {there} of its deployment's shards, and this one has {here}: let the shards"
+        f" grow first, by `cadre shards grow {topology.shards + 1}` or more ({there - here} times)",
+    )
 
 
 def _broken(manifest: Manifest) -> Problem:

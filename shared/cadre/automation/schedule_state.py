@@ -207,6 +207,17 @@ def started_by_hand(state: ScheduleState, start: OwedStart, now: float) -> Sched
     )
 
 
+def begun_as(state: ScheduleState, start: OwedStart, run: str) -> ScheduleState:
+    """Return the state once a run that was decided has begun under this id."""
+    if run == start.run:
+        return state
+    outcomes = [
+        msgspec.structs.replace(one, run=run) if one.run == start.run else one for one in state.outcomes
+    ]
+    last_run = run if state.last_run == start.run else state.last_run
+    return msgspec.structs.replace(state, outcomes=outcomes, last_run=last_run)
+
+
 def refused(state: ScheduleState, start: OwedStart, why: str, code: str) -> ScheduleState:
     """The state once a run that was decided turned out not to be startable."""
     outcomes = [

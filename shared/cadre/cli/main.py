@@ -54,6 +54,7 @@ _VERBS_OF_ROOMS = {
     },
     "deployment": {
         "provision": "Create a team's streams and consumers before its services start.",
+        "shards": "List the streams that runs are spread over, and add to them.",
         "backup": "Save all streams of a deployment in a folder.",
         "restore": "Make a deployment anew from a backup.",
         "auth": "Make a NATS user for every service, and the server's list of them.",

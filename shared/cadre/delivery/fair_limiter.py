@@ -19,13 +19,17 @@ class FairLimiter:
 
     def __init__(self, capacity: int, *, queues: int = 1, within: FairLimiter | None = None) -> None:
         self.capacity = capacity
-        self.queue_share = max(1, PREFETCH * capacity // queues)
-        """Messages that one queue may ask the server for at once."""
+        self.share_among(queues)
         self._within = within
         self._free = capacity
         self._in_hand = 0
         self._waiters: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self._on_room: list[Callable[[], None]] = []
+
+    def share_among(self, queues: int) -> None:
+        """Take note of the number of queues that share it."""
+        self.queue_share = max(1, PREFETCH * self.capacity // queues)
+        """Messages that one queue may ask the server for at once."""
 
     @property
     def room(self) -> int:

@@ -9,12 +9,13 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from cadre.protocol.addresses.subjects import Subject
 from cadre.protocol.cards import AT_REST, RETIRED
 from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.exchange_subjects import exchange_stream
 from cadre.protocol.memory import ANSWERS, MEMORY_TOOLS
 from cadre.protocol.rollout import SLOTS, rollout_key, slot_receiver
-from cadre.protocol.topology import Subject, Topology
+from cadre.protocol.topology import Topology
 
 Kind = Literal["operator", "gateway", "agent", "tools", "sandbox", "memory", "tracer"]
 
@@ -211,9 +212,15 @@ class _Bus:
         ]
 
     def infos(self) -> list[str]:
-        """Subjects to ask whether all streams are there."""
+        """Subjects to ask whether all streams are there, and whether shards are added."""
         topology = self._topology
-        streams = [*self._shards, topology.dead_stream, topology.automation_stream, topology.audit_stream]
+        streams = [
+            *self._shards,
+            topology.stream(topology.shards),
+            topology.dead_stream,
+            topology.automation_stream,
+            topology.audit_stream,
+        ]
         streams += self._buckets
         return ["$JS.API.INFO", *(f"$JS.API.STREAM.INFO.{stream}" for stream in streams)]
 

@@ -96,6 +96,8 @@ class Presence(msgspec.Struct, frozen=True, kw_only=True):
     health: str = ""
     """The base URL of the replica's /healthz and /readyz."""
     started_at: float
+    shards: int = 0
+    """Number of shards that it takes from; 0 where that is not known."""
     skew: float = 0.0
     """Seconds that its machine's clock is ahead of the NATS server's."""
     away_since: float = 0.0

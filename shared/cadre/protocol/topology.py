@@ -1,59 +1,16 @@
-"""Every subject, stream, consumer, bucket and derived id: the one module that knows the topology."""
+"""Every stream, consumer, bucket and derived id, and the subjects of one deployment (their templates: `subjects`)."""
 
 import functools
+from collections.abc import Sequence
 from hashlib import blake2b, sha256
 from typing import NamedTuple
 from zlib import crc32
 
+from cadre.protocol.addresses.generations import Layout, UnknownGeneration, generation_of
+from cadre.protocol.addresses.subjects import Subject
 from cadre.protocol.rollout import slot_of, slot_receiver
 
 DEFAULT_PREFIX = "cadre"
-
-
-class Subject:
-    """Every subject behind the prefix: words stand for themselves, names in braces for what varies."""
-
-    JOURNAL = "run.{shard}.{tree}.{run}"
-    FATE = "run.{shard}._fate.{tree}"
-    """Says that a tree was erased or imported, among the journals of its shard: no tree is named so."""
-    INBOX = "in.{shard}.{agent}.{sender}.{tree}.{run}"
-    CALL = "call.{shard}.{tool}.{sender}.{tree}.{call}"
-    CODE = "code.{shard}.{pool}.{tree}.{run}"
-    EFFECT = "effect.{shard}.{tree}.{call}.{agent}.{tool}"
-    QUARANTINE = "effect.{shard}.{tree}._trial.{seq}"
-    """Holds what is held against the message at a sequence, beside the effects of its tree."""
-    FILE = "effect.{shard}.{tree}._file.{digest}"
-    """Says what a path of the tree's workspace holds, beside the effects of the tree."""
-    SEED = "effect.{shard}._pool._seed.{pool}"
-    """Holds the secret that the chance of a pool's code follows from, beside the effects: no tree is named so."""
-    TIMER = "timer.{shard}.{tree}.{run}.{name}"
-    STORED = (JOURNAL, INBOX, CALL, CODE, EFFECT, TIMER)
-    """What the stream of a shard holds, and with it what lies beside the journals and the effects."""
-
-    DEFINITION = "automation.{kind}.{name}"
-    """What is known of a schedule, trigger or notice; outside the shards, in a stream of its own."""
-    TICK = "automation.tick.schedule.{name}"
-    """Holds the message that the server delivers when a schedule is due."""
-    DUE = "automation.due.schedule.{name}"
-    DELIVERY = "automation.delivery.{notice}.{id}"
-    """Holds a webhook that is to be sent."""
-    RETRY = "automation.retry.{notice}.{id}"
-    """Holds one that the server delivers again later."""
-    AUTOMATION_TRIAL = "automation.trial.message.{seq}"
-    """Holds what is held against the tick, event or delivery at a sequence."""
-    EVENT = "event.{subject}"
-    """Where anybody publishes what triggers listen to; `subject` may be several tokens."""
-
-    DELTA = "delta.{tree}.{run}"
-    AUDIT = "audit.{action}"
-    """What somebody did at a gateway, for those who ask later; in a stream of its own that nobody takes from."""
-    INTERRUPT = "interrupt.{tree}"
-    MEMORY = "memory.{verb}"
-    """Where people's requests to the memory service go, answered over core NATS."""
-    WARM = "warm.{pool}.{tree}.{run}"
-    """Where the sandbox that keeps the run's interpreter is found, if one does."""
-    EXECUTOR = "executor.{tool}.{instance}"
-    """Where an executor of the tool is asked whether it is at work on a call."""
 
 
 class Address(NamedTuple):
@@ -80,16 +37,31 @@ class _Tokens(dict[str, str | int]):
 class Topology:
     """The names of one deployment: a prefix, and over how many streams its trees are spread.
 
-    `shards` is fixed when the streams are created (it is kept in their metadata): a tree lives in
-    the shard `crc32(tree) % shards` for ever.
+    `shards` is the number of shards in each generation, the newest last, or in the only one; the streams' metadata has
+    it. A tree lives in the shard `crc32(tree) % shards of its generation` for ever.
     """
 
-    def __init__(self, shards: int, prefix: str = DEFAULT_PREFIX) -> None:
-        self.shards = shards
+    def __init__(self, shards: int | Sequence[int], prefix: str = DEFAULT_PREFIX) -> None:
+        self.layout = Layout((shards,) if isinstance(shards, int) else tuple(shards))
+        """May be replaced while the process works: a deployment grows."""
         self.prefix = prefix
         self.journal = functools.lru_cache(maxsize=1024)(self._journal)
 
     # --- streams and buckets
+
+    @property
+    def shards(self) -> int:
+        """Return the number of streams that hold trees, or soon will."""
+        return self.layout.shards
+
+    @property
+    def newest(self) -> int:
+        """Return the number of the generation, from 0, in which new trees begin."""
+        return len(self.layout.generations) - 1
+
+    def knows(self, tree: str) -> bool:
+        """Return False for a tree of a generation that is not known here."""
+        return generation_of(tree) <= self.newest
 
     def stream(self, shard: int) -> str:
         return f"{self.prefix.upper()}-{shard}"
@@ -143,7 +115,10 @@ class Topology:
     # --- subjects
 
     def shard(self, tree: str) -> int:
-        return crc32(tree.encode()) % self.shards
+        """Return the shard in which a tree lives. Raises UnknownGeneration."""
+        if not self.knows(tree):
+            raise UnknownGeneration(tree)
+        return crc32(tree.encode()) % self.layout.generations[generation_of(tree)]
 
     def subject(self, template: str, **tokens: str | int) -> str:
         """Returns the subject that a template becomes with these tokens: `*` for those that are not given, the shard
@@ -226,6 +201,9 @@ class Topology:
     def file(self, tree: str, path: str) -> str:
         digest = blake2b(path.encode(), digest_size=16).hexdigest()
         return self.subject(Subject.FILE, tree=tree, digest=digest)
+
+    def start_claim(self, tree: str) -> str:
+        return self.subject(Subject.START, tree=tree)
 
     def files_of_shard(self, shard: int) -> str:
         return self.subject(Subject.FILE, shard=shard)
@@ -356,7 +334,8 @@ def is_within(run: str, top: str) -> bool:
 
 
 def run_id_of(agent: str, owner: str, key: str) -> str:
-    """Return the id of the agent's root run that the owner's key stands for. `owner` has no line break."""
+    """Return the id of the agent's root run that the owner's key stands for, if it begins in the first generation of
+    shards. `owner` has no line break."""
     return sha256(f"{agent}\n{owner}\n{key}".encode()).hexdigest()[:32]
 
 

@@ -36,7 +36,8 @@ class AwayBound(NamedTuple):
 
     agent: str
     seconds: float
-    shards: int
+    shards: Callable[[], int]
+    """Returns the number of shards now."""
 
 
 class AwayCalls:
@@ -83,7 +84,7 @@ class AwayCalls:
             begun = max(since, self._began)
             if begun + self._bound.seconds > self._clock.now():
                 continue
-            for shard in range(self._bound.shards):
+            for shard in range(self._bound.shards()):
                 await self._look_through(queue, shard)
 
     async def _look_through(self, queue: CallQueue, shard: int) -> None:

@@ -16,6 +16,7 @@ from cadre.adapters.nats.metrics import queue_samples
 from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.queues.queued_calls import NatsQueuedCalls
+from cadre.adapters.nats.queues.shard_queues import ShardQueues
 from cadre.adapters.nats.registry import HEARTBEAT_SECONDS
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.retry import EVERY_SECOND, retry
@@ -166,17 +167,13 @@ class AgentHost:
         quarantine = NatsQuarantine(platform.nc, topology)
         inbox = Inbox(spec.name, self._runner, world, platform.blobs, quarantine)
         limiter = FairLimiter(platform.settings.concurrency, queues=topology.shards)
-        self._queues = [
-            Queue(
-                platform.nc,
-                topology.stream(shard),
-                topology.agent_consumer(spec.name),
-                topology.inbox_filter(shard, spec.name),
-                inbox.handle,
-                limit=limiter,
-            )
-            for shard in range(topology.shards)
-        ]
+        consumer, filter_of = (
+            topology.agent_consumer(spec.name),
+            partial(topology.inbox_filter, agent=spec.name),
+        )
+        self._queues = ShardQueues(
+            platform.nc, platform.shards, consumer, filter_of, inbox.handle, limiter, Queue
+        )
         self._slots = RevisionSlots(platform, spec.name, self._runner.revision, inbox.handle, limiter)
         self._runner.revisions = self._slots.record_queue
 
@@ -229,8 +226,7 @@ class AgentHost:
                 *(other.instance, self._spec.name, other.revision, revision),
             )
         self._slots.start()
-        for queue in self._queues:
-            await queue.start()
+        await self._queues.start()
         if self._away_calls is not None:
             looking = self._away_calls.look_after(self._registry.changed)
             self._looking = asyncio.create_task(looking, name=f"calls of {self._spec.name} to what is away")
@@ -238,7 +234,7 @@ class AgentHost:
     def _bounded_by(self, seconds: float) -> AwayCalls:
         nc, topology, bus = self._platform.nc, self._platform.topology, self._platform.bus
         return AwayCalls(
-            AwayBound(self._spec.name, seconds, topology.shards),
+            AwayBound(self._spec.name, seconds, lambda: topology.shards),
             lambda: absent_queues(self._spec, self._current_offer(), self._registry),
             NatsQueuedCalls(nc, topology, self._spec.name),
             self._platform.journal,
@@ -262,13 +258,13 @@ class AgentHost:
     async def samples(self) -> list[Sample]:
         """The figures of its queues, and of the calls that wait for their model."""
         waiting = Sample(names.MODEL_WAITING, self._own_model.waiting, {names.AGENT: self._spec.name})
-        return [*queue_samples([*self._queues, *self._slots.queues]), waiting]
+        return [*queue_samples([*self._queues.queues, *self._slots.queues]), waiting]
 
     async def drain(self, grace: float) -> None:
         """Finishes or hands back the messages in hand within `grace` seconds."""
         if self._looking is not None:
             self._looking.cancel()
-        await asyncio.gather(self._slots.drain(grace), *(queue.drain(grace) for queue in self._queues))
+        await asyncio.gather(self._slots.drain(grace), self._queues.drain(grace))
         await self._own_model.close()
 
     def _current_offer(self) -> Offer:

@@ -16,6 +16,7 @@ from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.server_clock import ServerClock
 from cadre.adapters.nats.streams.provision import provision
+from cadre.adapters.nats.streams.shard_watch import ShardWatch
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import SetupError
 from cadre.local.local_stack import nats_now
@@ -79,6 +80,7 @@ class Platform(NamedTuple):
     settings: Settings
     nc: NatsClient
     topology: Topology
+    shards: ShardWatch
     registry: NatsRegistry
     bus: NatsBus
     journal: Journal
@@ -141,6 +143,7 @@ async def open_platform(
         settings=settings,
         nc=nc,
         topology=topology,
+        shards=ShardWatch(nc, topology),
         registry=NatsRegistry(nc, topology, clock, settings.away_days),
         bus=NatsBus(nc, topology, blobs),
         journal=NatsJournal(nc, topology, blobs),
@@ -151,5 +154,6 @@ async def open_platform(
         meters=meters if meters is not None else Meters(on=False),
         opening=Opening(),
     )
+    platform.registry.shards = lambda: platform.shards.served
     await platform.registry.start()
     return platform

@@ -3,9 +3,11 @@
 import asyncio
 import logging
 from collections.abc import Collection
+from functools import partial
 
 from cadre.adapters.nats.queues.delivery import Handler
 from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.shard_queues import ShardQueues
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import SetupError
 from cadre.protocol.rollout import Rollout
@@ -31,7 +33,7 @@ class RevisionSlots:
         self._registry = platform.registry
         self._agent, self._revision = agent, revision
         self._handler, self._limiter = handler, limiter
-        self._open: dict[int, list[Queue]] = {}
+        self._open: dict[int, ShardQueues[Queue]] = {}
         self._following: asyncio.Task[None] | None = None
         self._live: tuple[int, frozenset[str]] = (-1, frozenset())
         self.record_queue = RevisionQueue(revision, self._rollout, self._live_revisions)
@@ -39,7 +41,7 @@ class RevisionSlots:
     @property
     def queues(self) -> list[Queue]:
         """All that are open now."""
-        return [queue for queues in self._open.values() for queue in queues]
+        return [queue for queues in self._open.values() for queue in queues.queues]
 
     def start(self) -> None:
         """Opens the queues that the rollout gives to this revision, and follows its changes from now on."""
@@ -49,7 +51,7 @@ class RevisionSlots:
         """Finishes or hands back the messages in hand within `grace` seconds."""
         if self._following is not None:
             self._following.cancel()
-        await asyncio.gather(*(queue.drain(grace) for queue in self.queues))
+        await asyncio.gather(*(queues.drain(grace) for queues in self._open.values()))
 
     def _rollout(self) -> Rollout | None:
         return self._registry.rollout(self._agent)
@@ -87,25 +89,17 @@ class RevisionSlots:
             )
 
     async def _begin(self, slot: int) -> None:
-        nc, topology = self._platform.nc, self._platform.topology
+        platform, topology = self._platform, self._platform.topology
         consumer = topology.agent_consumer(self._agent, slot)
-        self._open[slot] = [
-            Queue(
-                nc,
-                topology.stream(shard),
-                consumer,
-                topology.inbox_filter(shard, self._agent, slot),
-                self._handler,
-                limit=self._limiter,
-            )
-            for shard in range(topology.shards)
-        ]
+        filter_of = partial(topology.inbox_filter, agent=self._agent, slot=slot)
+        self._open[slot] = queues = ShardQueues(
+            platform.nc, platform.shards, consumer, filter_of, self._handler, self._limiter, Queue
+        )
         try:
-            for queue in self._open[slot]:
-                await queue.start()
+            await queues.start()
         except SetupError:
             await self._leave(slot)
             raise
 
     async def _leave(self, slot: int) -> None:
-        await asyncio.gather(*(queue.drain(_LEAVE_SECONDS) for queue in self._open.pop(slot)))
+        await self._open.pop(slot).drain(_LEAVE_SECONDS)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, Protocol
 
+from cadre.adapters.nats.streams.shard_watch import BEHIND
 from cadre.adapters.nats.streams.store_watch import StoreWatch
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import CadreError
@@ -78,6 +79,7 @@ class ServedAccount:
         self._part: Part | None = None
         self._store: StoreWatch | None = None
         self._watching: asyncio.Task[None] | None = None
+        self._growing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Connects, waiting for the server, and starts the part. Raises CadreError."""
@@ -87,6 +89,7 @@ class ServedAccount:
         self._watching = await retry(store.start, pauses=EVERY_SECOND, log=log)
         self._store = store
         self._part = await self._start(self.platform)
+        self._growing = asyncio.create_task(self.platform.shards.run(), name="shards")
 
     def unready(self) -> Unready | None:
         """Return what is missing; None when it can work."""
@@ -98,13 +101,17 @@ class ServedAccount:
             return Unready(*trouble)
         if self._part is None:
             return Unready("starting", self.platform.opening.lacks)
+        if (behind := self.platform.shards.trouble()) is not None:
+            return Unready(*behind)
         lack = self._part.unready()
         return Unready("not-ready", lack) if lack is not None else None
 
     def about(self) -> dict[str, str]:
-        """What the part tells of itself, and that the store is full."""
+        """Return what the part says of itself, that the store is full, and that it does not serve all shards yet."""
         full = self._store.full() if self._store is not None else None
         own: dict[str, str] = self._part.about() if isinstance(self._part, Telling) else {}
+        if self.platform is not None and (behind := self.platform.shards.behind()) is not None:
+            own |= {"shards": behind, "shards_code": BEHIND}
         return own if full is None else own | {"store": full}
 
     async def samples(self) -> list[Sample]:
@@ -143,8 +150,8 @@ class ServedAccount:
 
     async def drain(self) -> bool:
         """Says goodbye and drains the part, as far as it can be done; whether all of it was."""
-        if self._watching is not None:
-            self._watching.cancel()
+        for task in filter(None, (self._watching, self._growing)):
+            task.cancel()
         if self.platform is None:
             return True
         nc, registry = self.platform.nc, self.platform.registry

@@ -102,11 +102,12 @@ class InboxRuns:
         self.lost: dict[str, str] = {}
         """Keys of makers that count no more, and why."""
 
-    async def start(self, start: OwedStart, options: dict[str, Any], maker: Maker) -> None:
+    async def start(self, start: OwedStart, options: dict[str, Any], maker: Maker) -> str:
         await asyncio.sleep(0)
         self.published[start.run] += 1
         self.started.setdefault(start.run, (start, self._clock.now()))
         await asyncio.sleep(0)
+        return start.run
 
     async def check(self, spec: ScheduleSpec, maker: Maker) -> None:
         await asyncio.sleep(0)

@@ -151,7 +151,7 @@ def test_keys_come_with_what_is_written(tmp_path: Path) -> None:
     assert made == {user: role for user, role in known.items() if user != "tracer"}
     server = secret(manifests, nats_files.SERVER_SECRET)["auth.conf"]
     assert "CADRE-1" in server
-    assert "CADRE-2" not in server, "the values say how many shards there are"
+    assert "MSG.GET.CADRE-2" not in server, "the values say how many shards there are"
 
     one = cadre(
         "k8s", "render", TEAM, *MODEL, "--only", "agent/checker", "--keys", keys, "--set", "nats.shards=2"

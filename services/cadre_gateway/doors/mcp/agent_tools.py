@@ -109,7 +109,7 @@ class AgentTools:
         sender = sender_of(request)
         owner = sender.caller.owner
         key = IdempotencyKey(owner, own or secrets.token_hex(16), request_digest(owner, "mcp", wanted))
-        run = key.run_of(agent)
+        run = await self._runs.submitter.admission.keyed.run_of(key, agent)
         if (traceparent := _text(meta.get("traceparent"))) is not None:
             sender = replace(sender, traceparent=traceparent)
         try:

@@ -227,7 +227,8 @@ class Conversations:
     async def _note(self, turn: Turn, fence: int) -> None:
         """Keep for a while which run the turn begins, for a client that tries again. Where the caller sends the very
         request twice at once, the first counts."""
-        begun = SessionTurn(run=turn.key.run_of(turn.agent), at=self.runs.clock.now())
+        run = await self.runs.submitter.admission.keyed.run_of(turn.key, turn.agent)
+        begun = SessionTurn(run=run, at=self.runs.clock.now())
         with contextlib.suppress(Fenced):
             await self.runs.turns.record(
                 turn.agent, _request_of(turn), turn.user, begun, fence, seconds=_RETRY_SECONDS

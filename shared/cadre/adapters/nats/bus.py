@@ -1,7 +1,9 @@
 """Sends messages to inboxes and tools, sets timers, publishes deltas and interrupts."""
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import assert_never
 
 import nats.errors
@@ -11,10 +13,11 @@ from nats.aio.msg import Msg
 
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.start_claims import IN_FLIGHT_PAUSES
 from cadre.delivery.code_history import HistoryCutter
 from cadre.delivery.codec import HEADERS, encode, pack
 from cadre.delivery.persons_order import follows_of, read_record
-from cadre.errors import Fenced
+from cadre.errors import BusUnavailable, Fenced
 from cadre.ports import Blobs, Delivery, FoundMessage
 from cadre.protocol.deltas import Delta
 from cadre.protocol.hints import cancel_hint
@@ -53,6 +56,22 @@ class NatsBus:
         self._blobs = blobs
         self._effects = NatsEffects(nc, topology)
         self._shortened = HistoryCutter(blobs)
+
+    async def start(self, task: Task, sender: str) -> None:
+        """Store the task of a root run of the first generation, unless its start is claimed for a later one: raises
+        Fenced then, and RetryableError."""
+        topology, claim = self._topology, self._topology.start_claim(task.tree)
+        subject = topology.inbox(task.agent, sender, task.tree, task.run)
+        for pause in (*IN_FLIGHT_PAUSES, 0.0):
+            try:
+                await self._store(task, subject, fence=0, headers={jetstream.EXPECT_OF: claim})
+            except Fenced:
+                if await jetstream.last(self._nc, topology.stream_of(task.tree), claim) is not None:
+                    raise
+                await asyncio.sleep(pause)
+            else:
+                return
+        raise BusUnavailable("starting a run", "others start it too")
 
     async def send(self, message: Addressed, sender: str, *, to: str | None = None) -> None:
         """Stores a message where its receiver finds it. `to` names the agent whose inbox it is for; Task, ToolCall and
@@ -102,10 +121,19 @@ class NatsBus:
                 await self.interrupt(record.tree, cancel_hint(record.run, seq))
             return
 
-    async def _store(self, message: Addressed, subject: str, *, fence: int | None = None) -> int:
-        headers = HEADERS | {"traceparent": traceparent_of(message), jetstream.MESSAGE_ID: message.id}
+    async def _store(
+        self,
+        message: Addressed,
+        subject: str,
+        *,
+        fence: int | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> int:
+        own = {"traceparent": traceparent_of(message), jetstream.MESSAGE_ID: message.id}
         data = await pack(message, self._blobs)
-        return await jetstream.append(self._nc, subject, data, expect=fence, headers=headers)
+        return await jetstream.append(
+            self._nc, subject, data, expect=fence, headers={**HEADERS, **own, **headers}
+        )
 
     async def find(self, tree: str, seq: int) -> FoundMessage | None:
         """Returns what was sent about the tree and lies at this sequence of its stream, if it does."""

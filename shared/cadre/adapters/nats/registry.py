@@ -8,7 +8,7 @@ a deployment has is known also while nothing serves it (`registry_view`).
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
@@ -74,6 +74,8 @@ class NatsRegistry:
     ) -> None:
         """Measure `clock` regularly and announce its skew with each presence. Keys of this process stay for `away_days`
         after it ends."""
+        self.shards: Callable[[], int] = lambda: topology.shards
+        """Returns the number of shards in which this process takes part."""
         self._clock = clock
         self._stays = seconds_of(away_days)
         self._beats = 0
@@ -193,7 +195,7 @@ class NatsRegistry:
         await jetstream.append(
             self._nc,
             f"$KV.{self._bucket}.{key}",
-            encode(replace(presence, skew=skew)),
+            encode(replace(presence, skew=skew, shards=self.shards())),
             headers={jetstream.TTL: f"{self._stays:.0f}s"},
         )
 

@@ -51,9 +51,15 @@ class NatsSlots:
     def __init__(self, nc: Client, topology: Topology) -> None:
         self._nc = nc
         self._topology = topology
-        self._shards = range(topology.shards)
-        self.places = topology.shards
-        """In how many parts each queue is: one on every shard."""
+
+    @property
+    def places(self) -> int:
+        """Return in how many parts each queue is: one on every shard."""
+        return self._topology.shards
+
+    @property
+    def _shards(self) -> range:
+        return range(self._topology.shards)
 
     async def make(self, agent: str, slot: int, *, anew: bool = True) -> None:
         """Makes what is missing of the slot's queue, on every shard.

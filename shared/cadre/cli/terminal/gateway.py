@@ -16,7 +16,7 @@ from cadre.local.exit_codes import CommandFailed, ExitCode
 LAST = "@last"
 _MAX_PAGES, _PAGE_SIZE = 20, 200
 
-WHOLE_ID = re.compile(r"[0-9a-f]{32}(_[0-9_]+)?")
+WHOLE_ID = re.compile(r"[0-9a-f]{31}[0-9a-z](_[0-9_]+)?")
 """The form of a whole id: of a root run, of a run below it, or of a call."""
 
 

@@ -10,7 +10,8 @@ from cadre.adapters.nats.cards_at_rest import keep_card, take_card_away
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.connection.keys import may_provision, user_of
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.provision import provision, remedy
+from cadre.adapters.nats.streams.layout import remedy
+from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.deploy.nats_users import Role, consumers
 from cadre.errors import BusUnavailable, SetupError

@@ -3,8 +3,6 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from typing import Self
 
 import nats.errors
 from nats.aio.msg import Msg
@@ -19,7 +17,6 @@ from cadre.adapters.nats.queues.work import Work
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import RetryableError, SetupError
-from cadre.protocol.topology import Topology
 
 log = logging.getLogger("cadre.queue")
 
@@ -77,25 +74,6 @@ class Queue:
         self._mend_at = 0.0
         self._reconnects = 0
         self._is_stopping = False
-
-    @classmethod
-    async def start_all(
-        cls,
-        nc: NatsClient,
-        topology: Topology,
-        consumer: str,
-        filter_of: Callable[[int], str],
-        handler: Handler,
-        limit: FairLimiter,
-    ) -> list[Self]:
-        """Starts a queue on each shard; `filter_of` says for which subjects of it. Raises SetupError."""
-        shards = range(topology.shards)
-        queues = [
-            cls(nc, topology.stream(one), consumer, filter_of(one), handler, limit=limit) for one in shards
-        ]
-        for queue in queues:
-            await queue.start()
-        return queues
 
     @property
     def consumer(self) -> str:

@@ -16,9 +16,10 @@ from cadre.errors import BlobMissing, NewerSchema, TooLarge, UnreadableMessage
 from cadre.journal.entry import Entry
 from cadre.journal.events import RunAccepted
 from cadre.ports import Blobs, Stored
+from cadre.protocol.addresses.subjects import Subject
 from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import Head, Spilled, Task
-from cadre.protocol.topology import Subject, Topology, is_within
+from cadre.protocol.topology import Topology, is_within
 
 log = logging.getLogger("cadre.history")
 

@@ -6,9 +6,9 @@ in memory: no database can hold it up.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from nats.aio.client import Client
@@ -21,9 +21,10 @@ from cadre.delivery.codec import decode, unpack_entry, unpack_record
 from cadre.errors import BlobMissing, NewerSchema, RetryableError, UnreadableMessage
 from cadre.journal.entry import Entry
 from cadre.ports import Blobs, Stored
+from cadre.protocol.addresses.subjects import Subject
 from cadre.protocol.fates import Erased, Fate
 from cadre.protocol.messages import Head, Task
-from cadre.protocol.topology import Subject, Topology
+from cadre.protocol.topology import Topology
 from cadre.recent import Recent
 
 log = logging.getLogger("cadre.tail")
@@ -65,9 +66,13 @@ Listener = Callable[[Stored], None]
 Handle = Callable[[StoredMessage], Awaitable[None]]
 
 
+_READS = ("journals", "files", "tasks")
+"""What a `Tail` reads of each shard."""
+
+
 def reader_names(shards: int) -> list[tuple[int, str]]:
     """Return the shard and the name of each reader of a `Tail`, in the order of its positions."""
-    return [(shard, f"{shard}/{kind}") for kind in ("journals", "files", "tasks") for shard in range(shards)]
+    return [(shard, f"{shard}/{kind}") for shard in range(shards) for kind in _READS]
 
 
 class _Readers:
@@ -81,10 +86,11 @@ class _Readers:
         """Called with a tree for each message of it that only a newer version can read."""
         self._readers: list[OrderedReader] = []
         self._tasks: list[asyncio.Task[None]] = []
+        self._has_failed = asyncio.Event()
 
     @property
     def positions(self) -> list[int]:
-        """The sequences up to which each reader has read."""
+        """The sequences up to which each reader has read: those of the first shard, then of the next, and so on."""
         return [reader.position for reader in self._readers]
 
     async def caught_up(self) -> None:
@@ -94,10 +100,16 @@ class _Readers:
     async def read_on(self, up_to: Sequence[int] = ()) -> None:
         """Returns once everything that is in the streams at this moment was handed on, up to these positions where
         they are given. Raises BusUnavailable."""
+        self.grow()
         goals: Sequence[int | None] = up_to or [None] * len(self._readers)
+        # Positions of fewer shards are older than the others, which had nothing to read then.
         await asyncio.gather(
-            *(reader.read_on(goal) for reader, goal in zip(self._readers, goals, strict=True))
+            *(reader.read_on(goal) for reader, goal in zip(self._readers, goals, strict=False))
         )
+
+    def grow(self) -> None:
+        """Begins to read the shards that the topology has and that are not read yet, from their beginning."""
+        raise NotImplementedError
 
     def failure(self) -> BaseException | None:
         """Returns why a reader has stopped; None as long as all of them read."""
@@ -106,18 +118,24 @@ class _Readers:
 
     async def failed(self) -> None:
         """Raises what a reader stops with, at the time."""
-        pending = set(self._tasks)
-        while pending:
-            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                if not task.cancelled():
-                    task.result()
+        await self._has_failed.wait()
+        if (failure := self.failure()) is not None:
+            raise failure
 
     async def stop(self) -> None:
         """Ends the readers."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(self._note_end)
+        self._tasks.append(task)
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self._has_failed.set()
 
     def _reader(self, shard: int, subject: str, handle: Handle) -> OrderedReader:
         return OrderedReader(self._nc, self._topology.stream(shard), subject, 0, handle)
@@ -171,30 +189,26 @@ class Tail(_Readers):
         self._reading = set[asyncio.Future[None]]()
 
     def start(self, after: Sequence[int] = (), *, held: bool = False) -> None:
-        """Reads on behind these positions, by default from the beginning: those of the journals of all shards, then of
-        their files, then of their tasks. If it is `held`, nothing is read before `go_on`."""
-        shards, topology = range(self._topology.shards), self._topology
-        journals = [
-            self._reader(shard, topology.journals_of_shard(shard), self._handler(shard)) for shard in shards
-        ]
-        files = [
-            self._reader(shard, topology.files_of_shard(shard), self._file_handler(shard, journals[shard]))
-            for shard in shards
-        ]
-        tasks = [
-            self._reader(
-                shard,
-                topology.subject(Subject.INBOX, shard=shard, sender=self._starter),
-                self._task_handler(shard, journals[shard]),
-            )
-            for shard in shards
-        ]
-        self._readers = [*journals, *files, *tasks]
-        self._tasks = [
-            asyncio.create_task(self._read(one), name=f"reader of {one.stream}") for one in self._readers
-        ]
+        """Reads on behind these positions, by default from the beginning: of each shard its journals, its files and its
+        tasks. If it is `held`, nothing is read before `go_on`."""
+        self.grow()
         if not held:
             self.go_on(after)
+
+    def grow(self) -> None:
+        """Begins to read the shards that the topology has and that are not read yet, from their beginning."""
+        topology = self._topology
+        for shard in range(len(self._readers) // len(_READS), topology.shards):
+            journals = self._reader(shard, topology.journals_of_shard(shard), self._handler(shard))
+            sent = topology.subject(Subject.INBOX, shard=shard, sender=self._starter)
+            readers = (
+                journals,
+                self._reader(shard, topology.files_of_shard(shard), self._file_handler(shard, journals)),
+                self._reader(shard, sent, self._task_handler(shard, journals)),
+            )
+            for reader in readers:
+                self._readers.append(reader)
+                self._spawn(self._read(reader), f"reader of {reader.stream}")
 
     def go_on(self, after: Sequence[int] = ()) -> None:
         """Begins to read behind these positions."""
@@ -282,13 +296,22 @@ class LiveTail(_Readers):
     def start(self, after: Sequence[int], ends: Sequence[int]) -> None:
         """Reads on behind these positions, one for each shard. `ends` are the last sequences of their streams."""
         for shard, (position, end) in enumerate(zip(after, ends, strict=True)):
-            reader = self._reader(shard, self._topology.journals_of_shard(shard), self._handler(shard))
-            reader.position = position
-            self._readers.append(reader)
-            self._tasks.append(asyncio.create_task(reader.run(), name=f"live reader of {reader.stream}"))
+            reader = self._begin(shard, position)
             if position < end:
                 self._told[shard] = end
-                self._tasks.append(asyncio.create_task(self._bridge(shard, reader), name=f"bridge {shard}"))
+                self._spawn(self._bridge(shard, reader), f"bridge {shard}")
+
+    def grow(self) -> None:
+        """Begins to read the shards that the topology has and that are not read yet, from their beginning."""
+        for shard in range(len(self._readers), self._topology.shards):
+            self._begin(shard, 0)
+
+    def _begin(self, shard: int, position: int) -> OrderedReader:
+        reader = self._reader(shard, self._topology.journals_of_shard(shard), self._handler(shard))
+        reader.position = position
+        self._readers.append(reader)
+        self._spawn(reader.run(), f"live reader of {reader.stream}")
+        return reader
 
     @contextmanager
     def listen(self, tree: str, listener: Listener) -> Iterator[None]:
@@ -391,10 +414,10 @@ class StreamState(NamedTuple):
     """The sequence of its last message."""
 
 
-async def stream_states(nc: Client, topology: Topology) -> list[StreamState]:
-    """The streams of all shards. Raises BusUnavailable."""
+async def stream_states(nc: Client, topology: Topology, first: int = 0) -> list[StreamState]:
+    """The streams of all shards, from the `first` on. Raises BusUnavailable."""
     found = []
-    for shard in range(topology.shards):
+    for shard in range(first, topology.shards):
         answer = await jetstream.ask(nc, "asking for the streams", f"STREAM.INFO.{topology.stream(shard)}")
         found.append(StreamState(answer["created"], answer["state"]["last_seq"]))
     return found

@@ -25,7 +25,8 @@ from cadre.adapters.nats.streams.snapshot import SavedStream, save_stream
 from cadre.delivery.codec import decode
 from cadre.errors import NotPermitted, SetupError, UnreadableMessage
 from cadre.protocol.access import AuditEntry
-from cadre.protocol.topology import Subject, Topology
+from cadre.protocol.addresses.subjects import Subject
+from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 
 MANIFEST = "cadre-backup.json"
@@ -160,7 +161,17 @@ async def back_up(
     topology = await existing(nc, settings)
     if topology is None:
         raise SetupError(f"there is nothing to save: no streams of the prefix {settings.prefix!r}")
-    return await save_streams(nc, Deployment(topology, stream_names(topology)), folder, at, told, more)
+
+    async def last() -> None:
+        if more is not None:
+            await more()
+        now = await existing(nc, settings)
+        if now is None or now.layout.generations != topology.layout.generations:
+            raise SetupError(
+                f"{folder} is no backup, since runs have begun in new shards meanwhile: remove it, and save again"
+            )
+
+    return await save_streams(nc, Deployment(topology, stream_names(topology)), folder, at, told, last)
 
 
 async def save_streams(

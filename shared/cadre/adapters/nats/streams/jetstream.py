@@ -24,6 +24,8 @@ ANSWER_SECONDS = 5.0
 """Seconds that a request to the server may take."""
 
 EXPECT = "Nats-Expected-Last-Subject-Sequence"
+EXPECT_OF = "Nats-Expected-Last-Subject-Sequence-Subject"
+"""The subject that EXPECT is about, if it is another one of the stream."""
 MESSAGE_ID = "Nats-Msg-Id"
 TTL = "Nats-TTL"
 SCHEDULE = "Nats-Schedule"

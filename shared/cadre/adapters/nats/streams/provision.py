@@ -7,24 +7,18 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.connection.keys import may_provision, user_of
 from cadre.adapters.nats.streams import jetstream
+from cadre.adapters.nats.streams.layout import ACCOUNT_REMEDIES, SHARDS, layout_after, remedy, stream_config
 from cadre.adapters.nats.streams.restore_marker import check_no_restore
 from cadre.errors import BusUnavailable, SetupError, StreamDrift
+from cadre.protocol.addresses.subjects import Subject
 from cadre.protocol.nats_addresses import redacted
-from cadre.protocol.topology import Subject, Topology
+from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 
 log = logging.getLogger("cadre.nats")
 
 _SECOND = 1_000_000_000
 _NO_CLUSTER = 10074
-
-_ACCOUNT_REMEDIES = {
-    10027: "allow more streams in its account (max_streams)",
-    10113: "take max_bytes_required from its account",
-    10122: "take the limit on the size of one stream (max_stream_bytes) from its account",
-    10026: "allow more consumers in its account (max_consumers)",
-}
-"""Advice for each limit of the account, by the error of the server that names it."""
 
 _CONTRACT = (
     "subjects",
@@ -75,7 +69,7 @@ def shard_config(topology: Topology, shard: int, replicas: int) -> dict[str, Any
         "allow_msg_ttl": True,
         "allow_msg_schedules": True,
         "allow_rollup_hdrs": True,
-        "metadata": {"cadre.shards": str(topology.shards)},
+        "metadata": {SHARDS: str(topology.layout.generations[0])} if not shard else {},
     }
 
 
@@ -151,7 +145,7 @@ async def provision(nc: Client, settings: Settings) -> Topology:
         return topology
     await check_no_restore(nc, settings.prefix)
     for config in _configs(topology, settings.replicas):
-        await _ensure(nc, config)
+        await ensure_stream(nc, config)
     return topology
 
 
@@ -178,7 +172,7 @@ async def server_lack(nc: Client) -> Lack | None:
     return None
 
 
-async def _stream_room(nc: Client, missing: int) -> list[str]:
+async def stream_room(nc: Client, missing: int) -> list[str]:
     """Return whether the account has room for so many streams more, as a list of problems. Raises BusUnavailable."""
     info = await jetstream.account(nc) or {}
     most = (info.get("limits") or {}).get("max_streams", -1)
@@ -186,19 +180,13 @@ async def _stream_room(nc: Client, missing: int) -> list[str]:
         return []
     return [
         f"the NATS account may have {most} streams and has {info.get('streams', 0)}, and Cadre needs {missing} more:"
-        f" {_ACCOUNT_REMEDIES[10027]}"
+        f" {ACCOUNT_REMEDIES[10027]}"
     ]
-
-
-def remedy(error: dict[str, Any]) -> str:
-    """Return the server's description of an error with what to do about it, where that is a limit of the account."""
-    known = _ACCOUNT_REMEDIES.get(error.get("err_code", 0))
-    return f"{error.get('description')}" + (f": {known}" if known else "")
 
 
 async def _find_all(nc: Client, topology: Topology, settings: Settings) -> None:
     for config in _configs(topology, settings.replicas):
-        found = await _info(nc, config["name"])
+        found = await stream_config(nc, config["name"])
         if found is None:
             raise SetupError(
                 f"stream {config['name']} does not exist, and {user_of(nc)} may not make it:"
@@ -224,18 +212,21 @@ async def check(nc: Client, settings: Settings) -> list[str]:
             return [str(error)]
     topology = await existing(nc, settings)
     if topology is None:
-        room = await _stream_room(nc, len(stream_names(Topology(settings.shards, settings.prefix))))
+        room = await stream_room(nc, len(stream_names(Topology(settings.shards, settings.prefix))))
         return [*room, _missing(Topology(1, settings.prefix).stream(0))]
-    problems: list[str] = []
+    growing = topology.layout.growing
+    problems = (
+        [f"the shards grow to {growing}: finish it by `cadre shards grow {growing}`"] if growing else []
+    )
     missing = 0
     for config in _configs(topology, settings.replicas):
-        found = await _info(nc, config["name"])
+        found = await stream_config(nc, config["name"])
         if found is None:
             problems.append(_missing(config["name"]))
             missing += 1
         else:
             problems += _drift(config, found) + _forgets(topology, found)
-    return [*await _stream_room(nc, missing), *problems]
+    return [*await stream_room(nc, missing), *problems]
 
 
 def _missing(name: str) -> str:
@@ -277,39 +268,30 @@ def _configs(topology: Topology, replicas: int) -> list[dict[str, Any]]:
 
 async def existing(nc: Client, settings: Settings) -> Topology | None:
     """Returns the topology that the deployment was made with; None before that. Raises StreamDrift, BusUnavailable."""
-    found = await _info(nc, Topology(1, settings.prefix).stream(0))
+    found = await stream_config(nc, Topology(1, settings.prefix).stream(0))
     if found is None:
         return None
-    shards = (found.get("metadata") or {}).get("cadre.shards")
+    shards = (found.get("metadata") or {}).get(SHARDS)
     if shards is None or not shards.isdigit():
         raise StreamDrift(
             f"stream {found['name']} exists but is not Cadre's: choose another CADRE_PREFIX, or remove the stream"
         )
-    return Topology(int(shards), settings.prefix)
+    topology = Topology(int(shards), settings.prefix)
+    topology.layout = await layout_after(nc, topology, topology.layout)
+    return topology
 
 
-async def _info(nc: Client, stream: str) -> dict[str, Any] | None:
-    answer = await jetstream.api(nc, f"STREAM.INFO.{stream}")
-    error = answer.get("error")
-    if error is None:
-        config: dict[str, Any] = answer["config"]
-        return config
-    if error.get("code") == 404:
-        return None
-    if jetstream.is_passing(error):
-        raise BusUnavailable(f"asking for stream {stream}", error.get("description"))
-    raise SetupError(f"JetStream is not usable here: {remedy(error)}")
-
-
-async def _ensure(nc: Client, config: dict[str, Any]) -> None:
-    found = await _info(nc, config["name"])
+async def ensure_stream(nc: Client, config: dict[str, Any]) -> None:
+    """Create the stream unless it exists; add the subjects that it lacks. Raises StreamDrift, SetupError,
+    BusUnavailable."""
+    found = await stream_config(nc, config["name"])
     if found is None:
         answer = await jetstream.api(nc, f"STREAM.CREATE.{config['name']}", config)
         error = answer.get("error")
         if error is None:
             return
         # Another service may have been first; what counts is what stands there now.
-        found = await _info(nc, config["name"])
+        found = await stream_config(nc, config["name"])
         if found is None and jetstream.is_passing(error):
             raise BusUnavailable(f"creating stream {config['name']}", error.get("description"))
         if found is None and error.get("err_code") == _NO_CLUSTER:
@@ -361,6 +343,10 @@ async def _keep_for_ever(nc: Client, found: dict[str, Any]) -> None:
 
 def _drift(wanted: dict[str, Any], found: dict[str, Any]) -> list[str]:
     needed = {key: wanted[key] for key in _CONTRACT if key in wanted and found.get(key) != wanted[key]}
+    if set(wanted["subjects"]) <= set(found["subjects"]):
+        needed.pop(
+            "subjects", None
+        )  # dead letters of streams that were added since it was asked which there are
     largest = found.get("max_msg_size", -1)
     if 0 <= largest < wanted.get("max_msg_size", 0):
         needed["max_msg_size"] = wanted["max_msg_size"]

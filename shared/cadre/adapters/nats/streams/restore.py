@@ -221,7 +221,9 @@ class _Restore:
     async def clear(self) -> None:
         """Remove all of Cadre's streams. Raises BusUnavailable."""
         found = await existing(self._nc, self._settings)
-        shards = max(self._shards, found.shards if found is not None else 0)
+        # A growth that has only begun has made streams that hold nothing yet.
+        there = (found.shards, found.layout.growing) if found is not None else ()
+        shards = max(self._shards, *there, 0)
         for name in stream_names(Topology(shards, self._settings.prefix)):
             if await jetstream.stream_info(self._nc, name) is not None:
                 await jetstream.ask(self._nc, f"removing stream {name}", f"STREAM.DELETE.{name}")

@@ -70,8 +70,7 @@ class StoreWatch:
         self._lack: Lack | None = None
         self._mute: str | None = None
         """A stream that has not answered, though JetStream does."""
-        self._shards = itertools.cycle(range(topology.shards))
-        self._shard = next(self._shards)
+        self._shard = 0
 
     async def start(self) -> asyncio.Task[None]:
         """Remembers the streams as they are now, then watches until the task is cancelled. Raises BusUnavailable."""
@@ -148,7 +147,7 @@ class StoreWatch:
                 self._refuses = text if text is not None and text.startswith(REFUSES) else None
                 full = text if text is not None and text.startswith(FULL) else full
                 if text is None:
-                    self._shard = next(self._shards)
+                    self._shard = (self._shard + 1) % self._topology.shards
             self._full = full
         except NotPermitted as error:
             self._reconnects = reconnects
@@ -172,8 +171,8 @@ class StoreWatch:
 
     async def _ask_now_and_then(self) -> None:
         """Ask for one stream after the other, and again for one that does not answer."""
-        names = itertools.cycle(stream_names(self._topology))
-        name = next(names)
+        turns = itertools.count(1)
+        name = stream_names(self._topology)[0]
         while True:
             await asyncio.sleep(_ASK_SECONDS)
             if not self._nc.is_connected:
@@ -187,7 +186,8 @@ class StoreWatch:
                 continue
             except NotPermitted:
                 pass  # the check says so
-            self._mute, name = None, next(names)
+            names = stream_names(self._topology)
+            self._mute, name = None, names[next(turns) % len(names)]
 
     async def _tell(self) -> None:
         """Log each trouble once, and its end. A standstill is one trouble, whatever it is noticed by."""
@@ -207,11 +207,12 @@ class StoreWatch:
         """Looks at every stream; returns why this is not the store of the start, and which stream is full."""
         shards = {self._topology.stream(shard) for shard in range(self._topology.shards)}
         full: str | None = None
-        for name, before in self._created.items():
+        for name in {**self._created, **dict.fromkeys(shards)}:
             info = await jetstream.stream_info(self._nc, name)
             if info is None:
                 text = f"the NATS store was lost or is another one: it has no stream {name}. {STORE_REMEDY}"
                 return text, None
+            before = self._created.setdefault(name, info["created"])
             if (now := info["created"]) != before and name in shards:
                 text = (
                     f"the NATS store is another one than at the start: its stream {name} was made {now}, not"
