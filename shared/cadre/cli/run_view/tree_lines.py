@@ -50,8 +50,7 @@ def _text(node: RunNode, name: str, event: dict[str, Any]) -> str | None:
         case "model.called" if event.get("attempt", 1) > 1:
             return f"step {event.get('step')}: asks the model, try {event['attempt']}"
         case "model.called":
-            purpose = event.get("purpose", "act")
-            purpose = "" if purpose == "act" else f" ({purpose})"
+            purpose = "" if event.get("purpose", "act") == "act" else f" ({event['purpose']})"
             return f"step {event.get('step')}: asks the model{purpose}"
         case "model.deferred":
             return f"waits for the model: {brief(event.get('reason', ''), 2 * _MAX_CHARACTERS)}"
