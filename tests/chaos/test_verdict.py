@@ -91,12 +91,12 @@ def lost_run(evidence: Evidence) -> None:
 def failed_run(evidence: Evidence) -> None:
     index = index_of(evidence, PART.worker, RunFinished)
     events = evidence.journals[PART.worker][index].entry.events
-    failed = RunFinished(state="error", error=ErrorInfo("Poisoned", "five deliveries"))
+    failed = RunFinished(state="error", error=ErrorInfo("tool-failed", "five deliveries"))
     change_entry(evidence, PART.worker, index, events=[*events[:-1], failed])
 
 
 def idempotent_interrupted(evidence: Evidence) -> None:
-    error = ErrorInfo("Interrupted", "outcome unknown")
+    error = ErrorInfo("tool-failed", "outcome unknown")
     index = index_of(evidence, PART.lead, ToolAnswered)
     answered = ToolAnswered(call=PART.lead_post, tool="post", error=error)
     change_entry(evidence, PART.lead, index, events=[answered])
@@ -105,14 +105,14 @@ def idempotent_interrupted(evidence: Evidence) -> None:
 def unknown_not_told(evidence: Evidence) -> None:
     """The run answers as if the interrupted call had worked."""
     claim, result = evidence.effects[PART.spend]
-    evidence.effects[PART.spend] = [claim, result._replace(error=ErrorInfo("Interrupted", "unknown"))]
+    evidence.effects[PART.spend] = [claim, result._replace(error=ErrorInfo("tool-failed", "unknown"))]
 
 
 def failed_block(evidence: Evidence) -> None:
     index = index_of(evidence, CODED.run, BlockFinished)
     first, *rest = evidence.journals[CODED.run][index].entry.events
     assert isinstance(first, BlockFinished)
-    error = ErrorInfo("AgentExecutionError", "its interpreter was lost 3 times")
+    error = ErrorInfo("code-failed", "its interpreter was lost 3 times")
     change_entry(evidence, CODED.run, index, events=[msgspec.structs.replace(first, error=error), *rest])
 
 

@@ -316,7 +316,7 @@ def test_the_model_reads_an_error_of_then_word_for_word(evaluate: Evaluate, shop
     course = Course(AgentSpec(name="clerk", description="Tells.", tools=["price"]), Offer(tools=CARDS))
     course.begin("What is a lamp?")
     course.say(call("price", article="lamp"))
-    error = ErrorInfo("AgentToolExecutionError", "Error executing tool 'price': nobody knows")
+    error = ErrorInfo("tool-failed", "Error executing tool 'price': nobody knows")
     course.arrive(result("r1_1_0", tool="price", error=error))
     course.say(call("final_answer", answer="Nobody knows."))
     write_kept(course, shop / "kept" / "lamp.cadre")

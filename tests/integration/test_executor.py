@@ -236,7 +236,7 @@ async def test_a_stored_result_is_sent_without_running_the_tool(bench: Bench) ->
 
 def revocation(call: ToolCall) -> EffectResult:
     """Return what the worker of an ended run writes for a call that is still out."""
-    error = ErrorInfo("Cancelled", "not begun: the run ended")
+    error = ErrorInfo("tool-failed", "not begun: the run ended")
     place: dict[str, Any] = {"tree": call.tree, "run": call.run, "at": 1.0, "tool": call.tool}
     settled = ToolResult(id=result_id(call.id), call=call.id, error=error, **place)
     return Revoke(settled).effect(call.agent)

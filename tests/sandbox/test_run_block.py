@@ -246,7 +246,7 @@ async def test_another_way_to_the_same_place_is_replayed_anew(bench: Bench) -> N
 
 async def test_after_its_deadline_code_is_not_begun(bench: Bench) -> None:
     done = await bench.finished(block("1", snapshot="blob:x", deadline=time.time() - 1))
-    assert done.error == ErrorInfo("DeadlineExceeded", "the code was not run: its time had passed before")
+    assert done.error == ErrorInfo("tool-failed", "the code was not run: its time had passed before")
     assert done.snapshot == "blob:x"
     assert bench.warm_pool.warm == []
 

@@ -95,7 +95,7 @@ def test_tables_and_logs_are_text_of_others_too(tmp_path: Path) -> None:
                 "type": "action",
                 "number": 2,
                 "calls": [CALL],
-                "error": {"type": "AgentParsingError", "message": "x"},
+                "error": {"code": "unreadable-answer", "type": "AgentParsingError", "message": "x"},
             },
             ["step 2", '  search {"query": "münze"}', "    (open)", "  failed: AgentParsingError: x"],
         ),
@@ -103,7 +103,7 @@ def test_tables_and_logs_are_text_of_others_too(tmp_path: Path) -> None:
             {
                 "type": "action",
                 "number": 3,
-                "calls": [{**CALL, "error": {"type": "Broken", "message": "no"}}],
+                "calls": [{**CALL, "error": {"code": "tool-failed", "type": "Broken", "message": "no"}}],
             },
             ["step 3", '  search {"query": "münze"}', "    Broken: no"],
         ),

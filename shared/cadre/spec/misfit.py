@@ -1,4 +1,4 @@
-"""What msgspec says about a value that does not fit its type, as data: the one place that reads its sentences."""
+"""The misfit of a value and its type, as data. No other module reads the sentences in which msgspec reports it."""
 
 import re
 from typing import NamedTuple
@@ -13,7 +13,7 @@ _SENTENCE = re.compile(
 
 
 class Misfit(NamedTuple):
-    """Where a value does not fit, and why."""
+    """The place at which a value does not fit its type, and the reason."""
 
     place: str
     """`spec.limits`; "" for the value itself."""

@@ -85,7 +85,7 @@ def test_an_unknown_tool_is_told_to_the_model() -> None:
 def test_a_failed_tool_is_told_to_the_model() -> None:
     course = begun()
     says(course, "add", a=1, b=2)
-    failed = msgspec.structs.replace(result(course.id(), None), error=ErrorInfo("ToolError", "no abacus"))
+    failed = msgspec.structs.replace(result(course.id(), None), error=ErrorInfo("tool-failed", "no abacus"))
     assert isinstance(failed, ToolResult)
     course.arrive(failed)
     assert "Tool add returned: Error: no abacus" in texts(course)[-1][1]

@@ -268,12 +268,12 @@ def test_an_answer_itself_may_wait_for_a_person() -> None:
 def test_the_form_of_the_request_is_learned_from_refusals() -> None:
     course = solver().begin()
     assert asked(course).schema is not None
-    events = course.fail("status 400: response_format is not supported", final=True)
+    events = course.fail("status 400: response_format is not supported", final=True, about_form=True)
     assert kinds(events) == ["FormRefused", "ModelCalled"]
     request = asked(course)
     assert (request.schema, request.json_object) == (None, True)
     assert "must be JSON that fits this schema" in request.messages[0]["content"]
-    course.fail("Unknown parameter response_format", final=True)
+    course.fail("Unknown parameter response_format", final=True, about_form=True)
     request = asked(course)
     assert (request.schema, request.json_object) == (None, False)
     assert "must be JSON that fits this schema" in request.messages[0]["content"]

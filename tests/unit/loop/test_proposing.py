@@ -103,7 +103,7 @@ def test_a_tool_checks_the_answer_before_it_counts() -> None:
     [
         ({"output": False}, "does not pass it"),
         ({"output": "False"}, "does not pass it"),
-        ({"error": ErrorInfo("AgentToolExecutionError", "the sum is wrong")}, "the sum is wrong"),
+        ({"error": ErrorInfo("tool-failed", "the sum is wrong")}, "the sum is wrong"),
     ],
 )
 def test_a_tool_that_does_not_let_the_answer_pass(given: dict[str, Any], why: str) -> None:

@@ -76,7 +76,7 @@ def test_a_call_that_failed_has_found_nothing() -> None:
     course = Course().begin(deadline=500.0)
     course.say(call("add", a=20, b=22), call("add", a=1, b=1))
     course.arrive(result("r1_1_0", 42))
-    course.arrive(result("r1_1_1", error=ErrorInfo("ToolError", "no")))
+    course.arrive(result("r1_1_1", error=ErrorInfo("tool-failed", "no")))
     [step] = [step for step in course.run.steps if isinstance(step, ActionStep)]
     assert [(one.observation, one.error and one.error.message) for one in step.calls] == [
         ("42", None),
