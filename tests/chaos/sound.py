@@ -167,7 +167,7 @@ class _World:
 
     def _execute(self, call: ToolCall) -> None:
         job, evidence = call.arguments["job"], self.evidence
-        error = ErrorInfo("tool-failed", "outcome unknown") if call.id in self._unknown else None
+        error = ErrorInfo("interrupted", "outcome unknown") if call.id in self._unknown else None
         if call.tool == "balk":
             error = ErrorInfo("tool-failed", f"ValueError: {job} is not to be had")
         else:

@@ -1,4 +1,4 @@
-"""What the gateway answers to what people send to a run, by what the run's journal says of it; no agent works here."""
+"""Answers of the gateway to messages and signals, by the entries of the run's journal; no agent works here."""
 
 import asyncio
 import time

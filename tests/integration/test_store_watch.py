@@ -85,7 +85,7 @@ async def test_an_emptied_store_is_told_until_the_old_one_is_back(server: NatsSe
         shutil.copytree(store, kept)
         server.start()
         await restarted(server, nc, store)
-        assert "it has no stream CADRE-0" in (await until_checked(watch) or "")
+        assert "CADRE-0" in (await until_checked(watch) or "")
         await provision(nc, Settings(nats_url=server.url, shards=2))
         await watch.check()
         trouble = watch.trouble()

@@ -103,7 +103,7 @@ def test_tables_and_logs_are_text_of_others_too(tmp_path: Path) -> None:
             {
                 "type": "action",
                 "number": 3,
-                "calls": [{**CALL, "error": {"code": "tool-failed", "type": "Broken", "message": "no"}}],
+                "calls": [{**CALL, "error": {"type": "Broken", "message": "no"}}],
             },
             ["step 3", '  search {"query": "münze"}', "    Broken: no"],
         ),

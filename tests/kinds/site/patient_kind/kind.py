@@ -61,7 +61,7 @@ class PatientKind(PlainKind):
             return super().settled(run, call, arrival)
         if isinstance(arrival.what, Decision) and arrival.what.verdict != "rejected":
             return [Call([ev.RequestedCall(name, arguments) for name, arguments in _state(run).asked])]
-        return self.went(run, arrival, ErrorInfo("tool-failed", "A person did not want the calls."))
+        return self.went(run, arrival, ErrorInfo("rejected", "A person did not want the calls."))
 
     def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
         pause, go = _section(run).pause, _section(run).signal or None
