@@ -172,7 +172,7 @@ def _arrivals(run: Run) -> Iterator[Any]:
         yield CodeYielded(id="yielded", calls=asked, **about)
         yield CodeYielded(id="yielded", calls=[CodeRequest("nothing")], **about)
     yield CodeFinished(id="finished", text="1", **about)
-    yield CodeFinished(id="finished", error=ErrorInfo("AgentExecutionError", "broken"), **about)
+    yield CodeFinished(id="finished", error=ErrorInfo("code-failed", "broken"), **about)
     yield CodeFinished(id="finished", output=1, is_final_answer=True, **about)
     yield ModelFailed(attempt=attempt, message="busy", rate_limited=True)
     yield ModelFailed(attempt=attempt, message="broken")

@@ -21,6 +21,9 @@ def pages() -> dict[Path, str]:
     blocks: dict[Path, dict[str, Callable[[], str]]] = {
         DOCS / "protocol.md": {
             "subjects": tables.subjects,
+            "error codes": tables.error_codes,
+            "ignored codes": tables.ignored_codes,
+            "edit codes": tables.edit_codes,
             "messages": tables.messages,
             "events": tables.events,
         },

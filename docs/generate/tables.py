@@ -1,8 +1,12 @@
 """The tables of the protocol page: subjects, messages, events."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 from cadre.journal.entry import EVENTS
+from cadre.protocol.codes import EDIT_REFUSALS, ERRORS, IGNORED
 from cadre_gateway.access.rules import RULES
 from generate.channels import CHANNELS, OPERATIONS
 from generate.schemas import MESSAGES, tag_of
@@ -34,6 +38,26 @@ def events() -> str:
         fields = ", ".join(f"`{field.encode_name}`" for field in msgspec.structs.fields(event))
         rows.append(f"| `{tag_of(event)}` | {fields} | {_doc(event)} |")
     return "\n".join(rows)
+
+
+def error_codes() -> str:
+    rows = ["| `code` | `type` | when |", "|---|---|---|"]
+    rows += [f"| `{code}` | `{kind.type}` | {kind.meaning} |" for code, kind in ERRORS.items()]
+    return "\n".join(rows)
+
+
+def ignored_codes() -> str:
+    return _codes(IGNORED)
+
+
+def edit_codes() -> str:
+    return _codes(EDIT_REFUSALS)
+
+
+def _codes(meanings: Mapping[Any, str]) -> str:
+    return "\n".join(
+        ["| `code` | when |", "|---|---|", *(f"| `{c}` | {text} |" for c, text in meanings.items())]
+    )
 
 
 _SCOPES = {

@@ -77,5 +77,5 @@ def command(files: tuple[Path, ...], namespaces: tuple[str, ...], gateway: str, 
 def _layer(file: Path) -> dict[str, Any]:
     data = read_yaml(file, SpecError)
     if not isinstance(data, dict | None):
-        raise SpecError(f"{file}: must be a mapping, as docs/deploy.md shows")
+        raise SpecError("must be a mapping, as docs/deploy.md shows", files=(file,))
     return data or {}

@@ -20,16 +20,16 @@ from cadre.deploy.k8s.overlay import merged
 from cadre.deploy.k8s.values import Values
 from cadre.deploy.nats_users import Role
 from cadre.engine.offer import callable_tools
-from cadre.errors import SetupError, SpecError
+from cadre.errors import SetupError, SpecError, UnknownModel
 from cadre.local.cluster.object_kinds import ToolServerSpec
 from cadre.local.team.team_components import components_of
 from cadre.local.team.team_file import TeamBody, TeamSpec
 from cadre.spec.agent import SHORT_PROMPTS
 from cadre.spec.agent_file import read_agent
 from cadre.spec.leaned_on import leaned_on
+from cadre.spec.misfit import misfit_of
 from cadre.spec.model_file import read_model
 from cadre.spec.names import TEAM_FILE, check_name
-from cadre.spec.yaml_file import refused_key
 
 _OWN_TOOLS = ("cadre_standard_tools", "cadre_browser")
 """The packages whose tools the operator looks up itself."""
@@ -108,12 +108,12 @@ class _NamespaceReader:
                 members = [_stem(entry) for entry in body.agents]
                 for member in members:
                     if members.count(member) > 1:
-                        raise SpecError(f"spec.agents: {member} is there twice")
+                        raise SpecError(f"{member} is there twice", key="spec.agents")
                     if teams.setdefault(member, _name(found)) != _name(found):
-                        raise SpecError(f"spec.agents: {member} is in the team {teams[member]} already")
+                        raise SpecError(f"{member} is in the team {teams[member]} already", key="spec.agents")
                 self._add_modules(found, body.tools)
             except msgspec.ValidationError as error:
-                self.problems[_uid(found)] = ": ".join(filter(None, refused_key(error)))
+                self.problems[_uid(found)] = str(misfit_of(error))
                 continue
             except SetupError as error:
                 self._refuse(found, error)
@@ -139,8 +139,9 @@ class _NamespaceReader:
                 check_name("Agent", name)
                 if name != _name(found) and name not in firsts:
                     raise SpecError(
-                        f"metadata.annotations: {REVISION_OF}: there is no Agent {name} here that is a first revision:"
-                        " apply that one, or take the annotation away"
+                        f"{REVISION_OF}: there is no Agent {name} here that is a first revision:"
+                        " apply that one, or take the annotation away",
+                        key="metadata.annotations",
                     )
                 _check_agent(found, name)
                 for model, file in self._models.items():
@@ -176,10 +177,10 @@ class _NamespaceReader:
                 check_name("ToolServer", name)
                 spec = msgspec.convert(found["spec"], ToolServerSpec)
                 if bool(spec.module) == bool(spec.mcp_servers):
-                    raise SpecError("spec: give either a module or mcpServers")
+                    raise SpecError("give either a module or mcpServers", key="spec")
                 self._add_tools(found, name, self._entry(name, spec, found["spec"].get("mcpServers")), spec)
             except msgspec.ValidationError as error:
-                self.problems[_uid(found)] = ": ".join(filter(None, refused_key(error)))
+                self.problems[_uid(found)] = str(misfit_of(error))
             except SetupError as error:
                 self._refuse(found, error)
 
@@ -206,8 +207,9 @@ class _NamespaceReader:
         for entry in modules:
             if not _MODULE.fullmatch(entry):
                 raise SpecError(
-                    f"spec.tools: {entry!r} is no module of the image: files of tools and of MCP servers are objects"
-                    " of kind ToolServer"
+                    f"{entry!r} is no module of the image: files of tools and of MCP servers are objects"
+                    " of kind ToolServer",
+                    key="spec.tools",
                 )
             name = re.sub(r"[^a-zA-Z0-9-]", "-", entry.rpartition(".")[2])
             self._add_tools(found, name, entry, ToolServerSpec(module=entry))
@@ -216,7 +218,7 @@ class _NamespaceReader:
         """The module, or the file of the servers."""
         if spec.module:
             if not _MODULE.fullmatch(spec.module):
-                raise SpecError(f"spec.module: {spec.module!r} is no module: write package.module")
+                raise SpecError(f"{spec.module!r} is no module: write package.module", key="spec.module")
             return spec.module
         file = self._folder / "tools" / name / f"{name}.yaml"
         _write(file, {"mcpServers": servers})
@@ -226,8 +228,9 @@ class _NamespaceReader:
         key, tools = f"tools/{name}", spec.tools or self.values.workload(f"tools/{name}").tools
         if not tools and not (spec.module.split(".")[0].split(":")[0] in _OWN_TOOLS and not spec.image):
             raise SpecError(
-                "spec.tools: name the tools: the operator asks no MCP server and imports no module but those of"
-                f" {' and '.join(_OWN_TOOLS)}"
+                "name the tools: the operator asks no MCP server and imports no module but those of"
+                f" {' and '.join(_OWN_TOOLS)}",
+                key="spec.tools",
             )
         if any(service.component.key == key for service in self.services):
             raise SpecError(f"{key} is there already: choose another name")
@@ -250,24 +253,24 @@ class _NamespaceReader:
     def _component(team: TeamSpec, key: str, values: Values) -> Component:
         return next(one for one in components_of(team, values) if one.key == key)
 
-    def _refuse(self, found: Manifest, error: Exception) -> None:
-        # The files are ours: whoever wrote the object knows its keys, and a file that is missing is an object.
-        file = rf"{re.escape(str(self._folder))}/\S+?"
-        told = re.sub(rf"neither {file} nor {file}$", "apply a Model of this name", str(error))
-        self.problems[_uid(found)] = re.sub(rf"{file}:? ", "", told).strip()
+    def _refuse(self, found: Manifest, error: SetupError) -> None:
+        # The files are the operator's own: an object has keys alone, and a model is another object.
+        if isinstance(error, UnknownModel):
+            error = UnknownModel(error.name, "apply a Model of this name", key=error.key)
+        self.problems[_uid(found)] = error.explanation
 
 
 def _check_agent(found: Manifest, name: str) -> None:
     spec = found["spec"]
     if f"{name}.yaml" == TEAM_FILE:
-        raise SpecError(f"metadata.name: {name} is the name of a team's file: choose another one")
+        raise SpecError(f"{name} is the name of a team's file: choose another one", key="metadata.name")
     if spec.get("prompts") not in (None, SHORT_PROMPTS):
         raise SpecError(
-            f"spec.prompts: an object has no files beside it: write {SHORT_PROMPTS}, or leave it out"
+            f"an object has no files beside it: write {SHORT_PROMPTS}, or leave it out", key="spec.prompts"
         )
     if "skills" in spec:
         raise SpecError(
-            "spec.skills: an object has no folders beside it: serve skills as tools, from an image"
+            "an object has no folders beside it: serve skills as tools, from an image", key="spec.skills"
         )
 
 

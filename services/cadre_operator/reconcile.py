@@ -117,9 +117,9 @@ class Reconciler:
         try:
             own = yaml.safe_load(text) or {}
         except yaml.YAMLError as error:
-            raise SpecError(f"{_VALUES_KEY}: not YAML: {' '.join(str(error).split())}") from error
+            raise SpecError(f"not YAML: {' '.join(str(error).split())}", key=_VALUES_KEY) from error
         if not isinstance(own, dict):
-            raise SpecError(f"{_VALUES_KEY}: must be a mapping, as docs/deploy.md shows")
+            raise SpecError("must be a mapping, as docs/deploy.md shows", key=_VALUES_KEY)
         return read_values(*self._layers, own, {"namespace": namespace})
 
     @staticmethod

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from cadre.errors import SettingError
+from cadre.spec.misfit import misfit_of
 from cadre.spec.yaml_file import read_yaml
 from cadre_scripted_model.reply import CallReply, ErrorReply, Reply
 from cadre_scripted_model.request import RequestView
@@ -140,13 +141,12 @@ def _check_reply(where: str, reply: Reply) -> None:
 
 
 def _explain(error: msgspec.ValidationError) -> str:
-    text = str(error)
-    unknown = re.search(r"unknown field `(.*?)`(?: - at `\$\.?(.*)`)?", text)
-    if not unknown:
-        return text
-    where = re.sub(r"\[.*?\]", "", unknown[2] or "")
+    misfit = misfit_of(error)
+    if not misfit.unknown:
+        return str(error)
+    where = re.sub(r"\[.*?\]", "", misfit.place)
     shape = {"match": Match, "reply": Reply, "reply.tool_calls": CallReply, "reply.error": ErrorReply}.get(
         where, Rule
     )
-    place = f" in {unknown[2]}" if unknown[2] else ""
-    return f"unknown key {unknown[1]!r}{place}; known keys: {', '.join(shape.__struct_fields__)}"
+    place = f" in {misfit.place}" if misfit.place else ""
+    return f"unknown key {misfit.unknown!r}{place}; known keys: {', '.join(shape.__struct_fields__)}"

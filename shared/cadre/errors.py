@@ -19,6 +19,7 @@ CadreError
 ├── Fenced                  somebody else wrote to the journal first: fold again, decide again
 ├── SetupError              the process cannot start as configured; its text says what to do
 │   ├── SpecError           a wrong agent spec
+│   │   └── UnknownModel    it names a model that has no file
 │   ├── PromptError         a wrong prompt file
 │   ├── ToolDefinitionError a function that a model could not use as a tool
 │   ├── SettingError        a wrong environment variable or option
@@ -32,6 +33,7 @@ What a *model* does wrong (bad arguments, unknown tool, no tool call) is no exce
 observation that the model reads at its next step (`cadre.protocol.messages.ErrorInfo`).
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 
@@ -136,11 +138,47 @@ class Fenced(CadreError):
 
 
 class SetupError(CadreError):
-    """The process cannot start as configured."""
+    """The process cannot start as configured.
+
+    `problem` says what is wrong with `key` (such as `spec.limits.steps`) of `agent`, and what to do; `files` are the
+    files that it stands in, the outermost first. Each is empty where it is not known. The error's text has them all.
+    """
+
+    def __init__(self, problem: str, *, key: str = "", agent: str = "", files: Sequence[object] = ()) -> None:
+        self.problem, self.key, self.agent = problem, key, agent
+        self.files = tuple(map(str, files))
+        super().__init__(self._text())
+
+    @property
+    def explanation(self) -> str:
+        """The error's text without the names of files."""
+        agent = f"agent {self.agent}" if self.agent else ""
+        return ": ".join(filter(None, (agent, self.key, self.problem)))
+
+    def in_file(self, file: object) -> None:
+        """Add the file that the error was found in."""
+        self.files = (str(file), *self.files)
+        self.args = (self._text(),)
+
+    def of_agent(self, agent: str) -> None:
+        """Add the agent that the error is about."""
+        self.agent = agent
+        self.args = (self._text(),)
+
+    def _text(self) -> str:
+        return ": ".join([*self.files, self.explanation])
 
 
 class SpecError(SetupError):
     """An agent's spec is wrong."""
+
+
+class UnknownModel(SpecError):
+    """No file is that of the model `name`, which an agent's file names."""
+
+    def __init__(self, name: str, remedy: str, *, key: str) -> None:
+        super().__init__(f"there is no model {name!r}: {remedy}", key=key)
+        self.name = name
 
 
 class PromptError(SetupError):
@@ -200,6 +238,7 @@ class ModelRefused(ModelError):
 
     `too_long`: the model's context has no room for it, and a shorter one may be answered. `context` and `tokens`
     are then the context and the size of the request, in tokens, as far as the endpoint has said them.
+    `about_form`: the endpoint does not take the form in which JSON was asked for.
     """
 
     def __init__(
@@ -208,10 +247,12 @@ class ModelRefused(ModelError):
         *,
         status: int | None = None,
         too_long: bool = False,
+        about_form: bool = False,
         context: int | None = None,
         tokens: int | None = None,
     ) -> None:
         super().__init__(message, status=status)
         self.too_long = too_long
+        self.about_form = about_form
         self.context = context
         self.tokens = tokens

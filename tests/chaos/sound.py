@@ -167,9 +167,9 @@ class _World:
 
     def _execute(self, call: ToolCall) -> None:
         job, evidence = call.arguments["job"], self.evidence
-        error = ErrorInfo("Interrupted", "outcome unknown") if call.id in self._unknown else None
+        error = ErrorInfo("interrupted", "outcome unknown") if call.id in self._unknown else None
         if call.tool == "balk":
-            error = ErrorInfo("AgentToolExecutionError", f"ValueError: {job} is not to be had")
+            error = ErrorInfo("tool-failed", f"ValueError: {job} is not to be had")
         else:
             evidence.executions.append(Line(call.tool, call.id, job, 7))
         if call.tool not in ("look", "balk"):

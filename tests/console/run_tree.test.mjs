@@ -145,9 +145,9 @@ test("a tree of 1,000 runs and 15,000 events is folded and laid out quickly", ()
 });
 
 test("an error of a call is told without the call", () => {
-  const text = (message) => errorText({ type: "AgentToolExecutionError", message });
-  assert.equal(text('Error executing tool \'t\' with arguments {"a": {"b": "}\\" {"}}: ValueError: no column'), "ValueError: no column");
-  assert.equal(text("Error executing tool 't' with arguments {\"a\": …"), "Error executing tool 't' with arguments {\"a\": …");
+  const text = (message, preamble) => errorText({ code: "tool-failed", type: "AgentToolExecutionError", message, preamble });
+  assert.equal(text("About the call 🙂: no column", 18), "no column", "the gateway counts characters, not UTF-16 units");
+  assert.equal(text("no column"), "no column");
   assert.equal(errorText({ type: "AgentError", message: "no" }), "AgentError: no");
   assert.equal(errorText(null), "");
 });

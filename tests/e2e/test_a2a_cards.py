@@ -72,7 +72,7 @@ def test_a_card_is_signed(stack: Stack, gateway: Gateway, make: Callable[[], Any
     ("names", "what"),
     [
         ({"CADRE_A2A_KEY": "/nowhere.pem"}, "CADRE_A2A_KEY is set: set CADRE_A2A_URL"),
-        ({"CADRE_A2A_KEY": "/nowhere.pem", "CADRE_A2A_URL": URL}, "no private key in PEM"),
+        ({"CADRE_A2A_KEY": "/nowhere.pem", "CADRE_A2A_URL": URL}, "PEM"),
         ({"CADRE_A2A_URL": "agents.example"}, "CADRE_A2A_URL=agents.example: write http"),
     ],
 )

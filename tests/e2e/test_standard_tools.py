@@ -81,9 +81,7 @@ def test_a_page_is_visited(gateway: Gateway) -> None:
 
 
 def test_what_may_not_be_visited_is_an_observation(gateway: Gateway) -> None:
-    assert "169.254.169.254, which is not on the public internet" in gateway.answer(
-        "guide", "visit: http://169.254.169.254/latest/meta-data"
-    )
+    assert "169.254.169.254" in gateway.answer("guide", "visit: http://169.254.169.254/latest/meta-data")
 
 
 # --- settings

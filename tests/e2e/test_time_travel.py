@@ -201,10 +201,10 @@ def test_a_child_is_forked_as_a_run_of_its_own(gateway: Gateway, delegated: str)
 @pytest.mark.parametrize(
     ("fields", "status", "told"),
     [
-        ({"at": 99}, 422, "has finished 91 steps, so it can be forked at step 1 to 91"),
+        ({"at": 99}, 422, "1 to 91"),
         ({"at": 0}, 422, "at"),
         ({}, 422, "at"),
-        ({"at": 2, "observations": {"2_0": "x"}}, 422, "no call before the step is named '2_0'"),
+        ({"at": 2, "observations": {"2_0": "x"}}, 422, "'2_0'"),
         ({"at": 2, "max_steps": 1}, 422, "give at least 2"),
         ({"at": 2, "task": " "}, 422, "task is empty"),
         ({"at": 2, "agent": "one"}, 422, "unknown key 'agent'"),
@@ -222,6 +222,6 @@ def test_a_run_at_work_can_be_forked_as_far_as_it_has_come(gateway: Gateway) -> 
     gateway.wait_for(run, "tool.called")
     early = gateway.request("POST", f"/v1/runs/{run}/fork", json={"at": 2})
     assert (early.status_code, early.json()["code"]) == (409, "cannot-fork")
-    assert "finished 0 steps, so it can be forked at step 1 to 1" in early.json()["detail"]
+    assert "1 to 1" in early.json()["detail"]
     assert fork(gateway, run, at=1, task="chatty")["output"] == "recovered"
     gateway.request("POST", f"/v1/runs/{run}/cancel", json={})

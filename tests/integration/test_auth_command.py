@@ -141,7 +141,7 @@ def test_a_command_without_the_right_key_ends_with_one_line(cadre: Commands, tmp
         assert "name the operator's key" in only_line(cadre("provision", "--agent", "boss", **agent), 2)
         early = cadre("tracer", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1", **agent)
         assert early.returncode == 2
-        assert "run `cadre provision` with the operator's key" in early.stderr.splitlines()[-1]
+        assert "`cadre provision`" in early.stderr.splitlines()[-1]
 
 
 def test_the_whole_team_works_with_a_user_for_each_service(cadre: Commands, tmp_path: Path) -> None:

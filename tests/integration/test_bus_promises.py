@@ -53,7 +53,7 @@ def revocation(call: str) -> EffectResult:
         at=time.time(),
         call=call,
         tool="add",
-        error=ErrorInfo("Cancelled", "not begun"),
+        error=ErrorInfo("cancelled", "not begun"),
     )
     return Revoke(result).effect("boss")
 

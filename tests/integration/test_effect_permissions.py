@@ -23,7 +23,7 @@ def world(tmp_path: Path) -> Iterator[Secured]:
 
 async def test_an_agent_takes_back_its_own_calls_of_any_tool(world: Secured) -> None:
     nc = await connect(world.settings("agent-boss"), "test")
-    error = ErrorInfo("Cancelled", "not begun")
+    error = ErrorInfo("cancelled", "not begun")
     result = ToolResult(id="c:result", tree="t4", run="t4", at=0.0, call="c", tool="dig", error=error)
     revoked = Revoke(result).effect("boss")
     await NatsBus(nc, T, NatsBlobs(nc, T)).revoke(revoked)

@@ -38,7 +38,7 @@ from integration.gateway_world import (
 )
 from integration.remains import CANARY, full_tree, gone, left_of
 
-IGNORED = RecordIgnored(kind="ToolResult", reason="the run has not begun")
+IGNORED = RecordIgnored(kind="ToolResult", code="not-begun")
 
 
 @pytest.fixture(scope="module")

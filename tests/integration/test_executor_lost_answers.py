@@ -93,7 +93,7 @@ async def test_a_lost_answer_neither_repeats_nor_loses_the_effect(
 
 async def test_who_settles_second_sends_what_the_first_said(bench: Bench) -> None:
     effects = Lossy(bench.nc, bench.topology)
-    effects.overtaken_by = ErrorInfo("Interrupted", "outcome unknown: taken for dead")
+    effects.overtaken_by = ErrorInfo("interrupted", "outcome unknown: taken for dead")
     call, result = await answer_through(bench, effects)
     assert result.error == effects.overtaken_by
     stored = await effects.read(bench.new_claim(call))

@@ -85,7 +85,7 @@ async def test_a_stream_that_makes_room_by_itself_is_warned_of(bench: Bench) -> 
     config = (await jetstream.api(bench.nc, f"STREAM.INFO.{name}"))["config"]
     await jetstream.api(bench.nc, f"STREAM.UPDATE.{name}", config | {"max_bytes": MB})
     (warning,) = await check(bench.nc, bench.settings)
-    assert f"stream {name} has max_bytes={MB}: when it is full it loses the oldest runs" in warning
+    assert f"{name} has max_bytes={MB}" in warning
 
 
 async def journal_only(world: World) -> str:

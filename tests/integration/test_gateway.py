@@ -281,10 +281,10 @@ async def test_a_body_over_the_limit_is_refused(world: World) -> None:
 
     answer = await world.http.post("/v1/runs", content=chunks())
     assert (answer.status_code, answer.json()["code"]) == (413, "too-large")
-    assert "by PUT to the run's files" in answer.json()["detail"]
+    assert "PUT" in answer.json()["detail"]
     answer = await world.http.put("/v1/runs/r/files/f", content=chunks())
     assert (answer.status_code, answer.json()["code"]) == (413, "too-large")
-    assert answer.json()["detail"] == "a file may have 16777216 bytes, which CADRE_FILE_BYTES sets"
+    assert "16777216 bytes, which CADRE_FILE_BYTES" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(

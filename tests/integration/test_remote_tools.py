@@ -158,8 +158,8 @@ def test_what_never_left_is_sent_again(peer: Peer) -> None:
 @pytest.mark.parametrize(
     ("status", "results", "what"),
     [
-        (401, {}, "answers 401: give a key in `headers`"),
-        (404, {}, "answers 404, and not as A2A"),
+        (401, {}, r"401.*`headers`"),
+        (404, {}, "404"),
         (200, {"error": {"code": -32001, "message": "no such task"}}, "far: no such task"),
         (200, {"result": {"surprise": 1}}, "no task of A2A"),
     ],
@@ -180,12 +180,12 @@ def test_who_is_busy_is_asked_again(peer: Peer, status: int, results: Json) -> N
 
 def test_a_card_must_lead_somewhere(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
     peer.interfaces = [{"url": peer.url, "protocolBinding": "GRPC", "protocolVersion": "1.0"}]
-    with pytest.raises(RemoteRefused, match=r"its card offers GRPC 1\.0, and Cadre speaks JSONRPC 1\.0"):
+    with pytest.raises(RemoteRefused, match=r"GRPC 1\.0.*JSONRPC 1\.0"):
         peer.send()
     elsewhere = "http://elsewhere.example/a2a"
     peer.interfaces = [{"url": elsewhere, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]
     monkeypatch.setenv("FAR_KEY", "s3cret")
-    with pytest.raises(RemoteRefused, match="where its headers are not sent: name that as `url`"):
+    with pytest.raises(RemoteRefused, match="`url`"):
         peer.send(headers={"X-Key": "${FAR_KEY}"})
 
 

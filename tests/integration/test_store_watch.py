@@ -85,7 +85,7 @@ async def test_an_emptied_store_is_told_until_the_old_one_is_back(server: NatsSe
         shutil.copytree(store, kept)
         server.start()
         await restarted(server, nc, store)
-        assert "it has no stream CADRE-0" in (await until_checked(watch) or "")
+        assert "CADRE-0" in (await until_checked(watch) or "")
         await provision(nc, Settings(nats_url=server.url, shards=2))
         await watch.check()
         trouble = watch.trouble()
@@ -135,10 +135,11 @@ async def test_a_shard_that_refuses_is_told_until_it_stores_again(
         for _ in range(5):
             await watch.check()
             trouble = watch.trouble()
-            said.append(trouble.text if trouble is not None else "")
-        first = next(number for number, text in enumerate(said) if text)
+            said.append(trouble)
+        first = next(number for number, lack in enumerate(said) if lack is not None)
         assert first < 2, "each shard has its turn"
-        assert all(f"{store_watch.REFUSES}: {name}" in text for text in said[first:]), said
+        assert {lack.code for lack in said[first:] if lack is not None} == {store_watch.REFUSES}
+        assert all(lack is not None and name in lack.text for lack in said[first:]), said
 
 
 async def test_a_store_at_its_limit_goes_on_without_a_restart(tmp_path: Path) -> None:
@@ -151,11 +152,13 @@ async def test_a_store_at_its_limit_goes_on_without_a_restart(tmp_path: Path) ->
             await fill(nc, topology)
             await watch.check()
             assert watch.trouble() is None, "it can be read, and runs can be removed"
-            text = watch.full() or ""
-            assert text.startswith(store_watch.FULL)
+            full = watch.full()
+            assert full is not None
+            assert full.code == store_watch.FULL != store_watch.REFUSES, (
+                "for those `cadre up` restarts its server"
+            )
+            assert "`cadre runs remove`" in full.text
             assert [state for state, there in watch.states().items() if there] == ["full"]
-            assert "no restart is needed" in text
-            assert not text.startswith(store_watch.REFUSES), "for that `cadre up` restarts its server"
             server.raise_limit(16 * 1024 * 1024)
             async with asyncio.timeout(patience()):
                 while watch.full() is not None:
@@ -178,7 +181,9 @@ async def test_a_bucket_that_reached_its_own_limit_is_full(server: NatsServer) -
         refs = [await blobs.put(bytes([n]) * 45_000) for n in range(4)]
         await watch.check()
         assert watch.trouble() is None, "it can be read, and runs can be removed"
-        assert f"{store_watch.FULL}: {name}: it holds" in (watch.full() or "")
+        full = watch.full()
+        assert full is not None
+        assert (full.code, name in full.text) == (store_watch.FULL, True)
         assert [name in text for text in await store_watch.refusals(nc, settings)] == [True]
         with pytest.raises(BusFull):
             await blobs.put(b"x" * 45_000)
@@ -228,19 +233,20 @@ async def test_a_disk_that_was_full_is_told_until_the_server_is_started_again(
             with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
                 while True:
                     file.write(bytes(65536))
-            text = ""
+            refused = None
             for number in range(40):
                 # The blocks of a stream have some room of their own.
                 with contextlib.suppress(Exception):
                     await jetstream.append(nc, topology.quarantine("t", number), bytes(60_000))
-                text = await refusal(nc, topology, range(topology.shards)) or ""
-                if text:
+                refused = await refusal(nc, topology, range(topology.shards))
+                if refused is not None:
                     break
-            assert text.startswith(store_watch.REFUSES)
+            assert refused is not None
+            assert refused.code == store_watch.REFUSES
             ballast.unlink()
-            assert "restart the NATS server" in (await refusal(nc, topology, range(topology.shards)) or ""), (
-                "space is not enough"
-            )
+            refused = await refusal(nc, topology, range(topology.shards))
+            assert refused is not None, "space is not enough"
+            assert refused.code == store_watch.REFUSES
             before = nc.stats["reconnects"]
             os.kill(int((tmp_path / "disk.pid").read_text()), signal.SIGTERM)
             async with asyncio.timeout(patience()):

@@ -30,7 +30,7 @@ def test_tenants_are_made_listed_and_removed_by_command(cadre: Commands) -> None
 
     taken = cadre("tenant", "create", "bolt", "--host", "acme.example.com")
     assert taken.returncode != 0
-    assert "acme.example.com is the host of acme and of bolt" in taken.stderr
+    assert "acme.example.com" in taken.stderr
     without = cadre("tenant", "create", "carl")
     assert without.returncode != 0
     assert "--host" in without.stderr

@@ -354,4 +354,4 @@ def test_without_a_receiver_it_says_what_to_set() -> None:
     )
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert line.startswith("cadre: OTEL_EXPORTER_OTLP_ENDPOINT is not set")
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT" in line

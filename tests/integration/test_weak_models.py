@@ -97,7 +97,7 @@ async def test_an_endpoint_that_writes_a_token_now_and_then(server: ModelServer)
     reply, heard = await ask(spec_for(server, name="slow", timeout=1.0), saying("anything"))
     assert reply.content == "".join(heard) == "one token now and then"
     assert len(heard) == 6
-    with pytest.raises(ModelUnavailable, match=r"sent nothing for 0\.2 s; model\.timeout sets how long"):
+    with pytest.raises(ModelUnavailable, match=r"0\.2 s; model\.timeout"):
         await ask(spec_for(server, name="slow", timeout=0.2), saying("anything"))
 
 
@@ -131,4 +131,4 @@ async def test_a_context_of_2000_tokens(tmp_path_factory: pytest.TempPathFactory
     assert requests == []
     assert run.result is not None
     assert run.result.error is not None
-    assert "set model.context to what the model really takes" in run.result.error.message
+    assert "model.context" in run.result.error.message

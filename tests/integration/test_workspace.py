@@ -97,7 +97,7 @@ async def test_an_output_is_cut_to_what_the_caller_reads(bench: Bench) -> None:
 async def test_a_file_over_the_limit_is_an_error(bench: Bench) -> None:
     await bench.start(CADRE_FILE_BYTES="50")
     result = await bench.ask("draw")
-    assert "over the limit of 50 (CADRE_FILE_BYTES)" in failure(result).message
+    assert "50 (CADRE_FILE_BYTES)" in failure(result).message
 
 
 # --- over HTTP

@@ -113,7 +113,7 @@ async def test_a_file_too_large_for_the_code_can_be_passed_on(bench: Bench) -> N
 async def test_a_result_that_is_nowhere_is_the_tools_error(bench: Bench) -> None:
     call = block("try:\n    look('it')\nexcept CallError as e:\n    final_answer(str(e))")
     call = await answered(bench, call, CodeReply(value={"$given": ["image", NOWHERE]}))
-    assert f"{NOWHERE} is not in the object store" in (await bench.finished(call)).output
+    assert str(NOWHERE) in (await bench.finished(call)).output
 
 
 async def test_a_variable_that_is_nowhere_is_noted(bench: Bench) -> None:
@@ -122,7 +122,7 @@ async def test_a_variable_that_is_nowhere_is_noted(bench: Bench) -> None:
     done = await bench.finished(await answered(bench, call, CodeReply(value=1)))
     assert done.output == "dict"
     (note,) = done.notes
-    assert note.startswith(f"The variable data has not the value that was meant: {NOWHERE}")
+    assert str(NOWHERE) in note
 
 
 LOOKALIKES: list[Any] = [

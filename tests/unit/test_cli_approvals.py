@@ -196,7 +196,7 @@ def test_what_a_run_waits_for_stands_in_the_list() -> None:
     assert state({"state": "success", "waiting_for": None, "approvals": 0}) == "success"
 
 
-@pytest.mark.parametrize("kind", ["DeadlineExceeded", "BudgetExceeded"])
-def test_a_bound_that_was_reached_has_the_exit_code_of_limits(kind: str) -> None:
-    assert exit_code({"state": "error", "error": {"type": kind, "message": ""}}) is ExitCode.LIMIT
-    assert exit_code({"state": "error", "error": {"type": "LoopDetected", "message": ""}}) is ExitCode.FAILED
+@pytest.mark.parametrize("code", ["deadline", "budget"])
+def test_a_bound_that_was_reached_has_the_exit_code_of_limits(code: str) -> None:
+    assert exit_code({"state": "error", "error": {"code": code, "message": ""}}) is ExitCode.LIMIT
+    assert exit_code({"state": "error", "error": {"code": "loop", "message": ""}}) is ExitCode.FAILED

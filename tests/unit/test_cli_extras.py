@@ -46,7 +46,7 @@ def test_a_missing_package_is_one_line(
     done = without(modules, *words, folder=tmp_path)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     (line,) = done.stderr.splitlines()
-    assert line.startswith(f"cadre: `cadre {words[0]}` needs Python packages that are not installed (")
+    assert f"`cadre {words[0]}`" in line
     assert line.endswith(command)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from cadre.local.team.team_file import read_team
 from cadre.spec.agent_file import read_agent
+from harness.texts import holds
 from unit.played_gateway import cadre
 
 
@@ -98,4 +99,4 @@ def test_every_shipped_team_is_a_template(tmp_path: Path, monkeypatch: pytest.Mo
 def test_an_unknown_template_is_refused_with_those_that_there_are() -> None:
     done = cadre("new", "team", "mine", "--template", "nothing")
     assert done.exit_code == 2
-    assert "there is no template 'nothing'; there are: apollo, concierge" in done.stderr
+    assert holds(done.stderr, "'nothing'", "apollo, concierge")

@@ -36,7 +36,7 @@ RUN: dict[str, Any] = {
                 {
                     "id": "r_1_1",
                     "name": "add",
-                    "error": {"type": "AgentToolExecutionError", "message": "kaput"},
+                    "error": {"code": "tool-failed", "type": "AgentToolExecutionError", "message": "kaput"},
                 },
                 {"id": "r_1_2", "name": "proofread", "check": True, "observation": "true"},
             ],
@@ -46,7 +46,7 @@ RUN: dict[str, Any] = {
             "number": 2,
             "content": "Thought: I add.\n<code>\nx = 1\nprint(x)\n</code>",
             "own": {"kind": "code", "code": "x = 1\nprint(x)", "observation": "Execution logs:\n1"},
-            "error": {"type": "AgentExecutionError", "message": "1 / 0"},
+            "error": {"code": "code-failed", "type": "AgentExecutionError", "message": "1 / 0"},
         },
         {"type": "answer", "output": "One."},
     ],
@@ -132,7 +132,7 @@ def test_a_run_that_failed_tells_why_and_what_it_found() -> None:
         **RUN,
         "state": "error",
         "memory": RUN["memory"][:1],
-        "error": {"type": "DeadlineExceeded", "message": "too late"},
+        "error": {"code": "deadline", "type": "DeadlineExceeded", "message": "too late"},
         "output": "a little",
     }
     text = "\n".join(playback(run))

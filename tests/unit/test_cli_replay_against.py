@@ -76,10 +76,7 @@ def test_a_member_that_took_no_part_is_told(gateway: Gateway) -> None:
     gateway.answer("GET /v1/runs?agent=boss", {"runs": runs, "next": None})
     done = cadre("replay", "--agent", "boss", "--against", "clerk=81c0")
     assert (done.exit_code, done.stdout) == (4, "")
-    assert (
-        "clerk took part in none of the runs of boss that were looked at (1): `--last N` looks at more"
-        in (done.stderr)
-    )
+    assert "(1): `--last N`" in done.stderr
 
 
 @pytest.mark.parametrize("against", ["clerk=", "clerk=82", "waiter=81c0"])

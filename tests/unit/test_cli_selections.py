@@ -119,7 +119,7 @@ def test_a_beginning_is_refused_when_not_all_runs_were_looked_through(gateway: G
     for reference in (RUN[:5], RUN[:5] + "_1_0"):
         result = cadre("approve", reference)
         assert (result.exit_code, result.stdout) == (ExitCode.USAGE, "")
-        assert "only the newest 4,000 runs were looked through" in result.stderr
+        assert "4,000" in result.stderr
         assert "write the whole id" in result.stderr
     assert not any("/v1/approvals" in asked for asked in gateway.asked)
 

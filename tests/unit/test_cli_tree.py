@@ -106,7 +106,7 @@ def test_a_tool_call_gets_its_result_and_time() -> None:
 
 
 def test_a_failed_tool_call_shows_its_error() -> None:
-    error = {"type": "AgentToolExecutionError", "message": "no such table"}
+    error = {"code": "tool-failed", "type": "AgentToolExecutionError", "message": "no such table"}
     tree = fold(
         *DELEGATED[:2],
         ("tool.called", data(ROOT, 993, call="r_1_0", tool="search", arguments={})),
@@ -160,7 +160,15 @@ def test_missing_services_are_named_until_the_offer_changes_again() -> None:
 def test_the_error_of_a_step_is_told_and_gone_with_the_end() -> None:
     failed = fold(
         *DELEGATED[:2],
-        ("step.finished", data(ROOT, 991, step=1, error={"type": "AgentParsingError", "message": "no call"})),
+        (
+            "step.finished",
+            data(
+                ROOT,
+                991,
+                step=1,
+                error={"code": "unreadable-answer", "type": "AgentParsingError", "message": "no call"},
+            ),
+        ),
     )
     assert "last step: AgentParsingError: no call" in drawn(failed)
     ended = apply(failed, "run.finished", data(ROOT, 999, state="success", output=1))

@@ -366,7 +366,7 @@ async def test_what_a_live_service_names_goes_once_it_is_gone(house: House) -> N
 
 
 async def test_what_came_late_is_removed_unless_a_task_waits(house: House) -> None:
-    ignored = ev.RecordIgnored(kind="ToolResult", reason="the run has not begun")
+    ignored = ev.RecordIgnored(kind="ToolResult", code="not-begun")
     house.streams.tasks = {"b"}
     house.streams.names = {"a": set(), "b": set()}
     async with at_work(house):

@@ -121,5 +121,5 @@ def test_an_exception_is_a_field() -> None:
 def test_the_form_is_one_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_settings().log_format == "text"
     monkeypatch.setenv("CADRE_LOG_FORMAT", "xml")
-    with pytest.raises(SettingError, match="CADRE_LOG_FORMAT=xml: must be one of text, json"):
+    with pytest.raises(SettingError, match="CADRE_LOG_FORMAT=xml"):
         read_settings()

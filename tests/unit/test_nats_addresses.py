@@ -35,7 +35,7 @@ def test_addresses(text: str, whole: list[str], shown: str) -> None:
 )
 def test_what_is_no_address_is_refused_at_once(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CADRE_NATS_URL", text)
-    with pytest.raises(SettingError, match=r"CADRE_NATS_URL: must be the address of a NATS server"):
+    with pytest.raises(SettingError, match="CADRE_NATS_URL"):
         read_settings()
 
 

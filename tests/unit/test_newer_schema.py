@@ -50,9 +50,7 @@ async def test_the_pauses_grow_to_about_a_minute_in_all() -> None:
 
 @pytest.mark.parametrize("deliveries", [MAX_REDELIVERIES + 1, MAX_REDELIVERIES + 100])
 async def test_in_the_end_it_is_a_dead_letter_that_says_what_to_do(deliveries: int) -> None:
-    assert await settle(deliveries) == (
-        "written by a newer Cadre (schema 9, this one reads up to 8): upgrade this service, then `cadre dead retry`"
-    )
+    assert "`cadre dead retry`" in str(await settle(deliveries))
 
 
 # --- what a worker does with them

@@ -92,7 +92,9 @@ async def test_waiting_for_the_model_is_another_wait() -> None:
 
 
 async def test_a_late_record_changes_nothing() -> None:
-    index = await index_of([*STORY, entry(CHILD, 3, 14.0, ev.RecordIgnored(kind="Decision", reason="late"))])
+    index = await index_of(
+        [*STORY, entry(CHILD, 3, 14.0, ev.RecordIgnored(kind="Decision", code="not-awaited"))]
+    )
     assert await seen(index, CHILD) == ("waiting", "approval", 2)
 
 

@@ -80,7 +80,7 @@ def test_a_tool_is_written_out_with_inputs_and_output() -> None:
 def test_the_output_type_is_named(schema: dict[str, Any] | None, says: str) -> None:
     card = ToolCard(name="t", description="d", input_schema={}, output_schema=schema)
     last = to_tool_calling_prompt(card).splitlines()[-1]
-    assert last.startswith(f"  Returns an output of type: {says}")
+    assert str(says) in last
 
 
 def test_the_system_prompt_shows_tools_members_and_instructions() -> None:

@@ -121,5 +121,5 @@ def test_a_secret_that_is_not_there_is_missed_at_the_start(tmp_path: Path) -> No
 def test_it_is_no_file_of_tools(tmp_path: Path) -> None:
     written(tmp_path, "{description: D., url: 'http://a.b'}")
     (tmp_path / "team.yaml").write_text(f"{TEAM}spec: {{agents: [far.yaml], tools: [far.yaml]}}\n")
-    with pytest.raises(SpecError, match=r"far\.yaml is an agent: name it in spec\.agents"):
+    with pytest.raises(SpecError, match=r"far\.yaml.*spec\.agents"):
         read_team(tmp_path)

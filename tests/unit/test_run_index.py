@@ -15,6 +15,7 @@ from cadre.api.runs import RunOrder, RunSummary
 from cadre.errors import RunIndexUnavailable
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
+from cadre.protocol.codes import ErrorCode
 from cadre.protocol.fates import Erased
 from cadre.protocol.messages import ErrorInfo, Origin
 from cadre.protocol.usage import Usage
@@ -47,12 +48,12 @@ async def listed(index: RunIndex, order: RunOrder = "started", **wanted: object)
 
 
 def ended(
-    run: str, at: float, cost: float = 0.0, output: str = "", error: str = "", **fields: object
+    run: str, at: float, cost: float = 0.0, output: str = "", error: ErrorCode | None = None, **fields: object
 ) -> Entry:
     end = ev.RunFinished(
         state="error" if error else "success",
         output=output or None,
-        error=ErrorInfo(type=error, message="no") if error else None,
+        error=ErrorInfo(error, "no") if error else None,
         usage=Usage(cost=cost),
     )
     return entry(run, 1, at, accepted(run, at=at, **fields), end)  # type: ignore[arg-type]
@@ -62,7 +63,7 @@ async def test_runs_are_found_by_each_of_their_properties(database: Database) ->
     index = await index_of(
         [
             ended("a", 10.0, cost=3.0, output="Nine teapots.", text="Count the teapots."),
-            ended("b", 20.0, cost=1.0, error="AgentToolCallError", session="s1"),
+            ended("b", 20.0, cost=1.0, error="unreadable-answer", session="s1"),
             entry(
                 "c",
                 1,
@@ -83,7 +84,12 @@ async def test_runs_are_found_by_each_of_their_properties(database: Database) ->
     assert await listed(index, since=20.0) == ["c", "b"]
     assert await listed(index, until=20.0) == ["a"]
     assert await listed(index, min_cost=2.0) == ["a"]
-    assert await listed(index, error="AgentToolCallError") == ["b"]
+    assert (
+        await listed(index, error="unreadable-answer")
+        == await listed(index, error="AgentParsingError")
+        == ["b"]
+    )
+    assert await listed(index, error="cut-off") == await listed(index, error="no such code") == []
     assert await listed(index, conversation="s1") == ["b"]
     assert await listed(index, conversation="a") == ["a"]
     assert await listed(index, agent="boss", reach=TreeReach(frozenset({"clerk"}))) == []
@@ -144,7 +150,7 @@ async def test_what_is_forgotten_is_in_no_list_and_may_begin_anew(database: Data
 
 
 async def test_what_came_late_for_nobody_is_not_shown(database: Database) -> None:
-    late = ev.RecordIgnored(kind="ToolResult", reason="the run has not begun")
+    late = ev.RecordIgnored(kind="ToolResult", code="not-begun")
     index = await index_of([entry("a1", 1, 1.0, late)], database)
     assert await listed(index) == []
     await take(index, 2, entry("a1", 2, 2.0, accepted("a1")))

@@ -60,7 +60,7 @@ async def test_a_skill_is_a_tool_that_reads_it(folder: Path) -> None:
     assert style.card.read_only
     whole = await read(style)
     assert isinstance(whole, str)
-    assert whole.endswith("Be brief.\n\nFiles of this skill: logo.png, references/words.md")
+    assert "logo.png, references/words.md" in whole
     assert await read(style, path="references/words.md") == "Say use, not utilize."
     logo = await read(style, path="logo.png")
     assert isinstance(logo, File)
@@ -120,7 +120,7 @@ def test_an_agent_names_skills_and_its_team_serves_them(folder: Path) -> None:
     with pytest.raises(SpecError, match=r"spec\.skills\[1\]: there is no SKILL\.md in"):
         read_agent(agent)
     agent.write_text(AGENT.replace("[skills/house-style, skills/pdf]", "pdf"))
-    with pytest.raises(SpecError, match=r"spec\.skills: write a list of folders"):
+    with pytest.raises(SpecError, match=r"spec\.skills"):
         read_agent(agent)
 
 

@@ -11,6 +11,7 @@ from cadre.engine.context.observation import clip
 from cadre.protocol.json_depth import MAX_LEVELS, nesting
 from cadre.runtime.tool_output import to_json, too_large
 from cadre.tools.files import File
+from harness.texts import holds
 
 PNG = b"\x89PNG\r\n\x1a\n rest"
 REF = "blob:" + "a" * 64
@@ -128,9 +129,7 @@ def test_code_gets_as_much_as_travels() -> None:
 
 def test_files_over_the_limit_are_refused() -> None:
     assert too_large([File(b"12"), File(b"123", name="a.txt")], 3) is None
-    assert too_large([File(b"1234", name="a.txt")], 3) == (
-        "it returned file a.txt of 4 bytes, over the limit of 3 (CADRE_FILE_BYTES)"
-    )
+    assert holds(too_large([File(b"1234", name="a.txt")], 3) or "", "a.txt of 4", "3 (CADRE_FILE_BYTES)")
 
 
 def test_what_is_nested_may_be_so_deep_and_no_deeper() -> None:

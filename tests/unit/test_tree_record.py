@@ -16,7 +16,7 @@ from unit.inline_index import InlineDatabase, erased_at, new_index, take
 from unit.journal_entries import FINISHED, accepted, entry
 
 A, B = "blob:" + "a" * 64, "blob:" + "b" * 64
-IGNORED = ev.RecordIgnored(kind="ToolResult", reason="the run has not begun")
+IGNORED = ev.RecordIgnored(kind="ToolResult", code="not-begun")
 
 
 def erased(tree: str, at: float = 50.0) -> Erased:

@@ -48,11 +48,11 @@ def test_the_summary_agrees_with_the_fold_at_every_entry() -> None:
 
 
 def test_an_ignored_record_wakes_no_waiting_run_and_revives_no_ended_one() -> None:
-    ignored = ev.RecordIgnored(kind="timer", reason="late")
+    ignored = ev.RecordIgnored(kind="timer", code="not-awaited")
     runs = runs_of([*story("a1")[:2], entry("a1", 3, 12.0, ignored)])
     summary = summary_of(runs)
     assert summary.state == "waiting"
-    error = ErrorInfo(type="AgentGenerationError", message="no model")
+    error = ErrorInfo("no-answer", "no model")
     runs.apply(4, entry("a1", 4, 13.0, ev.RunFinished(state="error", error=error, steps=1)))
     runs.apply(5, entry("a1", 5, 14.0, called(9)))
     assert (summary.state, summary.error, summary.ended_at, summary.step) == ("error", error, 13.0, 1)

@@ -74,7 +74,7 @@ def test_tools_are_counted_with_what_fails_and_what_times_out() -> None:
     book = ledger()
     called = ev.ToolCalled(call="c1", tool="pay", arguments={})
     late = ev.CallTimedOut(call="c1", seconds=3.0)
-    broken = ErrorInfo("E", "no")
+    broken = ErrorInfo("tool-failed", "no")
     book.add(0, 1, NOW, entry(called, ev.ToolAnswered(call="c0", tool="add")), ROOT)
     book = UsageLedger(msgspec.json.decode(msgspec.json.encode(book.to_saved()), type=SavedLedger))
     book.add(0, 2, NOW, entry(late, ev.ToolAnswered(call="c2", tool="add", error=broken)), None)

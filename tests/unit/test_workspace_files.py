@@ -8,6 +8,7 @@ from cadre.delivery.workspace_store import MAX_FILES
 from cadre.errors import BlobMissing, TooLarge
 from cadre.tools.files import File
 from cadre.tools.workspace import FileChanged, NoSuchFile, WorkspaceError, WrongPath, normal_path
+from harness.texts import holds
 from unit.memory_files import MemoryFiles
 
 
@@ -38,9 +39,7 @@ async def test_a_missing_file_is_told_with_those_that_are_there(files: MemoryFil
         await files.of("t_1_0").write(f"{number:02}.txt", "x")
     with pytest.raises(NoSuchFile) as caught:
         await files.of("t_1_1").read("none.txt")
-    assert str(caught.value).startswith(
-        "there is no file 'none.txt' in the workspace; there are: 00.txt, 01.txt"
-    )
+    assert holds(str(caught.value), "'none.txt'", "00.txt, 01.txt")
     assert str(caught.value).endswith("19.txt and 5 more")
 
 
@@ -101,7 +100,7 @@ async def test_size_and_number_are_bounded(files: MemoryFiles) -> None:
         await workspace.write("a", b"1234")
     for number in range(MAX_FILES - 1):
         await workspace.write(str(number), b"")
-    with pytest.raises(WorkspaceError, match="1000 files, which is the limit"):
+    with pytest.raises(WorkspaceError, match="1000"):
         await workspace.write("one more", b"")
     await workspace.write("a", b"321")
 

@@ -25,7 +25,7 @@ def tools_of(described: list[dict[str, Any]], choice: Any, card: AgentCard | Non
     if choice == "none":
         return []
     if len(described) > _MAX_TOOLS:
-        raise invalid(f"at most {_MAX_TOOLS} tools can be offered - at `$.tools`")
+        raise invalid(f"at most {_MAX_TOOLS} tools can be offered", field="tools")
     own = {*(card.tools if card is not None else ()), *(card.team if card is not None else ())}
     found: dict[str, ToolCard] = {}
     for index, one in enumerate(described):
@@ -34,7 +34,7 @@ def tools_of(described: list[dict[str, Any]], choice: Any, card: AgentCard | Non
         tool = _tool_of(one, f"tools[{index}]")
         if tool.name in own or tool.name in found:
             raise invalid(
-                f"the agent has a {tool.name!r} of its own: name it otherwise - at `$.tools[{index}]`"
+                f"the agent has a {tool.name!r} of its own: name it otherwise", field=f"tools[{index}]"
             )
         found[tool.name] = tool
     return list(found.values())
@@ -49,18 +49,19 @@ def _tool_of(described: dict[str, Any], where: str) -> ToolCard:
     if described.get("type") != "function":
         raise invalid(
             f"a tool of type {described.get('type')!r} cannot be used: the agent has tools of its own, and"
-            f" functions of yours are offered to it - at `$.{where}`"
+            f" functions of yours are offered to it",
+            field=where,
         )
     function = described.get("function", described)
     name = function.get("name") if isinstance(function, dict) else None
     schema = (function.get("parameters") if isinstance(function, dict) else None) or {}
     if not isinstance(name, str) or not isinstance(schema, dict):
-        raise invalid(f"a function has a name and parameters, a JSON Schema - at `$.{where}`")
+        raise invalid("a function has a name and parameters, a JSON Schema", field=where)
     try:
         check_name("function", name)
         check_schema(schema)
     except (SpecError, ValueError) as error:
-        raise invalid(f"function {name!r}: {error} - at `$.{where}`") from error
+        raise invalid(f"function {name!r}: {error}", field=where) from error
     return ToolCard(
         name=name,
         description=str(function.get("description") or name),
@@ -78,9 +79,9 @@ def schema_of(form: Any, where: str) -> dict[str, Any] | None:
     inner = form.get("json_schema", form) if isinstance(form, dict) else {}
     schema = inner.get("schema") if isinstance(inner, dict) else None
     if kind != "json_schema" or not isinstance(schema, dict):
-        raise invalid(f"a format is text, json_object, or json_schema with a schema - at `$.{where}`")
+        raise invalid("a format is text, json_object, or json_schema with a schema", field=where)
     try:
         check_schema(schema)
     except ValueError as error:
-        raise invalid(f"no JSON Schema: {error} - at `$.{where}`") from error
+        raise invalid(f"no JSON Schema: {error}", field=where) from error
     return schema

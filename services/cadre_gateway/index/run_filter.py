@@ -8,6 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from cadre.api.runs import RunOrder
+from cadre.protocol.codes import codes_of
 from cadre_gateway.index.database.dialect import Dialect
 from cadre_gateway.index.database.port import SqlQuery, Value
 
@@ -40,7 +41,7 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Those that were asked for before."""
     min_cost: float | None = None
     error: str | None = None
-    """The type of the error that they ended with."""
+    """The code, or the type, of the error that they ended with."""
     labels: tuple[tuple[str, str | None], ...] = ()
     """Names and values that it is labelled with, all of them; None: with any value."""
     text: str | None = None
@@ -138,12 +139,15 @@ def _conditions(dialect: Dialect, wanted: RunFilter) -> tuple[list[str], list[Va
         ("asked_at >= ?", wanted.since),
         ("asked_at < ?", wanted.until),
         ("cost >= ?", wanted.min_cost),
-        ("error = ?", wanted.error),
     ]
     for condition, value in given:
         if value is not None:
             conditions.append(condition)
             values.append(value)
+    if wanted.error is not None:
+        codes = codes_of(wanted.error)
+        conditions.append(_is_one_of("error", len(codes)))
+        values += codes
     for name, label in wanted.labels:
         conditions.append(
             f"id IN (SELECT run FROM labels WHERE name = ?{'' if label is None else ' AND value = ?'})"

@@ -240,7 +240,7 @@ def _row_of(run: RunSummary, seq: int) -> tuple[Value, ...]:
         run.ended_at,
         run.session,
         run.user,
-        run.error.type if run.error is not None else None,
+        run.error.code if run.error is not None else None,
         run.usage.cost,
         run.revision,
         msgspec.json.encode(run),

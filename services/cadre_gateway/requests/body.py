@@ -13,6 +13,7 @@ from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.messages import MessageMode, Verdict
 from cadre.protocol.usage import Budget
 from cadre.spec.durations import Length, checked_seconds
+from cadre.spec.misfit import misfit_of
 from cadre.spec.names import check_name
 from cadre_gateway.requests.body_memory import HeldBody
 from cadre_gateway.requests.problems import Problem, invalid
@@ -31,7 +32,6 @@ MAX_PAYLOAD_BYTES = 64 * 1024
 
 B = TypeVar("B", bound=msgspec.Struct)
 
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*?)`(?: - at `\$\.(\w+)`)?")
 
 _MAX_NAME_CHARS = 200
 _MAX_COUNT = 10**12
@@ -219,12 +219,15 @@ def parse(data: bytes, kind: type[B]) -> B:
         with _json_errors("a JSON object"):
             return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
-        unknown = _UNKNOWN.match(str(error))
-        if unknown:
-            known = ", ".join(_within(kind, unknown[2]).__struct_fields__)
-            where = f" in {unknown[2]}" if unknown[2] else ""
-            raise invalid(f"unknown key {unknown[1]!r}{where}; known keys: {known}") from error
-        raise invalid(str(error)) from error
+        misfit = misfit_of(error)
+        if misfit.unknown:
+            known = ", ".join(_within(kind, misfit.place).__struct_fields__)
+            where = f" in {misfit.place}" if misfit.place else ""
+            field = f"{misfit.place}.{misfit.unknown}".lstrip(".")
+            text = f"unknown key {misfit.unknown!r}{where}; known keys: {known}"
+            raise Problem(422, "invalid-request", text, field=field) from error
+        more = {"field": misfit.place} if misfit.place else {}
+        raise Problem(422, "invalid-request", str(error), **more) from error
 
 
 @contextlib.contextmanager

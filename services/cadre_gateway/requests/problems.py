@@ -36,7 +36,7 @@ ANSWER_SECONDS = 6.0
 
 BASE_URL = "https://cadre.dev/problems/"
 
-_TITLES = {
+TITLES = {
     "unknown-agent": "No agent has this name",
     "unknown-tool": "No tool has this name",
     "unknown-pool": "No sandbox pool has this name",
@@ -101,7 +101,27 @@ _TITLES = {
     "draining": "This gateway is going away",
     "too-large": "The request is too large",
     "internal": "The gateway failed",
+    "not-begun": "The run has not begun",
+    "broken-chain": "The journals were changed",
+    "changed-meanwhile": "Others change it at the same time",
+    "evaluation-ended": "The evaluation of a template was ended",
+    "rebuilding": "The index is being read already",
+    "not-the-writer": "Another gateway writes the index",
+    "run-failed": "The run has ended without an answer",
+    "run-cancelled": "The run was cancelled",
+    "not-found": "There is nothing at this path",
+    "method-not-allowed": "The path does not take this method",
+    # Of the doors, which answer in the forms of their protocols.
+    "answer-changed": "The answer has changed while it was sent",
+    "request-cancelled": "The caller has gone",
+    "not-json": "The body is not JSON",
+    "not-a-call": "The body is no call of JSON-RPC",
+    "parse-error": "The body is no message of JSON-RPC",
+    "unknown-method": "There is no such method",
+    "unknown-version": "The version is not spoken here",
+    "task-not-cancelable": "The task is over",
 }
+"""The closed list of the codes of problems, with their titles."""
 
 
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
@@ -120,9 +140,11 @@ class Problem(Exception):
         self.headers: Mapping[str, str] = {}
 
 
-def invalid(detail: str, status: int = 422) -> Problem:
-    """The problem of a request that cannot be used as it is."""
-    return Problem(status, "invalid-request", detail)
+def invalid(detail: str, status: int = 422, *, field: str = "") -> Problem:
+    """Return the problem of a request that cannot be used as it is; `field` is the key of its body that is wrong."""
+    if not field:
+        return Problem(status, "invalid-request", detail)
+    return Problem(status, "invalid-request", f"{field}: {detail}", field=field)
 
 
 def unknown_run(run: str) -> Problem:
@@ -160,7 +182,7 @@ def respond(problem: Problem, instance: str, headers: Mapping[str, str] | None =
         {
             "type": BASE_URL + problem.code,
             "code": problem.code,
-            "title": _TITLES.get(problem.code) or HTTPStatus(problem.status).phrase,
+            "title": TITLES.get(problem.code) or HTTPStatus(problem.status).phrase,
             "status": problem.status,
             "detail": problem.detail,
             "instance": instance,

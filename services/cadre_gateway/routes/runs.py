@@ -116,9 +116,10 @@ def router(  # noqa: PLR0913 - what the routes of runs share
         before: str | None = None,
     ) -> Response:
         """`parent` lists the runs directly below one; `waiting_for` is `approval`, `model`, `time` or `signal NAME`;
-        `since` and `until` are about when a run was asked for; `error` is the type that it failed with; `label` is
-        `NAME=VALUE`, or `NAME` with any value, and may be given again; `text` are words of the task or the answer, the
-        last of which may be the beginning of one. `count` adds how many there are in all."""
+        `since` and `until` are about when a run was asked for; `error` is the code, or the type, of
+        the error that it failed with; `label` is `NAME=VALUE`, or `NAME` with any value, and may be given again; `text`
+        are words of the task or the answer, the last of which may be the beginning of one. `count` adds how many there
+        are in all."""
         caller, (begin, end) = caller_of(request), bounds(since, until, clock.now())
         wanted = RunFilter(
             agent=agent,

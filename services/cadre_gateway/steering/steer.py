@@ -16,6 +16,7 @@ from cadre.journal.events import (
 )
 from cadre.loop.fold import fold
 from cadre.ports import Clock, Journal
+from cadre.protocol.codes import IGNORED
 from cadre.protocol.messages import Edit, MessageMode, Signal, UserMessage
 from cadre.spec.names import check_name
 from cadre_gateway import SENDER
@@ -56,7 +57,7 @@ class Steering:
             payload=payload,
             sender=by or SENDER,
         )
-        event, delivered = await self._send(record, agent, key, "signals-full")
+        event, delivered = await self._send(record, agent, key)
         if isinstance(event, SignalReceived) and (event.name, event.payload) != (name, payload):
             raise other_request(key)
         return delivered
@@ -78,7 +79,7 @@ class Steering:
             mode=mode,
             sender=by or SENDER,
         )
-        event, delivered = await self._send(record, agent, key, "messages-full")
+        event, delivered = await self._send(record, agent, key)
         if isinstance(event, MessageReceived) and (event.text, event.mode) != (text, mode):
             raise other_request(key)
         return delivered
@@ -118,15 +119,19 @@ class Steering:
             present = await self.editable(run, name)
             if present.version != wanted.version:
                 raise _stale(run, name, present.version)
-        event, delivered = await self._send(record, agent, key, "not-editable")
+        event, delivered = await self._send(record, agent, key)
         if event is None:
             return delivered
         if isinstance(event, EditRefused):
-            if event.version is not None and event.version != event.base:
-                raise _stale(run, name, event.version)
-            if event.late:
-                raise Problem(409, "edit-too-late", f"the {name} of run {run}: {event.reason}")
-            raise invalid(event.reason)
+            match event.code:
+                case "stale-version" if event.version is not None:
+                    raise _stale(run, name, event.version)
+                case "edit-too-late":
+                    raise Problem(409, event.code, f"the {name} of run {run}: {event.reason}")
+                case "not-editable":
+                    raise Problem(404, event.code, event.reason)
+                case _:
+                    raise invalid(event.reason)
         if isinstance(event, EditApplied) and (event.base, event.operations) != (
             record.base,
             record.operations,
@@ -143,20 +148,19 @@ class Steering:
         return summary.agent, summary.tree
 
     async def _send(
-        self, record: Signal | UserMessage | Edit, agent: str, key: IdempotencyKey | None, full: str
+        self, record: Signal | UserMessage | Edit, agent: str, key: IdempotencyKey | None
     ) -> tuple[AnyEvent | None, Delivered]:
         """Sends the record unless one with this key was sent before; returns what the journal says of it, None when no
-        agent has taken it up yet. Raises a 409 problem with the code `full` when a run that goes on refused it,
-        RetryableError."""
+        agent has taken it up yet. Raises a 409 problem with the code of why the run ignored it, RetryableError."""
         entry = await self.sender.earlier(record) if key is not None else None
         entry = entry or await self.sender.send(record, agent)
         if entry is None:
             return None, Delivered(record.id, record.run)
         event = entry.events[0]
         if isinstance(event, RecordIgnored):
-            if event.reason == "the run is over":
+            if event.code == "run-ended":
                 raise _run_ended(entry.run)
-            raise Problem(409, full, f"run {entry.run}: {event.reason}")
+            raise Problem(409, event.code, f"run {entry.run}: {event.detail or IGNORED[event.code]}")
         return event, Delivered(record.id, entry.run, entry.at)
 
 

@@ -101,7 +101,7 @@ class Tenant:
             except (CadreError, OSError) as error:
                 what = " ".join(str(error).split())
                 log.error("tenant %s cannot be served: %s", self.name, what)
-                # Anybody may read this: where the folder lies on this machine is not theirs to know.
+                # Everyone may read this: it does not say where the folder is on this machine.
                 self._trouble = _Trouble(_code(error), what.replace(f"{self._folder.parent}{os.sep}", ""))
             if not self._ending.is_set():
                 await _first(self._ending.wait(), asyncio.sleep(RETRY_SECONDS))

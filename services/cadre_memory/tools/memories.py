@@ -24,7 +24,7 @@ class InvalidCall(Exception):
 
     def as_error(self) -> ErrorInfo:
         """Returns the error that the run gets."""
-        return ErrorInfo("AgentToolCallError", str(self))
+        return ErrorInfo("invalid-call", str(self))
 
 
 class Memories:

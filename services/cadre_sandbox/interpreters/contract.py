@@ -60,10 +60,12 @@ class FunctionCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallResult:
-    """What a call came to. With `error` the call raises `CallError` inside the code."""
+    """What a call came to. With `error` the call raises `CallError` inside the code; with `raised`, the name of one of
+    Python's own exceptions, code can catch it by that too."""
 
     value: Value = None
     error: str | None = None
+    raised: str = ""
 
 
 @dataclass(frozen=True, slots=True)

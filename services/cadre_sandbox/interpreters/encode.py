@@ -61,4 +61,4 @@ def _exchange(exchange: Exchange, blobs: list[bytes]) -> dict[str, Any]:
 
 
 def _result(result: CallResult, blobs: list[bytes]) -> dict[str, Any]:
-    return {"value": pack(result.value, blobs), "error": result.error}
+    return {"value": pack(result.value, blobs), "error": result.error, "raised": result.raised}

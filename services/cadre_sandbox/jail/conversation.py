@@ -144,7 +144,7 @@ def _packed(named: list[tuple[str, dict[str, Value]]]) -> tuple[list[dict[str, A
 
 def _result(result: dict[str, Any], blobs: Sequence[bytes]) -> Any:
     if result["error"] is not None:
-        return call_error(result["error"])
+        return call_error(result["error"], result["raised"])
     return from_value(unpack(result["value"], blobs))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import functools
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,14 +14,15 @@ class CallError(Exception):
     """A tool or team member failed; the message is its own. Where a tool raised one of Python's own exceptions, it is
     one of those too: `except ValueError` catches it."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, raised: str = "") -> None:
         Exception.__init__(self, message)
+        self.raised = raised
 
     def __str__(self) -> str:
         return str(self.args[0])
 
     def __reduce__(self) -> Any:
-        return call_error, self.args
+        return call_error, (*self.args, self.raised)
 
 
 class GatherError(CallError):
@@ -36,14 +36,9 @@ class GatherError(CallError):
         return GatherError, (*self.args, self.results)
 
 
-_RAISED_BY_TOOL = re.compile(r"Error executing tool .*?[}…]: (\w+)(?:: |$)", re.DOTALL | re.MULTILINE)
-"""Where an executor's message names the class of what the tool raised."""
-
-
-def call_error(message: str) -> CallError:
-    """The error of a failed call, of the class that the tool raised where that is one of Python's own."""
-    raised = _RAISED_BY_TOOL.match(message)
-    return _class_of_error(raised.group(1) if raised else "")(message)
+def call_error(message: str, raised: str = "") -> CallError:
+    """Return the error of a failed call, of the class that the tool raised where that is one of Python's own."""
+    return _class_of_error(raised)(message, raised)
 
 
 @functools.cache

@@ -88,7 +88,7 @@ class AnswerBuilder:
             "stored": 0 if snapshot in (None, call.snapshot) else len(outcome.snapshot or b""),
         }
         if isinstance(outcome, Failed):
-            fields["error"] = ErrorInfo("AgentExecutionError", explain(outcome))
+            fields["error"] = ErrorInfo("code-failed", explain(outcome))
         else:
             blobs = CountedBlobs(self._blobs)
             fields["output"] = await to_json(outcome.output, blobs)

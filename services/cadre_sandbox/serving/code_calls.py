@@ -75,7 +75,7 @@ class CodeCallHandler:
         log.warning("%s given up: %s", job.delivery.subject, error)
         call = await self._as_far_as_readable(job)
         if call is not None:
-            info = ErrorInfo("Poisoned", f"the code cannot be run: {error}")
+            info = ErrorInfo("poisoned", f"the code cannot be run: {error}")
             await self._send(
                 self._runner.answer_builder.refused(call, info, self._runner.clock.now()), call.agent
             )

@@ -116,7 +116,7 @@ class InterpreterTool:
             else "Code execution stopped: its interpreter was lost."
         )
         printed = f"\nIt had printed:\n{outcome.logs}" if isinstance(outcome, Failed) and outcome.logs else ""
-        return {"error": ErrorInfo("AgentToolExecutionError", clip(why + printed, call.output_chars))}
+        return {"error": ErrorInfo("tool-failed", clip(why + printed, call.output_chars))}
 
     async def _tool_result(self, call: ToolCall, outcome: Finished) -> dict[str, Any]:
         """The output as a text; with the value itself beside it when that is, or holds, an image or a table."""

@@ -96,7 +96,7 @@ async def references_in(call: CodeCall, blobs: Blobs) -> list[str]:
 
 async def _result(reply: CodeReply, blobs: Blobs) -> CallResult:
     if reply.error is not None:
-        return CallResult(error=reply.error)
+        return CallResult(error=reply.error, raised=reply.raised)
     value = reply.value
     if reply.blob is not None:
         data = await blobs.get(reply.blob)

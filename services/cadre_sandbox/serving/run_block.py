@@ -81,9 +81,7 @@ class CodeRunner:
                 text = "the code was not run: its time had passed before"
                 if call.done:
                     text = "the code was not run on: its time had passed. The variables are as they were before it"
-                return self.answer_builder.refused(
-                    call, ErrorInfo("DeadlineExceeded", text), self.clock.now()
-                )
+                return self.answer_builder.refused(call, ErrorInfo("deadline", text), self.clock.now())
             answer = await interpreter.work(self._serve(interpreter, call, position))
             if answer is None:
                 log.info("run %s is over: its code was stopped", call.run)
@@ -123,7 +121,7 @@ class CodeRunner:
             f"Code execution stopped: its interpreter was lost {MAX_LOSSES} times ({reason})."
             " The variables are as they were before this code. Use less memory, or do less in one block."
         )
-        return self.answer_builder.refused(call, ErrorInfo("AgentExecutionError", text), self.clock.now()), ()
+        return self.answer_builder.refused(call, ErrorInfo("code-failed", text), self.clock.now()), ()
 
     async def _turn(self, interpreter: RunInterpreter, call: CodeCall, position: Position) -> BlockTurn:
         session, served = interpreter.session, interpreter.served

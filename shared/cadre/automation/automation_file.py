@@ -1,6 +1,5 @@
 """Reads schedules, triggers, notices and standing budgets from YAML files; one file may hold several documents."""
 
-import re
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +11,8 @@ from cadre.automation.schedule import ScheduleSpec
 from cadre.automation.standing_budget import BudgetSpec
 from cadre.automation.trigger import TriggerSpec
 from cadre.errors import SpecError
-from cadre.spec.yaml_file import read_yaml_documents, refused_key
+from cadre.spec.misfit import misfit_of
+from cadre.spec.yaml_file import read_yaml_documents
 
 AnySpec = ScheduleSpec | TriggerSpec | NoticeSpec | BudgetSpec
 
@@ -43,7 +43,7 @@ def read_automations(path: Path) -> list[AnySpec]:
     """
     found = [_automation(document, path) for document in read_yaml_documents(path, SpecError)]
     if not found:
-        raise SpecError(f"{path}: is empty: write kind: {' or '.join(KINDS)}")
+        raise SpecError(f"is empty: write kind: {' or '.join(KINDS)}", files=(path,))
     return found
 
 
@@ -58,11 +58,11 @@ def automation_of(kind: type[Spec], name: str, body: dict[str, Any]) -> Spec:
     try:
         return msgspec.convert({**given, "name": name}, kind)
     except msgspec.ValidationError as error:
-        key, what = refused_key(error)
-        if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
+        misfit = misfit_of(error)
+        if misfit.unknown:
             known = ", ".join(field for field in kind.__struct_fields__ if field != "name")
-            raise SpecError(f"{unknown[1]}: unknown key; known keys: {known}") from error
-        raise SpecError(f"{key}: {what}" if key else what) from error
+            raise SpecError(f"unknown key; known keys: {known}", key=misfit.unknown) from error
+        raise SpecError(misfit.problem, key=misfit.place) from error
 
 
 def _midnight(value: Any) -> Any:
@@ -73,20 +73,24 @@ def _midnight(value: Any) -> Any:
 
 def _automation(document: Any, path: Path) -> AnySpec:
     if not isinstance(document, dict):
-        raise SpecError(f"{path}: write apiVersion, kind, metadata and spec")
+        raise SpecError("write apiVersion, kind, metadata and spec", files=(path,))
     if unknown := [key for key in document if key not in ("apiVersion", "kind", "metadata", "spec")]:
-        raise SpecError(f"{path}: {unknown[0]}: unknown key; known keys: apiVersion, kind, metadata, spec")
+        raise SpecError(
+            "unknown key; known keys: apiVersion, kind, metadata, spec", key=unknown[0], files=(path,)
+        )
     if document.get("apiVersion") != _API_VERSION:
-        raise SpecError(f"{path}: apiVersion: write {_API_VERSION}")
+        raise SpecError(f"write {_API_VERSION}", key="apiVersion", files=(path,))
     kind = KINDS.get(str(document.get("kind")))
     if kind is None:
-        raise SpecError(f"{path}: kind: {document.get('kind')!r}: write {' or '.join(KINDS)}")
+        raise SpecError(f"{document.get('kind')!r}: write {' or '.join(KINDS)}", key="kind", files=(path,))
     metadata, spec = document.get("metadata"), document.get("spec")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or len(metadata) != 1:
-        raise SpecError(f"{path}: metadata: write {{name: NAME}}")
+        raise SpecError("write {name: NAME}", key="metadata", files=(path,))
     if not isinstance(spec, dict):
-        raise SpecError(f"{path}: spec: write the keys of a {document['kind']}")
+        raise SpecError(f"write the keys of a {document['kind']}", key="spec", files=(path,))
     try:
         return automation_of(kind, metadata["name"], spec)
     except SpecError as error:
-        raise SpecError(f"{path}: {metadata['name']}: {error}") from error
+        error.in_file(metadata["name"])
+        error.in_file(path)
+        raise

@@ -55,7 +55,7 @@ class NoticeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         check_variable("secret_env", self.secret_env)
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
-            raise SpecError(f"url: {self.url!r}: write https://HOST/PATH, without a user")
+            raise SpecError(f"{self.url!r}: write https://HOST/PATH, without a user", key="url")
 
     def tells_of(self, what: Happening) -> bool:
         """Whether it tells of such things at all."""
@@ -108,17 +108,12 @@ def happened_in(entry: Entry) -> Iterator[Happened]:
                     output = output[:_MAX_OUTPUT_CHARS]
                 elif len(msgspec.json.encode(output)) > _MAX_OUTPUT_CHARS:
                     output = None
-                error = (
-                    None
-                    if event.error is None
-                    else {"type": event.error.type, "message": event.error.message}
-                )
                 data = {
                     "run": entry.run,
                     "agent": entry.agent,
                     "state": event.state,
                     "output": output,
-                    "error": error,
+                    "error": msgspec.to_builtins(event.error),
                     "steps": event.steps,
                     "usage": msgspec.to_builtins(event.usage),
                 }

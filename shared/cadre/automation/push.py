@@ -42,12 +42,12 @@ class PushTarget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         check_name("push notification", self.id)
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
-            raise SpecError(f"url: {self.url!r}: write https://HOST/PATH, without a user")
+            raise SpecError(f"{self.url!r}: write https://HOST/PATH, without a user", key="url")
         if self.scheme and not _SCHEME.fullmatch(self.scheme):
-            raise SpecError("authentication.scheme: write the word of an HTTP scheme, such as Bearer")
+            raise SpecError("write the word of an HTTP scheme, such as Bearer", key="authentication.scheme")
         for key, text in (("token", self.token), ("authentication.credentials", self.credentials)):
             if text and not _HEADER.fullmatch(text):
-                raise SpecError(f"{key}: it goes into a header: write ASCII without line breaks")
+                raise SpecError("it goes into a header: write ASCII without line breaks", key=key)
 
     def headers(self) -> dict[str, str]:
         """What tells the receiver who sends."""

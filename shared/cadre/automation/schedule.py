@@ -64,14 +64,14 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         elif self.cron is not None:
             _check_cron(self.cron)
         elif self.start is None:
-            raise SpecError("start: write when its one tick is, or every or cron for several")
+            raise SpecError("write when its one tick is, or every or cron for several", key="start")
         zone_of(self.time_zone)
         checked_seconds("window", self.window)
         jitter = checked_seconds("jitter", self.jitter)
         if self.interval is not None and jitter >= self.interval:
-            raise SpecError("jitter: must be shorter than every")
+            raise SpecError("must be shorter than every", key="jitter")
         if self.start is not None and self.end is not None and self.unix(self.end) < self.unix(self.start):
-            raise SpecError("end: is before start")
+            raise SpecError("is before start", key="end")
         check_options(self.options)
 
     @property
@@ -98,7 +98,7 @@ class ScheduleSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 def check_options(options: Mapping[str, Any]) -> None:
     """Raises SpecError for options that the schedule or trigger sets itself."""
     if taken := [key for key in _SET_BY_THE_SCHEDULE if key in options]:
-        raise SpecError(f"options: {', '.join(taken)}: is no option here")
+        raise SpecError(f"{', '.join(taken)}: is no option here", key="options")
 
 
 def zone_of(name: str) -> Any:
@@ -109,8 +109,9 @@ def zone_of(name: str) -> Any:
         return UTC if name == "UTC" else ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise SpecError(
-            f"time_zone: {name!r} is not known here: write an IANA name such as Europe/Berlin"
-            " (a machine without a time zone database needs `pip install tzdata`)"
+            f"{name!r} is not known here: write an IANA name such as Europe/Berlin"
+            " (a machine without a time zone database needs `pip install tzdata`)",
+            key="time_zone",
         ) from error
 
 
@@ -121,6 +122,7 @@ def _check_cron(expression: str) -> None:
         next(CronSim(expression, datetime(2000, 1, 1, tzinfo=UTC)))
     except (CronSimError, StopIteration) as error:
         raise SpecError(
-            f"cron: {expression!r}: {error or 'no such day ever comes'}; write five fields (minute hour day month"
-            " weekday), or six with seconds first"
+            f"{expression!r}: {error or 'no such day ever comes'}; write five fields (minute hour day month"
+            " weekday), or six with seconds first",
+            key="cron",
         ) from error

@@ -56,7 +56,7 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         if self.tokens is None and self.cost is None:
             raise SpecError("tokens, cost: write one of them, or both")
         if self.user is not None and not self.user.strip():
-            raise SpecError("user: write a name, or * for each one")
+            raise SpecError("write a name, or * for each one", key="user")
         zone_of(self.time_zone)
 
     def covers(self, agent: str, team: str, user: str) -> bool:

@@ -16,11 +16,11 @@ def check_template(key: str, text: str) -> None:
     from jinja2 import TemplateSyntaxError
 
     if not text.strip():
-        raise SpecError(f"{key}: is empty")
+        raise SpecError("is empty", key=key)
     try:
         environment().parse(text)
     except TemplateSyntaxError as error:
-        raise SpecError(f"{key}: line {error.lineno}: {error.message}") from error
+        raise SpecError(f"line {error.lineno}: {error.message}", key=key) from error
 
 
 def render(key: str, text: str, values: Mapping[str, Any]) -> str:
@@ -31,11 +31,11 @@ def render(key: str, text: str, values: Mapping[str, Any]) -> str:
         rendered.encode()  # half a surrogate pair cannot be stored
     except Exception as error:
         # A template runs over whatever others sent: each way in which it fails is told, and none ends the process.
-        raise SpecError(f"{key}: {error}") from error
+        raise SpecError(str(error), key=key) from error
     if not rendered.strip():
-        raise SpecError(f"{key}: the template says nothing with these values")
+        raise SpecError("the template says nothing with these values", key=key)
     if len(rendered) > MAX_TEXT_CHARS:
-        raise SpecError(f"{key}: the text has over {MAX_TEXT_CHARS:,} characters")
+        raise SpecError(f"the text has over {MAX_TEXT_CHARS:,} characters", key=key)
     return rendered
 
 

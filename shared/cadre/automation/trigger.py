@@ -52,7 +52,7 @@ class TriggerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise SpecError("subject, webhook: write one of them, or both")
         if self.subject is not None and not _is_pattern(self.subject):
             raise SpecError(
-                f"subject: {self.subject!r} is no subject: write orders.created, orders.* or orders.>"
+                f"{self.subject!r} is no subject: write orders.created, orders.* or orders.>", key="subject"
             )
         if self.webhook is not None:
             check_variable("webhook.secret_env", self.webhook.secret_env)
@@ -95,8 +95,9 @@ def check_variable(key: str, name: str) -> None:
     """Raises SpecError, which names `key`, unless `name` is that of an environment variable for secrets."""
     if not _VARIABLE.fullmatch(name):
         raise SpecError(
-            f"{key}: write the name of an environment variable of the gateways that begins with {SECRET_PREFIX},"
-            f" such as {SECRET_PREFIX}DESK; never write the secret itself"
+            f"write the name of an environment variable of the gateways that begins with {SECRET_PREFIX},"
+            f" such as {SECRET_PREFIX}DESK; never write the secret itself",
+            key=key,
         )
 
 

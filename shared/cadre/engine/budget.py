@@ -76,7 +76,7 @@ def gained(events: list[ev.AnyEvent]) -> Usage:
 
 def out_of_time() -> ErrorInfo:
     """The error of a run whose deadline has passed."""
-    return ErrorInfo("DeadlineExceeded", "The run's deadline has passed.")
+    return ErrorInfo("deadline", "The run's deadline has passed.")
 
 
 def over_budget(run: Run, budget: Budget, events: list[ev.AnyEvent]) -> ErrorInfo | None:
@@ -92,12 +92,12 @@ def over_budget(run: Run, budget: Budget, events: list[ev.AnyEvent]) -> ErrorInf
     )
     if budget.cost is not None and unpriced is not None:
         text = f"The cost budget cannot be kept: nobody told what {unpriced} costs (see CADRE_PRICES)."
-        return ErrorInfo("BudgetExceeded", text)
+        return ErrorInfo("budget", text)
     for field, spent in (("tokens", used.tokens), ("cost", used.cost), ("steps", used.steps)):
         limit = getattr(budget, field)
         if limit is not None and spent >= limit:
             text = f"The budget of {limit:g} {_UNITS[field]} is used up: {spent:g} were spent."
-            return ErrorInfo("BudgetExceeded", text)
+            return ErrorInfo("budget", text)
     return None
 
 
@@ -147,7 +147,7 @@ def too_little_for(card: AgentCard, begun: ev.DelegateStarted) -> ErrorInfo | No
         f"{card.name!r} cannot be asked: its share of what is left of the budget is {lent} tokens, and its first"
         f" request alone takes {least} or more. Ask fewer members at once, or do the work with your own tools."
     )
-    return ErrorInfo("BudgetExceeded", text)
+    return ErrorInfo("budget", text)
 
 
 def _left(limit: N | None, used: N, lent: list[N | None]) -> N | None:

@@ -5,7 +5,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from cadre.engine.answers.answer_checks import NOT_PASSED, check_calls, given, problem_with
+from cadre.engine.answers.answer_checks import check_calls, given, problem_with
 from cadre.engine.calls.open_calls import open_calls
 from cadre.engine.calls.repeats import deed_in, is_failing_alike
 from cadre.engine.kind import kind_of
@@ -141,7 +141,7 @@ def _propose(run: Run, arrival: Arrival, value: Any, arguments: dict[str, Any] |
 def _turned_down(
     run: Run, arrival: Arrival, arguments: dict[str, Any] | None, text: str
 ) -> list[ev.AnyEvent]:
-    error = ErrorInfo(NOT_PASSED, text)
+    error = ErrorInfo("not-passed", text)
     kind = kind_of(run)
     if arguments is None:
         return carry_out(run, arrival, kind.went(run, arrival, error))

@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+from cadre.protocol.codes import EditRefusal
+
 
 class Editable(NamedTuple):
     """What a person may edit of a run now."""
@@ -17,7 +19,6 @@ class Editable(NamedTuple):
 class EditNotAllowed(Exception):
     """The edit cannot be made; the text says why, for the person who sent it."""
 
-    def __init__(self, message: str, *, late: bool = False) -> None:
+    def __init__(self, message: str, code: EditRefusal = "invalid-edit") -> None:
         super().__init__(message)
-        self.late = late
-        """It could have been made before; what it is about has gone on."""
+        self.code = code

@@ -13,7 +13,7 @@ from cadre.engine.edits import (
 )
 from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.engine.moves import Moves, Signalled
-from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.arrivals import Arrival, ModelFailed, ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState, Step
@@ -166,7 +166,7 @@ class Kind(Protocol):
         """What follows when the steps are used up; `step` is the last one."""
         ...
 
-    def gave_up(self, run: Run, purpose: str, reason: str, arrival: Arrival) -> Moves | None:
+    def gave_up(self, run: Run, purpose: str, failure: ModelFailed, arrival: Arrival) -> Moves | None:
         """What follows when the model gives no answer however often it is asked; None: the run ends in error."""
         ...
 

@@ -51,10 +51,10 @@ def on_model_failure(run: Run, failure: ModelFailed, arrival: Arrival) -> list[e
         return [*news, made_to(run, called, fallback, failure.message)]
     if model.purpose == SUMMARY:
         return without_model(run, arrival)
-    moves = kind_of(run).gave_up(run, model.purpose, failure.message, arrival)
+    moves = kind_of(run).gave_up(run, model.purpose, failure, arrival)
     if moves is not None:
         return carry_out(run, arrival, moves)
-    return [finished(run, "error", error=ErrorInfo("AgentGenerationError", failure.message))]
+    return [finished(run, "error", error=ErrorInfo("no-answer", failure.message))]
 
 
 def wait_before(failure: ModelFailed, *, tries: int) -> float:

@@ -30,7 +30,7 @@ def partial_result_of(run: Run) -> str | None:
 
 def _seen(call: CallState) -> str:
     """Return the call's observation, or that its outcome is unknown; "" for a call that failed or was not made."""
-    if call.error is not None and call.error.type == "Interrupted":
+    if call.error is not None and call.error.code == "interrupted":
         return call.error.message
     if call.is_open and call.opened:
         return "no answer by then; it may or may not have taken effect"

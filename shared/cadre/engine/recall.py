@@ -40,7 +40,7 @@ def on_memories(run: Run, result: ToolResult, arrival: Arrival) -> list[ev.AnyEv
         try:
             found = msgspec.convert(result.output, type=_Found)
         except msgspec.ValidationError as error:
-            wrong = ErrorInfo("AgentToolExecutionError", f"recall answered something else: {error}")
+            wrong = ErrorInfo("tool-failed", f"recall answered something else: {error}")
             recalled = msgspec.structs.replace(recalled, error=wrong)
         else:
             recalled = msgspec.structs.replace(
@@ -53,7 +53,7 @@ def on_no_memories(run: Run, asked: Recalling, arrival: Arrival) -> list[ev.AnyE
     """The run begins without: memories help, and are no condition."""
     seconds = round(asked.due - asked.at, 3)
     error = ErrorInfo(
-        "Interrupted", f"the memory service did not answer within {seconds:g} s: is `cadre memory` running?"
+        "interrupted", f"the memory service did not answer within {seconds:g} s: is `cadre memory` running?"
     )
     return [ev.MemoryRecalled(call=asked.call, error=error), *_begin(run, arrival)]
 

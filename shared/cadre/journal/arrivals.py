@@ -69,6 +69,8 @@ class ModelFailed(msgspec.Struct, frozen=True, kw_only=True):
     """The request itself was refused: trying again cannot help."""
     too_long: bool = False
     """It was refused for taking more than the model's context: a shorter one can help."""
+    about_form: bool = False
+    """It was refused for the form in which JSON was asked for: another form can help."""
     context: int | None = None
     """Tokens that the endpoint takes, where its refusal says so."""
     tokens: int | None = None

@@ -14,6 +14,7 @@ from cadre.journal.wait_events import WaitStarted as WaitStarted
 from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.code import BlobForm
+from cadre.protocol.codes import EditRefusal, IgnoredCode
 from cadre.protocol.messages import ErrorInfo, FileInfo, MessageMode, RunState, Task, Verdict
 from cadre.protocol.rounds import Unfinished
 from cadre.protocol.usage import Budget, TokenUsage, Usage
@@ -310,7 +311,9 @@ class RecordIgnored(JournalEvent, frozen=True, tag="record.ignored"):
     """A late, unknown or duplicate record: accounted for, and without consequence."""
 
     kind: str
-    reason: str
+    code: IgnoredCode
+    detail: str = ""
+    """More about it, for people."""
     usage: Usage = Usage()
     """Of a model's answer that another worker had bought as well: what it cost counts, and nothing else of it."""
     model: str = ""
@@ -346,14 +349,14 @@ class EditApplied(JournalEvent, frozen=True, tag="edit.applied"):
 
 
 class EditRefused(JournalEvent, frozen=True, tag="edit.refused"):
-    """A person's change was not made: it was based on a version that is past, or cannot be made (`late`: any more)."""
+    """A person's change was not made; `reason` says why to the person."""
 
     base: int
     version: int | None
     """The present one; None: there is nothing to edit."""
+    code: EditRefusal
     reason: str
     sender: str = ""
-    late: bool = False
 
 
 CommonEvent = (

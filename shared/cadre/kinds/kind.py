@@ -15,7 +15,7 @@ from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.engine.moves import PARTIAL_RESULT, Moves, Signalled, Stop
 from cadre.engine.steps import still_open
 from cadre.engine.tool_names import FINAL_ANSWER
-from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.arrivals import Arrival, ModelFailed, ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState
@@ -75,17 +75,17 @@ class PlainKind(ABC):
         return None
 
     def check_edit(self, run: Run, edit: Edit) -> None:
-        raise EditNotAllowed(f"agents of kind {self.name} have nothing to edit")
+        raise EditNotAllowed(f"agents of kind {self.name} have nothing to edit", "not-editable")
 
     def edited(self, run: Run, edit: Edit, arrival: Arrival) -> Moves:
         return []
 
     def last_word(self, run: Run, step: int, arrival: Arrival) -> Moves:
         """The run goes no further: what it has found is its answer."""
-        error = ErrorInfo("AgentMaxStepsError", f"Reached the limit of {run.max_steps} steps.")
+        error = ErrorInfo("max-steps", f"Reached the limit of {run.max_steps} steps.")
         return [Stop("max_steps_error", PARTIAL_RESULT, error)]
 
-    def gave_up(self, run: Run, purpose: str, reason: str, arrival: Arrival) -> Moves | None:
+    def gave_up(self, run: Run, purpose: str, failure: ModelFailed, arrival: Arrival) -> Moves | None:
         return None
 
     def cancelled(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:

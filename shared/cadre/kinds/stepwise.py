@@ -10,7 +10,7 @@ from cadre.engine.model_choice import asked_model
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.moves import Ask, EndStep, Move, Moves, Stop
 from cadre.engine.steps import step_in_work
-from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.arrivals import Arrival, ModelFailed, ModelReplied
 from cadre.journal.run import Run
 from cadre.kinds.idle_steps import why_idle
 from cadre.kinds.kind import PlainKind
@@ -54,10 +54,10 @@ class StepwiseKind(PlainKind):
     def last_word(self, run: Run, step: int, arrival: Arrival) -> Moves:
         return [Ask("final", step)]
 
-    def gave_up(self, run: Run, purpose: str, reason: str, arrival: Arrival) -> Moves | None:
+    def gave_up(self, run: Run, purpose: str, failure: ModelFailed, arrival: Arrival) -> Moves | None:
         if purpose != "final":
             return None
-        return [Stop("max_steps_error", f"{LAST_WORD_FAILED}{reason}", self._out_of_steps(run))]
+        return [Stop("max_steps_error", f"{LAST_WORD_FAILED}{failure.message}", self._out_of_steps(run))]
 
     def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest:
         if purpose == "plan":
@@ -77,4 +77,4 @@ class StepwiseKind(PlainKind):
     def _out_of_steps(self, run: Run) -> ErrorInfo:
         text = f"Reached the limit of {run.max_steps} steps."
         why = why_idle(run)
-        return ErrorInfo("AgentMaxStepsError", f"{text} {why}" if why else text)
+        return ErrorInfo("max-steps", f"{text} {why}" if why else text)

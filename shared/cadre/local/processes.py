@@ -16,7 +16,7 @@ from cadre.adapters.nats.streams.store_watch import REFUSES
 from cadre.local import local_stack, nats_server
 from cadre.local.extras import check_extras
 from cadre.local.other_processes import can_close_other_processes
-from cadre.local.service_check import is_alive, isolation_tier, lack_of
+from cadre.local.service_check import is_alive, isolation_tier, lack_of, readiness
 from cadre.local.supervise import ManagedProcess, ProcessSpec, until_ready
 from cadre.local.team.roles import tool_service_names, unused_name
 from cadre.local.team.source_files import source_files
@@ -264,8 +264,8 @@ class Stack:
     async def _restart_refusing_nats(self) -> None:
         """Starts NATS again when it refuses writes although its disk has room: after a full disk it does so until
         then."""
-        lack = await lack_of(self.ports.gateway)
-        if not (lack or "").startswith(REFUSES):
+        unready = await readiness(self.ports.gateway)
+        if unready is None or unready.code != REFUSES:
             return
         free = shutil.disk_usage(self.data).free
         if free < MIN_FREE_BYTES:

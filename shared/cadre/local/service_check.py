@@ -3,8 +3,18 @@
 import asyncio
 import sys
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import httpx2
+
+
+class Shortage(NamedTuple):
+    """The reason why a service is not ready."""
+
+    code: str
+    """As its readiness endpoint names it; "" without one."""
+    text: str
+
 
 _TIMEOUT_SECONDS = 60.0
 _PROBE_SECONDS = 10.0
@@ -47,17 +57,25 @@ async def modules_lacking(modules: Iterable[str]) -> set[str]:
 
 
 async def lack_of(port: int) -> str | None:
-    """What the service on this port lacks, by its readiness endpoint; None when it is ready."""
+    """Return what the service on this port lacks, in words; None when it is ready."""
+    unready = await readiness(port)
+    return unready.text if unready is not None else None
+
+
+async def readiness(port: int) -> Shortage | None:
+    """Return what the service on this port lacks, by its readiness endpoint; None when it is ready."""
     answer = await _probe(port, "/readyz")
     if answer is None:
-        return "does not answer"
+        return Shortage("", "does not answer")
     if answer.is_success:
         return None
     try:
         body = answer.json()
     except ValueError:
         body = None
-    return str(body.get("missing") or body.get("status") if isinstance(body, dict) else answer.status_code)
+    if not isinstance(body, dict):
+        return Shortage("", str(answer.status_code))
+    return Shortage(str(body.get("code") or ""), str(body.get("missing") or body.get("status")))
 
 
 async def is_alive(port: int) -> bool:

@@ -10,8 +10,9 @@ import msgspec
 from msgspec import Meta
 
 from cadre.errors import SpecError
+from cadre.spec.misfit import misfit_of
 from cadre.spec.names import check_name
-from cadre.spec.yaml_file import read_yaml, refused_key
+from cadre.spec.yaml_file import read_yaml
 
 TENANT_FILE = "tenant.yaml"
 
@@ -54,19 +55,20 @@ def read_tenant(folder: Path) -> TenantSpec:
         check_name("tenant", folder.name)
         document = msgspec.convert(data, _Document)
         if document.metadata.name != folder.name:
-            raise SpecError(f"metadata.name: must be the folder's name, {folder.name!r}")
+            raise SpecError(f"must be the folder's name, {folder.name!r}", key="metadata.name")
         for host in document.spec.hosts:
             if not _HOST.fullmatch(host):
                 raise SpecError(
-                    f"spec.hosts: {host!r} is no host name: write it in lower case and without a port"
+                    f"{host!r} is no host name: write it in lower case and without a port", key="spec.hosts"
                 )
         if (document.spec.oidc is not None) != ("oidc" in document.spec.auth):
-            raise SpecError("spec.oidc: belongs with `oidc` in spec.auth, and that with it")
+            raise SpecError("belongs with `oidc` in spec.auth, and that with it", key="spec.oidc")
     except msgspec.ValidationError as error:
-        key, what = refused_key(error)
-        raise SpecError(f"{file}: {key}: {what}" if key else f"{file}: {what}") from error
+        misfit = misfit_of(error)
+        raise SpecError(misfit.problem, key=misfit.place, files=(file,)) from error
     except SpecError as error:
-        raise SpecError(f"{file}: {error}") from error
+        error.in_file(file)
+        raise
     return document.spec
 
 

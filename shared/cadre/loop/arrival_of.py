@@ -203,7 +203,7 @@ def _offer(run: Run, changed: ev.OfferChanged | None) -> Offer:
 def _problem(entry: Entry) -> str:
     match entry.events:
         case [ev.RunAccepted(), ev.RunFinished(error=error)] if (
-            error is not None and error.type == "NotFound"
+            error is not None and error.code == "not-found"
         ):
             return error.message
         case _:

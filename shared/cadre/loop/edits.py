@@ -7,6 +7,7 @@ from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
 from cadre.loop.guards import run_after
+from cadre.protocol.codes import EditRefusal
 from cadre.protocol.messages import Edit
 
 
@@ -15,20 +16,22 @@ def on_edit(run: Run, edit: Edit, arrival: Arrival) -> list[ev.AnyEvent]:
     kind = kind_of(run)
     present = kind.editable(run)
     if present is None:
-        return [_refused(edit, None, f"there is nothing to edit in this run of kind {kind.name}")]
+        return [
+            _refused(edit, None, "not-editable", f"there is nothing to edit in this run of kind {kind.name}")
+        ]
     if edit.base != present.version:
         reason = (
             f"the {present.name} is at version {present.version} by now, and the edit is based on {edit.base}"
         )
-        return [_refused(edit, present.version, reason)]
+        return [_refused(edit, present.version, "stale-version", reason)]
     try:
         kind.check_edit(run, edit)
     except EditNotAllowed as error:
-        return [_refused(edit, present.version, str(error), late=error.late)]
+        return [_refused(edit, present.version, error.code, str(error))]
     applied = ev.EditApplied(base=edit.base, operations=edit.operations, sender=edit.sender)
     after = run_after(run, [applied], arrival.at)
     return [applied, *carry_out(after, arrival, kind.edited(after, edit, arrival))]
 
 
-def _refused(edit: Edit, version: int | None, reason: str, *, late: bool = False) -> ev.EditRefused:
-    return ev.EditRefused(base=edit.base, version=version, reason=reason, sender=edit.sender, late=late)
+def _refused(edit: Edit, version: int | None, code: EditRefusal, reason: str) -> ev.EditRefused:
+    return ev.EditRefused(base=edit.base, version=version, code=code, reason=reason, sender=edit.sender)

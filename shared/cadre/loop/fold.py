@@ -299,11 +299,11 @@ def _cut_short(run: Run, event: ev.RunFinished, n: int, at: float) -> None:
     step, run.current = run.current, None
     if step is None or not (step.content or step.calls):
         return
-    why = event.error or ErrorInfo("Cancelled", event.state)
+    why = event.error or ErrorInfo("cancelled", event.state)
     for call in step.calls:
         if call.is_open:
             cut_short(call, f"the run ended ({why.message})")
-    step.error = ErrorInfo(why.type, f"The run ended amid this step: {why.message}")
+    step.error = why.saying(f"The run ended amid this step: {why.message}")
     step.interrupted, step.ended_at, step.entry = True, at, n
     run.steps.append(step)
 

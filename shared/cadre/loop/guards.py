@@ -42,7 +42,9 @@ def told_in_full(run: Run, events: list[ev.AnyEvent], at: float) -> ev.RunFinish
     if end.error is None or not left:
         return end
     text = f"{end.error.message.removesuffix('.')}. What these steps did was not undone: {', '.join(left)}."
-    return msgspec.structs.replace(end, error=ErrorInfo(end.error.type, text, tuple(left)))
+    return msgspec.structs.replace(
+        end, error=msgspec.structs.replace(end.error, message=text, not_undone=tuple(left))
+    )
 
 
 def run_after(run: Run, events: list[ev.AnyEvent], at: float) -> Run:
@@ -152,4 +154,4 @@ def _no_room(run: Run) -> ErrorInfo:
             f"{taken} model's context has room for {limit(run)}: offer it fewer tools, or set model.context"
             " to what the model really takes."
         )
-    return ErrorInfo("AgentGenerationError", text)
+    return ErrorInfo("no-room", text)

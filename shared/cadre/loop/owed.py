@@ -119,7 +119,7 @@ def _revoke(run: Run, call: Revoked) -> Command:
             at=call.at,
             call=number,
             tool=call.name,
-            error=ErrorInfo("Cancelled", f"not begun: {call.reason}"),
+            error=ErrorInfo("cancelled", f"not begun: {call.reason}"),
         )
     )
 

@@ -17,8 +17,7 @@ MAX_KEPT_SIGNALS = 64
 def on_signal(run: Run, signal: Signal) -> list[ev.AnyEvent]:
     """The signal as it is kept, or why it is not. `end_signalled_waits` adds what follows from it."""
     if len(run.signals) >= MAX_KEPT_SIGNALS:
-        reason = f"{MAX_KEPT_SIGNALS} signals wait already for the run to take them"
-        return [ev.RecordIgnored(kind="Signal", reason=reason)]
+        return [ev.RecordIgnored(kind="Signal", code="signals-full")]
     return [ev.SignalReceived(name=signal.name, payload=signal.payload, sender=signal.sender)]
 
 

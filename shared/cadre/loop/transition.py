@@ -30,6 +30,7 @@ from cadre.loop.edits import (
 from cadre.loop.guards import beyond_bounds, told_in_full, within_bounds, within_context
 from cadre.loop.signals import end_signalled_waits, on_signal
 from cadre.loop.user_messages import on_message
+from cadre.protocol.codes import IgnoredCode
 from cadre.protocol.messages import (
     Cancel,
     Decision,
@@ -75,7 +76,7 @@ def _bounded(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
 def _decide(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
     what = arrival.what
     if run.phase is Phase.DONE:
-        return on_late_outcome(run, what) or [_ignored(arrival, "the run is over")]
+        return on_late_outcome(run, what) or [_ignored(arrival, "run-ended")]
     if isinstance(what, Signal):
         return on_signal(run, what)
     if isinstance(what, UserMessage):
@@ -109,7 +110,7 @@ def _on_cancel(run: Run, cancel: Cancel, arrival: Arrival) -> list[ev.AnyEvent]:
     requested = _requested(cancel)
     if run.cancelled is not None and not cancel.now:
         return [requested]
-    error = ErrorInfo("Cancelled", cancel.reason or "cancelled")
+    error = ErrorInfo("cancelled", cancel.reason or "cancelled")
     moves = None if cancel.now else kind_of(run).cancelled(run, error, arrival)
     if moves is None:
         return [requested, finished(run, "cancelled", error=error)]
@@ -123,7 +124,7 @@ def _requested(cancel: Cancel) -> ev.CancelRequested:
 def _before_the_task(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
     match arrival.what:
         case Task() as task if run.cancelled is not None:
-            error = ErrorInfo("Cancelled", run.cancelled or "cancelled before it began")
+            error = ErrorInfo("cancelled", run.cancelled or "cancelled before it began")
             return [accepted(task, arrival), finished(run, "cancelled", error=error)]
         case Task() as task:
             return _begin(run, task, arrival)
@@ -133,7 +134,7 @@ def _before_the_task(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
         case Poisoned(task=Task() as task) as poisoned:
             return [accepted(task, arrival), finished(run, "error", error=_poison(poisoned))]
         case _:
-            return [_ignored(arrival, "the run has not begun")]
+            return [_ignored(arrival, "not-begun")]
 
 
 def _while_thinking(run: Run, arrival: Arrival) -> list[ev.AnyEvent] | None:
@@ -200,7 +201,7 @@ def _begin(run: Run, task: Task, arrival: Arrival) -> list[ev.AnyEvent]:
     """Accepts the task, and asks for memories or has the agent's kind begin."""
     begun = accepted(task, arrival)
     if arrival.problem:
-        return [begun, finished(run, "error", error=ErrorInfo("NotFound", arrival.problem))]
+        return [begun, finished(run, "error", error=ErrorInfo("not-found", arrival.problem))]
     # A fork has what the other run was given.
     if arrival.spec.memory.recall and task.forks is None:
         query = clip(task.task, _QUESTION_CHARS)
@@ -227,7 +228,7 @@ def _of_kind(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
         moves = kind_of(run).arrived(run, what, arrival)
         if moves is not None:
             return carry_out(run, arrival, moves)
-    return [_ignored(arrival, f"not awaited while {run.phase.value}")]
+    return [_ignored(arrival, "not-awaited")]
 
 
 def _on_reply(run: Run, reply: ModelReplied, arrival: Arrival) -> list[ev.AnyEvent]:
@@ -277,14 +278,14 @@ def _poison(poisoned: Poisoned) -> ErrorInfo:
     text = f"record {poisoned.id} was delivered {poisoned.deliveries} times and never handled to the end"
     if poisoned.why:
         text += f": {poisoned.why}"
-    return ErrorInfo("Poisoned", text)
+    return ErrorInfo("poisoned", text)
 
 
-def _ignored(arrival: Arrival, reason: str) -> ev.RecordIgnored:
+def _ignored(arrival: Arrival, code: IgnoredCode) -> ev.RecordIgnored:
     what = arrival.what
     if isinstance(what, ModelReplied):
         usage = what.usage + Usage(model_calls=1)
         return ev.RecordIgnored(
-            kind="ModelReplied", reason=reason, usage=usage, model=what.model, unpriced=what.unpriced
+            kind="ModelReplied", code=code, usage=usage, model=what.model, unpriced=what.unpriced
         )
-    return ev.RecordIgnored(kind=type(what).__name__, reason=reason)
+    return ev.RecordIgnored(kind=type(what).__name__, code=code)

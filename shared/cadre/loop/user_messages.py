@@ -12,15 +12,11 @@ from cadre.protocol.messages import ErrorInfo, UserMessage
 MAX_UNREAD_MESSAGES = 64
 """Messages that a run keeps for its next model call; the next one is refused."""
 
-SKIPPED = "Skipped"
-"""Type of the error of a call that was given up for a message."""
-
 
 def on_message(run: Run, message: UserMessage, arrival: Arrival) -> list[ev.AnyEvent]:
     """The message as it is kept, or why it is not, and what it puts aside to be read sooner."""
     if len(run.unread) >= MAX_UNREAD_MESSAGES:
-        reason = f"{MAX_UNREAD_MESSAGES} messages wait already for the run's next model call"
-        return [ev.RecordIgnored(kind="UserMessage", reason=reason)]
+        return [ev.RecordIgnored(kind="UserMessage", code="messages-full")]
     received = ev.MessageReceived(text=message.text, mode=message.mode, sender=message.sender)
     model = run.model
     if message.mode == "interrupt" and model is not None and model.purpose != SUMMARY:
@@ -39,7 +35,7 @@ def _put_aside(run: Run, received: ev.MessageReceived, arrival: Arrival) -> list
     if run.proposal is not None or not kind_of(run).reads_calls(run):
         return []
     waiting = [call for call in run.open_calls() if not call.opened and call.kind in ("tool", "member")]
-    error = ErrorInfo(SKIPPED, "This call was not made: a message came that is to be read first.")
+    error = ErrorInfo("skipped", "This call was not made: a message came that is to be read first.")
     given_up: list[ev.AnyEvent] = [
         ev.CallRefused(call=call.id, name=call.name, arguments=call.arguments, error=error)
         for call in waiting

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from cadre.protocol.codes import ErrorCode
 from cadre.protocol.usage import Usage
 
 MESSAGES_ONCE = "https://cadre.dev/a2a/messages-once/v1"
@@ -45,8 +46,8 @@ class RemoteTask(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The data beside that text."""
     lost: str = ""
     """Why the remote agent could not be asked now; asking again does no harm."""
-    error: str = ""
-    """The type of the error, where a task that has failed tells more than that."""
+    error: ErrorCode | None = None
+    """Why the task has failed, where the remote agent says more than that it has."""
     activity: list[dict[str, Any]] = []
     """What it has done since `after`: messages, thoughts, calls of its tools, plans."""
     cursor: str = ""

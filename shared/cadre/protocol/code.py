@@ -51,6 +51,8 @@ class CodeReply(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     value: Any = None
     error: str | None = None
+    raised: str = ""
+    """The class of the exception that a tool raised: the code can catch it by that."""
     blob: str | None = None
     """Has the value whole when `value` is a text that was cut."""
     blob_form: BlobForm = "text"

@@ -1,4 +1,4 @@
-"""Pieces of answers while they are being written."""
+"""Pieces of answers and hints of cancellations: both travel over core NATS, are not stored and may be lost."""
 
 from __future__ import annotations
 
@@ -21,3 +21,17 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """The place of the piece in the answer, from 1."""
     purpose: str
     """The purpose of the model call, as in `model.called`, or `answer`."""
+
+
+_AT = "@"
+
+
+def cancel_hint(run: str, seq: int) -> str:
+    """Return the hint that a cancellation of the run is at this sequence of its stream, for the run's model call."""
+    return f"{run}{_AT}{seq}"
+
+
+def read_cancel_hint(text: str) -> tuple[str, int] | None:
+    """Return the run and the sequence; None for any other hint."""
+    run, _, seq = text.partition(_AT)
+    return (run, int(seq)) if seq.isdecimal() else None

@@ -14,6 +14,7 @@ import msgspec
 from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.caller_terms import CallerTerms
 from cadre.protocol.code import BlobForm, CodeExchange, CodeFunction, CodeLimits, CodeRequest
+from cadre.protocol.codes import ErrorInfo as ErrorInfo
 from cadre.protocol.rounds import Resumption, Unfinished
 from cadre.protocol.usage import Budget, Usage
 
@@ -45,19 +46,6 @@ class Head(msgspec.Struct):
     kind: str | None = None
     """Kind of agent that a journal entry, or a record of one kind's own, belongs to; None where it is not said."""
     kind_version: int = 1
-
-
-class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What went wrong, as data. `type` is one of smolagents' error classes where one fits:
-    AgentGenerationError, AgentParsingError, AgentToolCallError, AgentToolExecutionError,
-    AgentMaxStepsError, AgentError (an answer that a check turned down); else Away, Interrupted, Poisoned, NotFound,
-    Cancelled, Rejected, Expired, LoopDetected, BudgetExceeded, DeadlineExceeded."""
-
-    type: str
-    message: str
-    not_undone: tuple[str, ...] = ()
-    """Of a run that ended badly: the steps of its workflow that an `undo` step should have made up for, and that were
-    not or may not have been, the latest first."""
 
 
 class ReplyTo(msgspec.Struct, frozen=True):

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
-from cadre.engine.calls.fold_calls import AWAY
 from cadre.engine.commands import Revoke, Send
 from cadre.engine.timers import away_timer, fired
 from cadre.errors import CadreError
@@ -124,7 +123,7 @@ class AwayCalls:
             at=at,
             call=call.id,
             tool=call.tool,
-            error=ErrorInfo(AWAY, "not begun: its executor was away"),
+            error=ErrorInfo("away", "not begun: its executor was away"),
         )
         return await self._bus.revoke(Revoke(result).effect(self._bound.agent))
 

@@ -7,7 +7,7 @@ from cadre.delivery.codec import unpack_record
 from cadre.delivery.sender_check import check_sender
 from cadre.errors import CadreError
 from cadre.ports import Blobs, FindSent
-from cadre.protocol.hints import read_cancel_hint
+from cadre.protocol.deltas import read_cancel_hint
 from cadre.protocol.messages import Cancel
 from cadre.protocol.topology import tree_of
 from cadre.recent import Recent

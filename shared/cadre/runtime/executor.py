@@ -71,7 +71,7 @@ class Executor:
         log.warning("%s given up: %s", job.delivery.subject, error)
         if call := addressed_call(job.address):
             why = poisoned(call, error)
-            refusal = self._tool_result(call, error=ErrorInfo(why.type, cut_error(why.message)))
+            refusal = self._tool_result(call, error=why.saying(cut_error(why.message)))
             came = await self._what_came_of(self._new_claim(call, job.delivery), refusal)
             await self._bus.send(came, call.tool, to=call.agent)
 
@@ -128,7 +128,7 @@ class Executor:
             f"outcome unknown: executor {effect.claim.executor} stopped while it ran tool {tool.name!r};"
             f" the tool may or may not have done its work, and was not run again{why}"
         )
-        return await self._not_run(call, ErrorInfo("Interrupted", text))
+        return await self._not_run(call, ErrorInfo("interrupted", text))
 
     def _new_claim(self, call: ToolCall, delivery: Delivery) -> EffectClaim:
         return EffectClaim(
@@ -240,4 +240,4 @@ class Executor:
 
 
 def _run_ended(call: ToolCall) -> ErrorInfo:
-    return ErrorInfo("Cancelled", f"tool {call.tool!r} was not run: its run has ended")
+    return ErrorInfo("cancelled", f"tool {call.tool!r} was not run: its run has ended")

@@ -132,7 +132,7 @@ class Inbox:
             child=run,
             agent=self._agent,
             state="error",
-            error=ErrorInfo("Poisoned", f"the task could not be read: {why}"),
+            error=ErrorInfo("poisoned", f"the task could not be read: {why}"),
         )
         await self._world.bus.send(report, self._agent, to=address.sender)
 

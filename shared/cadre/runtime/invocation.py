@@ -11,6 +11,7 @@ from cadre.delivery.ended_runs import EndedRuns
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.workspace_store import WorkspaceStore
 from cadre.ports import Blobs, FileIndex
+from cadre.protocol.codes import ErrorCode
 from cadre.protocol.messages import ErrorInfo, ToolCall
 from cadre.protocol.rounds import Unfinished
 from cadre.protocol.topology import is_within
@@ -143,7 +144,8 @@ class _Invocation:
         self._abandon()
         await asyncio.wait({self._task}, timeout=STOP_SECONDS)
         still = "" if self._tool.is_async else "; what it does in its thread may still take effect"
-        return InvocationOutcome(error=self._failure(f"TimeoutError: no result within {timeout:g} s{still}"))
+        why = f"TimeoutError: no result within {timeout:g} s{still}"
+        return InvocationOutcome(error=self._failure(why, "timed-out", TimeoutError.__name__))
 
     def left(self) -> asyncio.Future[Any] | None:
         """What is at work although the call has its outcome: a thread, or a coroutine that will not be cancelled."""
@@ -165,7 +167,7 @@ class _Invocation:
     def _ended(self) -> InvocationOutcome:
         if self._task.cancelled() and self._context.cancelled:
             text = f"outcome unknown: the run was cancelled while tool {self._tool.name!r} was at work"
-            return InvocationOutcome(error=ErrorInfo("Interrupted", text))
+            return InvocationOutcome(error=ErrorInfo("interrupted", text))
         error = self._raised()
         if error is None:
             try:
@@ -183,10 +185,8 @@ class _Invocation:
                 # Even the text of a result is somebody else's code.
                 error = raised
         if isinstance(error, InvalidArguments):
-            text = (
-                f"Invalid call of tool {self._tool.name!r} with arguments {self._shown()}: {_text_of(error)}"
-            )
-            return InvocationOutcome(error=ErrorInfo("AgentToolCallError", cut_error(text)))
+            head = f"Invalid call of tool {self._tool.name!r} with arguments {self._shown()}: "
+            return InvocationOutcome(error=_about("invalid-call", head, _text_of(error)))
         if isinstance(error, FailedAs):
             return InvocationOutcome(error=error.info)
         if isinstance(error, CallPaused) and self._call.may_pause:
@@ -196,9 +196,9 @@ class _Invocation:
                 f"outcome unknown: {_text_of(error)}; tool {self._tool.name!r} may or may not have done its work,"
                 " and was not run again"
             )
-            return InvocationOutcome(error=ErrorInfo("Interrupted", cut_error(text)))
+            return InvocationOutcome(error=ErrorInfo("interrupted", cut_error(text)))
         log.warning("tool %s, call %s failed", self._tool.name, self._call.id, exc_info=error)
-        return InvocationOutcome(error=self._failure(_one_line(error)))
+        return InvocationOutcome(error=self._failure(_one_line(error), raised=type(error).__name__))
 
     def _raised(self) -> BaseException | None:
         try:
@@ -207,13 +207,18 @@ class _Invocation:
             # Nobody has cancelled the call: it is the tool's own.
             return error
 
-    def _failure(self, problem: str) -> ErrorInfo:
-        text = f"Error executing tool {self._tool.name!r} with arguments {self._shown()}: {problem}"
-        return ErrorInfo("AgentToolExecutionError", cut_error(text))
+    def _failure(self, problem: str, code: ErrorCode = "tool-failed", raised: str = "") -> ErrorInfo:
+        head = f"Error executing tool {self._tool.name!r} with arguments {self._shown()}: "
+        return _about(code, head, problem, raised)
 
     def _shown(self) -> str:
         text = msgspec.json.encode(self._call.arguments).decode()
         return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"
+
+
+def _about(code: ErrorCode, head: str, problem: str, raised: str = "") -> ErrorInfo:
+    text = cut_error(head + problem)
+    return ErrorInfo(code, text, raised=raised, preamble=len(head) if text.startswith(head) else 0)
 
 
 def _one_line(error: BaseException) -> str:

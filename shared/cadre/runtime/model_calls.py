@@ -163,6 +163,7 @@ class ModelCalls:
                 status=error.status,
                 final=True,
                 too_long=error.too_long,
+                about_form=error.about_form,
                 context=error.context,
                 tokens=error.tokens,
             )

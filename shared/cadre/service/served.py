@@ -112,7 +112,7 @@ class ServedAccount:
         own: dict[str, str] = self._part.about() if isinstance(self._part, Telling) else {}
         if self.platform is not None and (behind := self.platform.shards.behind()) is not None:
             own |= {"shards": behind, "shards_code": BEHIND}
-        return own if full is None else own | {"store": full}
+        return own if full is None else own | {"store": full.text}
 
     async def samples(self) -> list[Sample]:
         """Figures of the connection, the store and the part. Raises CadreError."""

@@ -11,6 +11,7 @@ from cadre.protocol.messages import MemoryScope
 from cadre.protocol.usage import Budget, Seconds
 from cadre.spec.answer_schema import check_schema
 from cadre.spec.kinds import DEFAULT, declared_kinds
+from cadre.spec.misfit import misfit_of
 from cadre.spec.model import (
     ModelSpec,
     NamedFunction,
@@ -131,7 +132,7 @@ class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, 
     def __post_init__(self) -> None:
         for key, written in _WRITTEN_AS.items():
             if not isinstance(getattr(self, key), written):
-                raise SpecError(f"agent {self.name}: write {key} as a {written.__name__}")
+                raise SpecError(f"write {key} as a {written.__name__}", agent=self.name)
         _take_types(self)
         for what, name in [
             ("agent", self.name),
@@ -140,7 +141,7 @@ class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, 
         ]:
             check_name(what, name)
         if not self.description.strip():
-            raise SpecError(f"agent {self.name}: write a description: managers' models read it")
+            raise SpecError("write a description: managers' models read it", agent=self.name)
         bounds = (
             ("limits.max_steps", self.limits.max_steps, 1),
             ("limits.depth", self.limits.depth, 0),
@@ -164,7 +165,7 @@ class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, 
         check_bounds(self.name, bounds)
         check_fallbacks(self.name, self.model)
         check_urls(f"agent {self.name}: model", self.model)
-        check_api(f"agent {self.name}: model", self.model)
+        check_api("model", self.model, agent=self.name)
         self._check_policies()
         for kind in declared_kinds().values():
             kind.check(self)
@@ -172,19 +173,15 @@ class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, 
         self._check_schemas()
         self._check_answers()
         if "final_answer" in (*self.tools, *self.team):
-            raise SpecError(f"agent {self.name}: final_answer is every agent's own; leave it out")
+            raise SpecError("final_answer is every agent's own; leave it out", agent=self.name)
         if self.name in self.team and self.limits.cycles < 1:
-            raise SpecError(
-                f"agent {self.name}: it is in its own team, which needs limits.cycles of at least 1"
-            )
+            raise SpecError("it is in its own team, which needs limits.cycles of at least 1", agent=self.name)
         choice = self.model.tool_choice
         if isinstance(choice, NamedFunction):
             self._check_choice(choice.function)
         both = {m for m in self.team if isinstance(m, str)} & set(self.tools)
         if both:
-            raise SpecError(
-                f"agent {self.name}: {', '.join(sorted(both))} is named as tool and as team member"
-            )
+            raise SpecError(f"{', '.join(sorted(both))} is named as tool and as team member", agent=self.name)
 
     def section(self, of: type[S]) -> S | None:
         """Return the section of this type; None if it has none."""
@@ -196,14 +193,14 @@ class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, 
         known = ["final_answer", *self.tools, *map(str, self.team)]
         if function not in known:
             raise SpecError(
-                f"agent {self.name}: model.tool_choice names {function!r}; it may name {', '.join(known)}"
+                f"model.tool_choice names {function!r}; it may name {', '.join(known)}", agent=self.name
             )
 
     def _check_memory(self) -> None:
         if self.memory.recall > MOST_RECALLED:
-            raise SpecError(f"agent {self.name}: memory.recall must be at most {MOST_RECALLED}")
+            raise SpecError(f"memory.recall must be at most {MOST_RECALLED}", agent=self.name)
         if self.memory.scope == "team" and not self.memory.team:
-            raise SpecError(f"agent {self.name}: memory.scope team needs memory.team, the name of the team")
+            raise SpecError("memory.scope team needs memory.team, the name of the team", agent=self.name)
 
     def _check_schemas(self) -> None:
         for key, schema in (("input_schema", self.input_schema), ("output_schema", self.output_schema)):
@@ -213,11 +210,9 @@ class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, 
                 check_schema(schema)
             except (TypeError, ValueError) as error:
                 reason = str(error).splitlines()[0]
-                raise SpecError(f"agent {self.name}: {key} is no JSON Schema: {reason}") from error
+                raise SpecError(f"{key} is no JSON Schema: {reason}", agent=self.name) from error
         if self.input_schema is not None and self.input_schema.get("type") != "object":
-            raise SpecError(
-                f"agent {self.name}: input_schema says nothing of an object: write `type: object`"
-            )
+            raise SpecError("input_schema says nothing of an object: write `type: object`", agent=self.name)
 
     def _check_answers(self) -> None:
         for check in self.checks:
@@ -227,21 +222,23 @@ class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, 
             try:
                 unknown = names_in(check) - _JUDGED
             except ValueError as error:
-                raise SpecError(f"agent {self.name}: checks: {error}") from error
+                raise SpecError(str(error), key="checks", agent=self.name) from error
             if unknown:
                 raise SpecError(
-                    f"agent {self.name}: checks: {check!r} is about {', '.join(sorted(unknown))};"
-                    f" it may be about {', '.join(sorted(_JUDGED))}"
+                    f"{check!r} is about {', '.join(sorted(unknown))};"
+                    f" it may be about {', '.join(sorted(_JUDGED))}",
+                    key="checks",
+                    agent=self.name,
                 )
         if len(set(self.checks)) < len(self.checks):
-            raise SpecError(f"agent {self.name}: checks names one check twice")
+            raise SpecError("checks names one check twice", agent=self.name)
 
     def _check_policies(self) -> None:
         for name, policy in self.approvals.items():
             try:
                 check_policy(policy)
             except ValueError as error:
-                raise SpecError(f"agent {self.name}: approvals.{name}: {error}") from error
+                raise SpecError(str(error), key=f"approvals.{name}", agent=self.name) from error
         if any(isinstance(member, Selector) for member in self.team):
             return  # it is not known here whom a selector finds
         for key, names in (("approvals", self.approvals), ("timeouts", self.timeouts)):
@@ -249,8 +246,9 @@ class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, 
             unknown = set(names) - known - ({*self.checks} if key == "timeouts" else set())
             if unknown:
                 raise SpecError(
-                    f"agent {self.name}: {key} names {', '.join(sorted(unknown))},"
-                    " which is neither in its tools nor in its team"
+                    f"{key} names {', '.join(sorted(unknown))},"
+                    " which is neither in its tools nor in its team",
+                    agent=self.name,
                 )
 
 
@@ -263,10 +261,10 @@ def _take_types(spec: AgentSpec) -> None:
     try:
         read = msgspec.convert(given, _FIELDS)
     except msgspec.ValidationError as error:
-        what, _, place = str(error).partition(" - at `$.")
-        key = place.rstrip("`")
+        misfit = misfit_of(error)
+        key = misfit.place
         choices = f"; write {CHOICES[key]}" if key in CHOICES else ""
-        raise SpecError(f"agent {spec.name}: {key}: {what[:1].lower()}{what[1:]}{choices}") from error
+        raise SpecError(f"{misfit.lower}{choices}", key=key, agent=spec.name) from error
     fields = folded({name: getattr(read, name) for name in read.__struct_fields__})
     other = {name: value for name, value in fields.items() if getattr(spec, name) != value}
     if other:
@@ -287,7 +285,7 @@ def _check_keys(agent: str, given: Any) -> None:
         for where, section in sections_at(given, place):
             if isinstance(section, dict) and (unknown := sorted(map(str, section.keys() - {*known}))):
                 raise SpecError(
-                    f"agent {agent}: unknown key {unknown[0]!r} in {where}; known keys: {', '.join(known)}"
+                    f"unknown key {unknown[0]!r} in {where}; known keys: {', '.join(known)}", agent=agent
                 )
 
 

@@ -1,6 +1,5 @@
 """An agent's YAML file: read, checked and explained."""
 
-import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,11 +10,12 @@ from cadre.errors import SpecError
 from cadre.spec.agent import CHOICES, SHORT_PROMPTS, AgentSpec, Selector, fields_without
 from cadre.spec.durations import with_seconds
 from cadre.spec.kinds import declaration_of, declared_kinds
+from cadre.spec.misfit import misfit_of
 from cadre.spec.model import check_urls
 from cadre.spec.model_file import check_keys, with_models
 from cadre.spec.skill_file import SKILL_FILE, Skill, with_skills
 from cadre.spec.team_defaults import defaults_for, with_team_model, with_variables
-from cadre.spec.yaml_file import known_keys, read_yaml, refused_key, sections_at
+from cadre.spec.yaml_file import known_keys, read_yaml, sections_at
 
 
 class _AgentMetadata(msgspec.Struct):
@@ -70,13 +70,14 @@ def _read(path: Path) -> tuple[AgentSpec, list[Path], list[Skill]]:
     """The agent, the files of its models and its team, and its skills."""
     if path.suffix == ".py":
         raise SpecError(
-            f"{path}: is Python, and an agent is a YAML file: run a program that serves one with `python {path}`,"
-            f" and serve tools with `cadre tools {path}`"
+            f"is Python, and an agent is a YAML file: run a program that serves one with `python {path}`,"
+            f" and serve tools with `cadre tools {path}`",
+            files=(path,),
         )
     data = read_yaml(path, SpecError)
     if isinstance(data, dict) and data.get("kind") == "Team":
         raise SpecError(
-            f"{path}: is a team: start all of it with `cadre up {path}`, or name the file of one agent"
+            f"is a team: start all of it with `cadre up {path}`, or name the file of one agent", files=(path,)
         )
     try:
         team = defaults_for(path)
@@ -90,7 +91,8 @@ def _read(path: Path) -> tuple[AgentSpec, list[Path], list[Skill]]:
         _check_calls(spec.kind, written["spec"].get("model"))
         return spec, models, skills
     except SpecError as error:
-        raise SpecError(f"{path}: {error}") from error
+        error.in_file(path)
+        raise
 
 
 def agent_of(data: Any, folder: Path) -> AgentSpec:
@@ -108,7 +110,7 @@ def _spec_of(data: Any, folder: Path) -> AgentSpec:
             fields["prompts"] = str((folder / fields["prompts"]).resolve())
         return AgentSpec(**msgspec.structs.asdict(document.metadata), **fields)
     except msgspec.ValidationError as error:
-        raise SpecError(_explain(error)) from error
+        raise _explained(error) from error
 
 
 def _as_agent(data: Any) -> Any:
@@ -151,8 +153,9 @@ def _check_keys(data: Any) -> None:
     for name, policy in approvals.items() if isinstance(approvals, dict) else ():
         if not isinstance(name, str) or not isinstance(policy, str):
             raise SpecError(
-                f"spec.approvals: {name}: {policy}: write never, always or 'when: <expression>' by the name of a"
-                " tool (YAML takes yes, no, on and off for true and false)"
+                f"{name}: {policy}: write never, always or 'when: <expression>' by the name of a"
+                " tool (YAML takes yes, no, on and off for true and false)",
+                key="spec.approvals",
             )
 
 
@@ -169,16 +172,17 @@ def _check_calls(kind: str, model: Any) -> None:
     ):
         if isinstance(section, dict) and "calls" in section:
             raise SpecError(
-                f"spec.{where}.calls: says how a model writes calls, and that of an agent of kind {kind} writes none:"
-                " leave it out"
+                f"says how a model writes calls, and that of an agent of kind {kind} writes none:"
+                " leave it out",
+                key=f"spec.{where}.calls",
             )
 
 
-def _explain(error: msgspec.ValidationError) -> str:
-    key, what = refused_key(error)
-    known = f"; known keys: {', '.join(_KEYS[key])}" if key in _KEYS else ""
-    if missing := re.fullmatch(r"Object missing required field `(.*)`", what):
-        return f"key {missing[1]!r} is missing in {key or 'the document'}{known}"
+def _explained(error: msgspec.ValidationError) -> SpecError:
+    misfit = misfit_of(error)
+    key, known = misfit.place, f"; known keys: {', '.join(_KEYS.get(misfit.place, ()))}"
+    if misfit.missing:
+        return SpecError(f"key {misfit.missing!r} is missing in {key or 'the document'}{known}")
     if key in _CHOICES:
-        return f"{key}: {what[:1].lower()}{what[1:]}; write {_CHOICES[key]}"
-    return f"{key}: {what}" if key else f"{what}{known}"
+        return SpecError(f"{misfit.lower}; write {_CHOICES[key]}", key=key)
+    return SpecError(misfit.problem if key else f"{misfit.problem}{known}", key=key)

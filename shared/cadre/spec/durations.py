@@ -44,9 +44,9 @@ def checked_seconds(key: str, length: Length, least: float = 0.0) -> float:
     try:
         seconds = seconds_of(length)
     except ValueError as error:
-        raise SpecError(f"{key}: {error}") from error
+        raise SpecError(str(error), key=key) from error
     if not least <= seconds <= MAX_SECONDS:
-        raise SpecError(f"{key}: {length} must be at least {least:g} s and at most ten years")
+        raise SpecError(f"{length} must be at least {least:g} s and at most ten years", key=key)
     return seconds
 
 
@@ -58,7 +58,7 @@ def with_seconds(data: Any, shape: inspect.Type, place: str = "") -> Any:
             try:
                 return seconds_of(data)
             except ValueError as error:
-                raise SpecError(f"{place}: {error}") from error
+                raise SpecError(str(error), key=place) from error
         case inspect.Metadata(type=inner):
             return with_seconds(data, inner, place)
         case inspect.UnionType(types=several):

@@ -129,11 +129,13 @@ def check_urls(section: str, model: ModelSpec) -> None:
 def check_fallbacks(agent: str, model: ModelSpec) -> None:
     """Raises SpecError for a fallback that is no other model, or has fallbacks of its own."""
     for index, fallback in enumerate(model.fallbacks):
-        where = f"agent {agent}: model.fallbacks[{index}]"
+        where = f"model.fallbacks[{index}]"
         if not fallback.name and not fallback.url:
-            raise SpecError(f"{where}: name another model, or the url of another endpoint")
+            raise SpecError("name another model, or the url of another endpoint", key=where, agent=agent)
         if fallback.fallbacks:
-            raise SpecError(f"{where}: a fallback has none of its own: list them one after the other")
+            raise SpecError(
+                "a fallback has none of its own: list them one after the other", key=where, agent=agent
+            )
 
 
 def model_bounds(model: ModelSpec, key: str = "model") -> list[Bound]:

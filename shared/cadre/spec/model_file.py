@@ -9,12 +9,13 @@ from typing import Any, Literal, NamedTuple, get_args
 import msgspec
 from msgspec.inspect import type_info
 
-from cadre.errors import SpecError
+from cadre.errors import SpecError, UnknownModel
 from cadre.spec.durations import with_seconds
+from cadre.spec.misfit import misfit_of
 from cadre.spec.model import ModelSpec, check_url
 from cadre.spec.names import check_name
 from cadre.spec.native_tools import check_api
-from cadre.spec.yaml_file import known_keys, read_yaml, refused_key, sections_at
+from cadre.spec.yaml_file import known_keys, read_yaml, sections_at
 
 Capability = Literal["vision", "streaming", "tools", "json_schema"]
 
@@ -79,7 +80,7 @@ def read_model(path: Path) -> ModelFile:
         capabilities = msgspec.convert(section.pop("capabilities", None), list[Capability] | None)
     except msgspec.ValidationError as error:
         known = ", ".join(get_args(Capability))
-        raise SpecError(f"{path}: spec.capabilities: write a list of {known}") from error
+        raise SpecError(f"write a list of {known}", key="spec.capabilities", files=(path,)) from error
     try:
         for place, keys in _KEYS.items():
             for where, found in sections_at(data, place):
@@ -88,14 +89,15 @@ def read_model(path: Path) -> ModelFile:
                 )
         document = msgspec.convert(data, _ModelDocument)
         if document.metadata.name != path.stem:
-            raise SpecError(f"metadata.name: must be the file's name, {path.stem!r}")
+            raise SpecError(f"must be the file's name, {path.stem!r}", key="metadata.name")
         check_url("spec.url", document.spec.url)
         check_api("spec", document.spec)
     except msgspec.ValidationError as error:
-        key, what = refused_key(error)
-        raise SpecError(f"{path}: {key}: {what}" if key else f"{path}: {what}") from error
+        misfit = misfit_of(error)
+        raise SpecError(misfit.problem, key=misfit.place, files=(path,)) from error
     except SpecError as error:
-        raise SpecError(f"{path}: {error}") from error
+        error.in_file(path)
+        raise
     if section.get("calls") == "auto" and capabilities is not None:
         del section["calls"]
     return ModelFile(
@@ -134,19 +136,20 @@ def _resolved(where: str, section: Any, folder: Path, files: list[Path]) -> Any:
         if key in own and own[key] == value and capability not in (model.capabilities or [capability]):
             written = str(value).lower()
             raise SpecError(
-                f"{where}.{key}: {written} needs a model with the capability {capability}; see {path}"
+                f"{written} needs the capability {capability}, which the file of model {path.stem!r} does not list",
+                key=f"{where}.{key}",
             )
     return merged
 
 
 def _find(where: str, name: Any, folder: Path) -> Path:
     if not isinstance(name, str):
-        raise SpecError(f"{where}: name a model, or write its keys")
+        raise SpecError("name a model, or write its keys", key=where)
     check_name("model", name)
     places = [folder / "models" / f"{name}.yaml", folder / f"{name}.yaml"]
     found = next((place for place in places if place.is_file()), None)
     if found is None:
-        raise SpecError(f"{where}: there is no model {name!r}: neither {places[0]} nor {places[1]}")
+        raise UnknownModel(name, f"neither {places[0]} nor {places[1]}", key=where)
     return found
 
 

@@ -16,17 +16,19 @@ _RUN_BY_THE_CLIENT = {
 """Types of tools that wait for whoever made the request, and what to do instead."""
 
 
-def check_api(key: str, model: ModelSpec) -> None:
+def check_api(key: str, model: ModelSpec, agent: str = "") -> None:
     """Raises SpecError for what the model's API does not have, and for a native tool that the endpoint does not run;
     `key` is where the section stands."""
     if model.api == "responses" and model.seed is not None:
-        raise SpecError(f"{key}.seed: the Responses API has none: leave it out, or take api: chat")
+        raise SpecError(
+            "the Responses API has none: leave it out, or take api: chat", key=f"{key}.seed", agent=agent
+        )
     for index, tool in enumerate(model.native_tools):
         problem = _problem(tool)
         if problem:
-            raise SpecError(f"{key}.native_tools[{index}]: {problem}")
+            raise SpecError(problem, key=f"{key}.native_tools[{index}]", agent=agent)
     for index, fallback in enumerate(model.fallbacks):
-        check_api(f"{key}.fallbacks[{index}]", fallback)
+        check_api(f"{key}.fallbacks[{index}]", fallback, agent)
 
 
 def _problem(tool: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from cadre.protocol.a2a import remote_tools
 from cadre.protocol.usage import Budget
 from cadre.spec.durations import checked_seconds
 from cadre.spec.kinds import Section
-from cadre.spec.yaml_file import refused_key
+from cadre.spec.misfit import misfit_of
 
 DOCUMENT = "RemoteAgent"
 """The `kind` of its file."""
@@ -109,19 +109,22 @@ def agent_document(kind: str, data: dict[str, Any]) -> dict[str, Any]:
     try:
         found = msgspec.convert(written, _DocumentSpec)
     except msgspec.ValidationError as error:
-        key, what = refused_key(error)
-        known = ", ".join(_DocumentSpec.__struct_fields__)
-        raise SpecError(f"spec{key and f'.{key}'}: {what}; known keys: {known}") from error
+        misfit, known = misfit_of(error), ", ".join(_DocumentSpec.__struct_fields__)
+        key = f"spec.{misfit.place}".rstrip(".")
+        raise SpecError(f"{misfit.problem}; known keys: {known}", key=key) from error
     if [bool(found.card), bool(found.url), bool(found.command), found.nats is not None].count(True) != 1:
         raise SpecError(
-            "spec: give either the card of the remote agent, its url, the command of a program, or who it is on `nats`"
+            "give either the card of the remote agent, its url, the command of a program, or who it is on `nats`",
+            key="spec",
         )
     _check_nats(found.nats)
     program = _program(found)
     for key in ("card", "url"):
         address = urlsplit(getattr(found, key))
         if getattr(found, key) and (address.scheme not in ("http", "https") or not address.hostname):
-            raise SpecError(f"spec.{key}: {getattr(found, key)!r} is no URL: write http:// or https://")
+            raise SpecError(
+                f"{getattr(found, key)!r} is no URL: write http:// or https://", key=f"spec.{key}"
+            )
     poll = (
         found.poll
         if found.poll is not None
@@ -176,20 +179,20 @@ def _program(found: _DocumentSpec) -> ProgramSpec | None:
             of_whom = (
                 "a program: name its command" if is_programs else f"an address, and this agent is {what}"
             )
-            raise SpecError(f"spec.{key}: this is said of {of_whom}")
+            raise SpecError(f"this is said of {of_whom}", key=f"spec.{key}")
     if not found.command:
         return None
     try:
         command = shlex.split(found.command) if isinstance(found.command, str) else found.command
     except ValueError as error:
-        raise SpecError(f"spec.command: {error}") from error
+        raise SpecError(str(error), key="spec.command") from error
     if not found.workspace:
-        raise SpecError("spec.workspace: name the folder that the program works in")
+        raise SpecError("name the folder that the program works in", key="spec.workspace")
     concurrency = (
         found.concurrency if found.concurrency is not None else _MANY_RUNS if found.folder_per_run else 1
     )
     if concurrency < 1:
-        raise SpecError("spec.concurrency: give 1 or more")
+        raise SpecError("give 1 or more", key="spec.concurrency")
     same = {key: getattr(found, key) for key in _OF_PROGRAMS if key != "concurrency"}
     return ProgramSpec(command=command, concurrency=concurrency, **same)
 
@@ -198,6 +201,7 @@ def _check_nats(nats: NatsAgentSpec | None) -> None:
     for key in ("agent", "owner", "session") if nats is not None else ():
         if not _TOKEN.fullmatch(getattr(nats, key)):
             raise SpecError(
-                f"spec.nats.{key}: {getattr(nats, key)!r} is no word of a NATS subject: write it as `nats micro info"
-                " agents` shows it"
+                f"{getattr(nats, key)!r} is no word of a NATS subject: write it as `nats micro info"
+                " agents` shows it",
+                key=f"spec.nats.{key}",
             )

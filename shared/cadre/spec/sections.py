@@ -33,7 +33,7 @@ def folded(fields: dict[str, Any]) -> dict[str, Any]:
     parts = {name: fields[name] for name in SECTIONS if fields.get(name, UNSET) is not UNSET}
     for name, part in parts.items():
         if not isinstance(part, SECTIONS[name]):
-            raise SpecError(f"agent {fields.get('name')}: write {name} as a {SECTIONS[name].__name__}")
+            raise SpecError(f"write {name} as a {SECTIONS[name].__name__}", agent=str(fields.get("name")))
     rest = {key: value for key, value in fields.items() if key not in SECTIONS}
     return rest | ({"sections": [*fields.get("sections", ()), *parts.values()]} if parts else {})
 
@@ -44,9 +44,9 @@ def unfolded(agent: str, fields: dict[str, Any]) -> dict[str, Any]:
     for part in fields.get("sections", ()):
         kind = part.pop("kind", None) if isinstance(part, dict) else None
         if kind not in SECTIONS:
-            raise SpecError(f"agent {agent}: sections: no kind has the section {kind or part!r}")
+            raise SpecError(f"no kind has the section {kind or part!r}", key="sections", agent=agent)
         if kind in parts:
-            raise SpecError(f"agent {agent}: sections: {kind} stands there twice")
+            raise SpecError(f"{kind} stands there twice", key="sections", agent=agent)
         parts[kind] = part
     return {key: value for key, value in fields.items() if key != "sections"} | parts
 

@@ -40,22 +40,26 @@ def read_skill(folder: Path) -> Skill:
         end = lines.index(_MARK, 1) if lines[:1] == [_MARK] else 0
         about: Any = yaml.safe_load("\n".join(lines[1:end])) if end else None
     except OSError as error:
-        raise SpecError(f"{file}: cannot be read: {error.strerror}") from error
+        raise SpecError(f"cannot be read: {error.strerror}", files=(file,)) from error
     except (ValueError, yaml.YAMLError) as error:
-        raise SpecError(f"{file}: its front matter is not YAML between two lines {_MARK}") from error
+        raise SpecError(f"its front matter is not YAML between two lines {_MARK}", files=(file,)) from error
     if not isinstance(about, dict):
-        raise SpecError(f"{file}: begin with front matter: name and description between two lines {_MARK}")
+        raise SpecError(
+            f"begin with front matter: name and description between two lines {_MARK}", files=(file,)
+        )
     name, description = about.get("name"), about.get("description")
     if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > _MAX_NAME_CHARS:
         raise SpecError(
-            f"{file}: name: use 1 to {_MAX_NAME_CHARS} of the letters a-z, digits and single '-' in between"
+            f"use 1 to {_MAX_NAME_CHARS} of the letters a-z, digits and single '-' in between",
+            key="name",
+            files=(file,),
         )
     # As it is named, links and all: a mounted folder may be exchanged for another one.
     place = Path(os.path.abspath(folder))
     if name != place.name:
-        raise SpecError(f"{file}: name: must be the folder's name, {place.name!r}")
+        raise SpecError(f"must be the folder's name, {place.name!r}", key="name", files=(file,))
     if not isinstance(description, str) or not 0 < len(description.strip()) <= _MAX_DESCRIPTION_CHARS:
-        raise SpecError(f"{file}: description: write 1 to {_MAX_DESCRIPTION_CHARS} characters")
+        raise SpecError(f"write 1 to {_MAX_DESCRIPTION_CHARS} characters", key="description", files=(file,))
     return Skill(name, " ".join(description.split()), place)
 
 
@@ -76,12 +80,12 @@ def with_skills(data: Any, folder: Path) -> tuple[Any, list[Skill]]:
         return data, []
     named = spec["skills"]
     if not isinstance(named, list) or not all(isinstance(one, str) for one in named):
-        raise SpecError("spec.skills: write a list of folders")
+        raise SpecError("write a list of folders", key="spec.skills")
     skills: list[Skill] = []
     for index, one in enumerate(named):
         found = skills_in(folder / one)
         if not found:
-            raise SpecError(f"spec.skills[{index}]: there is no {SKILL_FILE} in {folder / one}")
+            raise SpecError(f"there is no {SKILL_FILE} in {folder / one}", key=f"spec.skills[{index}]")
         skills += found
     tools = spec.get("tools") or []
     others = [skill.tool for skill in skills if skill.tool not in tools] if isinstance(tools, list) else []

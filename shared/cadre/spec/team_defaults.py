@@ -13,10 +13,11 @@ from msgspec.inspect import type_info
 
 from cadre.errors import SpecError
 from cadre.spec.durations import with_seconds
+from cadre.spec.misfit import misfit_of
 from cadre.spec.model import ModelSpec
 from cadre.spec.model_file import check_keys, with_models
 from cadre.spec.names import TEAM_FILE
-from cadre.spec.yaml_file import read_yaml, refused_key
+from cadre.spec.yaml_file import read_yaml
 
 _OF_ONE_MODEL = ("price", "context")
 """Keys that an agent which names another model than its team does not take over."""
@@ -51,7 +52,9 @@ def defaults_for(agent: Path) -> TeamDefaults:
             variables = msgspec.convert(spec.get("variables") or {}, dict[str, str | int | float | bool])
         except msgspec.ValidationError as error:
             raise SpecError(
-                f"{file}: spec.variables: {error}: write a text, number, true or false by each name"
+                f"{error}: write a text, number, true or false by each name",
+                key="spec.variables",
+                files=(file,),
             ) from error
         return TeamDefaults(file, spec.get("model"), variables)
     return TeamDefaults()
@@ -71,10 +74,12 @@ def with_team_model(data: Any, team: TeamDefaults) -> tuple[Any, list[Path]]:
         check_keys(section, "spec.model", ModelSpec.__struct_fields__)
         msgspec.convert(with_seconds(section, type_info(ModelSpec), "spec.model"), ModelSpec)
     except msgspec.ValidationError as error:
-        key, what = refused_key(error)
-        raise SpecError(f"{team.file}: spec.model{key and f'.{key}'}: {what}") from error
+        misfit = misfit_of(error)
+        key = f"spec.model.{misfit.place}".rstrip(".")
+        raise SpecError(misfit.problem, key=key, files=(team.file,)) from error
     except SpecError as error:
-        raise SpecError(f"{team.file}: {error}") from error
+        error.in_file(team.file)
+        raise
     if own.get("name", section.get("name")) != section.get("name"):
         section = {key: value for key, value in section.items() if key not in _OF_ONE_MODEL}
     return {**data, "spec": {**data["spec"], "model": {**section, **own}}}, files

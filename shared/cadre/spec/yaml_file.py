@@ -112,12 +112,6 @@ def _items(at: str, data: Any) -> Iterator[tuple[str, Any, Any]]:
         yield from ((at, None, one) for one in data)
 
 
-def refused_key(error: msgspec.ValidationError) -> tuple[str, str]:
-    """The key that a document was refused for (`spec.limits`; empty for the document itself), and what is wrong."""
-    what, _, place = str(error).partition(" - at ")
-    return place.strip("`").removeprefix("$").lstrip("."), what
-
-
 def _problem(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     text = " ".join(str(getattr(error, "problem", None) or error).split())

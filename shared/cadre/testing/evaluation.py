@@ -24,7 +24,6 @@ from cadre.spec.agent import AgentSpec
 from cadre.spec.model import ModelSpec
 from cadre.spec.prices import Prices, priced
 from cadre.testing.kept_run import (
-    NOT_CALLED,
     Below,
     KeptRun,
     Policy,
@@ -275,7 +274,7 @@ async def _say(run: TeamRun, call: str, word: ev.ApprovalDecided | None) -> None
 
 
 def _beyond_history(team: Team) -> list[str]:
-    found = [call.tool for call in team.calls if call.error is not None and call.error.type == NOT_CALLED]
+    found = [call.tool for call in team.calls if call.error is not None and call.error.code == "not-called"]
     return list(dict.fromkeys(found))
 
 

@@ -21,9 +21,8 @@ from cadre.errors import BlobMissing, BusUnavailable, Fenced, OutcomeUnknown
 from cadre.journal.arrivals import AnyRecord
 from cadre.journal.entry import Entry
 from cadre.ports import Appended, Blobs, Delivery, Effect, FoundMessage, QuarantineRecord, Stored
-from cadre.protocol.deltas import Delta
+from cadre.protocol.deltas import Delta, cancel_hint
 from cadre.protocol.files import WorkspaceFile
-from cadre.protocol.hints import cancel_hint
 from cadre.protocol.messages import (
     Addressed,
     Cancel,

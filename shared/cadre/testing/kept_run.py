@@ -24,7 +24,6 @@ other; `live` makes them, if the tool is read-only; `refuse` answers none. A too
 what was not called then is called if it is read-only."""
 
 
-NOT_CALLED = "NotCalled"
 """The type of the error of a call that is not answered: the kept run did not make it and it may have an effect, or its
 policy says so."""
 
@@ -286,7 +285,7 @@ class _ToolFromHistory(ForeignTool):
         if self._live is not None:
             return await self._live.call(arguments, context)
         why = f"{self.name} is not called in an evaluation, and the kept run has no answer to this call"
-        raise FailedAs(ErrorInfo(NOT_CALLED, why))
+        raise FailedAs(ErrorInfo("not-called", why))
 
     def _whole(self, answer: ev.ToolAnswered) -> Any:
         data = self._blobs.get(answer.blob) if answer.blob is not None else None

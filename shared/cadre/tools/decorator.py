@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 import functools
 import inspect
-import re
 from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
@@ -15,6 +14,7 @@ from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.rounds import Unfinished
 from cadre.protocol.tagged import for_tool
+from cadre.spec.misfit import Misfit, misfit_of
 from cadre.spec.names import MOST, NAME
 from cadre.spec.policy import check_policy, names_in
 from cadre.tools.context import ToolContext
@@ -157,7 +157,7 @@ class Tool(Generic[P, R]):
             try:
                 checked = msgspec.convert(whole, self._arguments, str_keys=True, dec_hook=of_json)
             except msgspec.ValidationError:
-                raise InvalidArguments(self._explain(str(error))) from error
+                raise InvalidArguments(self._explain(misfit_of(error))) from error
         return {name: _with_defaults(getattr(checked, name)) for name in arguments}
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> Any:
@@ -187,17 +187,15 @@ class Tool(Generic[P, R]):
             # A tool must not end the process that hosts it.
             raise RuntimeError(f"the tool tried to end its process: {error!r}") from error
 
-    def _explain(self, text: str) -> str:
-        problem, _, path = text.partition(" - at `$")
-        path = path.rstrip("`").lstrip(".")
-        field = re.search(r"`(.*)`$", problem)
-        if not path and field and problem.startswith("Object missing"):
-            return f"argument {field[1]!r} is missing"
-        if not path and field and problem.startswith("Object contains unknown"):
+    def _explain(self, misfit: Misfit) -> str:
+        if misfit.place:
+            return f"argument {misfit.place!r}: {misfit.lower}"
+        if misfit.missing:
+            return f"argument {misfit.missing!r} is missing"
+        if misfit.unknown:
             known = ", ".join(self._arguments.__struct_fields__)
-            return f"there is no argument {field[1]!r}: {self.name} takes {known or 'none'}"
-        problem = problem[:1].lower() + problem[1:]
-        return f"argument {path!r}: {problem}" if path else f"arguments: {problem}"
+            return f"there is no argument {misfit.unknown!r}: {self.name} takes {known or 'none'}"
+        return f"arguments: {misfit.lower}"
 
 
 @overload

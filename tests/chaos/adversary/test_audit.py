@@ -44,7 +44,7 @@ LOOP: Run = [
         [
             {"type": "model.answered", "purpose": "act", "step": 1, "usage": SPENT},
             {"type": "memory.recalled", "memories": [{"text": "done with n1"}]},
-            {"type": "run.finished", "error": {"type": "BudgetExceeded"}},
+            {"type": "run.finished", "error": {"code": "budget", "type": "BudgetExceeded"}},
         ],
     ),
 ]

@@ -132,8 +132,8 @@ def test_a_block_that_waits_for_its_calls_does_not_hear_that_its_sandbox_is_away
 @pytest.mark.parametrize(
     ("fields", "asked", "outcome", "event", "error"),
     [
-        ({}, asks("add", a=1, b=2), result("r1_1_0", error=ErrorInfo("E", "boom")), "ToolAnswered", "boom"),
-        ({}, KID, report("r1_1_0", state="error", error=ErrorInfo("E", "ill")), "DelegateFinished", "ill"),
+        ({}, asks("add", a=1, b=2), result("r1_1_0", error=ErrorInfo("tool-failed", "boom")), "ToolAnswered", "boom"),
+        ({}, KID, report("r1_1_0", state="error", error=ErrorInfo("tool-failed", "ill")), "DelegateFinished", "ill"),
         ({"approvals": {"kid": "always"}}, KID, decision("rejected", feedback="No."), "ApprovalDecided", "No."),
         ({"timeouts": {"kid": 30}}, KID, timer("call-r1_1_0"), "CallTimedOut", "no answer within 30 s"),
     ],
@@ -156,6 +156,11 @@ def test_a_call_that_fails_raises_in_the_code(
             asks("add", a=1, b=2),
             result("r1_1_0", "[1, …", blob="blob:x", blob_form="json"),
             CodeReply(value="[1, …", blob="blob:x", blob_form="json"),
+        ),
+        (
+            asks("add", a=1, b=2),
+            result("r1_1_0", error=ErrorInfo("tool-failed", "no such row", raised="KeyError")),
+            CodeReply(error="no such row", raised="KeyError"),
         ),
         (KID, msgspec.structs.replace(report("r1_1_0", "A picture."), output=PICTURE), CodeReply(value=PICTURE)),
         (KID, msgspec.structs.replace(report("r1_1_0", "Words."), output=["words"]), CodeReply(value="Words.")),
@@ -182,9 +187,7 @@ def test_an_approval_in_the_middle_of_a_loop() -> None:
 
 def test_code_that_fails_is_an_observation_with_what_it_printed() -> None:
     course = begun()
-    error = ErrorInfo(
-        "AgentExecutionError", "Code execution failed at line '1 / 0' due to: ZeroDivisionError"
-    )
+    error = ErrorInfo("code-failed", "Code execution failed at line '1 / 0' due to: ZeroDivisionError")
     events = course.arrive(ended(error=error, logs="so far\n", snapshot="blob:bb"))
     assert kinds(events) == ["BlockFinished", "StepFinished", "ModelCalled"]
     step = course.run.steps[-1]
@@ -274,7 +277,7 @@ def test_what_its_model_reads() -> None:
     assert answer == {"role": "assistant", "content": ANSWER_WITH_CODE + "</code>"}
     assert observed["content"].startswith("Observation:\nExecution logs:\n3\n")
     course.say(content="Hm.\n<code>\n1 / 0\n</code>")
-    error = ErrorInfo("AgentExecutionError", "Code execution failed at line '1 / 0'")
+    error = ErrorInfo("code-failed", "Code execution failed at line '1 / 0'")
     course.arrive(ended(block="r1:code:2", logs="before\n", error=error))
     failed = Transcript(prompts).request(course.run, "act").messages[-1]["content"]
     assert failed.index("before") < failed.index("execution failed")
@@ -329,7 +332,7 @@ def test_a_session_goes_on_with_the_variables_of_its_last_run() -> None:
 
 def lose_variables(course: Course) -> None:
     """The sandbox cannot restore what the block in work needs, and says that none is left."""
-    error = ErrorInfo("AgentExecutionError", "The variables of earlier code could not be restored.")
+    error = ErrorInfo("code-failed", "The variables of earlier code could not be restored.")
     course.arrive(ended(block=code_call(course).block, error=error, snapshot=None))
 
 

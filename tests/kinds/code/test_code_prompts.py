@@ -169,9 +169,9 @@ def test_an_own_file_is_that_of_the_agents_kind(tmp_path: Path, document: dict[s
     mine = prompts_for(agent(kind="code", prompts=path))
     assert mine.kind == "code"
     assert mine.error("x") == Prompts.load("code").error("x") != Prompts.load("tool_calling").error("x")
-    with pytest.raises(PromptError, match="system_prompt uses the unknown variable 'authorized_imports'"):
+    with pytest.raises(PromptError, match=r"system_prompt.*'authorized_imports'"):
         prompts_for(agent(prompts=path))
-    with pytest.raises(PromptError, match="system_prompt uses the unknown variable 'calls'"):
+    with pytest.raises(PromptError, match=r"system_prompt.*'calls'"):
         prompts_for(agent(kind="code", prompts=str(SHIPPED / "tool_calling.yaml")))
 
 

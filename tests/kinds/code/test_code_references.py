@@ -37,7 +37,7 @@ def test_a_blob_that_the_run_was_not_given_is_refused(value: Any) -> None:
     course = begun()
     events = course.arrive(yielded(_kid(value), asks("add", a=1, b=2)))
     assert kinds(events) == ["BlockYielded", "CallRefused", "ToolCalled"]
-    assert f"{STRANGER} was not given to this run" in only(events, ev.CallRefused).error.message
+    assert str(STRANGER) in only(events, ev.CallRefused).error.message
     course.arrive(result("r1_1_1", 3))
     assert [one.error is None for one in replies(course)] == [False, True]
     events = course.arrive(ended(exchange=1, output=value, text="x", is_final_answer=True))

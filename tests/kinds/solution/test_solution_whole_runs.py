@@ -68,7 +68,7 @@ class Endpoint:
         if (request.schema is not None and self._form != "schema") or (
             request.json_object and self._form == "prompt"
         ):
-            raise ModelRefused("status 400: response_format is not supported")
+            raise ModelRefused("status 400: response_format is not supported", about_form=True)
         assert request.schema is not None or "fits this schema" in str(request.messages[0]["content"])
         self._answers += 1
         if self._answers == 1 or not self._learns:

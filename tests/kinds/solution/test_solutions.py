@@ -122,7 +122,7 @@ def test_a_sound_solution_makes_the_tries_whole_again() -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("I shall look at the sky.", 'no JSON object with "solution"'),
+        ("I shall look at the sky.", '"solution"'),
         ('{"solution": {"calls": [{"name": "look", "arguments": {"at": "s', "a text has no end"),
         ('{"solution": {"calls": ["look"], "output": null}}', "Call 1 of your solution: The tool call"),
         ('{"solution": {"calls": 3, "output": null}}', "must be a list"),
@@ -181,7 +181,7 @@ def test_one_call_is_held_and_corrected_and_the_model_reads_that() -> None:
     assert only(corrected, ev.ToolCalled).arguments == {"a": 9, "b": 2}
     course.arrive(result(course.id(1), 11))
     read = last_read(course)
-    assert 'A person changed this call to {"name":"add","arguments":{"a":9,"b":2}}' in read
+    assert '{"name":"add","arguments":{"a":9,"b":2}}' in read
     assert "Nine." in read
     sound(course)
 
@@ -268,12 +268,12 @@ def test_an_answer_itself_may_wait_for_a_person() -> None:
 def test_the_form_of_the_request_is_learned_from_refusals() -> None:
     course = solver().begin()
     assert asked(course).schema is not None
-    events = course.fail("status 400: response_format is not supported", final=True)
+    events = course.fail("status 400: response_format is not supported", final=True, about_form=True)
     assert kinds(events) == ["FormRefused", "ModelCalled"]
     request = asked(course)
     assert (request.schema, request.json_object) == (None, True)
     assert "must be JSON that fits this schema" in request.messages[0]["content"]
-    course.fail("Unknown parameter response_format", final=True)
+    course.fail("Unknown parameter response_format", final=True, about_form=True)
     request = asked(course)
     assert (request.schema, request.json_object) == (None, False)
     assert "must be JSON that fits this schema" in request.messages[0]["content"]

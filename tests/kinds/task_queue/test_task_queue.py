@@ -69,7 +69,7 @@ def done(course: Course, value: Any = 3) -> list[ev.AnyEvent]:
 def failed(course: Course) -> list[ev.AnyEvent]:
     says(course, "add", a=1, b=2)
     answered = result(course.run.open_calls()[0].id, None)
-    return course.arrive(msgspec.structs.replace(answered, error=ErrorInfo("ToolError", "no abacus")))
+    return course.arrive(msgspec.structs.replace(answered, error=ErrorInfo("tool-failed", "no abacus")))
 
 
 def test_the_first_tasks_are_made_and_done_in_their_order() -> None:

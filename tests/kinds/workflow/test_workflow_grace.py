@@ -52,7 +52,7 @@ def test_whatever_it_is_at_its_deadline_what_was_done_is_made_up_for(told: dict[
     end = end_of(course)
     assert (end.state, end.error) == (
         "error",
-        ErrorInfo("DeadlineExceeded", "The run's deadline has passed."),
+        ErrorInfo("deadline", "The run's deadline has passed."),
     )
     sound(course)
 
@@ -69,7 +69,7 @@ def test_a_used_up_budget_leaves_room_to_make_up_for_what_was_done_with_a_model_
     course.say(content="Sorry.")
     course.arrive(result(course.id(), 2))
     assert entered(course) == ["first", "pay", "told", "back", "sent"]
-    assert (end_of(course).error or ErrorInfo("", "")).type == "BudgetExceeded"
+    assert (end_of(course).error or ErrorInfo("cancelled", "")).type == "BudgetExceeded"
     sound(course)
 
 
@@ -81,7 +81,7 @@ def test_a_kept_signal_ends_a_wait_of_the_steps_that_make_up_for_others() -> Non
     course.say(content="Yes.")
     course.arrive(Signal(id="s1", tree="r1", run="r1", at=2.0, name="stopped"))
     course.arrive(result(course.id(), 3))
-    assert (end_of(course).error or ErrorInfo("", "")).type == "BudgetExceeded"
+    assert (end_of(course).error or ErrorInfo("cancelled", "")).type == "BudgetExceeded"
     sound(course)
 
 
@@ -93,18 +93,18 @@ def test_behind_the_grace_the_run_ends_and_names_what_is_left() -> None:
     assert course.run.result is None, "a timer that comes late ends nothing"
     course.at += GRACE_SECONDS
     course.arrive(timer("grace"))
-    error = end_of(course).error or ErrorInfo("", "")
+    error = end_of(course).error or ErrorInfo("cancelled", "")
     assert (error.type, error.not_undone) == ("DeadlineExceeded", ("pay",))
     sound(course)
 
 
 def test_a_deadline_amid_making_up_for_a_failure_lets_it_go_on() -> None:
     course = paid(TOLD, deadline=DEADLINE)
-    course.arrive(result(course.id(), None, tool="look", error=ErrorInfo("AgentToolExecutionError", "gone")))
+    course.arrive(result(course.id(), None, tool="look", error=ErrorInfo("tool-failed", "gone")))
     course.at = DEADLINE
     assert kinds(course.arrive(timer("deadline"))) == ["GraceStarted"]
     course.arrive(result(course.id(), 2))
-    assert "Step 'told' has failed: gone" in (end_of(course).error or ErrorInfo("", "")).message
+    assert "Step 'told' has failed: gone" in (end_of(course).error or ErrorInfo("cancelled", "")).message
     sound(course)
 
 
@@ -116,7 +116,7 @@ def test_a_cancel_in_the_grace_changes_nothing_until_it_says_now() -> None:
     assert course.run.result is None, "a run above may have the same deadline, and gives up its parts"
     assert kinds(course.arrive(cancel("c2"))) == ["CancelRequested"]
     course.arrive(cancel("c3", now=True))
-    assert (end_of(course).state, (end_of(course).error or ErrorInfo("", "")).not_undone) == (
+    assert (end_of(course).state, (end_of(course).error or ErrorInfo("cancelled", "")).not_undone) == (
         "cancelled",
         ("pay",),
     )

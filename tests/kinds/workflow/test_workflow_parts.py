@@ -16,7 +16,7 @@ from kinds.workflow.built import entered, run_of, workflow
 from kinds.workflow.test_workflow_runs import LOOK, end_of
 from unit.loop.build import Course, cancel, kinds, report, result, sent, sound
 
-GONE = ErrorInfo("AgentToolExecutionError", "gone")
+GONE = ErrorInfo("tool-failed", "gone")
 EACH: dict[str, Any] = {
     "seen": {**LOOK, "next": "all"},
     "all": {"each": {"items": "{{ seen.numbers }}", "step": "one", "parallel": 2}, "next": "done"},
@@ -244,7 +244,7 @@ def test_a_step_that_may_have_taken_effect_is_named_as_not_undone(how: str) -> N
     if how == "cancelled":
         course.arrive(cancel())
     else:
-        lost = ErrorInfo("Interrupted", "outcome unknown")
+        lost = ErrorInfo("interrupted", "outcome unknown")
         course.arrive(result(course.id(), error=lost, tool="look"))
     course.arrive(result(course.id(), "ok", tool="look"))
     assert entered(course) == ["book", "pay", "unbook"]

@@ -12,8 +12,8 @@ from kinds.workflow.built import decide, entered, run_of, workflow
 from unit.loop.build import OFFER, Course, Offer, call, cancel, kinds, only, report, result, sound, timer
 
 LOOK = {"tool": {"name": "look", "arguments": {"at": "{{ task }}"}}}
-BUSY = ErrorInfo("AgentToolExecutionError", "busy")
-GONE = ErrorInfo("AgentToolExecutionError", "gone")
+BUSY = ErrorInfo("tool-failed", "busy")
+GONE = ErrorInfo("tool-failed", "gone")
 ADD = {"tool": {"name": "add", "arguments": {"a": "{{ seen.a }}", "b": 2}}}
 
 

@@ -31,7 +31,7 @@ class Solution(SimulatedKind):
         if request.schema is None and not request.json_object:
             return super().reply(asked)
         if request.schema is not None and asked.spec.model.structured == "auto":
-            raise ModelRefused("response_format: json_schema is not known here", status=400)
+            raise ModelRefused("response_format: json_schema is not known here", status=400, about_form=True)
         step = taken(asked)
         if step is None:
             return said("Let me think.")

@@ -72,7 +72,7 @@ def test_windows_begin_where_people_expect_it(window: str, zone: str, now: str, 
         ({"window": "year"}, "window: Invalid enum value 'year'"),
         ({"time_zone": "Nowhere"}, "time_zone"),
         ({"user": " "}, "user: write a name"),
-        ({"people": 3}, "people: unknown key; known keys: window, tokens, cost, user"),
+        ({"people": 3}, "window, tokens, cost, user"),
     ],
 )
 def test_what_is_wrong_is_named(keys: dict[str, Any], said: str) -> None:

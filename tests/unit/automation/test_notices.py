@@ -131,7 +131,7 @@ async def test_the_checked_address_is_the_one_that_is_connected_to() -> None:
     async def resolve(host: str, port: int) -> list[str]:
         return next(answers)
 
-    with pytest.raises(WebhookFailed, match=r"192\.0\.2\.1, which is not on the public internet"):
+    with pytest.raises(WebhookFailed, match=r"192\.0\.2\.1"):
         await WebhookSender((), resolve).post("http://rebind.example/hook", b"{}", {})
     with pytest.raises(WebhookFailed) as caught:
         await WebhookSender(read_networks("X", "127.0.0.0/8"), resolve).post(

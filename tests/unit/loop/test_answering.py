@@ -71,11 +71,11 @@ def test_observations_stand_in_the_models_order_whoever_answers_first(order: tup
 def test_a_failed_call_leaves_its_siblings_alone() -> None:
     course = Course().begin()
     course.say(call("add", a=1, b=1), call("add", a=2, b=2))
-    course.arrive(result("r1_1_1", error=ErrorInfo("AgentToolExecutionError", "kaput")))
+    course.arrive(result("r1_1_1", error=ErrorInfo("tool-failed", "kaput")))
     course.arrive(result("r1_1_0", {"sum": 2}))
     good, bad = last_step(course).calls
     assert (good.observation, good.error) == ('{"sum":2}', None)
-    assert bad.error == ErrorInfo("AgentToolExecutionError", "kaput")
+    assert bad.error == ErrorInfo("tool-failed", "kaput")
 
 
 def test_a_step_of_refused_calls_only_ends_at_once() -> None:
@@ -287,11 +287,15 @@ def test_an_agent_is_not_asked_below_itself_unless_cycles_are_allowed() -> None:
 def test_a_members_failure_is_an_error_that_names_it_and_its_reason() -> None:
     course = Course().begin()
     course.say(call("kid", task="x"), call("kid", task="y"), call("kid", task="z"))
-    course.arrive(report("r1_1_0", state="error", error=ErrorInfo("AgentGenerationError", "no key")))
+    course.arrive(report("r1_1_0", state="error", error=ErrorInfo("no-answer", "no key")))
     course.arrive(report("r1_1_1", state="cancelled"))
-    course.arrive(report("r1_1_2", "half of it", state="max_steps_error", error=ErrorInfo("X", "limit")))
+    course.arrive(
+        report("r1_1_2", "half of it", state="max_steps_error", error=ErrorInfo("tool-failed", "limit"))
+    )
     failed, cancelled, partial = last_step(course).calls
-    assert re.search("AgentToolExecutionError.*'kid'.*no key", repr(failed.error))
+    assert failed.error is not None
+    assert failed.error.code == "member-failed"
+    assert re.search("'kid'.*no key", failed.error.message)
     assert "cancelled" in repr(cancelled.error)
     assert (partial.observation, partial.error) == ("half of it", None)
 
@@ -300,7 +304,7 @@ def test_long_observations_are_cut_in_the_middle() -> None:
     course = Course(spec(limits=Limits(observation_chars=100))).begin()
     course.say(call("add", a=1, b=1), call("add", a=1, b=2), call("add", a=1, b=3), call("nope" * 100))
     course.arrive(result("r1_1_0", "a" * 5000 + "z" * 5000))
-    course.arrive(result("r1_1_1", error=ErrorInfo("AgentToolExecutionError", "e" * 10_000)))
+    course.arrive(result("r1_1_1", error=ErrorInfo("tool-failed", "e" * 10_000)))
     course.arrive(result("r1_1_2", "x" * 100))
     long, failed, fits, refused = last_step(course).calls
     assert re.fullmatch("a{50}.*9900 of 10000.*z{50}", str(long.observation), re.DOTALL)

@@ -53,7 +53,7 @@ def test_a_held_call_is_asked_for_and_not_sent() -> None:
     assert [one.id for one in sent(course, ToolCall)] == ["r1_1_1"]
     assert len(course.owed()) == 1
     assert course.arrive(result("r1_1_0", 12))[0] == ev.RecordIgnored(
-        kind="ToolResult", reason="not awaited while acting"
+        kind="ToolResult", code="not-awaited"
     ), "nobody was asked for this result"
 
 
@@ -111,7 +111,7 @@ def test_a_correction_that_cannot_be_made_leaves_the_call_waiting(correction: di
     course = asking()
     (ignored,) = course.arrive(decision("r1_1_0", "corrected", **correction))
     assert isinstance(ignored, ev.RecordIgnored)
-    assert "correction cannot be made" in ignored.reason
+    assert ignored.code == "invalid-correction"
     assert course.owed() == []
     assert kinds(course.arrive(decision("r1_1_0", "approved", id="d2"))) == ["ApprovalDecided", "ToolCalled"]
 

@@ -33,7 +33,7 @@ def test_an_answer_counts_only_behind_a_call_that_went_well() -> None:
 def test_calls_are_those_for_this_task_with_arguments_and_errors() -> None:
     course = begun()
     course.say(call("add", a=1, b=2), call("kid", task="x"), call("look"))
-    course.arrive(result("r1_1_0", error=ErrorInfo("ToolError", "no")))
+    course.arrive(result("r1_1_0", error=ErrorInfo("tool-failed", "no")))
     course.arrive(report("r1_1_1", "done"))
     course.say(answer("3"))
     earlier = course.run.steps
@@ -47,7 +47,7 @@ def test_calls_are_those_for_this_task_with_arguments_and_errors() -> None:
     names = "calls | map(attribute='name') | join(' ') == 'add kid look'"
     course = begun(checks=[f"when: {arguments}", f"when: {names} and calls[1].error is none"])
     course.say(call("add", a=1, b=2), call("kid", task="x"), call("look"))
-    course.arrive(result("r1_1_0", error=ErrorInfo("ToolError", "no")))
+    course.arrive(result("r1_1_0", error=ErrorInfo("tool-failed", "no")))
     course.arrive(report("r1_1_1", "done"))
     assert only(course.say(answer("3")), ev.RunFinished).state == "success"
 

@@ -9,7 +9,7 @@ from cadre.errors import BusUnavailable
 from cadre.journal.arrivals import Offer
 from cadre.journal.run import Phase
 from cadre.ports import FoundMessage, ModelReply
-from cadre.protocol.hints import cancel_hint, read_cancel_hint
+from cadre.protocol.deltas import cancel_hint, read_cancel_hint
 from cadre.protocol.messages import Record
 from cadre.protocol.topology import Address
 from cadre.runtime.early_cancels import EarlyCancels

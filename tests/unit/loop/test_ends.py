@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Poisoned
-from cadre.journal.run import Phase
+from cadre.journal.run import Phase, Run
+from cadre.loop.arrival_of import arrival_of
 from cadre.protocol.messages import ErrorInfo, Record
 from unit.loop.build import ANSWER, Course, call, cancel, kinds, only, report, result, task, timer
 
@@ -80,7 +82,7 @@ def test_cancel_ends_a_run_in_whatever_phase(make: Callable[[], Course]) -> None
     events = course.arrive(cancel(reason="too slow"))
     assert kinds(events) == ["CancelRequested", "RunFinished"]
     finished = only(events, ev.RunFinished)
-    assert (finished.state, finished.error) == ("cancelled", ErrorInfo("Cancelled", "too slow"))
+    assert (finished.state, finished.error) == ("cancelled", ErrorInfo("cancelled", "too slow"))
     assert course.run.phase is Phase.DONE
     assert course.run.model is None
     assert course.run.deferral is None
@@ -108,9 +110,25 @@ def test_a_cancel_without_a_reason_still_says_something() -> None:
 def test_a_record_that_kills_its_workers_ends_the_run(make: Callable[[], Course]) -> None:
     course = make()
     finished = only(course.arrive(Poisoned(id="bad", deliveries=6)), ev.RunFinished)
-    assert (finished.state, finished.error.type) == ("error", "Poisoned")
+    assert (finished.state, finished.error.code) == ("error", "poisoned")
     assert "bad" in finished.error.message
     assert "6" in finished.error.message
+
+
+def test_an_entry_tells_the_deliveries_of_a_poisoned_record_as_a_number() -> None:
+    """Replay reads no text: the message of the error may say anything."""
+    course = thinking()
+    before = msgspec.convert(msgspec.to_builtins(course.run), Run)
+    course.arrive(Poisoned(id="bad", deliveries=6, why="it breaks"))
+    entry = course.journal()[-1]
+    assert entry.arrived is not None
+    assert entry.arrived.fields["deliveries"] == 6
+    (end,) = entry.events
+    assert isinstance(end, ev.RunFinished)
+    assert end.error is not None
+    reworded = msgspec.structs.replace(end, error=end.error.saying("No service could handle it."))
+    told = arrival_of(before, msgspec.structs.replace(entry, events=[reworded])).what
+    assert told == Poisoned(id="bad", deliveries=6, why="it breaks")
 
 
 def test_a_poisoned_task_is_accepted_so_that_somebody_can_be_told() -> None:

@@ -34,7 +34,7 @@ CALLS = st.sampled_from(
 TEXTS = st.sampled_from(["", "I think.", '{"name": "add", "arguments": {"a": 1, "b": 2}}', "{oops}"])
 OUTPUTS = st.sampled_from([3, "text", None, {"k": [1]}, "x" * 300])
 USAGES = st.builds(Usage, st.integers(0, 99), st.integers(0, 99))
-ERRORS = st.none() | st.just(ErrorInfo("AgentToolExecutionError", "kaput"))
+ERRORS = st.none() | st.just(ErrorInfo("tool-failed", "kaput"))
 SPECS = st.builds(
     lambda interval, steps, retries, checks: spec(
         planning_interval=interval,

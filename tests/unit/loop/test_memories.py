@@ -64,7 +64,7 @@ def test_the_answer_ends_the_wait() -> None:
     ("what", "why"),
     [
         (timer("call-r1_0_0"), "did not answer within 5 s"),
-        (result("r1_0_0", error=ErrorInfo("AgentToolExecutionError", "no index")), "no index"),
+        (result("r1_0_0", error=ErrorInfo("tool-failed", "no index")), "no index"),
         (result("r1_0_0", "nonsense"), "recall answered something else"),
     ],
 )
@@ -105,7 +105,7 @@ def test_a_replay_sees_the_same_memories() -> None:
         result("r1_0_0", HITS),
         result("r1_0_0", {**HITS, "degraded": True, "why": "no embeddings"}),
         timer("call-r1_0_0"),
-        result("r1_0_0", error=ErrorInfo("AgentToolExecutionError", "no index")),
+        result("r1_0_0", error=ErrorInfo("tool-failed", "no index")),
     ):
         course = asking()
         course.arrive(what)

@@ -88,7 +88,7 @@ def test_the_report_tells_how_the_run_ended() -> None:
     failing.fail("bad key", final=True)
     (failed,) = sent(failing, Report)
     assert (failed.state, failed.output) == ("error", None)
-    assert failed.error == ErrorInfo("AgentGenerationError", "bad key")
+    assert failed.error == ErrorInfo("no-answer", "bad key")
 
 
 def test_open_children_are_cancelled_when_their_run_ends() -> None:

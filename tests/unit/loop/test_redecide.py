@@ -72,7 +72,7 @@ def busy_course() -> Course:
     course.arrive(report(course.id(2), "helped"))
     course.say(content="I am thinking.")
     course.say(call("look", at="it"))
-    course.arrive(result(course.id(0), error=ErrorInfo("AgentToolExecutionError", "broken")))
+    course.arrive(result(course.id(0), error=ErrorInfo("tool-failed", "broken")))
     course.say(ANSWER)
     course.arrive(cancel())
     return course

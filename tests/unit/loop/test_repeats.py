@@ -41,7 +41,7 @@ def test_an_error_that_repeats_counts_as_well_and_so_does_a_member() -> None:
     course = guarded(3)
     for step in (1, 2, 3):
         course.say(call("add", a=1, b=1), call("kid", task="x"))
-        course.arrive(result(f"r1_{step}_0", error=ErrorInfo("AgentToolExecutionError", "boom")))
+        course.arrive(result(f"r1_{step}_0", error=ErrorInfo("tool-failed", "boom")))
         course.arrive(report(f"r1_{step}_1", "ask somebody else"))
     events = course.say(call("add", a=1, b=1), call("kid", task="x"))
     assert [event.error.type for event in events if isinstance(event, ev.CallRefused)] == ["LoopDetected"] * 2
@@ -108,7 +108,7 @@ def test_other_words_around_the_same_code_are_no_other_deed(structured: bool) ->
     for step in (1, 2, 3):
         thought = json.dumps({"thought": f"Try {step}.", "code": "weigh()"})
         course.say(content=thought if structured else f"Try {step}.\n<code>\nweigh()\n</code>")
-        unknown = ErrorInfo("CodeExecutionError", "NameError: weigh")
+        unknown = ErrorInfo("tool-failed", "NameError: weigh")
         events = course.arrive(ended(block=f"r1:code:{step}", error=unknown))
     end = only(events, ev.RunFinished)
     assert end.error.type == "LoopDetected"
@@ -151,10 +151,7 @@ def waiter(name: str = "wait_for_payment", version: int = 0) -> Course:
 def test_the_refusal_says_how_to_wait_and_behind_it_one_may_ask_again() -> None:
     course = waiter()
     refused = only(poll(course, range(1, 5)), ev.CallRefused)
-    assert (
-        "To wait for a change, call 'wait_for_payment' first; then it may be called again."
-        in refused.error.message
-    )
+    assert "'wait_for_payment'" in refused.error.message
     for step in range(5, 15, 2):
         assert "ToolCalled" in kinds(course.say(call("wait_for_payment", at="soon"))), "it is never refused"
         course.arrive(result(f"r1_{step}_0", "nothing yet", tool="wait_for_payment"))

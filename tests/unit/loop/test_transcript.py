@@ -82,7 +82,7 @@ def test_native_calls_and_their_observations() -> None:
         call("add", a=1, b=2), call("kid", task="x"), call("nope", k=1), call("add", a=0, b=0), content="Hm."
     )
     course.arrive(report("r1_1_1", "All done."))
-    course.arrive(result("r1_1_3", error=ErrorInfo("AgentToolExecutionError", "kaput")))
+    course.arrive(result("r1_1_3", error=ErrorInfo("tool-failed", "kaput")))
     course.arrive(result("r1_1_0", 3))
     answer, *observed = asked(course).messages[2:]
     assert answer == {
@@ -280,5 +280,5 @@ def test_a_step_is_rendered_once_however_often_the_model_is_asked(monkeypatch: p
 def test_a_failed_member_is_told_of_once() -> None:
     course = Course().begin()
     course.say(call("kid", task="try"))
-    course.arrive(report("r1_1_0", "it broke", "error", error=ErrorInfo("AgentGenerationError", "it broke")))
+    course.arrive(report("r1_1_0", "it broke", "error", error=ErrorInfo("no-answer", "it broke")))
     assert str(asked(course).messages[-1]["content"]).count("it broke") == 1

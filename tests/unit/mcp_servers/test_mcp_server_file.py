@@ -88,7 +88,7 @@ def test_references_are_resolved_when_it_is_connected(
         ({"command": "sh", "cwd": "nowhere"}, "there is no folder"),
         ({}, "give either a command or a url"),
         ({"command": "sh", "url": "http://x"}, "give either a command or a url"),
-        ({"type": "sse", "url": "http://x"}, "type 'sse': Cadre speaks stdio and streamable HTTP"),
+        ({"type": "sse", "url": "http://x"}, "'sse'"),
         ({"command": "sh", "cadre": {"trusted": True}}, "trusted"),
         ({"command": "sh", "cadre": {"prefix": "a.b"}}, "prefix would be 'a.b'"),
         ({"command": 3}, "mcpServers"),

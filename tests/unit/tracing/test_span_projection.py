@@ -235,7 +235,7 @@ def test_what_is_at_work_when_a_run_is_cancelled_ends_with_it() -> None:
 def test_an_error_says_its_kind_and_not_what_somebody_wrote() -> None:
     course = Clocked().begin()
     course.say(call("add", a=1, b=2))
-    course.arrive(result(course.id(0), error=ErrorInfo("AgentToolExecutionError", "the secret")))
+    course.arrive(result(course.id(0), error=ErrorInfo("tool-failed", "the secret")))
     course.say(ANSWER)
     tool = spans_of(course)["execute_tool add"]
     assert (tool.attributes[names.ERROR_TYPE], tool.message) == ("AgentToolExecutionError",) * 2

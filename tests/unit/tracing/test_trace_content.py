@@ -28,8 +28,8 @@ def calling() -> Course:
     course.arrive(
         Decision(id="d", tree="r1", run="r1", at=1.0, call="r1_1_0", verdict="rejected", feedback=CANARY)
     )
-    course.arrive(report("r1_1_1", CANARY, state="error", error=ErrorInfo("Failed", CANARY)))
-    course.arrive(result("r1_1_2", CANARY, error=ErrorInfo("Failed", CANARY), executor="e"))
+    course.arrive(report("r1_1_1", CANARY, state="error", error=ErrorInfo("tool-failed", CANARY)))
+    course.arrive(result("r1_1_2", CANARY, error=ErrorInfo("tool-failed", CANARY), executor="e"))
     course.say(call(CANARY, x=1))
     course.say(call("final_answer", answer=CANARY))
     return course

@@ -133,6 +133,6 @@ def content_of(message: SentMessage) -> MessageContent:
         elif part.data is not msgspec.UNSET:
             found.data.append(part.data)
         else:
-            raise invalid(f"send one of text, raw, url and data - at `$.message.parts[{index}]`")
+            raise invalid("send one of text, raw, url and data", field=f"message.parts[{index}]")
     found.text = "\n".join(texts)
     return found

@@ -77,7 +77,7 @@ class ThreadEvents:
             error = {
                 "type": "RUN_ERROR",
                 "message": end.error.message,
-                "code": end.error.type,
+                "code": end.error.code,
                 "usage": [tokens],
             }
             return [*left, *self._close(), error]
@@ -186,7 +186,7 @@ class ThreadEvents:
                             "type": "SUBAGENT_ERROR",
                             **who,
                             "message": event.error.message,
-                            "code": event.error.type,
+                            "code": event.error.code,
                         }
                     ]
                 result = {"result": for_people(event.output), "outcome": {"type": "success"}}

@@ -89,7 +89,7 @@ class Turns:
     async def _begin(self, agent: str, wanted: RunInput, sender: DoorSender) -> Place:
         said_last = wanted.messages[-1] if wanted.messages else None
         if said_last is None or said_last.role != "user":
-            raise invalid("the last message is the user's, or `resume` answers what waits - at `$.messages`")
+            raise invalid("the last message is the user's, or `resume` answers what waits", field="messages")
         content = content_of(said_last, f"messages[{len(wanted.messages) - 1}]")
         history = _history(wanted.messages[:-1])
         told = msgspec.json.encode(

@@ -55,18 +55,18 @@ class ChatBody(msgspec.Struct, kw_only=True):
 def chat_turn(body: ChatBody, envelope: Envelope, card: AgentCard | None) -> Turn:
     """The turn that the body asks for. Raises a 422 problem that names what cannot be used."""
     if body.n not in (None, 1):
-        raise invalid("an agent gives one answer: leave n out, or send several requests - at `$.n`")
+        raise invalid("an agent gives one answer: leave n out, or send several requests", field="n")
     messages = body.messages
     contents = [content_of(one.content, f"messages[{at}].content") for at, one in enumerate(messages)]
     asked = max((at for at, one in enumerate(messages) if one.role == "user"), default=-1)
     results = _results(messages, contents, asked + 1)
     if asked < 0 and not results:
-        raise invalid("say what the agent shall do, in a message of the role user - at `$.messages`")
+        raise invalid("say what the agent shall do, in a message of the role user", field="messages")
     history, mark = _history(messages, contents, asked)
     now = contents[asked] if asked >= 0 else MessageContent()
     text = now.text.strip() or ("What is in this?" if now.images or now.files else "")
     if asked >= 0 and not text:
-        raise invalid(f"the message is empty: say what the agent shall do - at `$.messages[{asked}].content`")
+        raise invalid("the message is empty: say what the agent shall do", field=f"messages[{asked}].content")
     rules = [content.text for one, content in zip(messages, contents, strict=True) if one.role in _RULES]
     return Turn(
         agent=body.model,
@@ -126,6 +126,6 @@ def _results(messages: list[ChatMessage], contents: list[MessageContent], since:
     for at, one in enumerate(messages[since:], since):
         if one.role == "tool":
             if not one.tool_call_id:
-                raise invalid(f"whose result is it? - at `$.messages[{at}].tool_call_id`")
+                raise invalid("whose result is it?", field=f"messages[{at}].tool_call_id")
             found[one.tool_call_id] = contents[at].text
     return found

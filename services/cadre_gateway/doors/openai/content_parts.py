@@ -18,7 +18,7 @@ def content_of(value: Any, where: str) -> MessageContent:
     if isinstance(value, str):
         return MessageContent(text=value)
     if not isinstance(value, list):
-        raise invalid(f"content must be a string or a list of parts - at `$.{where}`")
+        raise invalid("content must be a string or a list of parts", field=where)
     found = MessageContent()
     texts: list[str] = []
     for index, part in enumerate(value):
@@ -52,5 +52,6 @@ def _take(part: Any, found: MessageContent, where: str) -> Iterable[str]:
             found.files[name] = data if data.startswith("data:") else f"data:;base64,{data}"
             return []
     raise invalid(
-        f"a part of type {kind!r} cannot be used: send text, an image_url, or a file with file_data - at `$.{where}`"
+        f"a part of type {kind!r} cannot be used: send text, an image_url, or a file with file_data",
+        field=where,
     )

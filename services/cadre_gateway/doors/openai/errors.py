@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -33,17 +32,14 @@ _WORTH_A_RETRY = frozenset(
 _UNPROCESSABLE = 422
 _SERVER_ERROR = 500
 
-_PLACE = re.compile(r"at `\$\.?([^`]+)`")
-
 
 def error_of(problem: Problem) -> dict[str, Any]:
     """The `error` object of a problem."""
-    place = _PLACE.search(problem.detail)
     kind = "server_error" if problem.status >= _SERVER_ERROR else "invalid_request_error"
     return {
         "message": problem.detail,
         "type": _TYPES.get(problem.status, kind),
-        "param": place[1] if place is not None else None,
+        "param": problem.more.get("field"),
         "code": _CODES.get(problem.code, problem.code.replace("-", "_")),
     }
 

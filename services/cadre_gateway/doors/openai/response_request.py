@@ -93,7 +93,7 @@ class _Read:
                 else:
                     add(role, content)
             case _:
-                raise invalid(f"an item of type {item.get('type')!r} cannot be used - at `$.{where}`")
+                raise invalid(f"an item of type {item.get('type')!r} cannot be used", field=where)
 
 
 def _is_persons(item: dict[str, Any]) -> bool:
@@ -118,7 +118,7 @@ def response_turn(body: ResponseBody, envelope: Envelope, card: AgentCard | None
     now = read.now or MessageContent()
     text = now.text.strip() or ("What is in this?" if now.images or now.files else "")
     if not text and (last >= 0 or not (read.results or read.words)):
-        raise invalid("say what the agent shall do, in a message of the role user - at `$.input`")
+        raise invalid("say what the agent shall do, in a message of the role user", field="input")
     rules = [body.instructions or "", *read.rules]
     return Turn(
         agent=body.model,

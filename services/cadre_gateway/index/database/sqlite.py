@@ -174,12 +174,13 @@ class SqliteDatabase:
             try:
                 connection = _connection(path)
                 closing.callback(connection.close)
+                if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchall():
+                    return None
                 rows = connection.execute("SELECT value FROM meta WHERE name = 'version'").fetchall()
+            except sqlite3.OperationalError:
+                raise
             except sqlite3.DatabaseError as error:
-                if not isinstance(error, sqlite3.OperationalError):
-                    log.warning("the index is unusable (%s): it is made anew from the journals", error)
-                elif "no such table" not in str(error):
-                    raise
+                log.warning("the index is unusable (%s): it is made anew from the journals", error)
                 return None
             if rows != [(VERSION,)]:
                 log.info("the index is of another version: reading the journals from their start")

@@ -36,12 +36,12 @@ _CANCEL_SECONDS = 10.0
 _STOPS = {
     "max_tokens": {
         "state": "failed",
-        "error": "AgentGenerationError",
+        "error": "cut-off",
         "said": "its model's answer was cut off",
     },
     "max_turn_requests": {
         "state": "failed",
-        "error": "AgentMaxStepsError",
+        "error": "max-steps",
         "said": "it may ask its model no more",
     },
     "refusal": {"state": "rejected"},

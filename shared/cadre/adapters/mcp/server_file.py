@@ -14,8 +14,9 @@ import msgspec
 
 from cadre.adapters.secret_references import References
 from cadre.errors import SetupError
+from cadre.spec.misfit import misfit_of
 from cadre.spec.names import NAME
-from cadre.spec.yaml_file import read_yaml, refused_key
+from cadre.spec.yaml_file import read_yaml
 
 SUFFIXES = (".json", ".yaml", ".yml")
 """Endings of the files of MCP servers."""
@@ -206,8 +207,8 @@ def _of_file(file: Path) -> list[ServerSpec]:
     try:
         document = msgspec.convert(data, _ServerDocument)
     except msgspec.ValidationError as error:
-        key, what = refused_key(error)
-        raise SetupError(f"{file}: {f'{key}: ' if key else ''}{what}") from error
+        misfit = misfit_of(error)
+        raise SetupError(misfit.problem, key=misfit.place, files=(file,)) from error
     servers = []
     for name, entry in document.servers.items():
         spec = ServerSpec(name, entry, file.resolve().parent, f"{file}: mcpServers.{name}")

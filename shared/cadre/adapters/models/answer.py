@@ -73,7 +73,11 @@ class _OpenCall(msgspec.Struct):
 
 
 class MalformedAnswer(Exception):
-    """The endpoint sent something that is no chat completion."""
+    """The endpoint sent something that is no chat completion; `is_foreign`: nothing of it looks like an answer."""
+
+    def __init__(self, message: str, *, is_foreign: bool = False) -> None:
+        super().__init__(message)
+        self.is_foreign = is_foreign
 
 
 class ModelAnswer:
@@ -148,7 +152,7 @@ class ModelAnswer:
     async def done(self) -> ModelReply:
         """Returns the answer, once everything was added. Raises MalformedAnswer when it is not complete."""
         if self._empty:
-            raise MalformedAnswer("it holds no choice")
+            raise MalformedAnswer("it holds no choice", is_foreign=True)
         if not self._finish:
             raise MalformedAnswer("it ends without a finish_reason: it broke off in the middle")
         if nameless := [call for call in self._calls if not call.name]:

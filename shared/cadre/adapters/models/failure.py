@@ -50,6 +50,11 @@ _FILTER_CODES = (
 _FILTER_WORDS = re.compile(r"content (?:management|filtering|usage) polic|content[_ ]filter", re.IGNORECASE)
 """What endpoints say when their filter refuses a request."""
 
+_FORM_WORDS = re.compile(
+    r"response_?format|json_?schema|json_?object|json mode|structured|grammar", re.IGNORECASE
+)
+"""Words of an endpoint that does not take the form in which JSON is asked for."""
+
 _UNWANTED = r"unsupported|not support|unknown|unrecognized|unexpected|invalid|not permitted|not allowed"
 
 
@@ -85,6 +90,11 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def about_form(self) -> bool:
+        """Return whether the endpoint refuses the form in which JSON was asked for."""
+        return _FORM_WORDS.search(f"{self.param} {self.code} {self.text}") is not None
+
+    @property
     def too_long(self) -> bool:
         """Whether it says that request and answer together take more than the model's context."""
         return self.status in (400, 413, 422) and is_too_long(self.code or "", self.text)
@@ -114,7 +124,7 @@ def failed_status(spec: ModelSpec, url: str, refusal: Refusal, sent: Mapping[str
         text = f"{filtered}: {message}" if message else filtered
         return ModelRefused(f"{text}; {FILTER_HINT}", status=status)
     hint = _hint(spec, refusal, sent)
-    return ModelRefused(f"{line}; {hint}" if hint else line, status=status)
+    return ModelRefused(f"{line}; {hint}" if hint else line, status=status, about_form=refusal.about_form)
 
 
 def _hint(spec: ModelSpec, refusal: Refusal, sent: Mapping[str, Any]) -> str:

@@ -129,7 +129,7 @@ class OpenAIModel:
         try:
             reply = await answer.done()
         except MalformedAnswer as error:
-            hint = "; does the URL end as it should (most end in /v1)?" if "holds no " in str(error) else ""
+            hint = "; does the URL end as it should (most end in /v1)?" if error.is_foreign else ""
             raise failed_answer(self._url, f"cannot be used: {error}{hint}") from None
         if reply.finish_reason == FILTERED:
             raise filtered_answer(self._url)

@@ -51,7 +51,7 @@ class ResponsesAnswer:
         """Takes an event, or a whole response. Raises MalformedAnswer, ResponseFailed."""
         data = sent.to_dict(warnings=False) if hasattr(sent, "to_dict") else sent
         if not isinstance(data, dict):
-            raise MalformedAnswer("it holds no response")
+            raise MalformedAnswer("it holds no response", is_foreign=True)
         try:
             await self._take(data)
         except (KeyError, TypeError, AttributeError) as error:
@@ -60,7 +60,7 @@ class ResponsesAnswer:
     async def done(self) -> ModelReply:
         """Returns the answer, once everything was added. Raises MalformedAnswer when it is not complete."""
         if not self.begun:
-            raise MalformedAnswer("it holds no response")
+            raise MalformedAnswer("it holds no response", is_foreign=True)
         reply = await self._answer.done()
         return msgspec.structs.replace(reply, items=self._kept())
 

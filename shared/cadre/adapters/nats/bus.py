@@ -19,8 +19,7 @@ from cadre.delivery.codec import HEADERS, encode, pack
 from cadre.delivery.persons_order import follows_of, read_record
 from cadre.errors import BusUnavailable, Fenced
 from cadre.ports import Blobs, Delivery, FoundMessage
-from cadre.protocol.deltas import Delta
-from cadre.protocol.hints import cancel_hint
+from cadre.protocol.deltas import Delta, cancel_hint
 from cadre.protocol.messages import (
     Addressed,
     Cancel,

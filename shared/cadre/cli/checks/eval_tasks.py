@@ -8,7 +8,8 @@ import msgspec
 from cadre.errors import SpecError
 from cadre.journal import events as ev
 from cadre.protocol.messages import ErrorInfo, Task
-from cadre.spec.yaml_file import read_yaml, refused_key
+from cadre.spec.misfit import misfit_of
+from cadre.spec.yaml_file import read_yaml
 from cadre.testing.kept_run import KeptRun, RunOutcome
 
 
@@ -46,7 +47,7 @@ def read_tasks(file: Path) -> list[tuple[str, KeptRun]]:
             raise SpecError(f"{file}: is no list of tasks: each begins with `- agent: NAME` and has a `task`")
         written = msgspec.convert(found, list[WrittenTask])
     except msgspec.ValidationError as error:
-        raise SpecError(f"{file}: {': '.join(filter(None, refused_key(error)))}") from error
+        raise SpecError(f"{file}: {misfit_of(error)}") from error
     return [
         (one.name or f"{file.stem}-{number}", _case(f"task{number}", one))
         for number, one in enumerate(written, start=1)
@@ -70,7 +71,7 @@ def _case(run: str, one: WrittenTask) -> KeptRun:
                 call=f"{run}_{number}",
                 tool=call.tool,
                 output=call.output,
-                error=ErrorInfo("AgentToolExecutionError", call.error) if call.error is not None else None,
+                error=ErrorInfo("tool-failed", call.error) if call.error is not None else None,
             ),
         )
         for number, call in enumerate(one.calls)

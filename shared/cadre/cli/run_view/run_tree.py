@@ -1,12 +1,12 @@
 """The delegation tree of a run, folded from the events of the gateway's stream: pure, without any drawing."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from cadre.cli.run_view import labels
 from cadre.cli.run_view.plan_lines import PlanLine, plan_after
+from cadre.protocol.codes import ErrorCode
 from cadre.protocol.topology import is_within
 
 CallKind = Literal["tool", "member", "refused"]
@@ -272,27 +272,16 @@ def verdict(event: dict[str, Any]) -> str:
     )
 
 
-_CALL_ERRORS = ("AgentToolExecutionError", "AgentToolCallError")
+_CALL_ERRORS: tuple[ErrorCode, ...] = ("tool-failed", "member-failed", "timed-out", "invalid-call")
 
 
 def error_text(error: dict[str, Any] | None) -> str:
-    """`Type: message` of an ErrorInfo, of a call's the message alone; empty when there is none."""
+    """Return `Type: message` of an ErrorInfo, of a call's the message alone, without the call that the viewer shows
+    anyway; empty when there is none."""
     if not error:
         return ""
-    kind, message = error.get("type", "error"), error.get("message", "")
-    return _without_call(message) if kind in _CALL_ERRORS else f"{kind}: {message}"
-
-
-def _without_call(message: str) -> str:
-    """The message without the tool's name and arguments, which the viewer sees beside it anyway."""
-    head, mark, rest = message.partition(" with arguments ")
-    if not mark or not head.startswith(("Error executing tool ", "Invalid call of tool ")):
-        return message
-    try:
-        _, end = json.JSONDecoder().raw_decode(rest)
-    except ValueError:  # long ones are cut
-        return message
-    return rest[end:].removeprefix(": ")
+    message = error.get("message", "")[error.get("preamble", 0) :]
+    return message if error.get("code") in _CALL_ERRORS else f"{error.get('type', 'error')}: {message}"
 
 
 def too_late(event: dict[str, Any]) -> str:

@@ -49,7 +49,7 @@ _MAX_PAGE = 1000
 @click.option(
     "--text", metavar="WORDS", help="Only runs that have all of these words in the task or the answer."
 )
-@click.option("--error", metavar="TYPE", help="Only runs that ended with this type of error.")
+@click.option("--error", metavar="CODE", help="Only runs that ended with an error of this code, or type.")
 @click.option("--parent", metavar="RUN", help="The runs directly below this one, instead of root runs.")
 @click.option("--sort", type=click.Choice(get_args(RunOrder)), help="What the list begins with the most of.")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True)

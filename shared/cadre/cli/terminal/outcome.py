@@ -9,6 +9,7 @@ import click
 from cadre.client.errors import ClientError
 from cadre.errors import BusUnavailable, CadreError, SetupError
 from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.protocol.codes import ErrorCode
 
 _OF_STATE = {
     "success": ExitCode.OK,
@@ -16,12 +17,12 @@ _OF_STATE = {
     "cancelled": ExitCode.CANCELLED,
     "max_steps_error": ExitCode.LIMIT,
 }
-_LIMITS = ("DeadlineExceeded", "BudgetExceeded")
+_LIMITS: tuple[ErrorCode, ...] = ("deadline", "budget")
 
 
 def exit_code(run: dict[str, Any]) -> ExitCode:
     """The exit code that says how a run ended; `run` is the gateway's account of it."""
-    if (run.get("error") or {}).get("type") in _LIMITS:
+    if (run.get("error") or {}).get("code") in _LIMITS:
         return ExitCode.LIMIT
     return _OF_STATE.get(run["state"], ExitCode.FAILED)
 

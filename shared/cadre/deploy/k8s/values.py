@@ -14,10 +14,10 @@ from cadre.deploy.k8s.components import object_name
 from cadre.deploy.k8s.manifest import NAME
 from cadre.deploy.k8s.overlay import merged
 from cadre.errors import SpecError
+from cadre.spec.misfit import misfit_of
 from cadre.spec.model import Price
 from cadre.spec.names import check_name
 from cadre.spec.prices import check_prices
-from cadre.spec.yaml_file import refused_key
 
 
 def _container(**fields: Any) -> dict[str, Any]:
@@ -233,7 +233,7 @@ def read_values(*layers: Mapping[str, Any]) -> Values:
     try:
         values = msgspec.convert(data, Values)
     except msgspec.ValidationError as error:
-        raise SpecError(": ".join(filter(None, refused_key(error)))) from error
+        raise SpecError(str(misfit_of(error))) from error
     _check_names(values)
     _check_addresses(values)
     _check_nats(values.nats)
@@ -317,7 +317,7 @@ def _workload(key: str, settings: Mapping[str, Any]) -> Workload:
     try:
         return msgspec.convert({**found, **({} if pod is None else {"pod": pod})}, Workload)
     except msgspec.ValidationError as error:
-        raise SpecError(f"workloads: {key}: {': '.join(filter(None, refused_key(error)))}") from error
+        raise SpecError(f"workloads: {key}: {misfit_of(error)}") from error
 
 
 def merged_layers(*layers: Mapping[str, Any]) -> dict[str, Any]:

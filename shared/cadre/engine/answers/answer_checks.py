@@ -18,7 +18,6 @@ from cadre.protocol.topology import call_id
 from cadre.spec.answer_schema import misfits
 from cadre.spec.policy import is_expression, why_untrue
 
-NOT_PASSED = "AgentError"
 """Type of the error: smolagents' class for a check that fails."""
 
 

@@ -27,7 +27,7 @@ class ReadingError(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
-        self.info = ErrorInfo("AgentParsingError", message)
+        self.info = ErrorInfo("unreadable-answer", message)
 
 
 def decode_text(text: str) -> Any:

@@ -15,7 +15,7 @@ def cut_off(spec: AgentSpec, kind: Kind, reply: ModelReplied) -> ErrorInfo | Non
     """What the model is told of it; None for an answer that is whole, or whole in what it asks for."""
     if reply.finish_reason != "length" or kind.is_whole(spec, reply):
         return None
-    return ErrorInfo("AgentParsingError", _CUT)
+    return ErrorInfo("cut-off", _CUT)
 
 
 def is_cut_off(error: ErrorInfo | None) -> bool:
@@ -24,4 +24,4 @@ def is_cut_off(error: ErrorInfo | None) -> bool:
     With some chat templates an answer that must be a call never ends: such a run leaves its model the choice from
     then on (`Run.truncated`).
     """
-    return error is not None and error.message == _CUT
+    return error is not None and error.code == "cut-off"

@@ -42,7 +42,7 @@ class CallNotAllowed(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
-        self.info = ErrorInfo("AgentToolCallError", message)
+        self.info = ErrorInfo("invalid-call", message)
 
 
 def input_schema(run: Run, name: str) -> dict[str, Any] | None:

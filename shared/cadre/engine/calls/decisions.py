@@ -22,7 +22,7 @@ def on_decision(run: Run, held: CallState, decision: Decision, arrival: Arrival)
     try:
         event = decided(run, held, decision)
     except CallNotAllowed as error:
-        return [ev.RecordIgnored(kind="Decision", reason=f"the correction cannot be made: {error}")]
+        return [ev.RecordIgnored(kind="Decision", code="invalid-correction", detail=str(error))]
     if held.pause is not None:
         return [event, made(run, held.id, held.name, held.arguments)]
     if decision.verdict == "rejected" or held.kind == "question":

@@ -1,6 +1,6 @@
 """What events make of a step's calls: held, waiting for their turn, sent, answered, given up."""
 
-from cadre.engine.calls.repeats import LOOP, note_outcome
+from cadre.engine.calls.repeats import note_outcome
 from cadre.engine.context.context_budget import per_step
 from cadre.engine.context.observation import clip, observation_of
 from cadre.engine.context.tokens import fit
@@ -8,14 +8,12 @@ from cadre.engine.timers import away_of
 from cadre.journal import events as ev
 from cadre.journal.run import Revoked, Run
 from cadre.journal.steps import ActionStep, ApprovalHold, CallPause, CallState, Correction
+from cadre.protocol.codes import ErrorCode
 from cadre.protocol.messages import ErrorInfo, TimerFired
 from cadre.protocol.rounds import PersonsAnswer, Resumption
 
-AWAY = "Away"
-"""Type of the error of a call that was not begun, as its callee was away."""
-
-_TIMED_OUT = {"": "AgentToolExecutionError", "away": AWAY, "left": "Interrupted"}
-"""Types of the errors, by the code of `call.timed_out`."""
+_TIMED_OUT: dict[str, ErrorCode] = {"": "timed-out", "away": "away", "left": "interrupted"}
+"""Codes of the errors, by the code of `call.timed_out`."""
 
 _REMEMBERED = 64
 """Revoked calls that are kept: those of the last entries, for a worker that died before it told."""
@@ -47,7 +45,7 @@ def open_call(run: Run, event: Opening, n: int, at: float) -> None:
             call = CallState(id=event.call, name=event.name, kind="refused", arguments=event.arguments)
             call.opened, call.opened_at = n, at
             call.error = _clipped(run, event.error)
-            run.refused_repeats += event.error.type == LOOP
+            run.refused_repeats += event.error.code == "loop"
     calls = run.current.calls
     for place, known in enumerate(calls):
         if known.id == event.call:
@@ -116,19 +114,19 @@ def error_of(event: ev.ApprovalDecided | ev.CallTimedOut, call: CallState) -> Er
         case "rejected" if call.pause is not None:
             return None
         case "expired" if call.pause is not None:
-            return ErrorInfo("Expired", f"{call.name!r} asked a person, and nobody answered in time.")
+            return ErrorInfo("expired", f"{call.name!r} asked a person, and nobody answered in time.")
         case "rejected" if call.kind == "question":
             said = f" They said: {event.feedback}" if event.feedback else ""
-            return ErrorInfo("Rejected", f"A person was asked and said no.{said}")
+            return ErrorInfo("rejected", f"A person was asked and said no.{said}")
         case "expired" if call.kind == "question":
-            return ErrorInfo("Expired", "A person was asked, and nobody answered in time.")
+            return ErrorInfo("expired", "A person was asked, and nobody answered in time.")
         case "rejected":
             text = f"A person was asked and did not allow this call of {call.name!r}."
             said = f" They said: {event.feedback}" if event.feedback else ""
-            return ErrorInfo("Rejected", text + said)
+            return ErrorInfo("rejected", text + said)
         case "expired":
             text = f"Nobody decided in time whether {call.name!r} may be called, so it was not."
-            return ErrorInfo("Expired", text)
+            return ErrorInfo("expired", text)
         case _:
             return None
 
@@ -156,7 +154,7 @@ def close_call(run: Run, call: str, n: int, at: float, text: str | None, error: 
         return
     state.hold, state.pause = None, None
     if error is not None:
-        state.error = _clipped(run, ErrorInfo(error.type, _with_correction(state, error.message)))
+        state.error = _clipped(run, error.saying(_with_correction(state, error.message)))
     if text is not None:
         state.observation = _short(run, _with_correction(state, text))
     if not state.check and state.kind != "question":
@@ -190,9 +188,9 @@ def cut_short(call: CallState, reason: str) -> None:
     """Close a call that the run gives up, with what is known of its effect: none, or unknown."""
     if call.opened or call.pause is not None:
         text = f"Outcome unknown: {reason} before {call.name!r} had answered. It may or may not have taken effect."
-        call.error = ErrorInfo("Interrupted", text)
+        call.error = ErrorInfo("interrupted", text)
     else:
-        call.error = ErrorInfo("Cancelled", f"Not made: {reason} before.")
+        call.error = ErrorInfo("cancelled", f"Not made: {reason} before.")
     call.hold, call.pause = None, None
 
 
@@ -241,7 +239,7 @@ def failure_of(event: ev.DelegateFinished) -> ErrorInfo | None:
         f"Error executing request to team member {event.member!r}: {why}{found}\n"
         "Please try again, or ask another team member."
     )
-    return ErrorInfo("AgentToolExecutionError", text)
+    return ErrorInfo("member-failed", text)
 
 
 def _send_next(run: Run, n: int, at: float) -> None:
@@ -285,4 +283,4 @@ def _short(run: Run, text: str) -> str:
 
 def _clipped(run: Run, error: ErrorInfo) -> ErrorInfo:
     """What went wrong is an observation too, and as long as a tool likes."""
-    return ErrorInfo(error.type, _short(run, error.message))
+    return error.saying(_short(run, error.message))

@@ -7,7 +7,7 @@ from cadre.engine.budget import too_little_for
 from cadre.engine.calls.approval import hold
 from cadre.engine.calls.call_check import CallNotAllowed, check_call, check_delegation
 from cadre.engine.calls.call_events import made, shared_out
-from cadre.engine.calls.repeats import LOOP, is_stuck, refusal_of, refused_alike
+from cadre.engine.calls.repeats import is_stuck, refusal_of, refused_alike
 from cadre.engine.kind import kind_of
 from cadre.engine.moves import Call, RefusedCall, RunPart
 from cadre.engine.steps import step_in_work
@@ -40,7 +40,7 @@ def open_calls(
         _open(run, arrival, call, call_id(run.id, step, index), move)
         for index, call in enumerate(calls, first)
     ]
-    repeated = sum(isinstance(event, ev.CallRefused) and event.error.type == LOOP for event in opened)
+    repeated = sum(isinstance(event, ev.CallRefused) and event.error.code == "loop" for event in opened)
     if run.budget is not None:
         shared = zip(calls, shared_out(run, opened, spent), strict=True)
         opened = [_afforded(run, call, event) for call, event in shared]
@@ -71,7 +71,7 @@ def _open(
         refusal = refused_alike(run, call.name, arguments, error.info) or error.info
         return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=refusal)
     if call.name not in run.tools and call.name not in run.members:
-        alone = ErrorInfo("AgentToolCallError", ALONE)
+        alone = ErrorInfo("invalid-call", ALONE)
         return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=alone)
     if isinstance(call, RefusedCall):
         return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=call.error)

@@ -16,8 +16,6 @@ from cadre.journal.run import Repeated, Run
 from cadre.journal.steps import ActionStep, CallState
 from cadre.protocol.messages import ErrorInfo
 
-LOOP = "LoopDetected"
-
 _REMEMBERED = 32
 
 
@@ -50,7 +48,7 @@ def refusal_of(run: Run, name: str, arguments: dict[str, Any]) -> ErrorInfo | No
         f" time. It is not called again.{_how_to_wait(run)} Try something else, or give your final answer with what you"
         " have."
     )
-    return ErrorInfo(LOOP, text)
+    return ErrorInfo("loop", text)
 
 
 def _how_to_wait(run: Run) -> str:
@@ -73,7 +71,7 @@ def is_stuck(run: Run, refused: int) -> ErrorInfo | None:
     if not limit or not refused or run.refused_repeats + refused < limit:
         return None
     text = f"The run goes in circles: {run.refused_repeats + refused} repeated calls were refused."
-    return ErrorInfo(LOOP, text)
+    return ErrorInfo("loop", text)
 
 
 def refused_alike(run: Run, name: str, arguments: dict[str, Any], error: ErrorInfo) -> ErrorInfo | None:
@@ -86,7 +84,7 @@ def refused_alike(run: Run, name: str, arguments: dict[str, Any], error: ErrorIn
     if len(alike) < limit:
         return None
     text = f"{name!r} was refused {len(alike)} times with these very arguments: {error.message}"
-    return ErrorInfo(LOOP, text)
+    return ErrorInfo("loop", text)
 
 
 def is_failing_alike(run: Run, deed: str, error: ErrorInfo) -> ErrorInfo | None:
@@ -101,7 +99,7 @@ def is_failing_alike(run: Run, deed: str, error: ErrorInfo) -> ErrorInfo | None:
     if not limit or len(alike) < limit - 1:
         return None
     text = f"The run goes in circles: {limit} steps in a row had the same answer and the same error: {error.message}"
-    return ErrorInfo(LOOP, text)
+    return ErrorInfo("loop", text)
 
 
 def deed_in(step: ActionStep) -> str:

@@ -75,8 +75,13 @@ def _take_call(run: Run, work: CodeInWork, event: JournalEvent, n: int, at: floa
             if isinstance(event, ev.CallRefused) and call is not None and call.error is not None:
                 _reply(work, event.call, CodeReply(error=call.error.message), n, at)
         case ev.ToolAnswered():
-            error = event.error.message if event.error is not None else None
-            reply = CodeReply(value=event.output, error=error, blob=event.blob, blob_form=event.blob_form)
+            reply = CodeReply(
+                value=event.output,
+                error=event.error.message if event.error is not None else None,
+                raised=event.error.raised if event.error is not None else "",
+                blob=event.blob,
+                blob_form=event.blob_form,
+            )
             _reply(work, event.call, reply, n, at)
         case ev.DelegateFinished():
             failure = failure_of(event)

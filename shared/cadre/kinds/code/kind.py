@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from cadre.engine.answers.json_text import UNREADABLE, ReadingError
 from cadre.engine.answers.stop_sequences import STOP_SEQUENCES
 from cadre.engine.budget import MEGABYTE, share
-from cadre.engine.calls.fold_calls import AWAY
 from cadre.engine.commands import Command
 from cadre.engine.context.context_budget import MESSAGE
 from cadre.engine.context.images import images_of
@@ -98,7 +97,7 @@ class CodeKind(StepwiseKind):
         if work is None or not work.since or work.block != message:
             return None
         done = "was not begun" if not work.exchanges else "did not come to its end"
-        error = ErrorInfo(AWAY, f"The sandbox is away, and the code {done}.")
+        error = ErrorInfo("away", f"The sandbox is away, and the code {done}.")
         finished = CodeFinished(
             id=arrival.cause,
             tree=run.tree,
@@ -132,7 +131,7 @@ class CodeKind(StepwiseKind):
         if ref is None:
             return None
         return ErrorInfo(
-            "AgentExecutionError", f"{ref} was not given to this run: pass on what you have got as it is."
+            "code-failed", f"{ref} was not given to this run: pass on what you have got as it is."
         )
 
     def _used_up(self, run: Run, calls: int, stored: int) -> ErrorInfo | None:
@@ -145,7 +144,7 @@ class CodeKind(StepwiseKind):
             text = f"The budget of {budget.calls} calls by code is used up."
         elif left.stored_mb is not None and stored > left.stored_mb * MEGABYTE:
             text = f"The budget of {budget.stored_mb:g} MB stored for code is used up."
-        return ErrorInfo("BudgetExceeded", text) if text else None
+        return ErrorInfo("budget", text) if text else None
 
     def _calls(self, run: Run, yielded: CodeYielded) -> Moves:
         """The calls of the block go the way of all calls: policy, budget, journal."""

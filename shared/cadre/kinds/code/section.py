@@ -76,10 +76,10 @@ def check(spec: Any) -> None:
     )
     check_bounds(spec.name, bounds)
     if len(code.tags) != 2 or not all(tag.strip() for tag in code.tags):
-        raise SpecError(f"agent {spec.name}: code.tags must be two texts, as in ['<code>', '</code>']")
+        raise SpecError("code.tags must be two texts, as in ['<code>', '</code>']", agent=spec.name)
     check_name("sandbox pool", code.pool)
     if code.observe and code.observe not in spec.tools:
-        raise SpecError(f"agent {spec.name}: code.observe is {code.observe}, which spec.tools does not name")
+        raise SpecError(f"code.observe is {code.observe}, which spec.tools does not name", agent=spec.name)
     reserved = {"final_answer", "print"} & {*spec.tools, *(str(member) for member in spec.team)}
     if spec.kind == KIND and reserved:
-        raise SpecError(f"agent {spec.name}: {min(reserved)} is a function of its code already")
+        raise SpecError(f"{min(reserved)} is a function of its code already", agent=spec.name)

@@ -12,7 +12,7 @@ from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.engine.moves import PARTIAL_RESULT, Answer, Ask, BeginStep, Call, EndStep, Moves, Note, Stop
 from cadre.engine.steps import step_in_work
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.arrivals import Arrival, ModelFailed, ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, Step
@@ -68,8 +68,8 @@ class GoalsKind(StepwiseKind):
         """The run ends with what it has found; it may be continued."""
         return [Stop("max_steps_error", PARTIAL_RESULT, self._out_of_steps(run))]
 
-    def gave_up(self, run: Run, purpose: str, reason: str, arrival: Arrival) -> Moves | None:
-        return ask_in_next_form(run, reason) or super().gave_up(run, purpose, reason, arrival)
+    def gave_up(self, run: Run, purpose: str, failure: ModelFailed, arrival: Arrival) -> Moves | None:
+        return ask_in_next_form(run, failure) or super().gave_up(run, purpose, failure, arrival)
 
     def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
         if isinstance(event, JsonFormRefused):
@@ -125,7 +125,7 @@ class GoalsKind(StepwiseKind):
 
     def _out_of_steps(self, run: Run) -> ErrorInfo:
         error = super()._out_of_steps(run)
-        return ErrorInfo(error.type, f"{error.message} `cadre continue {run.id}` goes on with it.")
+        return error.saying(f"{error.message} `cadre continue {run.id}` goes on with it.")
 
 
 def _thought(step: int, answer: Iteration) -> GoalThought:

@@ -11,6 +11,7 @@ from cadre.engine.chat import functions
 from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.engine.moves import Ask, Moves, Note
 from cadre.engine.tool_names import FINAL_ANSWER
+from cadre.journal.arrivals import ModelFailed
 from cadre.journal.run import Run
 from cadre.kinds.iteration.parse import FINISH, THINK, THINK_PARAMETERS, plain_name, takes_own
 from cadre.kinds.iteration.records import JsonFormRefused
@@ -73,12 +74,12 @@ def in_form(
     return ModelRequest(messages=messages, json_object=form == "object" and shown_as_object)
 
 
-def ask_in_next_form(run: Run, reason: str) -> Moves | None:
+def ask_in_next_form(run: Run, failure: ModelFailed) -> Moves | None:
     """The same question in the next form, where the endpoint refused this one; None when it refused something else."""
-    form, model = form_after(run, reason), run.model
+    form, model = form_after(run, failure), run.model
     if form is None or model is None:
         return None
     return [
-        Note(JsonFormRefused(form=form, reason=reason)),
+        Note(JsonFormRefused(form=form, reason=failure.message)),
         Ask(model.purpose, model.step, model.attempt + 1),
     ]

@@ -65,12 +65,12 @@ def check_section(spec: Any, kind: str, section: IterationSection) -> None:
     check_bounds(spec.name, [(f"{kind}.iterations", section.iterations, 1)])
     for key, texts in msgspec.structs.asdict(section).items():
         if isinstance(texts, list) and not all(isinstance(text, str) and text.strip() for text in texts):
-            raise SpecError(f"agent {spec.name}: {kind}.{key} holds an empty one: write each as a sentence")
+            raise SpecError(f"{kind}.{key} holds an empty one: write each as a sentence", agent=spec.name)
     if spec.kind != kind:
         return
     taken = {"finish", *(["think"] if section.think else [])}
     names = [name for name in [*spec.tools, *map(str, spec.team)] if name.casefold() in taken]
     if names:
         raise SpecError(
-            f"agent {spec.name}: {names[0]!r} is a tool of kind {kind} itself: name yours otherwise"
+            f"{names[0]!r} is a tool of kind {kind} itself: name yours otherwise", agent=spec.name
         )

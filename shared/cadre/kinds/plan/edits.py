@@ -57,7 +57,9 @@ def _after(begun: list[PlanItem], pending: list[PlanStep], operation: dict[str, 
 
 def _pending(begun: list[PlanItem], pending: list[PlanStep], number: int) -> PlanStep:
     if any(one.step == number for one in begun):
-        raise EditNotAllowed(f"step {number} has begun already: it cannot be changed any more", late=True)
+        raise EditNotAllowed(
+            f"step {number} has begun already: it cannot be changed any more", "edit-too-late"
+        )
     found = next((one for one in pending if one.step == number), None)
     if found is None:
         raise EditNotAllowed(f"there is no step {number}")
@@ -74,7 +76,7 @@ def _replaced(begun: list[PlanItem], written: list[Any]) -> list[PlanStep]:
             continue
         if mine is None or _plain(mine) != _plain(one.plan):
             raise EditNotAllowed(
-                f"step {one.step} has begun already: it cannot be changed any more", late=True
+                f"step {one.step} has begun already: it cannot be changed any more", "edit-too-late"
             )
     left = [step for step in steps if step.step not in {one.step for one in begun}]
     return [step if step.needs is not None else msgspec.structs.replace(step, needs=[]) for step in left]

@@ -15,7 +15,7 @@ from cadre.engine.kind import Chat, Deed
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.moves import PARTIAL_RESULT, Answer, EndStep, Moves, Signalled, Stop, Wait
 from cadre.engine.steps import step_in_work
-from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.arrivals import Arrival, ModelFailed, ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
@@ -24,7 +24,7 @@ from cadre.kinds.plan.contract import problems_of
 from cadre.kinds.plan.edits import edited_items
 from cadre.kinds.plan.fold import APPROVE, EXECUTING, RESULT, fold_plan, resumed, state_of
 from cadre.kinds.plan.offered import check_actions, read_plan
-from cadre.kinds.plan.progress import FAILED, PlanProgress
+from cadre.kinds.plan.progress import PlanProgress
 from cadre.kinds.plan.records import DECLARATION, PlanMade, PlanNote
 from cadre.kinds.plan.request import ask_about_plan
 from cadre.kinds.plan.section import PlanStep, plan_of
@@ -72,7 +72,7 @@ class PlanKind(PlainKind):
             steps = numbered(as_steps(given) if given is not section.steps else section.steps, section.most)
             check_actions(walk.run, steps)
         except PlanError as error:
-            return walk.stop(ErrorInfo(FAILED, f"The plan that was given is none: {error}"))
+            return walk.stop(ErrorInfo("plan-failed", f"The plan that was given is none: {error}"))
         return walk.take("given", steps)
 
     def replied(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
@@ -107,9 +107,9 @@ class PlanKind(PlainKind):
             raise ReadingError(str(error)) from error
         return steps
 
-    def gave_up(self, run: Run, purpose: str, reason: str, arrival: Arrival) -> Moves | None:
+    def gave_up(self, run: Run, purpose: str, failure: ModelFailed, arrival: Arrival) -> Moves | None:
         return PlanProgress(run, arrival, state_of(run)).refuse(
-            purpose, ErrorInfo("AgentGenerationError", reason)
+            purpose, ErrorInfo("no-answer", failure.message)
         )
 
     def settled(self, run: Run, call: CallState | None, arrival: Arrival) -> Moves:
@@ -142,7 +142,7 @@ class PlanKind(PlainKind):
 
     def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
         """The answer was turned down: the model writes it anew, from all results."""
-        problem = error or ErrorInfo("AgentError", "The answer did not pass.")
+        problem = error or ErrorInfo("not-passed", "The answer did not pass.")
         return PlanProgress(run, arrival, state_of(run)).refuse("conclude", problem)
 
     def part(self, run: Run, call: CallState) -> dict[str, Any]:
@@ -158,7 +158,9 @@ class PlanKind(PlainKind):
     def check_edit(self, run: Run, edit: Edit) -> None:
         state = state_of(run)
         if state.stage not in (EXECUTING, APPROVE):
-            raise EditNotAllowed("the plan is not there, or is being made anew: look again later", late=True)
+            raise EditNotAllowed(
+                "the plan is not there, or is being made anew: look again later", "edit-too-late"
+            )
         items = edited_items(state.items, edit.operations)
         try:
             check_actions(run, [one.plan for one in items if one.state == "pending"])
@@ -201,12 +203,12 @@ def _decided(walk: PlanProgress, call: CallState, arrival: Arrival) -> Moves:
     """What follows from a person's word on the plan."""
     decision = arrival.what
     if not isinstance(decision, Decision):
-        error = ErrorInfo("Expired", "Nobody decided in time about the plan, so nothing of it was done.")
+        error = ErrorInfo("expired", "Nobody decided in time about the plan, so nothing of it was done.")
     elif decision.verdict != "rejected":
         return walk.carry_out()
     else:
         said = f" They said: {decision.feedback}" if decision.feedback else ""
-        error = ErrorInfo("Rejected", f"A person did not agree to the plan.{said}")
+        error = ErrorInfo("rejected", f"A person did not agree to the plan.{said}")
         if decision.feedback:
             return walk.refuse("replan" if walk.state.replans else "make_plan", error, by_person=True)
     return [EndStep(error), Stop("error", PARTIAL_RESULT, error)]
@@ -230,7 +232,7 @@ def _made_of_result(value: Any, error: ErrorInfo | None) -> Moves:
     """What follows from the tool that makes the answer of the result."""
     if error is None:
         return [Answer(value)]
-    problem = ErrorInfo(error.type, f"The tool that makes the answer has failed: {error.message}")
+    problem = error.saying(f"The tool that makes the answer has failed: {error.message}")
     return [EndStep(problem), Stop("error", PARTIAL_RESULT, problem)]
 
 

@@ -37,7 +37,6 @@ from cadre.kinds.plan.values import call_of, objective_of, values_of
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.expressions import ExpressionError, filled
 
-FAILED = "PlanFailed"
 """Type of the error of a run whose plan has failed."""
 
 
@@ -147,7 +146,7 @@ class PlanProgress:
             else:
                 self.moves.append(Answer(value if hook is None else filled(hook, values)))
         except ExpressionError as error:
-            return self.stop(ErrorInfo("ExpressionError", f"The agent's result has no value: {error}"))
+            return self.stop(ErrorInfo("no-value", f"The agent's result has no value: {error}"))
         return self.moves
 
     def _is_free(self, item: PlanItem) -> bool:
@@ -174,8 +173,8 @@ class PlanProgress:
 
 def _failure(failed: list[PlanItem]) -> ErrorInfo:
     if not failed:
-        return ErrorInfo(FAILED, "The plan has no step that could be done.")
+        return ErrorInfo("plan-failed", "The plan has no step that could be done.")
     told = "; ".join(
         f"step {item.step} has failed: {item.error.message if item.error else ''}" for item in failed
     )
-    return ErrorInfo(FAILED, f"The plan cannot be carried out: {told}")
+    return ErrorInfo("plan-failed", f"The plan cannot be carried out: {told}")

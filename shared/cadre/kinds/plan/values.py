@@ -84,7 +84,7 @@ def call_of(run: Run, items: list[PlanItem], item: PlanItem) -> RequestedCall | 
         given = values["inputs"]
         return RunPart(task, {**given, **results_of(before), **args})
     except ExpressionError as error:
-        return ErrorInfo("ExpressionError", str(error))
+        return ErrorInfo("no-value", str(error))
 
 
 def prompt_of(run: Run, items: list[PlanItem], item: PlanItem) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from cadre.engine.budget import over_budget
-from cadre.engine.calls.fold_calls import AWAY, no_answer, timed_out
+from cadre.engine.calls.fold_calls import no_answer, timed_out
 from cadre.engine.kind import Chat
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.moves import (
@@ -98,10 +98,8 @@ class RemoteKind(PlainKind):
         if isinstance(what, TimerFired) and (timed := timed_out(call, what, arrival.at)).code:
             if state.ending is not None:
                 return _ended(state.ending)
-            return self._unspoken(run, ErrorInfo(AWAY, f"{call.name}: {no_answer(timed)}"), arrival)
-        error = (
-            what.error if isinstance(what, ToolResult) else ErrorInfo("RemoteAgentError", "No answer came.")
-        )
+            return self._unspoken(run, ErrorInfo("away", f"{call.name}: {no_answer(timed)}"), arrival)
+        error = what.error if isinstance(what, ToolResult) else ErrorInfo("remote-error", "No answer came.")
         if error is not None:
             return _ended(state.ending) if state.ending is not None else self.went(run, arrival, error)
         assert isinstance(what, ToolResult)
@@ -109,7 +107,7 @@ class RemoteKind(PlainKind):
             found = msgspec.convert(what.output, RemoteTask)
         except msgspec.ValidationError as wrong:
             text = f"What {call.name} gives is no task of a remote agent: {wrong}"
-            return self.went(run, arrival, ErrorInfo("RemoteAgentError", text))
+            return self.went(run, arrival, ErrorInfo("remote-error", text))
         if state.ending is not None:
             # The message was on its way when the run was to end; now its task is known.
             is_over = found.lost or found.state in ("completed", *_FAILED)
@@ -141,7 +139,7 @@ class RemoteKind(PlainKind):
                 return [*moves, Hold(_QUESTION, question_of(found), arguments=about)]
             case ended if ended in _FAILED:
                 text = f"{_FAILED[ended]}: {found.said}" if found.said else f"{_FAILED[ended]}."
-                failed = ErrorInfo(found.error or "RemoteAgentFailed", text)
+                failed = ErrorInfo(found.error or "remote-failed", text)
                 return [*moves, *self.went(run, arrival, failed)]
             case _:
                 return [*moves, self._pause(run, arrival, 0 if changed else state.quiet)]
@@ -151,7 +149,7 @@ class RemoteKind(PlainKind):
         since = state.unreachable_since or arrival.at
         if arrival.at - since >= section.absence:
             text = f"The remote agent was out of reach for {arrival.at - since:.0f} s: {reason}"
-            return self.went(run, arrival, ErrorInfo("RemoteAgentUnreachable", text))
+            return self.went(run, arrival, ErrorInfo("remote-unreachable", text))
         if state.unreachable_since:
             return [self._pause(run, arrival, state.quiet)]
         return [Note(RemoteUnreachable(reason=reason)), self._pause(run, arrival, 0)]
@@ -187,7 +185,7 @@ class RemoteKind(PlainKind):
         if refusal.name not in run.missing:
             return self.went(run, arrival, refusal.error)
         lacks = f"no service offers {refusal.name}: start `cadre tools FILE`"
-        return self._unspoken(run, ErrorInfo(refusal.error.type, lacks), arrival)
+        return self._unspoken(run, refusal.error.saying(lacks), arrival)
 
     def _unspoken(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves:
         """Go on as if the remote agent were out of reach: nothing speaks for it at the moment."""
@@ -215,11 +213,11 @@ class RemoteKind(PlainKind):
         """A person has answered what the remote agent asked."""
         state, decision = state_of(run), arrival.what
         if not isinstance(decision, Decision):
-            return self.went(run, arrival, ErrorInfo("Expired", "Nobody answered the remote agent in time."))
+            return self.went(run, arrival, ErrorInfo("expired", "Nobody answered the remote agent in time."))
         if call.arguments.get("state") == _AUTHORIZE:
             if decision.verdict != "rejected":
                 return [self._pause(run, arrival, 0)]
-            error = ErrorInfo("Rejected", decision.feedback or "A person did not authorize the remote agent.")
+            error = ErrorInfo("rejected", decision.feedback or "A person did not authorize the remote agent.")
             return [Note(RemoteCancelRequested(state="error", error=error)), *self._cancel(run, state.task)]
         told = reply_to(call.arguments.get("asked") or [], decision)
         where = {"taskId": state.task} | ({"contextId": state.context} if state.context else {})
@@ -227,7 +225,7 @@ class RemoteKind(PlainKind):
 
     def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
         """Nobody is there to try it otherwise."""
-        error = error or ErrorInfo("RemoteAgentError", "The answer did not pass.")
+        error = error or ErrorInfo("remote-error", "The answer did not pass.")
         return [EndStep(error), Stop("error", error=error)]
 
     def cancelled(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:

@@ -87,7 +87,7 @@ def check(spec: Any) -> None:
     ways = (bool(section.card), bool(section.url), section.program is not None, section.nats is not None)
     if ways.count(True) > 1:
         raise SpecError(
-            f"agent {spec.name}: remote: give either a card, a url, a program or an agent on NATS"
+            "give either a card, a url, a program or an agent on NATS", key="remote", agent=spec.name
         )
 
 

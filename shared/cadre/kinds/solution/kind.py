@@ -20,7 +20,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.engine.moves import PARTIAL_RESULT, Answer, Ask, Call, EndStep, Moves, Note, Stop
 from cadre.engine.steps import step_in_work
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.arrivals import Arrival, ModelFailed, ModelReplied
 from cadre.journal.events import RequestedCall
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
@@ -39,11 +39,12 @@ from cadre.kinds.solution.review import hold_solution, policy_problems
 from cadre.kinds.solution.schema import solution_schema
 from cadre.kinds.solution.section import solution_of
 from cadre.kinds.stepwise import StepwiseKind
+from cadre.protocol.codes import ErrorCode
 from cadre.protocol.messages import Decision, ErrorInfo
 from cadre.spec.agent import AgentSpec
 from cadre.spec.contract import ContractProblem, TeamReach
 
-UNDECIDED = ("Rejected", "Expired")
+UNDECIDED: tuple[ErrorCode, ...] = ("rejected", "expired")
 """Errors of steps whose solution was sound, and not wanted."""
 
 FORM = '{"solution": {"calls": [{"name": "some_tool", "arguments": {"some_argument": "value"}}], "output": null}}'
@@ -64,10 +65,10 @@ class SolutionKind(StepwiseKind):
             proposed = read_solution(run, reply.content, reply.calls)
         except ReadingError as error:
             text = f"{error} Answer with JSON of this form and nothing else: {FORM}"
-            return self.went(run, arrival, ErrorInfo(error.info.type, text))
+            return self.went(run, arrival, error.info.saying(text))
         if not proposed.calls and proposed.output is None and not _null_fits(run):
             text = "Your solution has neither calls nor an output: propose a call, or give the output"
-            return self.went(run, arrival, ErrorInfo("AgentParsingError", text))
+            return self.went(run, arrival, ErrorInfo("unreadable-answer", text))
         noted = Note(SolutionProposed(step=step_in_work(run), calls=proposed.calls, output=proposed.output))
         held = hold_solution(run, proposed, arrival)
         if held is not None:
@@ -93,7 +94,7 @@ class SolutionKind(StepwiseKind):
         if arrival.what.verdict == "rejected":
             said = f" They said: {arrival.what.feedback}" if arrival.what.feedback else ""
             text = f"A person did not allow this solution, so no call of it was made.{said}"
-            return self.went(run, arrival, ErrorInfo("Rejected", text))
+            return self.went(run, arrival, ErrorInfo("rejected", text))
         if arrival.what.edits:
             calls = edited_calls(run, proposed_calls(call.arguments), arrival.what.edits)
             return [Call(calls, approved=True)] if calls else self.went(run, arrival)
@@ -104,24 +105,27 @@ class SolutionKind(StepwiseKind):
         then = solution_of(run.spec).at_expiry
         if then == "approve":
             return self._carry_on(run, proposed, arrival)
-        error = ErrorInfo("Expired", "Nobody decided in time about this solution, so no call of it was made.")
+        error = ErrorInfo("expired", "Nobody decided in time about this solution, so no call of it was made.")
         if then == "end":
             return [EndStep(error), Stop("error", PARTIAL_RESULT, error)]
         return self.went(run, arrival, error)
 
     def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
         assert run.spec is not None
-        is_miss = error is not None and error.type not in UNDECIDED
+        is_miss = error is not None and error.code not in UNDECIDED
         if is_miss and state_of(run).misses + 1 >= solution_of(run.spec).tries:
             return [EndStep(error), Stop("error", PARTIAL_RESULT, error)]
         return super().went(run, arrival, error)
 
-    def gave_up(self, run: Run, purpose: str, reason: str, arrival: Arrival) -> Moves | None:
+    def gave_up(self, run: Run, purpose: str, failure: ModelFailed, arrival: Arrival) -> Moves | None:
         """An endpoint that refuses the form of the request is asked in the next one."""
-        form, model = form_after(run, reason), run.model
+        form, model = form_after(run, failure), run.model
         if form is None or model is None:
-            return super().gave_up(run, purpose, reason, arrival)
-        return [Note(FormRefused(form=form, reason=reason)), Ask(purpose, model.step, model.attempt + 1)]
+            return super().gave_up(run, purpose, failure, arrival)
+        return [
+            Note(FormRefused(form=form, reason=failure.message)),
+            Ask(purpose, model.step, model.attempt + 1),
+        ]
 
     # --- state
 
@@ -141,7 +145,7 @@ class SolutionKind(StepwiseKind):
                 error = event.error
                 if error is None:
                     state_of(run).misses = 0
-                elif error.type not in UNDECIDED:
+                elif error.code not in UNDECIDED:
                     state_of(run).misses += 1
             case _:
                 pass

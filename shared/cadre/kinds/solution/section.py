@@ -61,28 +61,37 @@ def _told_of(name: str, activity: ImplicitActivity) -> str:
 def check(spec: Any) -> None:
     """Raises SpecError for a section that cannot hold."""
     section = solution_of(spec)
-    where = f"agent {spec.name}: solution"
+    where = "solution"
     check_bounds(spec.name, [("solution.tries", section.tries, 1)])
     try:
         check_policy(section.approve)
         unknown = names_in(section.approve) - JUDGED
     except ValueError as error:
-        raise SpecError(f"{where}.approve: {error}") from error
+        raise SpecError(str(error), key=f"{where}.approve", agent=spec.name) from error
     if unknown:
         raise SpecError(
-            f"{where}.approve: it is about {', '.join(sorted(unknown))};"
-            f" it may be about {', '.join(sorted(JUDGED))}"
+            f"it is about {', '.join(sorted(unknown))}; it may be about {', '.join(sorted(JUDGED))}",
+            key=f"{where}.approve",
+            agent=spec.name,
         )
     taken = {*_RESERVED, *spec.tools, *(str(member) for member in spec.team)}
     for name, activity in section.implicit.items():
         check_name("implicit activity", name)
         if name in taken:
-            raise SpecError(f"{where}.implicit: {name} is the name of a tool or a member: choose another")
+            raise SpecError(
+                f"{name} is the name of a tool or a member: choose another",
+                key=f"{where}.implicit",
+                agent=spec.name,
+            )
         for key, schema in (("arguments", activity.arguments), ("outcome", activity.outcome)):
             try:
                 check_schema(schema)
             except (TypeError, ValueError) as error:
                 reason = str(error).splitlines()[0]
-                raise SpecError(f"{where}.implicit.{name}.{key}: is no JSON Schema: {reason}") from error
+                raise SpecError(
+                    f"is no JSON Schema: {reason}", key=f"{where}.implicit.{name}.{key}", agent=spec.name
+                ) from error
         if activity.arguments and activity.arguments.get("type") != "object":
-            raise SpecError(f"{where}.implicit.{name}.arguments: must be the schema of an object")
+            raise SpecError(
+                "must be the schema of an object", key=f"{where}.implicit.{name}.arguments", agent=spec.name
+            )

@@ -68,7 +68,7 @@ def _new(task: str, others: Sequence[str], state: QueueState) -> str:
 
 def _index(task: str, waiting: Sequence[str], begun: Sequence[str]) -> int:
     if plain(task) in map(plain, begun):
-        raise EditNotAllowed(f"the task {task!r} is begun: it cannot be changed any more")
+        raise EditNotAllowed(f"the task {task!r} is begun: it cannot be changed any more", "edit-too-late")
     names = [*map(plain, waiting)]
     if plain(task) not in names:
         raise EditNotAllowed(f"no such task waits: {task!r}")

@@ -18,7 +18,7 @@ from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.engine.moves import PARTIAL_RESULT, Answer, Ask, BeginStep, Call, EndStep, Moves, Note, Stop
 from cadre.engine.steps import step_in_work
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.arrivals import Arrival, ModelFailed, ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState, Step
@@ -119,8 +119,8 @@ class TaskQueueKind(PlainKind):
         """The answer was turned down: it is asked for once more."""
         return [EndStep(error), *_ask(run, state_of(run), step_in_work(run) + 1)]
 
-    def gave_up(self, run: Run, purpose: str, reason: str, arrival: Arrival) -> Moves | None:
-        return ask_in_next_form(run, reason) or super().gave_up(run, purpose, reason, arrival)
+    def gave_up(self, run: Run, purpose: str, failure: ModelFailed, arrival: Arrival) -> Moves | None:
+        return ask_in_next_form(run, failure) or super().gave_up(run, purpose, failure, arrival)
 
     # --- what people edit
 
@@ -130,7 +130,7 @@ class TaskQueueKind(PlainKind):
     def check_edit(self, run: Run, edit: Edit) -> None:
         state = state_of(run)
         if state.stage == "conclude" and run.model is None:
-            raise EditNotAllowed("its answer is being checked")
+            raise EditNotAllowed("its answer is being checked", "edit-too-late")
         edited_tasks(state, edit.operations, _section(run))
 
     def edited(self, run: Run, edit: Edit, arrival: Arrival) -> Moves:
@@ -231,7 +231,7 @@ def _ask(run: Run, state: QueueState, step: int, *, thinks: bool = False) -> Mov
     """The next step: a thought, or what the stage of the queue asks for."""
     if step > run.max_steps:
         text = f"Reached the limit of {run.max_steps} steps. `cadre continue {run.id}` goes on with it."
-        return [Stop("max_steps_error", PARTIAL_RESULT, ErrorInfo("AgentMaxStepsError", text))]
+        return [Stop("max_steps_error", PARTIAL_RESULT, ErrorInfo("max-steps", text))]
     purpose = THINK if thinks else state.stage
     return [BeginStep(step, purpose), Ask(purpose, step)]
 
@@ -241,7 +241,7 @@ def _next(run: Run, events: list[JournalEvent], error: ErrorInfo | None = None) 
     state = after(state_of(run), events, _section(run))
     notes = [Note(event) for event in events]
     if state.stage == "conclude" and _came_to_nothing(run, state):
-        nothing = ErrorInfo("AgentError", f"Nothing was done for any task: {state.done[-1].result}")
+        nothing = ErrorInfo("nothing-done", f"Nothing was done for any task: {state.done[-1].result}")
         return [*notes, EndStep(error), Stop("error", PARTIAL_RESULT, nothing)]
     return [*notes, EndStep(error), *_ask(run, state, step_in_work(run) + 1)]
 

@@ -42,4 +42,4 @@ def unreadable(run: Run, error: ReadingError) -> ErrorInfo:
     form = _FORMS.get(asked_model(run).calls)
     if form is None:
         return error.info
-    return ErrorInfo(error.info.type, f"{error} Answer with JSON of this form and nothing else: {form}")
+    return error.info.saying(f"{error} Answer with JSON of this form and nothing else: {form}")

@@ -33,15 +33,6 @@ PAUSE = "step-"
 OVERDUE = "expired"
 """Label of the way of a wait whose signal has not come in time."""
 
-NO_WAY = "NoRoute"
-"""Type of the error of a step none of whose ways is open."""
-
-NO_VALUE = "ExpressionError"
-"""Type of the error of a template or condition that has no value."""
-
-FAILED = "WorkflowFailed"
-"""Type of the error of a workflow that an `end` step has declared failed."""
-
 _WRONG = (ExpressionError, ValueError)
 
 
@@ -52,7 +43,7 @@ def begin_action(
     try:
         return _begun(run, state, step, number, at)
     except _WRONG as error:
-        return StepOutcome(error=ErrorInfo(NO_VALUE, str(error)))
+        return StepOutcome(error=ErrorInfo("no-value", str(error)))
 
 
 def _begun(run: Run, state: WorkflowState, step: WorkflowStep, number: int, at: float) -> Moves | StepOutcome:
@@ -79,7 +70,7 @@ def _begun(run: Run, state: WorkflowState, step: WorkflowStep, number: int, at: 
         case ChooseAction(cases=cases, default=default):
             return _first_that_holds(cases, default, values)
         case EndAction(error=error) if error:
-            return StepOutcome(error=ErrorInfo(FAILED, text_of(error, values)))
+            return StepOutcome(error=ErrorInfo("workflow-failed", text_of(error, values)))
         case EndAction(output=output):
             return StepOutcome(state.results.get(state.last) if output is None else filled(output, values))
 
@@ -95,11 +86,11 @@ def way_after(run: Run, state: WorkflowState, step: WorkflowStep, outcome: StepO
             return outcome._replace(target=target)
         why = "A person said no." if outcome.label == "no" else "Nobody answered in time."
         said = f" They said: {outcome.value['feedback']}" if outcome.value["feedback"] else ""
-        return StepOutcome(error=ErrorInfo("Rejected" if outcome.label == "no" else "Expired", why + said))
+        return StepOutcome(error=ErrorInfo("rejected" if outcome.label == "no" else "expired", why + said))
     if isinstance(action, WaitAction) and action.signal and outcome.label == OVERDUE:
         if action.expired:
             return outcome._replace(target=action.expired)
-        return StepOutcome(error=ErrorInfo("Expired", f"The signal {action.signal!r} has not come in time."))
+        return StepOutcome(error=ErrorInfo("expired", f"The signal {action.signal!r} has not come in time."))
     values = {**values_of(run, state), state.step: outcome.value}
     try:
         if step.route is not None:
@@ -110,7 +101,7 @@ def way_after(run: Run, state: WorkflowState, step: WorkflowStep, outcome: StepO
             else outcome._replace(target=step.next)
         )
     except ExpressionError as error:
-        return StepOutcome(error=ErrorInfo(NO_VALUE, str(error)))
+        return StepOutcome(error=ErrorInfo("no-value", str(error)))
 
 
 def _first_that_holds(cases: list[RouteCase], default: str, values: dict[str, Any]) -> StepOutcome:
@@ -121,7 +112,7 @@ def _first_that_holds(cases: list[RouteCase], default: str, values: dict[str, An
         return StepOutcome(label="else", target=default)
     tried = "; ".join(case.condition for case in cases)
     return StepOutcome(
-        error=ErrorInfo(NO_WAY, f"None of its conditions holds ({tried}), and it has no other way.")
+        error=ErrorInfo("no-way", f"None of its conditions holds ({tried}), and it has no other way.")
     )
 
 

@@ -49,7 +49,7 @@ def check(spec: Any) -> None:
     if spec.kind != KIND:
         if workflow != WorkflowSpec():
             raise SpecError(
-                f"agent {spec.name}: workflow is for agents of kind {KIND}: write kind: {KIND}, or leave it out"
+                f"workflow is for agents of kind {KIND}: write kind: {KIND}, or leave it out", agent=spec.name
             )
         return
     if workflow == WorkflowSpec():
@@ -58,9 +58,10 @@ def check(spec: Any) -> None:
         _check_graph(workflow)
         for name, step in workflow.steps.items():
             for key, problem in _problems(spec, workflow, step):
-                raise _Wrong(f"workflow.steps.{name}.{key}: {problem}")
-    except _Wrong as wrong:
-        raise SpecError(f"agent {spec.name}: {wrong}") from wrong
+                raise SpecError(problem, key=f"workflow.steps.{name}.{key}")
+    except SpecError as error:
+        error.of_agent(spec.name)
+        raise
 
 
 def _check_graph(workflow: WorkflowSpec) -> None:
@@ -68,34 +69,37 @@ def _check_graph(workflow: WorkflowSpec) -> None:
     for name, step in steps.items():
         where = f"workflow.steps.{name}"
         if not _STEP_NAME.fullmatch(name) or name in VALUES:
-            raise _Wrong(
-                f"{where}: name it by letters, digits and '_', beginning with a letter, and not"
-                f" {', '.join(VALUES)}: templates read its result by its name"
+            raise SpecError(
+                f"name it by letters, digits and '_', beginning with a letter, and not"
+                f" {', '.join(VALUES)}: templates read its result by its name",
+                key=where,
             )
         doing = [key for key in ACTIONS if getattr(step, key) is not None]
         if len(doing) != 1:
             has = f"it has {' and '.join(doing)}" if doing else "it has none of them"
-            raise _Wrong(f"{where}: a step does exactly one of {', '.join(ACTIONS)}; {has}")
+            raise SpecError(f"a step does exactly one of {', '.join(ACTIONS)}; {has}", key=where)
     for name, step in steps.items():
         for edge in all_edges(step):
             if edge.target not in steps:
-                raise _Wrong(
-                    f"workflow.steps.{name}.{edge.key}: there is no step {edge.target!r}; the steps are"
-                    f" {', '.join(steps)}"
+                raise SpecError(
+                    f"there is no step {edge.target!r}; the steps are {', '.join(steps)}",
+                    key=f"workflow.steps.{name}.{edge.key}",
                 )
     if workflow.start not in steps:
-        raise _Wrong(f"workflow.start: names {workflow.start!r}; write one of {', '.join(steps)}")
+        raise SpecError(f"names {workflow.start!r}; write one of {', '.join(steps)}", key="workflow.start")
     if lost := [name for name in steps if name not in reached_from(steps, [workflow.start])]:
-        raise _Wrong(
-            f"workflow.steps.{lost[0]}: no way leads to it from {workflow.start!r}: name it where a step goes on"
-            " (next, route, when, choose, approve, each, parallel, on_error, undo), or remove it"
+        raise SpecError(
+            f"no way leads to it from {workflow.start!r}: name it where a step goes on"
+            " (next, route, when, choose, approve, each, parallel, on_error, undo), or remove it",
+            key=f"workflow.steps.{lost[0]}",
         )
     ending = _steps_that_end(steps)
     for name in steps:
         if name not in ending:
-            raise _Wrong(
-                f"workflow.steps.{name}: no way leads from it to an end: let some step behind it go on to one"
-                " without `next`, or to an `end`"
+            raise SpecError(
+                "no way leads from it to an end: let some step behind it go on to one"
+                " without `next`, or to an `end`",
+                key=f"workflow.steps.{name}",
             )
 
 

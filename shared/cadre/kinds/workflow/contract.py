@@ -33,7 +33,7 @@ from cadre.spec.expressions import templates_in
 
 _TEXT = {"type": "string"}
 _WORD = {"answer": {"enum": ["yes", "no", "expired"]}, "feedback": _TEXT, "by": _TEXT}
-_FAILED = {"step": _TEXT, "type": _TEXT, "message": _TEXT}
+_FAILED = {"step": _TEXT, "code": _TEXT, "type": _TEXT, "message": _TEXT}
 _UNDONE = {"step": _TEXT, "undo": _TEXT, "result": {}}
 
 

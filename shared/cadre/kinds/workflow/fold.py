@@ -121,7 +121,7 @@ def unsure_steps(run: Run, state: WorkflowState, open_calls: Sequence[CallState]
     are out, or the latest that has failed if it was interrupted."""
     steps = workflow_of(run.spec).steps
     found = state.step if any(call.opened for call in open_calls) else ""
-    if not found and state.error is not None and state.error.type == "Interrupted":
+    if not found and state.error is not None and state.error.code == "interrupted":
         found = state.error.step
     is_known = any(entry.step == found for entry in state.undo)
     return [found] if found and steps[found].undo and not is_known else []
@@ -142,7 +142,7 @@ def _left(state: WorkflowState, event: WorkflowStepFinished, undo: str) -> Workf
     if event.error is not None:
         if event.retry:
             return msgspec.structs.replace(state, complaint=event.error.message)
-        failed = FailedStep(step=event.name, type=event.error.type, message=event.error.message)
+        failed = FailedStep.of(event.name, event.error)
         return _next_undo(msgspec.structs.replace(state, error=failed), event)
     results = {**state.results, event.name: state.value}
     done = msgspec.structs.replace(state, results=results, last=event.name, complaint="")

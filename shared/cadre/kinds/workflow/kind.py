@@ -13,12 +13,12 @@ from cadre.engine.kind import Chat, Deed
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.moves import Call, Moves, Signalled, Stop
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.arrivals import Arrival, ModelFailed, ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
 from cadre.kinds.kind import PlainKind
-from cadre.kinds.workflow.actions import NO_VALUE, NO_WAY, OVERDUE, PAUSE
+from cadre.kinds.workflow.actions import OVERDUE, PAUSE
 from cadre.kinds.workflow.contract import inputs_of_steps, problems_of
 from cadre.kinds.workflow.fold import fold_workflow, resumed, state_of, unsure_steps
 from cadre.kinds.workflow.outcome import StepOutcome, outcome_of
@@ -58,9 +58,7 @@ class WorkflowKind(PlainKind):
     def begin(self, run: Run, arrival: Arrival) -> Moves:
         workflow = workflow_of(run.spec)
         if not workflow.steps:
-            return [
-                Stop("error", error=ErrorInfo("NotFound", f"The workflow of {run.agent!r} has no steps."))
-            ]
+            return [Stop("error", error=ErrorInfo("no-way", f"The workflow of {run.agent!r} has no steps."))]
         state = resumed(arrival.prefix)
         if run.task is not None and run.task.forks is not None:
             run = msgspec.structs.replace(run, step=run.task.forks.at - 1)
@@ -107,7 +105,7 @@ class WorkflowKind(PlainKind):
 
     def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
         """The answer was turned down, and there is no model to tell."""
-        return Walk(run, arrival).fail(error or ErrorInfo("AgentError", "The answer did not pass."))
+        return Walk(run, arrival).fail(error or ErrorInfo("not-passed", "The answer did not pass."))
 
     def arrived(self, run: Run, what: Message | Signalled, arrival: Arrival) -> Moves | None:
         """A wait is over: that of a step, or the pause before its next attempt."""
@@ -157,8 +155,8 @@ class WorkflowKind(PlainKind):
     def part(self, run: Run, call: CallState) -> dict[str, Any]:
         return part_of(run, state_of(run), call)
 
-    def gave_up(self, run: Run, purpose: str, reason: str, arrival: Arrival) -> Moves | None:
-        return Walk(run, arrival).settle(StepOutcome(error=ErrorInfo("AgentGenerationError", reason)))
+    def gave_up(self, run: Run, purpose: str, failure: ModelFailed, arrival: Arrival) -> Moves | None:
+        return Walk(run, arrival).settle(StepOutcome(error=ErrorInfo("no-answer", failure.message)))
 
     def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
         fold_workflow(run, event, n, at)
@@ -188,7 +186,7 @@ def _call_with(run: Run, walk: Walk, reply: ModelReplied) -> Moves:
     try:
         arguments = {**made, **filled(tool.arguments, values_of(run, walk.state))}
     except ExpressionError as error:
-        return walk.settle(StepOutcome(error=ErrorInfo(NO_VALUE, str(error))))
+        return walk.settle(StepOutcome(error=ErrorInfo("no-value", str(error))))
     return [Call([ev.RequestedCall(tool.name, arguments)])]
 
 
@@ -203,7 +201,7 @@ def _go_where_it_says(walk: Walk, reply: ModelReplied) -> Moves:
         return walk.leave(route.default, "else")
     labels = ", ".join(route.options)
     text = f"The model answered none of {labels}, and there is no default: {reply.content[:200]!r}"
-    return walk.settle(StepOutcome(error=ErrorInfo(NO_WAY, text)))
+    return walk.settle(StepOutcome(error=ErrorInfo("no-way", text)))
 
 
 WORKFLOW = WorkflowKind()

@@ -30,7 +30,7 @@ def outcome_of(call: CallState, arrival: Arrival) -> StepOutcome:
         case Report() as report:
             failure = failure_of(delegate_finished(report))
             if report.state == "max_steps_error" and report.output is None:
-                failure = ErrorInfo("AgentMaxStepsError", "It used up its steps and found nothing.")
+                failure = ErrorInfo("max-steps", "It used up its steps and found nothing.")
             return (
                 StepOutcome(report.output) if failure is None else StepOutcome(error=report.error or failure)
             )

@@ -15,7 +15,6 @@ from cadre.kinds.workflow.outcome import StepOutcome
 from cadre.kinds.workflow.records import ItemsListed, WorkflowState
 from cadre.kinds.workflow.section import EachAction, ParallelAction, WorkflowSpec, action_of, workflow_of
 from cadre.kinds.workflow.values import values_of
-from cadre.protocol.messages import ErrorInfo
 from cadre.spec.expressions import filled
 
 _OF_THE_RUN = ("visits", "now", "item", "index")
@@ -49,7 +48,7 @@ def on_part(
     need = min(action.need or total, total)
     if outcome.error is not None and failed > total - need:
         missing = f"{failed} of {total} have failed, {need} must succeed: {outcome.error.message}"
-        return StepOutcome(error=ErrorInfo(outcome.error.type, missing))
+        return StepOutcome(error=outcome.error.saying(missing))
     if isinstance(action, EachAction) and len(calls) < total:
         return [Call([_item(action, state.items, len(calls))])]
     enough = isinstance(action, ParallelAction) and len(answers) >= need

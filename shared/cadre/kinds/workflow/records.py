@@ -7,6 +7,7 @@ import msgspec
 from cadre.journal.parts import JournalEvent, KindState, KindStep
 from cadre.kinds.workflow import section
 from cadre.kinds.workflow.check import check, needs
+from cadre.protocol.codes import ErrorCode
 from cadre.protocol.messages import ErrorInfo, RunState
 from cadre.spec.kinds import KindDeclaration, PromptFile
 
@@ -71,8 +72,14 @@ class FailedStep(msgspec.Struct, frozen=True, omit_defaults=True):
     """The latest step that failed for good, as templates read it by the name `error`."""
 
     step: str
+    code: ErrorCode
     type: str
     message: str
+
+    @classmethod
+    def of(cls, step: str, error: ErrorInfo) -> "FailedStep":
+        """Return the step `step` as one that failed with this error."""
+        return cls(step=step, code=error.code, type=error.type, message=error.message)
 
 
 class WorkflowState(KindState, kw_only=True, tag=section.KIND, omit_defaults=True):

@@ -131,7 +131,7 @@ class StepAttempts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     most: int = 1
     on: list[str] = []
-    """The errors after which it is tried again, by type or by a part of their text; [] is any."""
+    """The errors after which it is tried again, by code, by type or by words of their text; [] is any."""
     pause: float | str = 0.0
     """How long to wait before the second attempt; twice as long before each further one."""
 

@@ -27,7 +27,7 @@ def values_of(run: Run, state: WorkflowState) -> dict[str, Any]:
     ending, error = state.ending, state.error
     if ending is not None:
         values["undone"] = msgspec.to_builtins(ending.undone)
-        error = error or FailedStep(step="", type=ending.error.type, message=ending.error.message)
+        error = error or FailedStep.of("", ending.error)
     if error is not None:
         values["error"] = msgspec.to_builtins(error)
     return values

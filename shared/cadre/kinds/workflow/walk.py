@@ -3,7 +3,6 @@ for something, or to the end."""
 
 import msgspec
 
-from cadre.engine.calls.fold_calls import AWAY
 from cadre.engine.moves import (
     PARTIAL_RESULT,
     Answer,
@@ -22,7 +21,7 @@ from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.parts import JournalEvent
 from cadre.journal.run import Run
-from cadre.kinds.workflow.actions import FAILED, NO_WAY, PAUSE, begin_action, way_after
+from cadre.kinds.workflow.actions import PAUSE, begin_action, way_after
 from cadre.kinds.workflow.fold import after, state_of, unsure_steps
 from cadre.kinds.workflow.outcome import StepOutcome
 from cadre.kinds.workflow.records import Ending, UndoBegun, WorkflowState, WorkflowStepFinished
@@ -37,6 +36,7 @@ from cadre.kinds.workflow.section import (
     attempts_of,
     workflow_of,
 )
+from cadre.protocol.codes import ErrorCode
 from cadre.protocol.messages import ErrorInfo, RunState, TimerFired
 from cadre.spec.durations import seconds_of
 
@@ -49,13 +49,11 @@ ABSENT = 12
 AWAY_TRIES = 6
 """Least number of tries of a step whose tool or member is away: each try waits for it as `limits.away` says."""
 
-OUT_OF_STEPS = "AgentMaxStepsError"
-
 _LONGEST_ABSENCE_SECONDS = 60.0
 _LONGEST_PAUSE_SECONDS = 86_400.0
 
-_OF_THE_MODEL = ("AgentParsingError", "AgentToolCallError")
-_FINAL = ("Rejected", "Expired", "Interrupted", FAILED, NO_WAY)
+_OF_THE_MODEL: tuple[ErrorCode, ...] = ("unreadable-answer", "cut-off", "invalid-call")
+_FINAL: tuple[ErrorCode, ...] = ("rejected", "expired", "interrupted", "workflow-failed", "no-way")
 """Errors after which a step is tried again only where its `attempts.on` names them."""
 
 
@@ -137,9 +135,9 @@ class Walk:
         task = self._run.task
         if attempt == 1 and entered >= self.step.visits:
             text = f"It was entered {entered} times, which is all that its `visits` allow."
-            self._fail(ErrorInfo("LoopDetected", text), is_own=True)
+            self._fail(ErrorInfo("loop", text), is_own=True)
         elif task is not None and task.max_steps is not None and self._number > task.max_steps:
-            error = ErrorInfo(OUT_OF_STEPS, f"Reached the limit of {task.max_steps} steps.")
+            error = ErrorInfo("max-steps", f"Reached the limit of {task.max_steps} steps.")
             self._fail(error, is_own=True)
         else:
             begun = begin_action(self._run, self.state, self.step, self._number, self._arrival.at)
@@ -178,8 +176,8 @@ class Walk:
     def _tries_again(self, error: ErrorInfo) -> bool:
         """Whether the step is tried once more, at once or after a pause."""
         attempts, attempt = attempts_of(self.step), self.state.attempt
-        absent = self._callee() in self._arrival.offer.missing and error.type in _OF_THE_MODEL
-        away = error.type == AWAY and isinstance(self._arrival.what, TimerFired)
+        absent = self._callee() in self._arrival.offer.missing and error.code in _OF_THE_MODEL
+        away = error.code == "away" and isinstance(self._arrival.what, TimerFired)
         most = max(attempts.most, AWAY_TRIES) if away else self._most(attempts, error, absent)
         if attempt >= most or not (absent or away or _is_passing(attempts, error)):
             return False
@@ -203,7 +201,7 @@ class Walk:
             return max(attempts.most, ABSENT)
         action = action_of(self.step)
         asked = isinstance(action, AskAction) or (isinstance(action, ToolAction) and action.instruction)
-        return max(attempts.most, MISTAKES) if asked and error.type in _OF_THE_MODEL else attempts.most
+        return max(attempts.most, MISTAKES) if asked and error.code in _OF_THE_MODEL else attempts.most
 
     # --- the bad ends
 
@@ -220,8 +218,8 @@ class Walk:
             self.moves.append(EndStep(error))
             self._undo_next(more)
         else:
-            state: RunState = "max_steps_error" if is_own and error.type == OUT_OF_STEPS else "error"
-            self._end_badly(state, ErrorInfo(error.type, f"Step {name!r} has failed: {error.message}"))
+            state: RunState = "max_steps_error" if is_own and error.code == "max-steps" else "error"
+            self._end_badly(state, error.saying(f"Step {name!r} has failed: {error.message}"))
 
     def _end_badly(self, state: RunState, error: ErrorInfo) -> None:
         if self.state.undo and self.state.ending is None:
@@ -254,5 +252,7 @@ class Walk:
 def _is_passing(attempts: StepAttempts, error: ErrorInfo) -> bool:
     """Whether the step may be tried again after this error."""
     if not attempts.on:
-        return error.type not in _FINAL
-    return any(one == error.type or one.casefold() in error.message.casefold() for one in attempts.on)
+        return error.code not in _FINAL
+    return any(
+        one in (error.code, error.type) or one.casefold() in error.message.casefold() for one in attempts.on
+    )

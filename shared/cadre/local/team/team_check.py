@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -23,8 +22,6 @@ from cadre.spec.agent_file import AgentBody, read_agent
 from cadre.spec.contract import ProblemLevel, TeamReach
 from cadre.spec.kinds import declaration_of
 from cadre.spec.names import TEAM_FILE
-
-_KEY = re.compile(r"(?:agent \S+: )?([\w-]+(?:[.\[][^\s:]*)?): ")
 
 
 class FileProblem(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,11 +127,11 @@ def _unreadable(file: Path) -> Iterator[FileProblem]:
 
 
 def _from_error(error: SpecError, file: Path) -> FileProblem:
-    """The error of a reader: `file: key: what is wrong`."""
-    text = str(error).removeprefix(f"{file}: ")
-    key = _KEY.match(text)
-    if key is None:
-        return FileProblem(file=str(file), text=text)
-    within = key[1].partition(".")[0] in AgentBody.__struct_fields__ and not key[1].startswith("spec")
-    path = f"spec.{key[1]}" if within else key[1]
-    return FileProblem(file=str(file), path=path, text=text[key.end() :])
+    """Return the error of a reader, by its key in an agent's file."""
+    *_, found_in = (file, *error.files)
+    if str(found_in) != str(file):
+        return FileProblem(file=str(file), text=f"{found_in}: {error.explanation}")
+    if not error.key:
+        return FileProblem(file=str(file), text=error.explanation)
+    within = error.key.partition(".")[0] in AgentBody.__struct_fields__
+    return FileProblem(file=str(file), path=f"spec.{error.key}" if within else error.key, text=error.problem)

@@ -111,8 +111,9 @@ def _inside(team: TeamSpec, entry: str, folder: str) -> str:
         relative = Path(source).relative_to(team.folder).as_posix()
     except ValueError as error:
         raise SpecError(
-            f"{source}: lies outside the team's folder {team.folder}: move it there, or install it in the image"
-            " and name it as a module"
+            f"lies outside the team's folder {team.folder}: move it there, or install it in the image"
+            " and name it as a module",
+            files=(source,),
         ) from error
     return f"{folder}/{relative}{mark}{function}"
 
@@ -137,4 +138,4 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise SpecError(f"{path}: cannot be read: {error.strerror}") from error
+        raise SpecError(f"cannot be read: {error.strerror}", files=(path,)) from error

@@ -1,6 +1,5 @@
 """Reads and checks a team file: which agents and tools `cadre up` starts together."""
 
-import re
 import shlex
 from pathlib import Path
 from typing import Any, Literal
@@ -13,10 +12,11 @@ from cadre.errors import SetupError, SpecError
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import brings_tools, read_agent, skills_of_agent
 from cadre.spec.leaned_on import leaned_on
+from cadre.spec.misfit import misfit_of
 from cadre.spec.model import ModelSpec
 from cadre.spec.names import TEAM_FILE
 from cadre.spec.team_defaults import defaults_for
-from cadre.spec.yaml_file import known_keys, read_yaml, refused_key
+from cadre.spec.yaml_file import known_keys, read_yaml
 
 
 class Demo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -107,7 +107,7 @@ def read_team(path: Path) -> TeamSpec:
     agents, specs = _agents(file, body.agents)
     needed = {spec.name: leaned_on(spec) for spec in specs}
     if not agents:
-        raise SpecError(f"{file}: spec.agents: name at least one agent file")
+        raise SpecError("name at least one agent file", key="spec.agents", files=(file,))
     if body.model or body.variables:
         _check_reach(file, agents)
     if demo is not None:
@@ -143,25 +143,30 @@ def _check_reach(file: Path, agents: dict[str, Path]) -> None:
     for name, path in agents.items():
         if defaults_for(path).file != file:
             raise SpecError(
-                f"{file}: spec.model and spec.variables do not reach agent {name} ({path}): they hold for agents in the"
-                f" folder of a {TEAM_FILE} and in those below it"
+                f"spec.model and spec.variables do not reach agent {name} ({path}): they hold for agents in the"
+                f" folder of a {TEAM_FILE} and in those below it",
+                files=(file,),
             )
 
 
 def _check_demo(file: Path, demo: Demo, agents: dict[str, Path]) -> None:
     for key, command in (("program", demo.program), ("check", demo.check)):
         if command is not None and not _is_command(command):
-            raise SpecError(f"{file}: spec.demo.{key}: {command!r} is no command: write it as for a shell")
+            raise SpecError(
+                f"{command!r} is no command: write it as for a shell", key=f"spec.demo.{key}", files=(file,)
+            )
     if demo.program is not None:
         if demo.agent or demo.task or demo.check:
-            raise SpecError(f"{file}: spec.demo: write either a program, or an agent with a task")
+            raise SpecError("write either a program, or an agent with a task", key="spec.demo", files=(file,))
         return
     if demo.agent not in agents:
         raise SpecError(
-            f"{file}: spec.demo.agent: {demo.agent!r} is none of the team's agents: {', '.join(agents)}"
+            f"{demo.agent!r} is none of the team's agents: {', '.join(agents)}",
+            key="spec.demo.agent",
+            files=(file,),
         )
     if not demo.task.strip():
-        raise SpecError(f"{file}: spec.demo.task: is empty")
+        raise SpecError("is empty", key="spec.demo.task", files=(file,))
 
 
 def _is_command(text: str) -> bool:
@@ -175,21 +180,22 @@ def _document(file: Path) -> _TeamDocument:
     data = read_yaml(file, SpecError)
     if isinstance(data, dict) and data.get("kind") == "Agent":
         raise SpecError(
-            f"{file}: is an agent: start it with `cadre agent {file}` beside a `cadre up`, or name it in a team.yaml"
+            f"is an agent: start it with `cadre agent {file}` beside a `cadre up`, or name it in a team.yaml",
+            files=(file,),
         )
     try:
         return msgspec.convert(data, _TeamDocument)
     except msgspec.ValidationError as error:
-        raise SpecError(f"{file}: {_explain(error)}") from error
+        raise _explained(error, file) from error
 
 
-def _explain(error: msgspec.ValidationError) -> str:
-    key, what = refused_key(error)
-    unknown = re.fullmatch(r"Object contains unknown field `(.*)`", what)
-    if unknown:
-        known = ", ".join(_KEYS.get(key, ()))
-        return f"{key + '.' if key else ''}{unknown[1]}: unknown key; known keys: {known}"
-    return f"{key}: {what}" if key else what
+def _explained(error: msgspec.ValidationError, file: Path) -> SpecError:
+    misfit = misfit_of(error)
+    if not misfit.unknown:
+        return SpecError(misfit.problem, key=misfit.place, files=(file,))
+    known = ", ".join(_KEYS.get(misfit.place, ()))
+    key = f"{misfit.place}.{misfit.unknown}".lstrip(".")
+    return SpecError(f"unknown key; known keys: {known}", key=key, files=(file,))
 
 
 def _agents(file: Path, entries: list[str]) -> tuple[dict[str, Path], list[AgentSpec]]:
@@ -200,7 +206,9 @@ def _agents(file: Path, entries: list[str]) -> tuple[dict[str, Path], list[Agent
         spec = read_agent(path)
         if spec.name in agents:
             raise SpecError(
-                f"{file}: spec.agents[{i}]: {path} and {agents[spec.name]} both name their agent {spec.name!r}"
+                f"{path} and {agents[spec.name]} both name their agent {spec.name!r}",
+                key=f"spec.agents[{i}]",
+                files=(file,),
             )
         agents[spec.name] = path
         specs.append(spec)
@@ -214,7 +222,7 @@ def _automations(file: Path, entries: list[str]) -> list[Path]:
     for path in paths:
         for spec in read_automations(path):
             if path_of(spec) in seen:
-                raise SpecError(f"{path}: {spec.name}: is there twice")
+                raise SpecError("is there twice", key=spec.name, files=(path,))
             seen.add(path_of(spec))
     return paths
 
@@ -240,19 +248,19 @@ def _tool(file: Path, key: str, entry: str) -> str:
                 raise SetupError(f"{entry} is an agent: name it in spec.agents, its tools are served then")
             read_servers(path)
         except SetupError as error:
-            raise SpecError(f"{file}: {key}: {error}") from error
+            raise SpecError(str(error), key=key, files=(file,)) from error
         return path
     if place.endswith(".py") or "/" in place:
         return f"{_existing(file, key, place)}{mark}{tool}"
     if not all(part.isidentifier() for part in place.split(".")):
-        raise SpecError(f"{file}: {key}: {entry!r} is neither a .py file nor the name of a module")
+        raise SpecError(f"{entry!r} is neither a .py file nor the name of a module", key=key, files=(file,))
     return entry
 
 
 def _existing(file: Path, key: str, entry: str) -> Path:
     path = (file.parent / entry).resolve()
     if not path.is_file():
-        raise SpecError(f"{file}: {key}: there is no file {path}")
+        raise SpecError(f"there is no file {path}", key=key, files=(file,))
     return path
 
 

@@ -43,7 +43,7 @@ class PatientKind(PlainKind):
 
     def replied(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
         if not reply.calls:
-            return self.went(run, arrival, ErrorInfo("AgentParsingError", "Call a tool."))
+            return self.went(run, arrival, ErrorInfo("unreadable-answer", "Call a tool."))
         if len(reply.calls) == 1 and reply.calls[0].name == FINAL_ANSWER:
             try:
                 arguments = read_arguments(reply.calls[0])
@@ -61,7 +61,7 @@ class PatientKind(PlainKind):
             return super().settled(run, call, arrival)
         if isinstance(arrival.what, Decision) and arrival.what.verdict != "rejected":
             return [Call([ev.RequestedCall(name, arguments) for name, arguments in _state(run).asked])]
-        return self.went(run, arrival, ErrorInfo("Rejected", "A person did not want the calls."))
+        return self.went(run, arrival, ErrorInfo("rejected", "A person did not want the calls."))
 
     def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
         pause, go = _section(run).pause, _section(run).signal or None

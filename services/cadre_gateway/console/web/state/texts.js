@@ -3,29 +3,12 @@
 /** Words for an error of a run, a step or a call; empty without one. */
 export function errorText(error) {
   if (!error) return "";
-  const ofCall = error.type === "AgentToolExecutionError" || error.type === "AgentToolCallError";
-  return ofCall ? withoutCall(error.message ?? "") : `${error.type}: ${error.message}`;
+  // What repeats the call is left out: its name and arguments are shown anyway.
+  const message = [...(error.message ?? "")].slice(error.preamble ?? 0).join("");
+  return OF_CALLS.has(error.code) ? message : `${error.type}: ${message}`;
 }
 
-/** The message without the tool's name and arguments, which stand beside it anyway. */
-function withoutCall(message) {
-  const head = /^(Error executing tool|Invalid call of tool) \S+ with arguments \{/.exec(message);
-  if (!head) return message;
-  let depth = 1;
-  for (let at = head[0].length; at < message.length; at += 1) {
-    if (message[at] === '"') at = endOfString(message, at);
-    else if (message[at] === "{") depth += 1;
-    else if (message[at] === "}") depth -= 1;
-    if (depth === 0) return message.slice(at + 1).replace(/^: /, "");
-  }
-  return message; // long arguments are cut
-}
-
-function endOfString(text, from) {
-  let at = from + 1;
-  while (at < text.length && text[at] !== '"') at += text[at] === "\\" ? 2 : 1;
-  return at;
-}
+const OF_CALLS = new Set(["tool-failed", "member-failed", "timed-out", "invalid-call"]);
 
 const PURPOSES = {
   plan: "planning", act: "thinking", summarize: "summarizing", make_plan: "making a plan", replan: "planning anew",

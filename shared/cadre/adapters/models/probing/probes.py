@@ -61,7 +61,7 @@ async def probe_all(spec: ModelSpec, seconds: float, embeddings: str | None = No
         for probe in answering:
             yield probe
         if spec.api == "chat":
-            yield Probe("token_limit", "yes", endpoint.token_limit)
+            yield Probe("token_limit", "yes", endpoint.token_limit, choice=endpoint.token_limit)
         if not any(probe.verdict == "yes" for probe in answering):
             for name in [*_QUESTIONS, *(["embeddings"] if embeddings else [])]:
                 yield Probe(name, "unknown", "not asked: the model answers nothing")

@@ -25,6 +25,8 @@ class Probe(msgspec.Struct, frozen=True, omit_defaults=True):
     verdict: Verdict
     detail: str = ""
     value: int | None = None
+    choice: str = ""
+    """The one of several names that the endpoint takes."""
 
 
 class ModelReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +77,6 @@ class ModelReport(msgspec.Struct, frozen=True, kw_only=True):
             found["tool_choice"] = "auto"
         if self.lacks("json_schema") and self.can("json_object"):
             found["structured"] = "object"
-        if any(probe.name == "token_limit" and probe.detail != "max_tokens" for probe in self.probes):
+        if any(probe.name == "token_limit" and probe.choice != "max_tokens" for probe in self.probes):
             found["token_limit"] = "max_completion_tokens"
         return found

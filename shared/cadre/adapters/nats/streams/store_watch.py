@@ -24,17 +24,16 @@ log = logging.getLogger("cadre.nats")
 CHECK_SECONDS = 10.0
 """Seconds between two checks while the connection holds; after a lost one the next check is at once."""
 
-REFUSES = "the NATS store refuses writes"
-"""Begins the text about a store that has failed: its server is to be restarted once there is space."""
+REFUSES = "store-refuses"
+"""The code of a store that has failed: its server is to be restarted once there is space."""
 
-FULL = "the NATS store is full"
-"""Begins the text about a store that has reached a limit of the server: it goes on by itself once there is room."""
+FULL = "store-full"
+"""The code of a store that has reached a limit of the server: it goes on once there is room."""
 
 _LOOK_SECONDS = 0.5
 _ASK_SECONDS = 2.0
 """Seconds between two signs of life of JetStream that are asked for."""
 _PROBE_TTL = "1s"
-_NO_RESTART = "Raise the limit, or remove runs (`cadre runs remove`): no restart is needed"
 _OBJECT_CHUNK_BYTES = 128 * 1024
 
 State = Literal["lost", "refuses", "full", "silent", "small"]
@@ -48,7 +47,7 @@ _SILENT = {
 
 _STATES: dict[str, State] = {
     "store-lost": "lost",
-    "store-refuses": "refuses",
+    REFUSES: "refuses",
     "max-payload": "small",
     "jetstream-off": "silent",
     **{code: "silent" for code, _ in _SILENT.values()},
@@ -65,8 +64,8 @@ class StoreWatch:
         self._created: dict[str, str] = {}
         self._reconnects = nc.stats["reconnects"]
         self._lost: str | None = None
-        self._refuses: str | None = None
-        self._full: str | None = None
+        self._refuses: Lack | None = None
+        self._full: Lack | None = None
         self._lack: Lack | None = None
         self._mute: str | None = None
         """A stream that has not answered, though JetStream does."""
@@ -96,9 +95,9 @@ class StoreWatch:
             return self._silent() or Lack("store-unchecked", text)
         if self._lost is not None:
             return Lack("store-lost", self._lost)
-        return self._lack or self._refusing() or self._silent()
+        return self._lack or self._refuses or self._silent()
 
-    def full(self) -> str | None:
+    def full(self) -> Lack | None:
         """Says which limit the store has reached, and what to do; None when there is room."""
         return self._full
 
@@ -111,9 +110,6 @@ class StoreWatch:
             "refuses": self._refuses is not None,
             "full": self._full is not None,
         }
-
-    def _refusing(self) -> Lack | None:
-        return Lack("store-refuses", self._refuses) if self._refuses is not None else None
 
     def _silent(self) -> Lack | None:
         """Say what JetStream does not answer, though its server is there."""
@@ -143,10 +139,10 @@ class StoreWatch:
             self._lost, full = await self._look()
             self._reconnects = reconnects
             if self._lost is None and may_write_probes(self._nc):
-                text = await refusal(self._nc, self._topology, [self._shard])
-                self._refuses = text if text is not None and text.startswith(REFUSES) else None
-                full = text if text is not None and text.startswith(FULL) else full
-                if text is None:
+                found = await refusal(self._nc, self._topology, [self._shard])
+                self._refuses = found if found is not None and found.code == REFUSES else None
+                full = found if found is not None and found.code == FULL else full
+                if found is None:
                     self._shard = (self._shard + 1) % self._topology.shards
             self._full = full
         except NotPermitted as error:
@@ -203,10 +199,10 @@ class StoreWatch:
                 log.warning("%s is over", told.code)
             told = trouble
 
-    async def _look(self) -> tuple[str | None, str | None]:
+    async def _look(self) -> tuple[str | None, Lack | None]:
         """Looks at every stream; returns why this is not the store of the start, and which stream is full."""
         shards = {self._topology.stream(shard) for shard in range(self._topology.shards)}
-        full: str | None = None
+        full: Lack | None = None
         for name in {**self._created, **dict.fromkeys(shards)}:
             info = await jetstream.stream_info(self._nc, name)
             if info is None:
@@ -229,16 +225,16 @@ def _is_same(trouble: Lack, told: Lack | None) -> bool:
     )
 
 
-async def _full_account(nc: Client) -> str | None:
+async def _full_account(nc: Client) -> Lack | None:
     """Says that the account has next to no room left: what still fits, the probe for example, goes by its size."""
     info = await jetstream.ask(nc, "asking how much room there is", "INFO")
     for one in account_usages(info):
         if one.limit - one.used < one.limit // 100:
-            return f"{FULL}: {one.where}: it holds {one.used:,} of {one.limit:,} bytes. {_NO_RESTART}"
+            return _full(one.where, f"it holds {one.used:,} of {one.limit:,} bytes")
     return None
 
 
-def _full_stream(info: dict[str, Any]) -> str | None:
+def _full_stream(info: dict[str, Any]) -> Lack | None:
     """Says that a stream has reached a limit of its own, where that means that it refuses what is new."""
     config, state = info["config"], info["state"]
     name, most_bytes, most = config["name"], config.get("max_bytes", -1), config.get("max_msgs", -1)
@@ -251,23 +247,29 @@ def _full_stream(info: dict[str, Any]) -> str | None:
         holds = f"it holds {state['messages']:,} messages of its max_msgs={most:,}"
     else:
         return None
-    return f"{FULL}: {name}: {holds}. {_NO_RESTART}"
+    return _full(name, holds)
 
 
-async def refusal(nc: Client, topology: Topology, shards: Iterable[int]) -> str | None:
+def _full(where: str, holds: object) -> Lack:
+    remedy = "Raise the limit, or remove runs (`cadre runs remove`): no restart is needed"
+    return Lack(FULL, f"the NATS store is full: {where}: {holds}. {remedy}")
+
+
+async def refusal(nc: Client, topology: Topology, shards: Iterable[int]) -> Lack | None:
     """Writes a message to each shard, which goes by itself; says which shard does not store it, and what to do."""
     for shard in shards:
         headers = {jetstream.ROLLUP: "sub", jetstream.TTL: _PROBE_TTL}
         try:
             await jetstream.append(nc, topology.store_probe(shard), b"", headers=headers)
         except BusFull as error:
-            return f"{FULL}: {topology.stream(shard)}: {error}. {_NO_RESTART}"
+            return _full(topology.stream(shard), error)
         except CadreError as error:
             if not nc.is_connected:
                 return None
-            return (
-                f"{REFUSES}: {topology.stream(shard)}: {error}. Is its disk full? Make space, then restart the NATS"
-                " server: it may go on refusing until then"
+            return Lack(
+                REFUSES,
+                f"the NATS store refuses writes: {topology.stream(shard)}: {error}. Is its disk full? Make space, then"
+                " restart the NATS server: it may go on refusing until then",
             )
     return None
 
@@ -282,4 +284,4 @@ async def refusals(nc: Client, settings: Settings) -> list[str]:
     found += [_full_stream(info) for info in infos if info is not None]
     if may_write_probes(nc):
         found.append(await refusal(nc, topology, range(topology.shards)))
-    return [text for text in found if text is not None]
+    return [lack.text for lack in found if lack is not None]
