@@ -23,7 +23,7 @@ from unit.journal_entries import accepted, called, entry
 STREAMS = ("s0", "s1")
 READERS = [name for _, name in reader_names(len(STREAMS))]
 TREES = ("t0", "t1", "t2", "t3")
-IGNORED = ev.RecordIgnored(kind="ToolResult", code="not-awaited")
+IGNORED = ev.RecordIgnored(kind="ToolResult", code="not-begun")
 
 
 class Message(NamedTuple):

@@ -135,8 +135,10 @@ def sides(node: ast.Compare) -> Iterator[tuple[ast.AST, ast.cmpop, ast.AST]]:
 
 
 def is_sentence(node: ast.AST) -> bool:
-    """Return whether it is a text of several words."""
-    words = node.value.split() if isinstance(node, ast.Constant) and isinstance(node.value, str) else []
+    """Return whether it is a text of several words, and no SQL."""
+    if not isinstance(node, ast.Constant) or not isinstance(node.value, str) or node.value.isupper():
+        return False
+    words = node.value.split()
     return len(words) > 1 and all(word.strip(",.:;'`!?").isalpha() for word in words)
 
 

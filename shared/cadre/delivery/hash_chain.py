@@ -22,6 +22,7 @@ import msgspec
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.protocol.topology import model_call_id, report_id, result_id, task_id
+from cadre.spec.kinds import DEFAULT
 
 _encoder = msgspec.json.Encoder()
 _HASH_BYTES = 16
@@ -71,7 +72,9 @@ def encoded(entry: Entry) -> bytes:
     """Return the entry as it is stored, with the hash that it has."""
     cause = entry.cause if entry.cause != implied_cause(entry) else ""
     events = [_without_cause(event, entry.cause) for event in entry.events]
-    data = _encoder.encode(msgspec.structs.replace(entry, cause=cause, events=events))
+    # A text is left out where it is the very object that is the default.
+    kind = DEFAULT if entry.kind == DEFAULT else entry.kind
+    data = _encoder.encode(msgspec.structs.replace(entry, kind=kind, cause=cause, events=events))
     found = _RUN.search(data)
     assert found is not None, "an entry names its run first"
     head, rest = data[: found.end()], data[found.end() :]

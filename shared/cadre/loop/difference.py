@@ -10,8 +10,27 @@ _ABSENT: Any = object()
 
 
 def plain(value: Any) -> Any:
-    """A value of messages, events or state as JSON types, in one order however it was made."""
+    """Return a value of messages, events or state as JSON types, with its fields that have their defaults; None within
+    it is left out."""
+    if isinstance(value, msgspec.Struct):
+        return _tag(value) | {name: _within(getattr(value, name)) for name in value.__struct_fields__}
+    return _within(value)
+
+
+def _within(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        fields = {name: _within(getattr(value, name)) for name in value.__struct_fields__}
+        return _tag(value) | {name: one for name, one in fields.items() if one is not None}
+    if isinstance(value, dict):
+        return {str(key): _within(value[key]) for key in sorted(value, key=str)}
+    if isinstance(value, list | tuple):
+        return [_within(one) for one in value]
     return msgspec.to_builtins(value, order="deterministic")
+
+
+def _tag(value: msgspec.Struct) -> dict[str, Any]:
+    config = value.__struct_config__
+    return {config.tag_field: config.tag} if config.tag_field is not None else {}
 
 
 def differences(was: Any, now: Any, path: str = "") -> list[str]:
