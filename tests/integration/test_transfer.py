@@ -181,7 +181,7 @@ BAD: list[tuple[Change, str]] = [
     (lambda found: found.append(found[1]), "behind the end"),
     (of_kind("entry", lambda line: line["entry"].update(v=99)), "schema version 99 is newer"),
     (of_kind("entry", lambda line: line["entry"].update(at="now")), "line "),
-    (of_kind("entry", lambda line: line["entry"].update(prev=[999_999]), 2), "predecessors"),
+    (of_kind("entry", lambda line: line["entry"].update(prev="gA"), 2), "predecessors"),
     (of_kind("entry", lambda line: line["entry"].update(run="x.y")), "does not belong"),
     (of_kind("entry", lambda line: line.update(line="nonsense")), "not what it should be"),
 ]

@@ -26,9 +26,11 @@ from cadre.spec.kinds import DEFAULT
 
 _encoder = msgspec.json.Encoder()
 _HASH_BYTES = 16
-_RUN = re.compile(rb'"run":"([^"\\]*)"')
+_RUN = re.compile(rb'"run":\s*"([^"\\]*)"')
 _TEXT = b':"'
 """Begins the text of a field: within a text the quotation mark has a backslash before it."""
+_SPACED = b': "'
+"""The same in an entry that another program has written again."""
 _BEHIND = (b"_", b":", b'"')
 """What stands behind a run's id: the rest of the id of a call, or of a record, or nothing."""
 _PREV, _HASH = b',"prev":"', b',"hash":"'
@@ -133,9 +135,11 @@ def expanded(data: bytes) -> bytes:
     if (found := _RUN.search(data)) is None:
         return data
     head, rest = data[: found.end()], data[found.end() :]
-    for behind in _BEHIND:
-        rest = rest.replace(_TEXT + b"~" + behind, _TEXT + found[1] + behind)
-    return head + rest.replace(_TEXT + b"~~", _TEXT + b"~")
+    for text in (_TEXT, _SPACED):
+        for behind in _BEHIND:
+            rest = rest.replace(text + b"~" + behind, text + found[1] + behind)
+        rest = rest.replace(text + b"~~", text + b"~")
+    return head + rest
 
 
 class ChainCheck:
