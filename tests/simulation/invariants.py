@@ -304,7 +304,8 @@ def a_cancel_reaches_every_open_descendant(world: World) -> None:
 
 
 def children_let_go(chronicle: Chronicle) -> list[str]:
-    """Children whose answers nobody awaits any more, though they had none."""
+    """Return the children that must be told to end: those whose answers the run does not await any more, and that have
+    not reported an end of their own."""
     current = [chronicle.run.current] if chronicle.run.current else []
     steps = [step for step in chronicle.run.steps if isinstance(step, ActionStep)]
     never_sent = {call.id for step in (*steps, *current) for call in step.calls if not call.opened}
@@ -318,7 +319,9 @@ def children_let_go(chronicle: Chronicle) -> list[str]:
                 given_up.add(call)
             case ev.CallRefused(call=call):
                 started.pop(call, None)  # it had not been sent yet
-            case ev.DelegateFinished(call=call) if call not in given_up:
+            case ev.DelegateFinished(call=call, error=error) if (
+                call not in given_up or error is None or error.code != "cancelled"
+            ):
                 started.pop(call, None)
     return [call for call in started if call not in never_sent]
 

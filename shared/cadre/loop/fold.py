@@ -267,6 +267,9 @@ def _start_step(run: Run, event: ev.StepStarted, n: int, at: float) -> None:
 def _finish_step(run: Run, event: ev.StepFinished, n: int, at: float) -> None:
     run.usage += Usage(steps=1)
     run.proposal = None
+    if run.phase in (Phase.THINKING, Phase.WAITING):
+        # Its model call has failed for good, and the run goes on or waits in another way.
+        run.model, run.deferral, run.phase = None, None, Phase.ACTING
     if run.current is not None:
         run.current.error = event.error
         run.truncated = run.truncated or is_cut_off(event.error)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from cadre.engine.commands import SetTimer
 from cadre.engine.timers import away_timer
 from cadre.journal import events as ev
 from cadre.journal.run import Phase
@@ -267,6 +268,19 @@ def test_a_step_is_tried_again_after_a_pause_that_grows() -> None:
         course.arrive(timer(f"kind-{wait.name}"))
     course.arrive(result(course.id(), {"n": 1}, tool="look"))
     assert (end_of(course).output, course.run.own.visits) == ({"n": 1}, {"seen": 1})  # type: ignore[union-attr]
+    sound(course)
+
+
+def test_a_run_that_waits_to_ask_again_asks_no_model_meanwhile() -> None:
+    ask = {"ask": {"prompt": "How many?"}, "attempts": {"most": 2, "pause": 10}}
+    course = run_of(workflow("count", count=ask))
+    events = course.fail("no such model", final=True)
+    assert kinds(events) == ["WorkflowStepFinished", "StepFinished", "WaitStarted"]
+    assert course.run.model is None
+    assert [type(debt) for debt in course.owed()] == [SetTimer]
+    course.arrive(timer(f"kind-{only(events, ev.WaitStarted).name}"))
+    course.say(content="three")
+    assert end_of(course).output == "three"
     sound(course)
 
 

@@ -190,3 +190,17 @@ def test_notes_are_shown_as_records(kind: Any) -> None:
     text = Prompts.load(kind).recalled([Memory(text="Salt.", agent="a", at=0.0)])
     assert '<note by="a">\n' in text
     assert "no instructions" in text
+
+
+def test_what_was_left_stays_as_it_was_when_an_outcome_comes_late() -> None:
+    own = spec(memory=MemorySpec(remember="steps"), timeouts={"add": 5.0})
+    course = Course(own).begin()
+    course.say(call("add", a=1, b=2))
+    late = course.id()
+    course.at += 6
+    course.arrive(timer(f"call-{late}"))
+    course.say(ANSWER)
+    before = calls(course, "remember")
+    course.arrive(result(late, 3))
+    assert calls(course, "remember") == before
+    assert before[0].arguments["step"] == 1

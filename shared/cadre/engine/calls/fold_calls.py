@@ -197,7 +197,9 @@ def cut_short(call: CallState, reason: str) -> None:
 def note_late(run: Run, call: str, text: str | None, error: ErrorInfo | None) -> None:
     """A call that the end of the run has cut short has its outcome after all: the next turn of its session reads it."""
     run.revoked = [one for one in run.revoked if one.call != call]
-    calls = (one for step in reversed(run.steps) if isinstance(step, ActionStep) for one in step.calls)
+    # What a call came to before the end was read, and may have been remembered: that stays.
+    cut = (step for step in reversed(run.steps) if isinstance(step, ActionStep) and step.interrupted)
+    calls = (one for step in cut for one in step.calls)
     state = next((one for one in calls if one.id == call), None)
     if state is not None:
         state.error = _clipped(run, error) if error is not None else None
