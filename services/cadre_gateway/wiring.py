@@ -74,8 +74,8 @@ from cadre_gateway.routes import (
     app,
     approvals,
     archive,
-    budgets,
     dead_letters,
+    definitions,
     directory,
     files,
     memory,
@@ -88,7 +88,6 @@ from cadre_gateway.routes import (
     tracing,
 )
 from cadre_gateway.routes import index as index_routes
-from cadre_gateway.routes.automation import notices, schedules, triggers
 from cadre_gateway.starting.admission import Admission, Capacity
 from cadre_gateway.starting.fork import Forker
 from cadre_gateway.starting.keyed_runs import KeyedRuns
@@ -279,10 +278,10 @@ def _routers(  # noqa: PLR0913 - what all routes share
         ),
         files.router(lookup, workspaces),
         memory.router(reach, reach.memory, clock),
-        schedules.router(automation.schedules),
-        triggers.router(automation.triggers),
-        notices.router(automation.notices, automation.notice_queues.notices),
-        budgets.router(automation.budgets),
+        definitions.of_schedules(automation.schedules),
+        definitions.of_triggers(automation.triggers),
+        definitions.router(automation.notices),
+        definitions.router(automation.budgets),
         tracing.router(lookup, clock, content=tracing_settings.content),
     ]
     begun = (reach, lookup, history, feeds, streams.watch_deltas, turns, submitter, decisions, steer, run_end)

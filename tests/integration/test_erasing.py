@@ -90,7 +90,7 @@ async def test_addresses_that_are_told_of_it_are_erased_with_it(world: World) ->
     run = await world.ended_run()
     pushes = NatsDefinitions(world.nc, world.topology, PUSHES, TaskPushes)
     target = PushTarget(id="a", url="https://example.org/told", token="secret")
-    await pushes.put(run, TaskPushes(run=run, targets=[target]))
+    await pushes.write(run, TaskPushes(run=run, targets=[target]), 0)
     assert (await world.http.delete(f"/v1/runs/{run}")).status_code == 200
     assert await pushes.read(run) == (None, 0)
 

@@ -210,7 +210,7 @@ class ApiKeys:
             "sealed": seal(refresh, token) if refresh else "",
         }
         key = msgspec.convert({**about, "digest": _digest(token)}, ApiKey)
-        await self.definitions.put(identity, key)
+        await self.definitions.write(identity, key, 0)
         self._known[identity] = key
         return MadeKey(**msgspec.structs.asdict(_view(key)), token=token)
 

@@ -3,6 +3,7 @@
 import re
 from typing import Literal, NamedTuple
 
+from cadre.automation.automation_file import DEFINITIONS, SCHEDULE, AnySpec, Definition
 from cadre_gateway.access.principal import Right
 
 Scope = Literal["none", "run", "tree", "call", "all", "handler"]
@@ -22,6 +23,13 @@ class RouteRule(NamedTuple):
 
 def _rules(path: str, scope: Scope, **rights: Right) -> list[RouteRule]:
     return [RouteRule(method.upper(), path, right, scope) for method, right in rights.items()]
+
+
+def _rules_of(one: Definition[AnySpec]) -> list[RouteRule]:
+    """Rules of the routes that each kind of definition has."""
+    writing: Right = "act" if one is SCHEDULE else "administer"
+    named = _rules(f"{one.path}/{{name}}", "all", get="read", put=writing, delete=writing)
+    return [*_rules(one.path, "all", get="read"), *named]
 
 
 RULES: list[RouteRule] = [
@@ -79,13 +87,11 @@ RULES: list[RouteRule] = [
     *_rules("/v1/memory/export", "handler", get="read"),
     *_rules("/v1/memory/import", "all", post="administer"),
     *_rules("/v1/memory/{memory_id}", "handler", get="read", delete="act"),
-    *_rules("/v1/schedules", "all", get="read", post="act"),
-    *_rules("/v1/schedules/{name}", "all", get="read", put="act", delete="act"),
+    *(rule for one in DEFINITIONS for rule in _rules_of(one)),
+    *_rules("/v1/schedules", "all", post="act"),
     *_rules("/v1/schedules/{name}/pause", "all", post="act"),
     *_rules("/v1/schedules/{name}/resume", "all", post="act"),
     *_rules("/v1/schedules/{name}/run", "all", post="act"),
-    *_rules("/v1/triggers", "all", get="read"),
-    *_rules("/v1/triggers/{name}", "all", get="read", put="administer", delete="administer"),
     # A webhook proves by its signature who sent it.
     *_rules("/v1/triggers/{name}", "none", post="public"),
     # What the body names is held to the caller by the door, which asks for it by id.
@@ -111,10 +117,6 @@ RULES: list[RouteRule] = [
     *_rules("/a2a/.well-known/jwks.json", "none", get="public"),
     # What a message asks for is held to the caller by the door, tool by tool.
     *_rules("/mcp", "handler", get="read", post="read", delete="read"),
-    *_rules("/v1/notices", "all", get="read"),
-    *_rules("/v1/notices/{name}", "all", get="read", put="administer", delete="administer"),
-    *_rules("/v1/budgets", "all", get="read"),
-    *_rules("/v1/budgets/{name}", "all", get="read", put="administer", delete="administer"),
 ]
 
 _UNKNOWN: Right = "administer"

@@ -9,13 +9,12 @@ from cadre.adapters.nats.automations import NatsAlarms, NatsDefinitions, NatsDel
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.webhooks import WebhookSender
-from cadre.automation.notice import KeptNotice
+from cadre.automation.notice import NoticeState
 from cadre.automation.push import PUSHES, TaskPushes
 from cadre.automation.schedule_state import ScheduleState
 from cadre.automation.trigger import TriggerState
 from cadre.service.platform import Platform
 from cadre_gateway.automation.budget_editor import BudgetEditor
-from cadre_gateway.automation.definition_editor import DefinitionEditor
 from cadre_gateway.automation.evaluator import Evaluator
 from cadre_gateway.automation.notice_queues import NoticeQueues
 from cadre_gateway.automation.notices import Notices
@@ -36,7 +35,7 @@ class Automation:
     scheduler: Scheduler
     schedules: ScheduleEditor
     triggers: TriggerIntake
-    notices: DefinitionEditor[KeptNotice]
+    notices: Notices
     notice_queues: NoticeQueues
     budgets: BudgetEditor
     pushes: PushNotifications
@@ -72,13 +71,13 @@ def automation_of(
     evaluator, trials = Evaluator(), Trials(platform)
     scheduler = Scheduler(states, alarms, runs, clock, evaluator)
     triggers = NatsDefinitions(platform.nc, platform.topology, "trigger", TriggerState)
-    specs = NatsDefinitions(platform.nc, platform.topology, "notice", KeptNotice)
+    kept = NatsDefinitions(platform.nc, platform.topology, "notice", NoticeState)
     deliveries = NatsDeliveries(platform.nc, platform.topology)
     sender = WebhookSender(read_networks("CADRE_NOTICE_PRIVATE", platform.settings.notice_private))
     source = f"urn:cadre:{platform.settings.prefix}"
     tasks = NatsDefinitions(platform.nc, platform.topology, PUSHES, TaskPushes)
     pushes = PushNotifications(tasks, deliveries, sender, clock, runs.makers)
-    notices = Notices(specs, deliveries, history, sender, source, clock, secret, pushes, runs.makers)
+    notices = Notices(kept, deliveries, history, sender, source, clock, secret, pushes, runs.makers)
     queues = NoticeQueues(platform, notices, trials)
     pushes.follow = queues.follow_now
     return Automation(
@@ -86,9 +85,9 @@ def automation_of(
         scheduler,
         ScheduleEditor(states, alarms, scheduler, runs, clock),
         TriggerIntake(triggers, runs, clock, secret, evaluator),
-        DefinitionEditor(specs, "notice"),
+        notices,
         queues,
-        BudgetEditor(budgets, DefinitionEditor(budgets.states, "budget"), notices),
+        BudgetEditor(budgets.states, budgets, notices),
         pushes,
         evaluator,
         trials,

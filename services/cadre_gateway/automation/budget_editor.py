@@ -1,4 +1,4 @@
-"""What people do with standing budgets, and what notices are told of them."""
+"""Standing budgets as people change them, and what notices are told of them."""
 
 import asyncio
 import logging
@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 import msgspec
 
+from cadre.adapters.nats.automations import NatsDefinitions
 from cadre.api.automations import BudgetView
+from cadre.automation.automation_file import BUDGET
 from cadre.automation.standing_budget import BudgetSpec, BudgetState, budget_happenings
 from cadre.errors import Fenced, RetryableError, UnreadableMessage
-from cadre_gateway.automation.definition_editor import DefinitionEditor
+from cadre_gateway.access.principal import Principal
 from cadre_gateway.automation.notices import Notices
+from cadre_gateway.automation.resource import Resource
 from cadre_gateway.starting.standing_budgets import BudgetMeter, StandingBudgets
 
 log = logging.getLogger("cadre.budgets")
@@ -23,30 +26,26 @@ _MAX_USES = 1000
 
 
 @dataclass(frozen=True)
-class BudgetEditor:
-    """Every method raises RetryableError, and those of requests a problem."""
+class BudgetEditor(Resource[BudgetSpec, BudgetState, BudgetView]):
+    """Standing budgets; notices report those that are nearly or wholly used up."""
 
+    states: NatsDefinitions[BudgetState]
     budgets: StandingBudgets
-    states: DefinitionEditor[BudgetState]
     notices: Notices
+    definition = BUDGET
+    view = BudgetView
 
-    async def all(self) -> list[BudgetView]:
-        """All budgets by name, with what is used of them."""
-        return [_view(meter) for meter in await self.budgets.meters()]
+    def stored(self, spec: BudgetSpec, before: BudgetState | None, caller: Principal) -> BudgetState:
+        """Return the budget; what was used before in its window counts. The same specification again keeps what notices
+        have reported, so they do not repeat it."""
+        return before if before is not None and before.spec == spec else BudgetState(spec=spec)
 
-    async def show(self, name: str) -> BudgetView:
-        """One budget. Raises a 404 problem."""
-        return _view(self.budgets.meter((await self.states.show(name)).spec))
+    async def shown(self, state: BudgetState, upcoming: int) -> BudgetView:
+        """Return the budget with what is used of it."""
+        return _view(self.budgets.meter(state.spec))
 
-    async def put(self, spec: BudgetSpec) -> BudgetView:
-        """Makes or replaces a budget; what was used before in its window counts."""
-        await self.states.definitions.put(spec.name, BudgetState(spec=spec))
-        self.budgets.forget()
-        return _view(self.budgets.meter(spec))
-
-    async def remove(self, name: str) -> None:
-        """Removes a budget. Raises a 404 problem."""
-        await self.states.remove(name)
+    async def changed(self, name: str) -> None:
+        """Have the next run that begins held to it."""
         self.budgets.forget()
 
     async def look_after(self) -> None:
@@ -65,7 +64,7 @@ class BudgetEditor:
         due = [one for use in meter.uses.values() for one in budget_happenings(spec, meter.window, use, now)]
         if not due:
             return
-        state, fence = await self.states.definitions.read(spec.name)
+        state, fence = await self.states.read(spec.name)
         if state is None or state.spec != spec:
             return
         new = [one for one in due if one.id not in state.told]
@@ -73,9 +72,7 @@ class BudgetEditor:
         if told:
             kept = [one.id for one in due if one.id in state.told]
             try:
-                await self.states.definitions.write(
-                    spec.name, BudgetState(spec=spec, told=kept + told), fence
-                )
+                await self.states.write(spec.name, BudgetState(spec=spec, told=kept + told), fence)
             except Fenced:
                 log.debug("another gateway told of budget %s", spec.name)
 

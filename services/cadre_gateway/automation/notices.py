@@ -1,4 +1,4 @@
-"""Tells web addresses what happens to runs: derived from the journals, delivered until somebody has taken it."""
+"""Notices as people change them, and the webhooks that they send: derived from the journals, retried."""
 
 import logging
 import time
@@ -9,12 +9,13 @@ from cadre.adapters.nats.automations import NatsDefinitions, NatsDeliveries
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.webhooks import WebhookFailed, WebhookGone, WebhookSender
 from cadre.api.automations import NoticeView
+from cadre.automation.automation_file import NOTICE
 from cadre.automation.notice import (
     RETRY_SECONDS,
     Happened,
-    KeptNotice,
     NoticeDelivery,
     NoticeSpec,
+    NoticeState,
     budget_warning,
     cloud_event,
     happened_in,
@@ -26,9 +27,11 @@ from cadre.journal.entry import Entry
 from cadre.journal.events import DelegateFinished, ModelAnswered
 from cadre.loop.fold import fold
 from cadre.ports import Clock
+from cadre.protocol.access import Maker
 from cadre_gateway.access.makers import MakerGone, Makers, maker_of
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.automation.pushes import PushNotifications
+from cadre_gateway.automation.resource import Resource, spread
 
 log = logging.getLogger("cadre.notices")
 
@@ -41,10 +44,10 @@ class DeliveryGivenUp(Exception):
 
 
 @dataclass
-class Notices:
-    """Every method raises RetryableError."""
+class Notices(Resource[NoticeSpec, NoticeState, NoticeView]):
+    """Notices, and the deliveries that they ask for."""
 
-    specs: NatsDefinitions[KeptNotice]
+    states: NatsDefinitions[NoticeState]
     deliveries: NatsDeliveries
     history: History
     sender: WebhookSender
@@ -55,43 +58,45 @@ class Notices:
     """Finds the secret of a name; "" when there is none."""
     pushes: PushNotifications
     makers: Makers
-    _known: list[KeptNotice] = field(default_factory=list)
+    definition = NOTICE
+    view = NoticeView
+    _sent: list[NoticeSpec] = field(default_factory=list)
     _read_at: float = 0.0
 
-    async def shown(self, notice: KeptNotice) -> NoticeView:
-        """Return the notice as the API shows it."""
-        fields = {name: getattr(notice, name) for name in NoticeSpec.__struct_fields__}
-        return NoticeView(**fields, maker=notice.maker.name, paused_for=await self._loss(notice))
+    def stored(self, spec: NoticeSpec, before: NoticeState | None, caller: Principal) -> NoticeState:
+        """Return the notice, which is sent as long as the caller may have it."""
+        return NoticeState(spec=spec, maker=maker_of(caller))
 
-    async def put(self, caller: Principal, spec: NoticeSpec) -> NoticeView:
-        """Makes or replaces a notice, which is sent as long as the caller may have it."""
-        fields = {name: getattr(spec, name) for name in NoticeSpec.__struct_fields__}
-        notice = KeptNotice(**fields, maker=maker_of(caller))
-        await self.specs.put(notice.name, notice)
+    async def shown(self, state: NoticeState, upcoming: int) -> NoticeView:
+        """Return the notice, with why it is not sent."""
+        return spread(
+            NoticeView, state.spec, maker=state.maker.name, paused_for=await self._loss(state.maker)
+        )
+
+    async def changed(self, name: str) -> None:
+        """Have the next thing that happens meet it."""
         self._read_at = 0.0
-        return await self.shown(notice)
 
-    async def _loss(self, notice: KeptNotice) -> str:
-        """Return why the notice is not sent, a MakerLoss; "" while it is."""
+    async def _loss(self, maker: Maker) -> str:
+        """Return why the maker's notices are not sent, a MakerLoss; "" while they are."""
         try:
-            caller = await self.makers.caller(notice.maker)
+            caller = await self.makers.caller(maker)
         except MakerGone as gone:
             return gone.code
         return "" if caller.sees_all and caller.may("administer") else "maker-forbidden"
 
-    async def known(self) -> list[KeptNotice]:
+    async def sent(self) -> list[NoticeSpec]:
         """All notices that are sent, as they were a second ago at most."""
         if time.monotonic() - self._read_at > _FRESH_SECONDS:
-            found = await self.specs.all()
-            self._known = [one for one in found if isinstance(one, KeptNotice) and not await self._loss(one)]
+            self._sent = [one.spec for one in await self.known() if not await self._loss(one.maker)]
             self._read_at = time.monotonic()
-        return self._known
+        return self._sent
 
     async def on_entry(self, seq: int, entry: Entry) -> None:
         """Puts a delivery on its way for each notice that tells of what is in the entry at `seq`, and for those who
         want to know of this task."""
         await self.pushes.on_entry(entry)
-        specs = await self.known()
+        specs = await self.sent()
         happened = list(happened_in(entry))
         if any(spec.tells_of("budget.warning") for spec in specs) and _is_spending(entry):
             happened += await self._budget_warnings(seq, entry)
@@ -100,14 +105,14 @@ class Notices:
 
     async def tell(self, happened: Happened, agent: str) -> bool:
         """Puts a delivery on its way for each notice that tells of this; returns whether any does."""
-        wanted = [spec for spec in await self.known() if spec.wants(happened, agent)]
+        wanted = [spec for spec in await self.sent() if spec.wants(happened, agent)]
         for spec in wanted:
             await self.deliveries.send(_delivery(spec, happened))
         return bool(wanted)
 
     async def is_wanted(self) -> bool:
         """Whether anybody wants to know what is journaled."""
-        return bool(await self.known()) or await self.pushes.any()
+        return bool(await self.sent()) or await self.pushes.any()
 
     async def deliver(self, delivery: NoticeDelivery) -> None:
         """Sends a webhook; one that is not taken is scheduled again. Raises DeliveryGivenUp."""
@@ -118,9 +123,10 @@ class Notices:
                 await self.pushes.settled(delivery)
                 raise
             return
-        spec, _ = await self.specs.read(delivery.notice)
-        if spec is not None:
-            if loss := await self._loss(spec):
+        found, _ = await self.states.read(delivery.notice)
+        if found is not None:
+            spec = found.spec
+            if loss := await self._loss(found.maker):
                 raise DeliveryGivenUp(f"notice {spec.name}: {loss}: an administrator has to write it again")
             await self._try(delivery, f"notice {spec.name}", spec.attempts, self._post(spec, delivery))
 

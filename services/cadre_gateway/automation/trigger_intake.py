@@ -1,6 +1,5 @@
-"""Starts the runs of triggers: from messages on the bus and from signed webhooks, one for each id."""
+"""Triggers as people change them, and the runs that their messages and webhooks start, one for each id."""
 
-import asyncio
 import secrets
 import time
 from collections.abc import Callable
@@ -8,14 +7,16 @@ from dataclasses import dataclass, field
 
 from cadre.adapters.nats.automations import NatsDefinitions
 from cadre.api.automations import TriggerView
+from cadre.automation.automation_file import TRIGGER
 from cadre.automation.signature import SignatureInvalid, verify
 from cadre.automation.trigger import TriggerSpec, TriggerState
-from cadre.errors import SpecError, UnreadableMessage
+from cadre.errors import SpecError
 from cadre.ports import Clock
 from cadre.spec.durations import checked_seconds
 from cadre_gateway.access.makers import maker_of
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.automation.evaluator import EvaluationEnded, Evaluator
+from cadre_gateway.automation.resource import Resource, spread
 from cadre_gateway.automation.run_starter import RunStarter, check_start
 from cadre_gateway.automation.scheduler import StartRefused
 from cadre_gateway.requests.problems import Problem, invalid
@@ -28,76 +29,46 @@ _NOT_FOUND, _TOO_MANY_REQUESTS = 404, 429
 
 
 @dataclass
-class TriggerIntake:
-    """Every method raises RetryableError, and those of requests a problem."""
+class TriggerIntake(Resource[TriggerSpec, TriggerState, TriggerView]):
+    """Triggers, whose runs messages and webhooks start."""
 
-    triggers: NatsDefinitions[TriggerState]
+    states: NatsDefinitions[TriggerState]
     runs: RunStarter
     clock: Clock
     secret: Callable[[str], str]
     """Finds the secret of a name; "" when there is none."""
     evaluator: Evaluator
-    _known: list[TriggerState] = field(default_factory=list)
+    definition = TRIGGER
+    view = TriggerView
+    _listening: list[TriggerState] = field(default_factory=list)
     _read_at: float = 0.0
 
-    async def all(self) -> list[TriggerView]:
-        """All triggers by name, without those that only a newer gateway can read."""
-        return await asyncio.gather(*(self._shown(one) for one in await self._states()))
+    def stored(self, spec: TriggerSpec, before: TriggerState | None, caller: Principal) -> TriggerState:
+        """Return the trigger, whose runs start with the caller's rights. Raises a 403 or 422 problem."""
+        check_start(caller, spec)
+        salt = secrets.token_hex(16) if before is None else before.salt
+        return TriggerState(spec=spec, maker=maker_of(caller), salt=salt)
 
-    async def show(self, name: str) -> TriggerView:
-        """One trigger. Raises a 404 problem."""
-        return await self._shown(await self._read(name))
-
-    async def _states(self) -> list[TriggerState]:
-        return [one for one in await self.triggers.all() if isinstance(one, TriggerState)]
-
-    async def _shown(self, state: TriggerState) -> TriggerView:
+    async def shown(self, state: TriggerState, upcoming: int) -> TriggerView:
+        """Return the trigger, with why it starts no runs."""
         code = ""
         try:
             await self.runs.check(state.spec, state.maker)
         except StartRefused as refusal:
             code = refusal.code
-        spec = {name: getattr(state.spec, name) for name in state.spec.__struct_fields__}
-        return TriggerView(**spec, maker=state.maker.name, paused_for=code)
+        return spread(TriggerView, state.spec, maker=state.maker.name, paused_for=code)
 
-    async def _read(self, name: str) -> TriggerState:
-        try:
-            found, _ = await self.triggers.read(name)
-        except UnreadableMessage as error:
-            raise Problem(409, "newer-version", f"trigger {name!r} is of a newer gateway: {error}") from error
-        if found is None:
-            raise Problem(
-                404, "unknown-trigger", f"there is no trigger {name!r}: GET /v1/triggers lists them"
-            )
-        return found
-
-    async def put(self, caller: Principal, spec: TriggerSpec) -> TriggerView:
-        """Makes or replaces a trigger, whose runs start with the caller's rights. Raises a 403 or 422 problem."""
-        check_start(caller, spec)
-        try:
-            salt = (await self._read(spec.name)).salt
-        except Problem as problem:
-            if problem.status != _NOT_FOUND:
-                raise
-            salt = secrets.token_hex(16)
-        state = TriggerState(spec=spec, maker=maker_of(caller), salt=salt)
-        await self.triggers.put(spec.name, state)
-        self._read_at = 0.0
-        return await self._shown(state)
-
-    async def remove(self, name: str) -> None:
-        """Removes a trigger. Raises a 404 problem."""
-        await self._read(name)
-        await self.triggers.remove(name)
+    async def changed(self, name: str) -> None:
+        """Have the next message meet it."""
         self._read_at = 0.0
 
     async def on_message(self, subject: str, message: str, payload: bytes) -> list[str]:
         """Starts a run for each trigger that listens to the subject; returns why some were not started. Raises
         EvaluationEnded once all others are started."""
         if time.monotonic() - self._read_at > _FRESH_SECONDS:
-            self._known, self._read_at = await self._states(), time.monotonic()
+            self._listening, self._read_at = await self.known(), time.monotonic()
         refusals, ended = [], None
-        for state in self._known:
+        for state in self._listening:
             if state.spec.listens_to(subject):
                 try:
                     await self._start(state, message, payload, subject)
@@ -114,7 +85,7 @@ class TriggerIntake:
 
         Raises a 401, 404, 422, 429 or 503 problem.
         """
-        state = await self._read(name)
+        state = await self.read(name)
         spec = state.spec
         if spec.webhook is None:
             raise Problem(404, "unknown-trigger", f"trigger {name!r} has no webhook")

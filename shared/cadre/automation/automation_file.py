@@ -1,8 +1,8 @@
-"""Reads schedules, triggers, notices and standing budgets from YAML files; one file may hold several documents."""
+"""The kinds of definitions, and their YAML files; one file may hold several documents."""
 
 from datetime import date, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -16,22 +16,53 @@ from cadre.spec.yaml_file import read_yaml_documents
 
 AnySpec = ScheduleSpec | TriggerSpec | NoticeSpec | BudgetSpec
 
-KINDS: dict[str, type[AnySpec]] = {
-    "Schedule": ScheduleSpec,
-    "Trigger": TriggerSpec,
-    "Notice": NoticeSpec,
-    "Budget": BudgetSpec,
-}
-"""What a document may be, by its `kind`."""
+Spec = TypeVar("Spec", bound=AnySpec)
+Spec_co = TypeVar("Spec_co", bound=AnySpec, covariant=True)
 
-Spec = TypeVar("Spec", bound=msgspec.Struct)
 
-_COLLECTIONS: dict[type[AnySpec], str] = {
-    ScheduleSpec: "schedules",
-    TriggerSpec: "triggers",
-    NoticeSpec: "notices",
-    BudgetSpec: "budgets",
-}
+class Definition(NamedTuple, Generic[Spec_co]):
+    """A kind of definition. Its routes, rights, commands, stored values and Kubernetes objects follow from this."""
+
+    kind: str
+    """What stands under `kind` in a document."""
+    spec: type[Spec_co]
+    replaced: str
+    """A sentence about what a replacement keeps; "" when there is nothing to say."""
+    removed: str
+    """A clause about what a removal leaves."""
+
+    @property
+    def name(self) -> str:
+        """The word for one, such as `schedule`."""
+        return self.kind.lower()
+
+    @property
+    def plural(self) -> str:
+        """The word for several, such as `schedules`."""
+        return f"{self.name}s"
+
+    @property
+    def path(self) -> str:
+        """The path of all of them in the HTTP API; each one's name follows behind a slash."""
+        return f"/v1/{self.plural}"
+
+
+SCHEDULE = Definition(
+    "Schedule",
+    ScheduleSpec,
+    "Replaces all keys. Where its times stay the same, its ticks do; else they are counted from now.",
+    "runs that have begun go on",
+)
+TRIGGER = Definition("Trigger", TriggerSpec, "", "runs that have begun go on")
+NOTICE = Definition("Notice", NoticeSpec, "", "what is on its way is not delivered")
+BUDGET = Definition(
+    "Budget",
+    BudgetSpec,
+    "What was used in its present window before counts.",
+    "one that is made again counts what was used",
+)
+
+DEFINITIONS: tuple[Definition[AnySpec], ...] = (SCHEDULE, TRIGGER, NOTICE, BUDGET)
 
 _API_VERSION = "cadre.dev/v1"
 
@@ -43,13 +74,13 @@ def read_automations(path: Path) -> list[AnySpec]:
     """
     found = [_automation(document, path) for document in read_yaml_documents(path, SpecError)]
     if not found:
-        raise SpecError(f"is empty: write kind: {' or '.join(KINDS)}", files=(path,))
+        raise SpecError(f"is empty: write kind: {_kinds()}", files=(path,))
     return found
 
 
 def path_of(spec: AnySpec) -> str:
     """The path of the HTTP API at which the specification is made or replaced."""
-    return f"/v1/{_COLLECTIONS[type(spec)]}/{spec.name}"
+    return next(f"{one.path}/{spec.name}" for one in DEFINITIONS if isinstance(spec, one.spec))
 
 
 def automation_of(kind: type[Spec], name: str, body: dict[str, Any]) -> Spec:
@@ -80,9 +111,9 @@ def _automation(document: Any, path: Path) -> AnySpec:
         )
     if document.get("apiVersion") != _API_VERSION:
         raise SpecError(f"write {_API_VERSION}", key="apiVersion", files=(path,))
-    kind = KINDS.get(str(document.get("kind")))
+    kind = next((one.spec for one in DEFINITIONS if one.kind == document.get("kind")), None)
     if kind is None:
-        raise SpecError(f"{document.get('kind')!r}: write {' or '.join(KINDS)}", key="kind", files=(path,))
+        raise SpecError(f"{document.get('kind')!r}: write {_kinds()}", key="kind", files=(path,))
     metadata, spec = document.get("metadata"), document.get("spec")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or len(metadata) != 1:
         raise SpecError("write {name: NAME}", key="metadata", files=(path,))
@@ -94,3 +125,7 @@ def _automation(document: Any, path: Path) -> AnySpec:
         error.in_file(metadata["name"])
         error.in_file(path)
         raise
+
+
+def _kinds() -> str:
+    return " or ".join(one.kind for one in DEFINITIONS)

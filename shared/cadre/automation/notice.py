@@ -68,9 +68,10 @@ class NoticeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return happened.type != "run.finished" or not self.states or happened.data["state"] in self.states
 
 
-class KeptNotice(NoticeSpec, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class NoticeState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A notice as it is kept."""
 
+    spec: NoticeSpec
     maker: Maker = NO_MAKER
     """Its last writer: it is sent as long as the writer may have it."""
 

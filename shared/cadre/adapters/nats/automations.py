@@ -49,10 +49,6 @@ class NatsDefinitions(Generic[D]):
         """Replaces the definition at `fence` (0: there is none); returns the new fence. Raises Fenced."""
         return await self._value(name).write(value, fence)
 
-    async def put(self, name: str, value: D) -> None:
-        """Writes the definition in the place of whatever there is."""
-        await self._value(name).write(value, None)
-
     async def remove(self, name: str) -> bool:
         """Removes the definition; returns whether there was one. Whoever has read it before can replace it no more."""
         subject = self._topology.definition(self._kind, name)

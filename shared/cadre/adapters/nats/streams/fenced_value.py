@@ -35,9 +35,9 @@ class FencedValue(Generic[T]):
             return None, 0
         return (decode(held.data, self._kind) if held.data else None), held.seq
 
-    async def write(self, value: T, fence: int | None) -> int:
-        """Replaces the value at `fence` (0: there is none; None: whichever there is) and returns the new fence. Raises
-        Fenced, RetryableError."""
+    async def write(self, value: T, fence: int) -> int:
+        """Replaces the value at `fence` (0: there is none) and returns the new fence. Raises Fenced,
+        RetryableError."""
         return await jetstream.append(
             self._nc, self._subject, encode(value), expect=fence, headers=self._headers
         )

@@ -1,1 +1,0 @@
-"""The HTTP routes of what runs by itself: schedules, triggers, notices."""
