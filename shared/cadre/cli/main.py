@@ -79,6 +79,7 @@ _MODULES = {
     "verify": "replay:verify",
     "restore": "backup:restore_command",
     "continue": "go_on:command",
+    **{verb: f"definitions:{verb}" for verb in ("trigger", "budget", "notice")},
 }
 """The module, and the command in it, of each verb that has no module of its name, below its room."""
 

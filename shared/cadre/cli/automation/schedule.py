@@ -8,50 +8,75 @@ from typing import Any
 
 import click
 
-from cadre.cli.terminal.answer import print_text
-from cadre.cli.terminal.automations import add_file, moment, spec_text
+from cadre.automation.automation_file import SCHEDULE
+from cadre.cli.automation.definitions import Shown, add_file, group_of, print_made, spec_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json, with_options
-from cadre.cli.terminal.table import brief, table
+from cadre.cli.terminal.table import brief, moment, table
 from cadre.local.exit_codes import ExitCode
-
-PATH = "/v1/schedules"
 
 _names = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 _name = click.argument("name")
 
 
-@click.group("schedule")
-def command() -> None:
-    """Schedules: runs that start by the clock."""
+def _rows(one: Shown) -> Iterator[list[str]]:
+    spec = one["spec"]
+    yield [
+        one["name"],
+        one["agent"],
+        brief(_when(spec), 40),
+        _paused(one) or (moment(one["next"][0]) if one["next"] else "over"),
+        str(one["started"]),
+        str(one["skipped"]),
+        str(one["missed"]),
+        one["last_run"] or "-",
+    ]
 
 
-@command.command("list")
-@output_option("table")
-def list_schedules(output: str) -> None:
-    """List all schedules."""
-    with Gateway() as gateway:
-        found = gateway.get(PATH)["schedules"]
-    if output == "json":
-        print_json(found)
-    elif not found:
-        click.echo("no schedules; make one with `cadre schedule add`", err=True)
-    else:
-        headers = ["NAME", "AGENT", "WHEN", "NEXT", "STARTED", "SKIPPED", "MISSED", "LAST RUN"]
-        click.echo(table(headers, [_row(one) for one in found]))
+def _paused(one: Shown) -> str:
+    """Return that it is paused, with the code of a pause that no person made; "" while it goes on."""
+    return f"paused: {one['paused_for']}" if one["paused_for"] else "paused" if one["paused"] else ""
 
 
-@command.command("show")
-@_name
-@output_option("text")
-def show(name: str, output: str) -> None:
-    """Show schedule NAME and what became of its last ticks."""
-    with Gateway() as gateway:
-        found = gateway.get(f"{PATH}/{name}")
-    if output == "json":
-        print_json(found)
-    else:
-        print_text("\n".join(_details(found)))
+def _when(spec: dict[str, Any]) -> str:
+    if "cron" in spec:
+        return f"{spec['cron']} ({spec.get('time_zone', 'UTC')})"
+    return f"every {spec['every']}" if "every" in spec else "once"
+
+
+def _details(one: Shown) -> Iterator[str]:
+    yield f"schedule  {one['name']}"
+    yield f"made      {moment(one['made_at'])}"
+    yield f"maker     {one['maker'] or '-'}"
+    yield f"state     {_paused(one) or ('active' if one['next'] else 'over')}"
+    yield f"ticks     {one['ticks']}: {one['started']} started, {one['skipped']} skipped, {one['missed']} missed"
+    if one["queued"]:
+        yield f"queued    {one['queued']}"
+    yield f"last run  {one['last_run'] or '-'}"
+    yield from (f"next      {moment(tick)}" for tick in one["next"])
+    yield ""
+    yield spec_text(one["spec"])
+    if one["outcomes"]:
+        yield ""
+        rows = [
+            [
+                time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(tick["tick"])),
+                tick["outcome"],
+                tick["run"] or "-",
+                brief(": ".join(filter(None, (tick["code"], tick["detail"]))), 200),
+            ]
+            for tick in one["outcomes"]
+        ]
+        yield table(["TICK", "OUTCOME", "RUN", ""], rows)
+
+
+command = group_of(
+    SCHEDULE,
+    "Schedules: runs that start by the clock.",
+    ["NAME", "AGENT", "WHEN", "NEXT", "STARTED", "SKIPPED", "MISSED", "LAST RUN"],
+    _rows,
+    lambda one: "\n".join(_details(one)),
+)
 
 
 @command.command("next")
@@ -61,7 +86,7 @@ def show(name: str, output: str) -> None:
 def upcoming(name: str, count: int, output: str) -> None:
     """List the next ticks of schedule NAME."""
     with Gateway() as gateway:
-        found = gateway.get(f"{PATH}/{name}", next=count)
+        found = gateway.get(f"{SCHEDULE.path}/{name}", next=count)
     if output == "json":
         print_json(found["next"])
     elif not found["next"]:
@@ -85,6 +110,7 @@ _times = with_options(
 )
 
 
+# In the place of the verb that takes files alone.
 @command.command("add")
 @click.argument("file_or_name", metavar="FILE|NAME")
 @click.option("--agent", help="Whose run it starts.")
@@ -100,21 +126,8 @@ def add(file_or_name: str, output: str, **given: Any) -> None:
         else:
             if not {"agent", "task"} <= wanted.keys():
                 raise click.UsageError("a schedule by name needs --agent and --task; or name a file alone")
-            made = [gateway.put(f"{PATH}/{file_or_name}", wanted)]
-    if output == "json":
-        print_json(made)
-    else:
-        for one in made:
-            click.echo(one["name"] + (f", next {moment(one['next'][0])}" if one.get("next") else ""))
-
-
-@command.command("remove")
-@_names
-def remove(names: tuple[str, ...]) -> None:
-    """Remove schedules; their runs go on."""
-    with Gateway() as gateway:
-        for name in names:
-            gateway.delete(f"{PATH}/{name}")
+            made = [gateway.put(f"{SCHEDULE.path}/{file_or_name}", wanted)]
+    print_made(made, output)
 
 
 @command.command("pause")
@@ -137,7 +150,7 @@ def resume(names: tuple[str, ...]) -> None:
 def run_now(name: str, output: str) -> int:
     """Start a run of schedule NAME now and print its id."""
     with Gateway() as gateway:
-        started = gateway.post(f"{PATH}/{name}/run", {})
+        started = gateway.post(f"{SCHEDULE.path}/{name}/run", {})
     print_json(started) if output == "json" else click.echo(started["id"])
     return ExitCode.OK
 
@@ -145,64 +158,8 @@ def run_now(name: str, output: str) -> int:
 def _each(names: tuple[str, ...], what: str) -> None:
     with Gateway() as gateway:
         for name in names:
-            gateway.post(f"{PATH}/{name}/{what}", {})
+            gateway.post(f"{SCHEDULE.path}/{name}/{what}", {})
 
 
 def _written(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
-
-
-def _row(one: dict[str, Any]) -> list[str]:
-    spec = one["spec"]
-    return [
-        one["name"],
-        one["agent"],
-        brief(_when(spec), 40),
-        _paused(one) or (moment(one["next"][0]) if one["next"] else "over"),
-        str(one["started"]),
-        str(one["skipped"]),
-        str(one["missed"]),
-        one["last_run"] or "-",
-    ]
-
-
-def _paused(one: dict[str, Any]) -> str:
-    """Return that it is paused, with the code of a pause that no person made; "" while it goes on."""
-    return f"paused: {one['paused_for']}" if one["paused_for"] else "paused" if one["paused"] else ""
-
-
-def _when(spec: dict[str, Any]) -> str:
-    if "cron" in spec:
-        return f"{spec['cron']} ({spec.get('time_zone', 'UTC')})"
-    return f"every {spec['every']}" if "every" in spec else "once"
-
-
-def _details(one: dict[str, Any]) -> Iterator[str]:
-    yield f"schedule  {one['name']}"
-    yield f"made      {moment(one['made_at'])}"
-    yield f"maker     {one['maker'] or '-'}"
-    yield f"state     {_paused(one) or ('active' if one['next'] else 'over')}"
-    yield f"ticks     {one['ticks']}: {one['started']} started, {one['skipped']} skipped, {one['missed']} missed"
-    if one["queued"]:
-        yield f"queued    {one['queued']}"
-    yield f"last run  {one['last_run'] or '-'}"
-    yield from (f"next      {moment(tick)}" for tick in one["next"])
-    yield ""
-    yield spec_text(one["spec"])
-    if one["outcomes"]:
-        yield ""
-        rows = [
-            [
-                time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(tick["tick"])),
-                tick["outcome"],
-                tick["run"] or "-",
-            ]
-            for tick in one["outcomes"]
-        ]
-        details = [
-            brief(": ".join(filter(None, (tick["code"], tick["detail"]))), 200) for tick in one["outcomes"]
-        ]
-        yield table(
-            ["TICK", "OUTCOME", "RUN", ""],
-            [[*row, detail] for row, detail in zip(rows, details, strict=True)],
-        )

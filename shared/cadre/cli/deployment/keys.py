@@ -4,10 +4,9 @@ from typing import Any
 
 import click
 
-from cadre.cli.terminal.automations import moment
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import Duration, output_option, print_json
-from cadre.cli.terminal.table import table
+from cadre.cli.terminal.table import moment, table
 from cadre.protocol.access import ROLE_NAMES
 
 

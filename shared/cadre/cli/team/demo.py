@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
+from cadre.cli.automation.definitions import add_file
 from cadre.cli.run_view.screen import screen
 from cadre.cli.runs.launch import print_outcome
 from cadre.cli.runs.watch import watch
 from cadre.cli.terminal.answer import as_text
-from cadre.cli.terminal.automations import add_file
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.status_line import print_status
 from cadre.local.exit_codes import ExitCode

@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from cadre.cli.terminal.answer import printable
@@ -44,6 +45,11 @@ def call_text(name: str, arguments: Any, limit: int = 100) -> str:
         f"{key}={json.dumps(value, ensure_ascii=False, default=str)}" for key, value in arguments.items()
     )
     return brief(f"{name}({pairs})", limit)
+
+
+def moment(at: float) -> str:
+    """A time in this machine's zone."""
+    return datetime.fromtimestamp(at).astimezone().isoformat(" ", "seconds")
 
 
 def number(count: int) -> str:
