@@ -1,1 +1,1 @@
-"""The operator: agents, teams, tools, models and schedules as objects of Kubernetes."""
+"""The operator: agents, teams, tools, models and definitions as objects of Kubernetes."""

@@ -12,6 +12,7 @@ import httpx2
 import kopf
 
 from cadre.deploy.k8s.manifest import Manifest
+from cadre.local.cluster.object_kinds import GROUP, OBJECT_KINDS, VERSION
 
 MANAGER = "cadre-operator"
 """Who has set a field: the name that server-side apply knows the operator by, and its mark on what it made."""
@@ -23,11 +24,7 @@ _SECONDS = 30.0
 _logger = logging.getLogger(__name__)
 
 PLURALS: Mapping[str, tuple[str, str]] = {
-    "Agent": ("cadre.dev/v1", "agents"),
-    "Team": ("cadre.dev/v1", "teams"),
-    "ToolServer": ("cadre.dev/v1", "toolservers"),
-    "Model": ("cadre.dev/v1", "models"),
-    "Schedule": ("cadre.dev/v1", "schedules"),
+    **{one.kind: (f"{GROUP}/{VERSION}", one.plural) for one in OBJECT_KINDS},
     "ConfigMap": ("v1", "configmaps"),
     "Secret": ("v1", "secrets"),
     "Service": ("v1", "services"),

@@ -33,21 +33,22 @@ from cadre.spec.yaml_file import read_yaml
     "--gateway",
     default="http://{gateway}.{namespace}.svc",
     show_default=True,
-    help="Where a namespace's gateway is, which keeps its schedules.",
+    help="Where a namespace's gateway is, which keeps its schedules, triggers, notices and budgets.",
 )
 @click.option("--port", type=int, help="Port of /healthz; 0: it has none. [CADRE_PORT]")
 def command(files: tuple[Path, ...], namespaces: tuple[str, ...], gateway: str, port: int | None) -> None:
-    """Run what the objects of a Kubernetes cluster say: Agent, Team, ToolServer, Model, Schedule.
+    """Run what the objects of a Kubernetes cluster say: Agent, Team, ToolServer, Model, Schedule,
+    Trigger, Notice, Budget.
 
     The cluster is that of the pod's service account, else of the kubeconfig.
     """
     try:
         from cadre_operator.cluster import Cluster
+        from cadre_operator.definition_objects import DefinitionObjects
         from cadre_operator.gateways import Gateways
         from cadre_operator.operator import Operator
         from cadre_operator.reconcile import Reconciler
         from cadre_operator.retirement import Retirement  # kopf's weight is not the command line's
-        from cadre_operator.schedules import Schedules
     except ModuleNotFoundError as error:
         raise missing_package("operator", error) from error
     try:
@@ -65,7 +66,7 @@ def command(files: tuple[Path, ...], namespaces: tuple[str, ...], gateway: str, 
         cluster = Cluster()
         try:
             gateways = Gateways(cluster, gateway)
-            reconciler = Reconciler(cluster, Schedules(gateways), Retirement(gateways), layers)
+            reconciler = Reconciler(cluster, DefinitionObjects(gateways), Retirement(gateways), layers)
             liveness = f"http://{settings.host}:{settings.port}/healthz" if settings.port else None
             await Operator(reconciler, namespaces).run(liveness)
         finally:

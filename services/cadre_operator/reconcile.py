@@ -12,16 +12,17 @@ from typing import Any
 
 import yaml
 
+from cadre.automation.automation_file import DEFINITIONS
 from cadre.deploy.k8s.manifest import COMPONENT, MANAGED_BY, PART_OF, Manifest
 from cadre.deploy.k8s.values import Values, read_values
 from cadre.errors import SpecError
 from cadre.local.cluster.object_kinds import OBJECT_KINDS
 from cadre.local.nats_files import SERVER_SECRET
 from cadre_operator.cluster import MANAGER, ApiError, Cluster
+from cadre_operator.definition_objects import DefinitionObjects
 from cadre_operator.desired import Desired, Key, desired, superfluous
 from cadre_operator.namespace import Objects, read_namespace
 from cadre_operator.retirement import Retirement
-from cadre_operator.schedules import Schedules
 from cadre_operator.status import ACCEPTED, Condition, of_deployment, refused, replicas, status_with
 from cadre_operator.users import Users
 
@@ -55,12 +56,12 @@ class Reconciler:
     def __init__(
         self,
         cluster: Cluster,
-        schedules: Schedules,
+        definitions: DefinitionObjects,
         retirement: Retirement,
         layers: Sequence[Mapping[str, Any]],
     ) -> None:
         self._cluster = cluster
-        self._schedules = schedules
+        self._definitions = definitions
         self._retirement = retirement
         self._layers = layers
         self._applied: dict[str, dict[Key, tuple[bytes, Any]]] = {}
@@ -98,10 +99,10 @@ class Reconciler:
         for agent in objects["Agent"]:
             await self._retirement.settle(agent, values)
         failed = ""
-        for schedule in objects["Schedule"]:
-            conditions = await self._schedules.settle(schedule, values)
+        for kind, defined in ((of, one) for of in DEFINITIONS for one in objects[of.kind]):
+            conditions = await self._definitions.settle(kind, defined, values)
             if conditions:
-                await self._tell(schedule, conditions, {})
+                await self._tell(defined, conditions, {})
             failed = failed or next((one.message for one in conditions if one.reason == "GatewayRefused"), "")
         failed = failed or await self._retirement.follow(namespace, wanted, values)
         if failed:

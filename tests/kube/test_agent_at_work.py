@@ -34,7 +34,21 @@ GATEWAY_KEY = {
 }
 
 
-async def test_an_applied_agent_answers_and_an_applied_schedule_is_kept(
+DEFINED: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    ("Schedule", {"agent": "oracle", "task": "Well?", "every": "1d"}, {"every": "2d"}, "Scheduled"),
+    ("Trigger", {"agent": "oracle", "task": "Well?", "subject": "orders"}, {"subject": "sales"}, "Made"),
+    (
+        "Notice",
+        {"url": "https://desk.example", "secret_env": "CADRE_SECRET_X"},
+        {"url": "https://other.example"},
+        "Made",
+    ),
+    ("Budget", {"window": "day", "tokens": 100_000}, {"tokens": 200_000}, "Made"),
+]
+"""Of each kind of definition: the keys of one, what is changed in it, and why it is ready."""
+
+
+async def test_an_applied_agent_answers_and_applied_definitions_are_kept(
     api: ApiServer, stopped: OperatorProcess, tmp_path: Path
 ) -> None:
     await stopped.start()
@@ -57,16 +71,8 @@ async def test_an_applied_agent_answers_and_an_applied_schedule_is_kept(
 
         assert await stopped.stop() == 0
         await stopped.start("--gateway", gateway)
-        await put(api, made("Schedule", "daily", agent="oracle", task="Well?", every="1d"))
-        await becomes(api, "Schedule", "daily", status="True", reason="Scheduled")
-        assert '"every":"1d"' in schedule(gateway).text
-        await put(api, made("Schedule", "daily", agent="oracle", task="Well?", every="2d"))
-        await api.until(lambda: '"every":"2d"' in schedule(gateway).text, "the gateway has the change")
-        found = api.store.delete(api.resource("Schedule"), "cadre", "daily")
-        assert found["metadata"]["deletionTimestamp"], "it waits for the gateway to forget it"
-        await api.notify()
-        await api.until(lambda: api.find("Schedule", "daily") is None, "it is gone")
-        assert schedule(gateway).status_code == 404
+        for kind, spec, changed, reason in DEFINED:
+            await kept_and_forgotten(api, gateway, kind, spec, changed, reason)
 
         await asyncio.to_thread(stack.services["agent-oracle"].kill)
         wanted = {"agent": "oracle", "task": "Well?"}
@@ -232,15 +238,43 @@ class Revisions:
         eventually(gone, what="the older revision has no part in the rollout any more")
 
 
-async def test_a_schedule_goes_although_its_gateway_is_gone(
+async def test_definitions_go_although_their_gateway_is_gone(
     api: ApiServer, operator: OperatorProcess
 ) -> None:
-    await put(api, made("Schedule", "daily", agent="oracle", task="Well?", every="1d"))
-    told = await becomes(api, "Schedule", "daily", status="False", reason="GatewayRefused")
-    assert "does not answer" in told["message"]
-    api.store.delete(api.resource("Schedule"), "cadre", "daily")
+    await put(api, *(made(kind, "daily", **spec) for kind, spec, _, _ in DEFINED))
+    for kind, *_ in DEFINED:
+        refusal = await becomes(api, kind, "daily", status="False", reason="GatewayRefused")
+        assert "does not answer" in refusal["message"]
+        api.store.delete(api.resource(kind), "cadre", "daily")
     await api.notify()
-    await api.until(lambda: api.find("Schedule", "daily") is None, "it is gone")
+    for kind, *_ in DEFINED:
+        await api.until(lambda kind=kind: api.find(kind, "daily") is None, f"the {kind} is gone")
+
+
+async def kept_and_forgotten(
+    api: ApiServer, gateway: str, kind: str, spec: dict[str, Any], changed: dict[str, Any], reason: str
+) -> None:
+    """The gateway has the definition that an object is, its change, and nothing once the object is deleted."""
+    [(key, value)] = changed.items()
+
+    def shown() -> httpx2.Response:
+        return httpx2.get(f"{gateway}/v1/{kind.lower()}s/daily", headers=AS_ADMIN, timeout=30)
+
+    def is_changed() -> bool:
+        found = shown().json()
+        return bool(found.get("spec", found)[key] == value)
+
+    await put(api, made(kind, "daily", **spec))
+    await becomes(api, kind, "daily", status="True", reason=reason)
+    assert shown().status_code == 200
+    assert not is_changed()
+    await put(api, made(kind, "daily", **spec | changed))
+    await api.until(is_changed, f"the gateway has the change of the {kind}")
+    found = api.store.delete(api.resource(kind), "cadre", "daily")
+    assert found["metadata"]["deletionTimestamp"], "it waits for the gateway to forget it"
+    await api.notify()
+    await api.until(lambda: api.find(kind, "daily") is None, f"the {kind} is gone")
+    assert shown().status_code == 404
 
 
 def model(url: str) -> dict[str, Any]:
@@ -275,7 +309,3 @@ def ask(gateway: str) -> None:
             what="the run has its answer",
             state=lambda: client.get(f"/v1/runs/{run}").text,
         )
-
-
-def schedule(gateway: str) -> httpx2.Response:
-    return httpx2.get(f"{gateway}/v1/schedules/daily", headers=AS_ADMIN, timeout=30)

@@ -84,6 +84,9 @@ def test_what_is_shipped_can_be_applied(store: Store, file: str, document: dict[
         ("Agent", {}, "spec.description: Required value"),
         ("Model", {"name": "m", "fallbacks": [{"nam": "x"}]}, 'unknown field "spec.fallbacks[0].nam"'),
         ("Schedule", {"agent": "a", "task": "t", "count": 0}, "at least 1"),
+        ("Trigger", {"agent": "a", "task": "t", "webhook": {}}, "spec.webhook.secret_env: Required value"),
+        ("Notice", {"url": "https://x.example", "secret_env": "S", "events": ["all"]}, "supported values"),
+        ("Budget", {"window": "year", "tokens": 1}, "supported values"),
         ("ToolServer", {"modul": "x"}, 'unknown field "spec.modul"'),
         ("Team", {"description": "x"}, "spec.agents: Required value"),
     ],
@@ -93,6 +96,14 @@ def test_what_no_reader_knows_is_refused(store: Store, kind: str, spec: dict[str
     with pytest.raises(Refusal) as refused:
         create(store, document)
     assert reads in str(refused.value)
+
+
+def test_the_operator_may_read_what_it_watches() -> None:
+    """Its rights are written by hand: each kind of object is in them, and its status."""
+    roles = [one for one in operator_manifests(read_values(), "", ()) if one["kind"] == "ClusterRole"]
+    rules = [rule for one in roles for rule in one["rules"] if rule["apiGroups"] == ["cadre.dev"]]
+    named = {resource for rule in rules for resource in rule["resources"]}
+    assert named == {f"{one.plural}{of}" for one in OBJECT_KINDS for of in ("", "/status")}
 
 
 def test_fields_are_explained() -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from cadre_operator.cluster import Cluster
+from cadre_operator.definition_objects import DefinitionObjects
 from cadre_operator.gateways import Gateways
 from cadre_operator.reconcile import Reconciler
 from cadre_operator.retirement import Retirement
-from cadre_operator.schedules import Schedules
 from kube.api_server import ApiServer
 from kube.objects import agent, put
 
@@ -24,7 +24,7 @@ async def test_what_is_gone_is_forgotten(
     }
     cluster = Cluster()
     gateways = Gateways(cluster, "http://127.0.0.1:9")
-    reconciler = Reconciler(cluster, Schedules(gateways), Retirement(gateways), [values])
+    reconciler = Reconciler(cluster, DefinitionObjects(gateways), Retirement(gateways), [values])
 
     async def remembered() -> int:
         await reconciler.reconcile("cadre")

@@ -11,15 +11,11 @@ from cadre.deploy.k8s.values import Values
 NAME = "cadre-operator"
 
 
+_OBJECTS = ("agents", "teams", "toolservers", "models", "schedules", "triggers", "notices", "budgets")
 _ALL = ["get", "list", "watch", "create", "patch", "delete"]
 _RULES: tuple[tuple[str, Sequence[str], Sequence[str]], ...] = (
-    (
-        "cadre.dev",
-        ["agents", "teams", "toolservers", "models", "schedules"],
-        ["get", "list", "watch", "patch"],
-    ),
-    ("cadre.dev", ["agents/status", "teams/status", "toolservers/status", "models/status"], ["patch"]),
-    ("cadre.dev", ["schedules/status"], ["patch"]),
+    ("cadre.dev", _OBJECTS, ["get", "list", "watch", "patch"]),
+    ("cadre.dev", [f"{one}/status" for one in _OBJECTS], ["patch"]),
     ("", ["configmaps", "secrets", "serviceaccounts", "services"], _ALL),
     ("", ["events"], ["create"]),
     ("apps", ["deployments"], _ALL),

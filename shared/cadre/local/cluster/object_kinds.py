@@ -5,7 +5,7 @@ from typing import NamedTuple
 import msgspec
 
 from cadre.adapters.mcp.server_file import ServerEntry
-from cadre.automation.schedule import ScheduleSpec
+from cadre.automation.automation_file import DEFINITIONS
 from cadre.local.team.team_file import TeamBody
 from cadre.spec.agent_file import AgentBody
 from cadre.spec.model import ModelSpec
@@ -51,6 +51,13 @@ _READY = ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status')
 _REASON = ("Reason", "string", '.status.conditions[?(@.type=="Ready")].reason')
 _REPLICAS = ("Replicas", "integer", ".status.readyReplicas")
 _SPEC_KIND = ("Kind", "string", ".spec.kind")
+_ABOUT = {
+    "Schedule": ("Agent", "string", ".spec.agent"),
+    "Trigger": ("Agent", "string", ".spec.agent"),
+    "Notice": ("URL", "string", ".spec.url"),
+    "Budget": ("Window", "string", ".spec.window"),
+}
+"""The first column of a definition."""
 
 OBJECT_KINDS = (
     ObjectKind(
@@ -59,11 +66,10 @@ OBJECT_KINDS = (
     ObjectKind("Team", "teams", TeamBody, columns=(_READY, _REASON)),
     ObjectKind("ToolServer", "toolservers", ToolServerSpec, columns=(_REPLICAS, _READY, _REASON)),
     ObjectKind("Model", "models", _ModelBody, columns=(_READY, _REASON)),
-    ObjectKind(
-        "Schedule",
-        "schedules",
-        ScheduleSpec,
-        without=("name",),
-        columns=(("Agent", "string", ".spec.agent"), _READY, _REASON),
+    *(
+        ObjectKind(
+            one.kind, one.plural, one.spec, without=("name",), columns=(_ABOUT[one.kind], _READY, _REASON)
+        )
+        for one in DEFINITIONS
     ),
 )
