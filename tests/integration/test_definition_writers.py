@@ -44,8 +44,9 @@ async def test_a_definition_is_made_shown_listed_replaced_and_removed(world: Wor
         assert (gone.status_code, gone.json()["code"]) == (404, f"unknown-{kind}")
 
 
+@pytest.mark.parametrize("place", ["state", "spec"])
 @pytest.mark.parametrize("kind", SPECS)
-async def test_what_a_newer_gateway_wrote_is_not_overwritten(world: World, kind: str) -> None:
+async def test_what_a_newer_gateway_wrote_is_not_overwritten(world: World, kind: str, place: str) -> None:
     """It has something that this version would lose. It can be removed."""
     path, spec = f"/v1/{kind}s/newer", SPECS[kind]
     assert (await world.http.put(path, json=spec)).status_code == 200
@@ -53,7 +54,7 @@ async def test_what_a_newer_gateway_wrote_is_not_overwritten(world: World, kind:
     held = await jetstream.last(world.nc, world.topology.automation_stream, subject)
     assert held is not None
     newer = msgspec.json.decode(held.data)
-    newer.get("spec", newer)["of_a_newer_version"] = 1
+    (newer if place == "state" else newer["spec"])["of_a_newer_version"] = 1
     await jetstream.append(world.nc, subject, msgspec.json.encode(newer), headers={jetstream.ROLLUP: "sub"})
     for method in ("GET", "PUT"):
         answer = await world.http.request(method, path, json=spec if method == "PUT" else None)

@@ -82,7 +82,8 @@ async def deployed(url: str, keys: tuple[str, ...] = ("a1", "b2"), size: int = 3
             tree = uuid4().hex
             await jetstream.append(nc, TOPOLOGY.journal(tree, tree), os.urandom(size))
         for one in keys:
-            await keys_of(nc).write(one, key(one), 0)
+            _, fence = await keys_of(nc).read(one)
+            await keys_of(nc).write(one, key(one), fence)
         await NatsBlobs(nc, TOPOLOGY).put(os.urandom(size))
 
 

@@ -156,9 +156,9 @@ REFUSED = [
     (made("ToolServer", "t4"), "either a module or mcpServers"),
     (made("Model", "m1", url="ftp://x"), "must begin with http"),
     (made("Schedule", "s1", agent="a", task="t", every="soon"), "no length of time"),
-    (made("Trigger", "s2", agent="a", task="t"), "subject, webhook"),
-    (made("Notice", "s3", url="https://me@x.example", secret_env="CADRE_SECRET_X"), "without a user"),
-    (made("Budget", "s4", window="day"), "tokens, cost"),
+    (made("Trigger", "s2", agent="a", task="t"), "subject, webhook: "),
+    (made("Notice", "s3", url="https://me@x.example", secret_env="CADRE_SECRET_X"), "url: "),
+    (made("Budget", "s4", window="day"), "tokens, cost: "),
 ]
 
 

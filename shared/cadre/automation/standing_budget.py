@@ -99,7 +99,7 @@ class BudgetSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return datetime.fromtimestamp(moment, UTC).astimezone(zone).isoformat(" ", "minutes")
 
 
-class BudgetState(msgspec.Struct, frozen=True, kw_only=True):
+class BudgetState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A standing budget as it is kept."""
 
     spec: BudgetSpec
