@@ -2,18 +2,23 @@
 gateways that several people and the gateways themselves write to."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import msgspec
 import pytest
+import yaml
 
 from cadre.adapters.nats.automations import NatsDefinitions
 from cadre.adapters.nats.streams import jetstream
 from cadre.automation.standing_budget import BudgetSpec, BudgetState
 from cadre.automation.trigger import TriggerState
 from cadre.errors import Fenced
+from cadre.local.exit_codes import ExitCode
+from cadre.settings import child_environment
+from harness.command import Commands
 from harness.nats_server import NatsServer
 from harness.patience import patience
 from integration.gateway_world import GatewayProcess, World, entered
@@ -42,6 +47,37 @@ async def test_a_definition_is_made_shown_listed_replaced_and_removed(world: Wor
     for method in ("GET", "DELETE"):
         gone = await world.http.request(method, f"{path}/one")
         assert (gone.status_code, gone.json()["code"]) == (404, f"unknown-{kind}")
+
+
+@pytest.mark.parametrize("kind", SPECS)
+async def test_the_commands_of_each_kind(
+    world: World, gateway: GatewayProcess, tmp_path: Path, kind: str
+) -> None:
+    cadre = Commands(tmp_path, child_environment(CADRE_GATEWAY_URL=gateway.url, NO_COLOR="1"))
+
+    async def said(*arguments: str) -> str:
+        done = await asyncio.to_thread(cadre, kind, *arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    document = {"apiVersion": "cadre.dev/v1", "kind": kind.capitalize(), "spec": SPECS[kind]}
+    named = [document | {"metadata": {"name": name}} for name in ("mine", "yours")]
+    (tmp_path / "file.yaml").write_text("---\n".join(yaml.safe_dump(one) for one in named))
+    made = await said("add", "file.yaml")
+    assert [line.split(",")[0] for line in made.splitlines()] == ["mine", "yours"]
+    for verb in ("list", "ls"):
+        lines = (await said(verb)).splitlines()
+        assert [line.split()[0] for line in lines] == ["NAME", "mine", "yours"]
+    listed = json.loads(await said("list", "-o", "json"))
+    answer = (await world.http.get(f"/v1/{kind}s")).json()
+    assert listed == answer[f"{kind}s"]
+    assert "mine" in await said("show", "mine")
+    assert json.loads(await said("show", "mine", "-o", "json"))["name"] == "mine"
+    for verb, name in (("remove", "mine"), ("rm", "yours")):
+        await said(verb, name)
+        gone = await asyncio.to_thread(cadre, kind, "show", name)
+        assert gone.returncode == ExitCode.NOT_FOUND
+    assert await said("list") == ""
 
 
 @pytest.mark.parametrize("place", ["state", "spec"])
