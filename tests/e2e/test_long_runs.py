@@ -50,7 +50,7 @@ def summaries(gateway: Gateway, run: str) -> list[dict[str, Any]]:
     assert [one["text"].split(" up to ")[0] for one in found] == [
         f"Summary {number}" for number in range(1, len(found) + 1)
     ]
-    assert not any(one["digest"] for one in found)
+    assert not any(one["without_model"] for one in found)
     return found
 
 

@@ -118,9 +118,7 @@ class Progress:
         lines = []
         for event in entry.events:
             self._note(event, entry, before)
-            data = msgspec.to_builtins(
-                Shown(seq, entry.n, entry.run, entry.parent, entry.agent, entry.at, event)
-            )
+            data = msgspec.to_builtins(Shown.of(seq, entry, event))
             name = str(event.__struct_config__.tag)
             self._tree = apply(self._tree, name, data)
             if seq > self.after and not _is_dull(name) and (line := event_text(self._tree, name, data)):

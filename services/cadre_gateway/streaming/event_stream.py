@@ -13,10 +13,12 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from cadre.delivery.codec import encode
-from cadre.journal.entry import AnyEvent
+from cadre.journal.entry import AnyEvent, Entry
 from cadre.ports import Stored
 from cadre.protocol.deltas import Delta
+from cadre.protocol.messages import Message
 from cadre.protocol.topology import tree_of
+from cadre.protocol.usage import TokenUsage, Usage
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.streaming.follow import EndOfRun, Follower, Notice
 from cadre_gateway.streaming.live_feeds import LiveFeeds
@@ -43,7 +45,24 @@ class Shown(msgspec.Struct, frozen=True):
     parent: str | None
     agent: str
     at: float
-    event: AnyEvent
+    event: dict[str, Any]
+    """The event with all its fields: an entry is stored without those that have their defaults."""
+
+    @classmethod
+    def of(cls, seq: int, entry: Entry, event: AnyEvent) -> "Shown":
+        """Return the data of an event of the entry at that sequence."""
+        return cls(seq, entry.n, entry.run, entry.parent, entry.agent, entry.at, _whole(event))
+
+
+def _whole(value: msgspec.Struct) -> dict[str, Any]:
+    config = value.__struct_config__
+    fields: dict[str, Any] = {name: getattr(value, name) for name in value.__struct_fields__}
+    for name, one in fields.items():
+        if isinstance(one, Message):
+            fields[name] = _whole(one)
+        elif isinstance(one, TokenUsage):
+            fields[name] = Usage() + one
+    return {str(config.tag_field): config.tag} | fields
 
 
 class EventStream(StreamingResponse):
@@ -99,7 +118,7 @@ def entry_frames(stored: Stored) -> Iterator[bytes]:
     """One frame per event of an entry, the stream sequence as `id:` on the last."""
     seq, entry = stored.seq, stored.entry
     for event in entry.events:
-        shown = Shown(seq, entry.n, entry.run, entry.parent, entry.agent, entry.at, event)
+        shown = Shown.of(seq, entry, event)
         mark = b"id: %d\n" % seq if event is entry.events[-1] else b""
         yield _frame(str(event.__struct_config__.tag), shown, mark)
 
