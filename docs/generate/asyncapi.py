@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from cadre.delivery.codec import CONTENT_TYPE
-from cadre.journal.entry import EVENTS
+from cadre.journal.unions import close
 from cadre.protocol.messages import SCHEMA_VERSION
 from generate.channels import CHANNELS, OPERATIONS, PARAMETERS, Channel, Operation
 from generate.schemas import MESSAGES, components, tag_of
@@ -45,7 +45,7 @@ def document() -> dict[str, Any]:
                     "payload": {"type": "string"},
                 },
             },
-            "schemas": components([*MESSAGES, *EVENTS], "#/components/schemas/{name}"),
+            "schemas": components([*MESSAGES, *close().events], "#/components/schemas/{name}"),
         },
     }
 

@@ -10,6 +10,7 @@ from typing import Any, get_args
 import msgspec
 
 from cadre.journal.entry import Entry
+from cadre.journal.unions import close
 from cadre.protocol import cards, deltas, messages
 from cadre.protocol.files import WorkspaceFile
 
@@ -33,6 +34,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 def components(types: Iterable[type[msgspec.Struct]], ref: str) -> dict[str, Any]:
     """Schemas by type name of the given types and all that they use; `ref` is where `{name}` will stand."""
+    close()
     wanted = list(types)
     _, found = msgspec.json.schema_components(wanted, ref_template=ref)
     structs = {struct.__name__: struct for struct in _reachable(wanted)}

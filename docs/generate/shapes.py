@@ -14,6 +14,7 @@ from cadre.api.index import IndexState
 from cadre.api.rollouts import RolloutChange, RolloutView
 from cadre.api.runs import Accepted, RunDetail, RunResult, RunSummary, SentRequest
 from cadre.api.traces import TraceTree
+from cadre.journal.unions import close
 from cadre.protocol.deltas import Delta
 from cadre.tools.workspace import FileEntry
 from cadre_gateway.reading.audit import ReplayAnswer, VerifyAnswer
@@ -71,6 +72,7 @@ def blocks() -> dict[str, Callable[[], str]]:
 
 def shape(kind: Struct, without: Struct | None = None) -> str:
     """The fields of a struct, those of structs in it too; `?` marks those that may be missing."""
+    close()
     hints = get_type_hints(kind, include_extras=False)
     known = without.__struct_fields__ if without is not None else ()
     may_lack = kind.__struct_config__.omit_defaults or kind.__struct_config__.forbid_unknown_fields

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.journal.entry import EVENTS
+from cadre.journal.unions import close
 from cadre.protocol.codes import EDIT_REFUSALS, ERRORS, IGNORED
 from cadre_gateway.access.rules import RULES
 from generate.channels import CHANNELS, OPERATIONS
@@ -34,7 +34,7 @@ def messages() -> str:
 
 def events() -> str:
     rows = ["| event | fields | what it says |", "|---|---|---|"]
-    for event in EVENTS:
+    for event in close().events:
         fields = ", ".join(f"`{field.encode_name}`" for field in msgspec.structs.fields(event))
         rows.append(f"| `{tag_of(event)}` | {fields} | {_doc(event)} |")
     return "\n".join(rows)

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from cadre.delivery import codec
 from cadre.deploy.k8s.values import read_values
 from cadre.errors import SetupError, SpecError
 from cadre.local.extras import missing_package
@@ -55,6 +56,7 @@ def command(files: tuple[Path, ...], namespaces: tuple[str, ...], gateway: str, 
         layers = [_layer(file) for file in files]
         read_values(*layers)
         settings = read_settings(port=port)
+        codec.close()  # agents' files are read in other threads
     except SetupError as error:
         click.echo(f"cadre: {error}", err=True)
         sys.exit(2)

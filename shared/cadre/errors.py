@@ -173,6 +173,16 @@ class SpecError(SetupError):
     """An agent's spec is wrong."""
 
 
+class KindError(SpecError):
+    """A kind of agent cannot be added to this process; `code` says why."""
+
+    def __init__(
+        self, code: Literal["kinds-closed", "kinds-loading", "kind-declared", "kind-invalid"], problem: str
+    ) -> None:
+        super().__init__(problem)
+        self.code = code
+
+
 class UnknownModel(SpecError):
     """No file is that of the model `name`, which an agent's file names."""
 

@@ -3,92 +3,64 @@
 Those of the kinds of agents are here too, by the names of their classes, also of kinds that others have installed.
 """
 
-from typing import Any
+# ruff: noqa: I001 - one import for all names that are exported again
+from typing import TYPE_CHECKING, Any, get_args
 
-from cadre.client.event import Event
+from cadre.client.event import Event as Event
 from cadre.journal.events import (
-    AnswerChecked,
-    AnswerProposed,
-    ApprovalDecided,
-    ApprovalRequested,
-    CallDropped,
-    CallRefused,
-    CallTimedOut,
-    CancelRequested,
-    ContextOverflowed,
-    DelegateFinished,
-    DelegateStarted,
-    EditApplied,
-    EditRefused,
-    GraceStarted,
-    HistorySummarized,
-    MemoryAsked,
-    MemoryRecalled,
-    MessageReceived,
-    ModelAnswered,
-    ModelCalled,
-    ModelDeferred,
-    OfferChanged,
-    RecordIgnored,
-    RunAccepted,
-    RunFinished,
-    SignalReceived,
-    StepFinished,
-    StepStarted,
-    ToolAnswered,
-    ToolCalled,
-    ToolPaused,
-    WaitFinished,
-    WaitStarted,
+    AnswerChecked as AnswerChecked,
+    AnswerProposed as AnswerProposed,
+    ApprovalDecided as ApprovalDecided,
+    ApprovalRequested as ApprovalRequested,
+    CallDropped as CallDropped,
+    CallRefused as CallRefused,
+    CallTimedOut as CallTimedOut,
+    CancelRequested as CancelRequested,
+    CommonEvent,
+    ContextOverflowed as ContextOverflowed,
+    DelegateFinished as DelegateFinished,
+    DelegateStarted as DelegateStarted,
+    EditApplied as EditApplied,
+    EditRefused as EditRefused,
+    GraceStarted as GraceStarted,
+    HistorySummarized as HistorySummarized,
+    MemoryAsked as MemoryAsked,
+    MemoryRecalled as MemoryRecalled,
+    MessageReceived as MessageReceived,
+    ModelAnswered as ModelAnswered,
+    ModelCalled as ModelCalled,
+    ModelDeferred as ModelDeferred,
+    OfferChanged as OfferChanged,
+    RecordIgnored as RecordIgnored,
+    RunAccepted as RunAccepted,
+    RunFinished as RunFinished,
+    SignalReceived as SignalReceived,
+    StepFinished as StepFinished,
+    StepStarted as StepStarted,
+    ToolAnswered as ToolAnswered,
+    ToolCalled as ToolCalled,
+    ToolPaused as ToolPaused,
+    WaitFinished as WaitFinished,
+    WaitStarted as WaitStarted,
 )
-from cadre.journal.parts import JournalEvent
-from cadre.protocol.deltas import Delta
-from cadre.spec.kinds import declared_kinds
+from cadre.journal.parts import JournalEvent as JournalEvent
+from cadre.protocol.deltas import Delta as Delta
+from cadre.spec.kinds import declared_kinds, once
 
-__all__ = [
-    "AnswerChecked",
-    "AnswerProposed",
-    "ApprovalDecided",
-    "ApprovalRequested",
-    "CallDropped",
-    "CallRefused",
-    "CallTimedOut",
-    "CancelRequested",
-    "ContextOverflowed",
-    "DelegateFinished",
-    "DelegateStarted",
-    "Delta",
-    "EditApplied",
-    "EditRefused",
-    "Event",
-    "GraceStarted",
-    "HistorySummarized",
-    "JournalEvent",
-    "MemoryAsked",
-    "MemoryRecalled",
-    "MessageReceived",
-    "ModelAnswered",
-    "ModelCalled",
-    "ModelDeferred",
-    "OfferChanged",
-    "RecordIgnored",
-    "RunAccepted",
-    "RunFinished",
-    "SignalReceived",
-    "StepFinished",
-    "StepStarted",
-    "ToolAnswered",
-    "ToolCalled",
-    "ToolPaused",
-    "WaitFinished",
-    "WaitStarted",
-]
+if TYPE_CHECKING:
+    __all__: list[str]
 
-_OF_KINDS = {event.__name__: event for kind in declared_kinds().values() for event in kind.events}
-__all__ += list(_OF_KINDS)
+
+@once
+def _of_kinds() -> dict[str, Any]:
+    return {event.__name__: event for kind in declared_kinds().values() for event in kind.events}
 
 
 def __getattr__(name: str) -> Any:
-    if name in _OF_KINDS:
-        return _OF_KINDS[name]
+    # Here: a kind's module may import this one before the kinds are known.
+    if name == "__all__":
+        common = [event.__name__ for event in get_args(CommonEvent)]
+        return [*common, "Delta", "Event", "JournalEvent", *_of_kinds()]
+    if not name.startswith("_") and name in _of_kinds():
+        return _of_kinds()[name]
     raise AttributeError(f"module 'cadre.events' has no attribute {name!r}")

@@ -10,8 +10,8 @@ import pytest
 
 from cadre.cli.run_view import labels
 from cadre.engine.kind import Kind, find_kind
-from cadre.journal.entry import EVENTS
 from cadre.journal.parts import JournalEvent, KindState, KindStep
+from cadre.journal.unions import close
 from cadre.prompting.prompts import Prompts, kind_for
 from cadre.protocol.messages import Message
 from cadre.spec.agent import AgentSpec
@@ -40,7 +40,7 @@ def test_it_is_found_by_its_name_and_version(declared: KindDeclaration, kind: Ki
 
 
 def test_its_records_are_its_own(declared: KindDeclaration) -> None:
-    assert all(issubclass(event, JournalEvent) and event in EVENTS for event in declared.events)
+    assert all(issubclass(event, JournalEvent) and event in close().events for event in declared.events)
     assert all(issubclass(message, Message) for message in declared.messages)
     assert set(declared.messages.values()) <= set(declared.events)
     for part, base in ((declared.state, KindState), (declared.step, KindStep)):

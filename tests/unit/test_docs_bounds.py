@@ -9,9 +9,9 @@ import pytest
 from msgspec import UNSET, UnsetType
 
 from cadre.api.runs import RunDetail, RunSummary
-from cadre.journal.entry import EVENTS
+from cadre.journal.unions import close
 from cadre.spec.agent import AgentSpec
-from cadre.spec.agent_file import AgentBody, read_agent
+from cadre.spec.agent_file import agent_body, read_agent
 from cadre.spec.prices import Prices
 from cadre_gateway.requests.body import (
     BudgetBody,
@@ -68,12 +68,12 @@ def test_the_agents_of_a_page_can_be_read(page: str, tmp_path: Path) -> None:
 def test_the_page_on_agents_shows_every_section() -> None:
     [whole] = [block for block in blocks("agents.md") if "limits:" in block and "code:" in block]
     shown = set(re.findall(r"^ +(?:# )?(\w+):", whole, re.M))
-    assert {field.name for field in msgspec.structs.fields(AgentBody)} <= shown
+    assert {field.name for field in msgspec.structs.fields(agent_body())} <= shown
 
 
 def test_the_page_on_http_names_every_event() -> None:
     page = (DOCS / "http-api.md").read_text()
-    tags = [one.__struct_config__.tag for one in EVENTS]
+    tags = [one.__struct_config__.tag for one in close().events]
     assert tags
     assert [tag for tag in tags if f"`{tag}`" not in page] == []
 

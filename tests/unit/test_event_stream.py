@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import pytest
 
 from cadre.errors import BusUnavailable
-from cadre.journal.entry import AnyEvent, ArrivalRecord, Entry
-from cadre.journal.events import RunAccepted, RunFinished, StepFinished
+from cadre.journal.entry import ArrivalRecord, Entry
+from cadre.journal.events import AnyEvent, RunAccepted, RunFinished, StepFinished
 from cadre.ports import Stored
 from cadre.protocol.messages import Task
 from cadre.protocol.usage import Usage

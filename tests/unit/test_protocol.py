@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from cadre.delivery.codec import encode
-from cadre.journal.entry import EVENTS, Entry
+from cadre.journal.entry import Entry
 from cadre.journal.events import (
     CallDropped,
     EditApplied,
@@ -23,6 +23,7 @@ from cadre.journal.events import (
     WaitStarted,
 )
 from cadre.journal.run import Phase
+from cadre.journal.unions import close
 from cadre.loop.owed import owed
 from cadre.protocol.messages import Task
 from cadre.protocol.topology import Topology
@@ -175,7 +176,7 @@ class TestMachine:
             WaitFinished,
         }.union(*(kind.events for kind in others))
         seen = {type(event) for entry in explore().entries for event in entry.events}
-        assert seen == set(EVENTS) - {RecordIgnored} - of_others
+        assert seen == set(close().events) - {RecordIgnored} - of_others
 
     def test_no_run_that_began_stands_still(self) -> None:
         for run in explore().runs:

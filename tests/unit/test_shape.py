@@ -2,6 +2,7 @@
 
 import ast
 import gc
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -160,6 +161,65 @@ def test_only_named_files_catch_everything() -> None:
         if not raises_again(handler)
     }
     assert catchers == set(CATCHES_ALL)
+
+
+EVERY_IMPORT = """
+import importlib, sys
+from cadre.errors import KindError
+from cadre.spec import kinds
+
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+register = kinds.register_kind(kinds.KindDeclaration("late", {1: "a:b"}, {}, {}))
+print("open" if "late" in kinds.declared_kinds() else "closed")
+"""
+
+
+def test_no_import_closes_the_unions() -> None:
+    """A kind's module may be imported before `cadre` and after it, and in one thread while another one loads kinds."""
+    modules = [
+        ".".join(file.relative_to(ROOT / "shared").with_suffix("").parts).removesuffix(".__init__")
+        for file in sources("shared")
+        if "templates" not in file.parts or "spec" in file.parts
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", EVERY_IMPORT, *modules], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout.strip(), done.stderr) == ("open", "")
+
+
+HOLD_UNIONS = {
+    "AnyEvent",
+    "AnyRecord",
+    "AnySection",
+    "AgentSpec",
+    "RunAccepted",
+    "ActionStep",
+    "Step",
+    "Run",
+    "Entry",
+    "RunDetail",
+    "RunResult",
+}
+"""Types of the journal that hold classes of the kinds, and what others are made of."""
+
+
+def reads_with_msgspec(tree: ast.Module) -> Iterator[str]:
+    """The names of the types that a module hands to msgspec."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and re.match(
+            r"msgspec\.(convert|inspect\.\w+|structs\.fields|(json|msgpack|yaml)\.(decode|Decoder|schema\w*))$",
+            ast.unparse(node.func),
+        ):
+            given = [*node.args, *(keyword.value for keyword in node.keywords)]
+            for one in given:
+                yield from (inner.id for inner in ast.walk(one) if isinstance(inner, ast.Name))
+
+
+def test_only_who_closes_the_unions_reads_what_holds_them() -> None:
+    """Others call `cadre.delivery.codec`, `cadre.journal.unions` and `cadre.spec.agent`, which close them first."""
+    readers = {name(file) for file in PRODUCT if HOLD_UNIONS.intersection(reads_with_msgspec(parsed(file)))}
+    assert readers == {"shared/cadre/spec/agent.py"}
 
 
 @pytest.mark.parametrize("module", ["cadre", "cadre.loop.transition", "cadre.cli.main"])

@@ -11,7 +11,8 @@ from cadre.cli.run_view.run_tree import RunTree, apply
 from cadre.cli.run_view.tree_lines import event_text
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal import events as ev
-from cadre.journal.entry import AnyEvent, Entry
+from cadre.journal.entry import Entry
+from cadre.journal.events import AnyEvent
 from cadre.ports import Stored
 from cadre.protocol.messages import Task
 from cadre.protocol.tagged import for_people

@@ -12,7 +12,8 @@ from cadre.api.statistics import Dimension, Figures, FiguresRow
 from cadre.engine.kind import find_kind
 from cadre.errors import RunIndexBuilding, SpecError
 from cadre.journal import events as ev
-from cadre.journal.entry import AnyEvent, Entry
+from cadre.journal.entry import Entry
+from cadre.journal.events import AnyEvent
 from cadre.recent import Recent
 from cadre_gateway.index.totals import TotalKey, Totals
 

@@ -9,7 +9,7 @@ from cadre.errors import BlobMissing, BusUnavailable, SpecError
 from cadre.ports import Blobs
 from cadre.protocol.cards import Presence, presence_order
 from cadre.recent import Recent
-from cadre.spec.agent import AgentSpec
+from cadre.spec.agent import AgentSpec, decode_spec
 
 log = logging.getLogger("cadre.gateway")
 
@@ -41,7 +41,7 @@ class LiveContracts:
         """The specification; None where it is not there yet, or is another version's."""
         if ref not in self._known:
             try:
-                self._known[ref] = msgspec.json.decode(await self._blobs.get(ref), type=AgentSpec)
+                self._known[ref] = decode_spec(await self._blobs.get(ref))
             except (BlobMissing, BusUnavailable, SpecError, msgspec.DecodeError) as error:
                 log.debug("specification %s cannot be read: %s", ref, error)
                 return None

@@ -11,6 +11,7 @@ from msgspec import UNSET, UnsetType
 from cadre.api.approvals import Approval
 from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
 from cadre.api.runs import RunSummary, State
+from cadre.journal.unions import close
 from cadre.protocol.deltas import Delta
 from cadre.tools.workspace import FileEntry
 from cadre_gateway.streaming.event_stream import Shown
@@ -129,6 +130,7 @@ def describe(app: FastAPI) -> None:
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
             schema = get_openapi(title=app.title, version=app.version, routes=app.routes)
+            close()  # the schemas of a run hold steps, and each kind has its part in them
             _, components = msgspec.json.schema_components(_schemas, ref_template=_REF)
             for path in schema["paths"].values():
                 for operation in path.values():

@@ -13,7 +13,8 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from cadre.delivery.codec import encode
-from cadre.journal.entry import AnyEvent, Entry
+from cadre.journal import entry as journal
+from cadre.journal.parts import JournalEvent
 from cadre.ports import Stored
 from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import Message
@@ -45,13 +46,14 @@ class Shown(msgspec.Struct, frozen=True):
     parent: str | None
     agent: str
     at: float
-    event: dict[str, Any]
-    """The event with all its fields: an entry is stored without those that have their defaults."""
+    event: "journal.AnyEvent"
+    """The event as a JSON object with all its fields: an entry is stored without those that have their defaults."""
 
     @classmethod
-    def of(cls, seq: int, entry: Entry, event: AnyEvent) -> "Shown":
+    def of(cls, seq: int, entry: journal.Entry, event: JournalEvent) -> "Shown":
         """Return the data of an event of the entry at that sequence."""
-        return cls(seq, entry.n, entry.run, entry.parent, entry.agent, entry.at, _whole(event))
+        fields: Any = _whole(event)
+        return cls(seq, entry.n, entry.run, entry.parent, entry.agent, entry.at, fields)
 
 
 def _whole(value: msgspec.Struct) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cadre.journal.parts import JournalEvent
+from cadre.journal.unions import event_from
 from cadre.protocol.deltas import Delta
 
 
@@ -37,13 +38,9 @@ class Event(NamedTuple):
     @property
     def body(self) -> JournalEvent | Delta | None:
         """What it says, as a class of `cadre.events`; None of `end`, and of what this version does not know."""
-        # Here: whoever only reads names needs no kinds of agents.
-        from cadre.journal.entry import AnyEvent
-
         try:
             if self.name == "delta":
                 return msgspec.convert(self.data, Delta)
-            found: JournalEvent = msgspec.convert(self.data.get("event"), AnyEvent)
+            return event_from(self.data.get("event"))
         except msgspec.ValidationError:
             return None
-        return found

@@ -13,6 +13,7 @@ import msgspec
 from cadre.adapters.http_options import http_options
 from cadre.client.errors import ClientError, Unreachable, refusal
 from cadre.errors import SettingError
+from cadre.journal.unions import converted
 from cadre.local import local_stack
 from cadre.settings import gateway_key, gateway_url_given, read_settings
 
@@ -99,7 +100,7 @@ def answer_of(response: httpx2.Response) -> dict[str, Any]:
 def typed(answer: Any, kind: type[T]) -> T:
     """The answer, or a part of it, as such a struct. Raises ClientError for one of another version's form."""
     try:
-        return msgspec.convert(answer, kind)
+        return converted(answer, kind)
     except msgspec.ValidationError as error:
         raise ClientError(
             f"the gateway answers in another form than this client knows ({error}): upgrade the older of the two"

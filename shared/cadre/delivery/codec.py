@@ -6,7 +6,7 @@ import msgspec
 
 from cadre.delivery.hash_chain import Sealed, completed, encoded, expanded, seal
 from cadre.errors import NewerKind, NewerSchema, SpecError, TooLarge, UnreadableMessage
-from cadre.journal.arrivals import AnyRecord
+from cadre.journal import unions
 from cadre.journal.entry import Entry
 from cadre.ports import Blobs
 from cadre.protocol.messages import (
@@ -20,7 +20,7 @@ from cadre.protocol.messages import (
     ToolCall,
 )
 from cadre.protocol.upcast import STEPS, upcast
-from cadre.spec.kinds import DEFAULT, declared_kinds
+from cadre.spec.kinds import CLOSING, DEFAULT, declared_kinds, once
 
 SPILL_BYTES = 256 * 1024
 """A larger message travels as a reference to the object store."""
@@ -34,21 +34,35 @@ version is in the body as well.)"""
 
 _encoder = msgspec.json.Encoder()
 
-_packed: dict[Any, Any] = {kind: kind | Spilled for kind in (Entry, AnyRecord, ToolCall, CodeCall)}
+_packed: dict[Any, Any] = {}
 """What is decoded first of a kind of message: itself, or where it lies. Made once, because a union takes as long to
 build as a message to decode."""
 
-_decoders: dict[Any, msgspec.json.Decoder[Any]] = {
-    kind: msgspec.json.Decoder(kind) for kind in (*_packed, *_packed.values())
-}
-"""Made before there is a second thread: msgspec reads a class at its first use, and a thread that meets one whose
-fields another has read by half ends the process (SIGSEGV)."""
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+@once
+def close() -> None:
+    """Close the unions of the journal and build the decoders of all that travels packed. `decode` calls it; a service
+    does before it has a second thread, so that no message waits for it. Raises KindError for a kind that cannot be
+    loaded."""
+    packed = {kind: kind | Spilled for kind in (Entry, unions.close().record, ToolCall, CodeCall)}
+    decoders = {kind: msgspec.json.Decoder(kind) for kind in (*packed, *packed.values())}
+    _packed.update(packed)
+    _decoders.update(decoders)
+
+
+def _decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Return the decoder of a type that had none yet."""
+    close()
+    with CLOSING:
+        return _decoders.setdefault(kind, msgspec.json.Decoder(kind))
 
 
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-_ENTRIES = (Entry, _packed[Entry])
+_ENTRIES = (Entry, Entry | Spilled)
 
 _WITH_KIND = (Entry, KindMessage)
 
@@ -68,9 +82,7 @@ def decode(data: bytes, kind: Any) -> Any:
 
     Raises NewerSchema, or UnreadableMessage with what is wrong and where.
     """
-    decoder = _decoders.get(kind)
-    if decoder is None:
-        decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+    decoder = _decoders.get(kind) or _decoder_of(kind)
     if kind in _ENTRIES:
         data = expanded(data)
     try:
@@ -155,7 +167,7 @@ def _decode_otherwise(data: bytes, kind: Any, error: Exception) -> Any:
         raise UnreadableMessage(f"message of type {head.type or 'unknown'!r}: {error}") from error
     try:
         said = upcast(msgspec.json.decode(data), head.v, SCHEMA_VERSION)
-        return msgspec.convert(said, kind)
+        return unions.converted(said, kind)
     except (*UNREADABLE, *_NOT_AS_TOLD, SpecError) as problem:
         text = f"message of type {head.type!r} and schema version {head.v}: {problem}"
         raise UnreadableMessage(text) from problem
@@ -186,6 +198,7 @@ async def unpack(data: bytes, kind: Any, blobs: Blobs) -> Any:
     """Decodes what `pack` wrote. Raises UnreadableMessage, TooLarge, BlobMissing."""
     if len(data) > SPILL_BYTES:
         raise TooLarge("a message that did not go to the object store", len(data), SPILL_BYTES)
+    close()
     message = decode(data, _packed[kind])
     if isinstance(message, Spilled):
         return decode(await blobs.get(message.ref), kind)
@@ -194,7 +207,13 @@ async def unpack(data: bytes, kind: Any, blobs: Blobs) -> Any:
 
 async def unpack_record(data: bytes, blobs: Blobs) -> Record:
     """Decodes a record of an agent's inbox, whole. Raises UnreadableMessage, BlobMissing."""
-    record: Record = await unpack(data, AnyRecord, blobs)
+    record: Record = await unpack(data, unions.close().record, blobs)
+    return record
+
+
+def decode_record(data: bytes) -> Record:
+    """Decode a record of an agent's inbox that was not spilled. Raises NewerSchema, UnreadableMessage."""
+    record: Record = decode(data, unions.close().record)
     return record
 
 

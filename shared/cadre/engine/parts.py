@@ -6,7 +6,7 @@ from cadre.errors import SpecError
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Phase, Run
 from cadre.protocol.messages import Task
-from cadre.spec.agent import AgentSpec
+from cadre.spec.agent import AgentSpec, spec_from
 
 
 def as_tasked(run: Run, arrival: Arrival) -> Arrival:
@@ -49,4 +49,4 @@ def spec_of(task: Task, spec: AgentSpec) -> AgentSpec:
         kinds = [section["kind"] for section in own["sections"]]
         kept = [section for section in fields.get("sections", []) if section["kind"] not in kinds]
         own["sections"] = [*kept, *own["sections"]]
-    return msgspec.convert({**fields, **own}, AgentSpec)
+    return spec_from({**fields, **own})

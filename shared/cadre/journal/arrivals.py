@@ -1,24 +1,20 @@
 """What can arrive at a run: the records of its inbox, and what its own model call came to."""
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from cadre.journal.events import RequestedCall
-from cadre.journal.parts import any_of
 from cadre.journal.steps import Step
 from cadre.protocol.cards import AgentCard, ToolCard
-from cadre.protocol.messages import Message, Record, Task
+from cadre.protocol.messages import Task
 from cadre.protocol.usage import Usage
 from cadre.spec.agent import AgentSpec
-from cadre.spec.kinds import declared_kinds
 
 if TYPE_CHECKING:
-    AnyRecord = Message
-else:
-    AnyRecord = any_of(
-        (*get_args(Record), *(message for kind in declared_kinds().values() for message in kind.messages))
-    )
+    from cadre.protocol.messages import Message
+
+    AnyRecord = Message  # at run time, `unions.close` sets it
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -96,7 +92,7 @@ class Poisoned(msgspec.Struct, frozen=True, kw_only=True):
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a decision may know besides the run itself."""
 
-    what: AnyRecord | ModelReplied | ModelFailed | ModelLost | Poisoned
+    what: "AnyRecord | ModelReplied | ModelFailed | ModelLost | Poisoned"
     at: float
     """Unix seconds."""
     cause: str

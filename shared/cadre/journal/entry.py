@@ -1,25 +1,17 @@
 """The entries of a journal: what one arrival made true, with all that is needed to decide it again."""
 
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from cadre.journal.back_pointers import unpacked
-from cadre.journal.events import CommonEvent
-from cadre.journal.parts import JournalEvent, any_of
 from cadre.protocol.topology import parent_of, tree_of
-from cadre.spec.kinds import DEFAULT, declared_kinds
-
-EVENTS: tuple[type[JournalEvent], ...] = (
-    *get_args(CommonEvent),
-    *dict.fromkeys(event for kind in declared_kinds().values() for event in kind.events),
-)
-"""Every event that a journal may hold, those of the agent kinds too."""
+from cadre.spec.kinds import DEFAULT
 
 if TYPE_CHECKING:
-    AnyEvent = JournalEvent
-else:
-    AnyEvent = any_of(EVENTS)
+    from cadre.journal.parts import JournalEvent
+
+    AnyEvent = JournalEvent  # at run time, `unions.close` sets it
 
 
 class ArrivalRecord(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -47,7 +39,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_f
     at: float
     arrived: ArrivalRecord | None = None
     """None where the first event copies all of it."""
-    events: list[AnyEvent]
+    events: "list[AnyEvent]"
     prev: str = ""
     """Stream sequences of earlier entries, as `BackPointers.packed` returns them."""
     hash: str = ""

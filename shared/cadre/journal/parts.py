@@ -1,16 +1,10 @@
 """The bases of what a kind of agent writes down (events, its state, its part of a step), and the call of a model."""
 
-from collections.abc import Iterable
-from typing import Any, ClassVar, Union
+from typing import Any, ClassVar
 
 import msgspec
 
 from cadre.protocol.usage import Usage
-
-
-def any_of(types: Iterable[type]) -> Any:
-    """The union of the types, as a field may have it."""
-    return Union[tuple(types)]  # noqa: UP007 - made at run time
 
 
 class JournalEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from cadre.journal.parts import KindState, any_of
 from cadre.journal.steps import ActionStep, CallKind, CallState, MessageStep, Step
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.messages import ErrorInfo, RunState, Task
 from cadre.protocol.rounds import Resumption
 from cadre.protocol.usage import Budget, Usage
 from cadre.spec.agent import AgentSpec
-from cadre.spec.kinds import declaration_of, declared_kinds
+from cadre.spec.kinds import declaration_of
 
 if TYPE_CHECKING:
-    AnyKindState = KindState
-else:
-    AnyKindState = any_of(kind.state for kind in declared_kinds().values() if kind.state is not None)
+    from cadre.journal.parts import KindState
+
+    AnyKindState = KindState  # at run time, `unions.close` sets it
 
 SUMMARY = "summary"
 """Why a model is asked: for a summary of earlier steps that have no room in its context any more. All other purposes
@@ -228,7 +227,7 @@ class Run(msgspec.Struct, kw_only=True):
     """Tokens, as estimated, of the smallest of them whose refusal did not say how much is too long."""
     summary: Summary | None = None
     current: ActionStep | None = None
-    own: AnyKindState | None = None
+    own: "AnyKindState | None" = None
     """What the agent's kind keeps beside the common state."""
     waits: dict[str, KindWait] = {}
     """What the agent's kind waits for, by name, the oldest first."""

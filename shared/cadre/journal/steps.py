@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from cadre.journal.parts import KindStep, any_of
 from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.rounds import PersonsAnswer, Resumption, Unfinished, round_id
 from cadre.protocol.usage import Budget, Usage
-from cadre.spec.kinds import declared_kinds
 
 if TYPE_CHECKING:
-    AnyKindStep = KindStep
-else:
-    AnyKindStep = any_of(kind.step for kind in declared_kinds().values() if kind.step is not None)
+    from cadre.journal.parts import KindStep
+
+    AnyKindStep = KindStep  # at run time, `unions.close` sets it
 
 CallKind = Literal["tool", "member", "refused", "question"]
 """What is called: a tool, a team member, a person with a question of the agent's kind, or nothing that can be."""
@@ -131,7 +129,7 @@ class ActionStep(msgspec.Struct, kw_only=True, tag="action", omit_defaults=True)
     """Which of the agent's models gave them, as in `model.called`."""
     images: list[str] = []
     """`blob:` references of what tools showed, in their order."""
-    own: AnyKindStep | None = None
+    own: "AnyKindStep | None" = None
     """What the agent's kind keeps of the step beside its calls."""
     error: ErrorInfo | None = None
     interrupted: bool = False

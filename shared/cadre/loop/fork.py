@@ -7,6 +7,7 @@ import msgspec
 from cadre.engine.context.observation import clip
 from cadre.journal.run import Phase, Run
 from cadre.journal.steps import ActionStep, CallState, MessageStep, PlanningStep, Step, TaskStep
+from cadre.journal.unions import converted
 from cadre.protocol.messages import Fork
 
 
@@ -70,7 +71,7 @@ def _before(source: Run, steps: list[Step], fork: Fork) -> list[Step]:
             f"run {source.id} has finished {steps_so_far}, so it can be forked at step 1 to {last}",
             too_early=source.phase is not Phase.DONE,
         )
-    return msgspec.convert(msgspec.to_builtins(kept), list[Step])
+    return converted(msgspec.to_builtins(kept), list[Step])
 
 
 def _messages(steps: list[Step], wanted: bool) -> list[Step]:

@@ -14,7 +14,8 @@ from cadre.engine.parts import spec_of
 from cadre.errors import SpecError
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Offer
-from cadre.journal.entry import AnyEvent, Entry
+from cadre.journal.entry import Entry
+from cadre.journal.events import AnyEvent
 from cadre.journal.run import Run
 from cadre.loop.arrival_of import arrival_of
 from cadre.loop.fold import apply_entry

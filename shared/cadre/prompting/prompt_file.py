@@ -19,7 +19,7 @@ from cadre.prompting.tool_text import (
     to_tool_calling_prompt,
 )
 from cadre.protocol.cards import AgentCard, ToolCard
-from cadre.spec.kinds import DEFAULT, PromptFile, declared_kinds
+from cadre.spec.kinds import DEFAULT, PromptFile, declared_kinds, once
 from cadre.spec.names import NAME
 from cadre.spec.templates.bounded_environment import BoundedEnvironment, CountingContext
 from cadre.spec.yaml_file import read_yaml
@@ -36,10 +36,11 @@ def _contract(must: str, may: str = "") -> Contract:
     return Contract(frozenset(f"{must} {may}".split()), frozenset(must.split()))
 
 
-SHIPPED: dict[str, PromptFile] = {
-    name: file for kind in declared_kinds().values() for name, file in kind.prompt_files.items()
-}
-"""Prompt files by name, as the agent kinds declare them."""
+@once
+def shipped_files() -> Mapping[str, PromptFile]:
+    """Return the prompt files by name, as the agent kinds declare them."""
+    return {name: file for kind in declared_kinds().values() for name, file in kind.prompt_files.items()}
+
 
 _OFFERED = "tools managed_agents"
 _TASKS = {
@@ -62,15 +63,19 @@ _TASKS = {
     "memory.agent_recursive_summary": _contract("task previous_ltm_summary past_messages char_limit"),
 }
 
-CONTRACTS: dict[str, dict[str, Contract]] = {
-    name: {
-        "system_prompt": _contract(file.must, may=file.may),
-        **{key: _contract(must, may) for key, (must, may) in file.templates.items()},
-        **_TASKS,
+
+@once
+def contracts() -> Mapping[str, Mapping[str, Contract]]:
+    """Return what each template of a file may use, by the file's kind."""
+    return {
+        name: {
+            "system_prompt": _contract(file.must, may=file.may),
+            **{key: _contract(must, may) for key, (must, may) in file.templates.items()},
+            **_TASKS,
+        }
+        for name, file in shipped_files().items()
     }
-    for name, file in SHIPPED.items()
-}
-"""What each template of a file may use, by the file's kind."""
+
 
 _DEFAULTED = frozenset(key for key in _TASKS if key.startswith("memory.") or key == "managed_agent.summary")
 """What any file of one's own may leave out: those of the shipped file of its kind hold then."""
@@ -102,12 +107,12 @@ def shipped_names() -> list[str]:
 def kind_of(kind_or_path: str | Path) -> str:
     """A shipped file's own name; of any other, unless somebody says it, that of the default kind."""
     name = str(kind_or_path).removesuffix(SHORT)
-    return next((kind for kind in CONTRACTS if kind == name), DEFAULT)
+    return name if name in contracts() else DEFAULT
 
 
 def read_texts(source: Traversable, kind: str) -> dict[str, str]:
     """The text of every template by dotted key, defaults included. Raises PromptError naming file and key."""
-    keys = CONTRACTS[kind]
+    keys = contracts()[kind]
     found = _parse(source, keys)
     if unknown := found.keys() - set(keys):
         raise PromptError(f"{source}: unknown key {min(unknown)!r}; the keys are {', '.join(keys)}")
@@ -126,24 +131,24 @@ def compile_texts(where: str, texts: Mapping[str, str], kind: str) -> dict[str, 
     """Compiles all templates, tried out. Raises PromptError naming where they stand, key and variable."""
     return {
         key: compile_template(f"{where}: {key}", texts[key], contract)
-        for key, contract in CONTRACTS[kind].items()
+        for key, contract in contracts()[kind].items()
     }
 
 
 def _optional(kind: str) -> Set[str]:
     """What a file of this kind may leave out."""
-    file = SHIPPED[kind]
-    return CONTRACTS[kind].keys() - {"system_prompt"} if file.like else _DEFAULTED | file.templates.keys()
+    file = shipped_files()[kind]
+    return contracts()[kind].keys() - {"system_prompt"} if file.like else _DEFAULTED | file.templates.keys()
 
 
 def shipped_texts(kind: str) -> dict[str, Any]:
     """The templates of a shipped file, with those that it takes over from another."""
-    file = SHIPPED[kind]
+    file = shipped_files()[kind]
     found = shipped_texts(file.like) if file.like else {}
     if file.shares:
-        shared = _parse(_SHIPPED / f"{file.shares}.yaml", CONTRACTS[file.shares])
+        shared = _parse(_SHIPPED / f"{file.shares}.yaml", contracts()[file.shares])
         found |= {key: shared[key] for key in file.templates}
-    return found | _parse(_SHIPPED / f"{kind}.yaml", CONTRACTS[kind])
+    return found | _parse(_SHIPPED / f"{kind}.yaml", contracts()[kind])
 
 
 def _parse(source: Traversable, keys: Iterable[str]) -> dict[str, Any]:
@@ -193,38 +198,45 @@ _environment.filters["as_time"] = lambda at: datetime.fromtimestamp(at, UTC).str
     "%a %d %b %Y %H:%M:%S UTC"
 )
 
-# Each sample holds the mark by which it is found again in what a template renders.
-_MARKS = {
-    name: f"mark_{name}"
-    for contracts in CONTRACTS.values()
-    for contract in contracts.values()
-    for name in contract.may
-}
-_MARKS["remaining_steps"] = "97531"
-_MARKS["char_limit"] = "86420"
-_MARKS["now"] = "Sun 09 Sep 2001"
-_LISTS = {name for file in SHIPPED.values() for name in file.lists}
-_SAMPLES: dict[str, Any] = {
-    **_MARKS,
-    "remaining_steps": 97531,
-    "char_limit": 86420,
-    "now": 1_000_000_000.0,
-    "memories": [
-        {"text": _MARKS["memories"], "agent": "researcher", "at": 0.0, "scope": "agent", "run": "r"}
-    ],
-    "tools": [ToolCard(name=_MARKS["tools"], description="Looks.", input_schema={"type": "object"})],
-    "managed_agents": [AgentCard(name=_MARKS["managed_agents"], description="Helps.")],
-    **{name: [_MARKS[name]] for name in _LISTS},
-    "messages": [_MARKS["messages"]],
-}
-_EMPTY: dict[str, Any] = {
-    "tools": [],
-    "managed_agents": [],
-    "custom_instructions": "",
-    **{name: [] for name in _LISTS},
-    "output_schema": "",
-    "messages": [],
-}
+
+class _Samples(NamedTuple):
+    """Values that every template is tried out with."""
+
+    marks: dict[str, str]
+    """The text by which each variable is found again in what a template renders."""
+    full: dict[str, Any]
+    """Values that hold the marks."""
+    empty: dict[str, Any]
+
+
+@once
+def _samples() -> _Samples:
+    every = (contract for known in contracts().values() for contract in known.values())
+    marks = {name: f"mark_{name}" for contract in every for name in contract.may}
+    marks |= {"remaining_steps": "97531", "char_limit": "86420", "now": "Sun 09 Sep 2001"}
+    lists = {name for file in shipped_files().values() for name in file.lists}
+    full: dict[str, Any] = {
+        **marks,
+        "remaining_steps": 97531,
+        "char_limit": 86420,
+        "now": 1_000_000_000.0,
+        "memories": [
+            {"text": marks["memories"], "agent": "researcher", "at": 0.0, "scope": "agent", "run": "r"}
+        ],
+        "tools": [ToolCard(name=marks["tools"], description="Looks.", input_schema={"type": "object"})],
+        "managed_agents": [AgentCard(name=marks["managed_agents"], description="Helps.")],
+        **{name: [marks[name]] for name in lists},
+        "messages": [marks["messages"]],
+    }
+    empty: dict[str, Any] = {
+        "tools": [],
+        "managed_agents": [],
+        "custom_instructions": "",
+        **{name: [] for name in lists},
+        "output_schema": "",
+        "messages": [],
+    }
+    return _Samples(marks, full, empty)
 
 
 def compile_template(where: str, source: str, contract: Contract) -> Template:
@@ -248,14 +260,15 @@ def _tried(source: str, contract: Contract) -> Template:
         template = _environment.from_string(parsed)
         # A plain dict: Jinja's own chain of mappings is copied key by key at every rendering.
         template.globals = dict(template.globals)
-        samples = {name: _SAMPLES[name] for name in contract.may}
+        marks, full, empty = _samples()
+        samples = {name: full[name] for name in contract.may}
         text = template.render(samples)
-        template.render(samples | {name: _EMPTY[name] for name in contract.may & _EMPTY.keys()})
+        template.render(samples | {name: empty[name] for name in contract.may & empty.keys()})
     except TemplateSyntaxError as error:
         raise PromptError(f", line {error.lineno}: {error.message}") from error
     except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise PromptError(f" does not render: {error}") from error
     for name in sorted(contract.must):
-        if _MARKS[name] not in text:
+        if marks[name] not in text:
             raise PromptError(f" must show the variable {name!r}: write {{{{ {name} }}}} into it")
     return template

@@ -12,13 +12,13 @@ import msgspec
 from cadre.errors import PromptError
 from cadre.prompting.code_signature import named_in_code
 from cadre.prompting.prompt_file import (
-    CONTRACTS,
-    SHIPPED,
     SHORT,
     compile_texts,
+    contracts,
     kind_of,
     locate,
     read_texts,
+    shipped_files,
     shipped_texts,
 )
 from cadre.prompting.tool_text import to_code_prompt, to_json, to_tool_calling_prompt
@@ -55,7 +55,7 @@ def shipped_for(spec: AgentSpec) -> str | None:
         return kind
     if spec.prompts != SHORT_PROMPTS:
         return None
-    return f"{kind}{SHORT}" if SHIPPED[kind].has_short else kind
+    return f"{kind}{SHORT}" if shipped_files()[kind].has_short else kind
 
 
 def kind_for(spec: AgentSpec) -> str:
@@ -103,7 +103,7 @@ class Prompts:
             kept = msgspec.json.decode(encoded, type=PromptTexts)
         except msgspec.DecodeError as error:
             raise PromptError(f"{where}: {error}") from error
-        if kept.kind not in CONTRACTS:
+        if kept.kind not in contracts():
             raise PromptError(f"{where}: prompts of the unknown kind {kept.kind!r}")
         # Another release may know other templates.
         return cls(where, shipped_texts(kept.kind) | kept.templates, kept.kind)
@@ -156,7 +156,7 @@ class Prompts:
 
     def _offered(self, tools: Sequence[ToolCard], members: Sequence[AgentCard]) -> dict[str, Any]:
         """Tools and members as variables of a template, under their names in code for kinds that write code."""
-        if not SHIPPED[self.kind].names_in_code:
+        if not shipped_files()[self.kind].names_in_code:
             return {"tools": tools, "managed_agents": members}
         named = [
             msgspec.structs.replace(card, name=name)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import uvicorn
 
+from cadre.delivery import codec
 from cadre.errors import BusUnavailable, CadreError, OutcomeUnknown, SetupError
 from cadre.service.bounded_http import bounded_protocol
 from cadre.service.forked_children import cut_off_children
@@ -84,6 +85,7 @@ def run_serving(called: Called, settings: Settings, serve: Callable[[ServiceProc
     configure_logging(called.service, settings.instance_name(), settings.log_level, settings.log_format)
     try:
         metrics, bounds = read_metrics_settings(), read_http_bounds()
+        codec.close()  # before there is a second thread
         cut_off_children()
         listener = _listen(settings)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:

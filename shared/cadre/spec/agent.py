@@ -1,7 +1,7 @@
 """The specification of an agent: its model, tools, team, limits and memory, checked when it is made."""
 
 from pathlib import PurePath
-from typing import Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -10,7 +10,7 @@ from cadre.errors import SpecError
 from cadre.protocol.messages import MemoryScope
 from cadre.protocol.usage import Budget, Seconds
 from cadre.spec.answer_schema import check_schema
-from cadre.spec.kinds import DEFAULT, declared_kinds
+from cadre.spec.kinds import DEFAULT, declared_kinds, once
 from cadre.spec.misfit import misfit_of
 from cadre.spec.model import (
     ModelSpec,
@@ -23,7 +23,14 @@ from cadre.spec.model import (
 from cadre.spec.names import check_bounds, check_name
 from cadre.spec.native_tools import check_api
 from cadre.spec.policy import check_policy, is_expression, names_in
-from cadre.spec.sections import SECTIONS, AnySection, AsInFiles, folded, unfolded
+from cadre.spec.sections import AsInFiles, folded, section_types, unfolded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cadre.spec.kinds import Section
+
+    AnySection = Section  # at run time, `file_fields` sets it
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -96,7 +103,7 @@ class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, 
     name: str
     description: str
     kind: str = DEFAULT
-    sections: list[AnySection] = []
+    sections: "list[AnySection]" = []
     """What kinds read of it beside the other fields, at most one section of each kind."""
     model: ModelSpec = ModelSpec()
     instructions: str = ""
@@ -259,11 +266,11 @@ def _take_types(spec: AgentSpec) -> None:
     """
     given = unfolded(spec.name, msgspec.to_builtins(spec, enc_hook=_as_text))
     try:
-        read = msgspec.convert(given, _FIELDS)
+        read: Any = msgspec.convert(given, file_fields())
     except msgspec.ValidationError as error:
         misfit = misfit_of(error)
         key = misfit.place
-        choices = f"; write {CHOICES[key]}" if key in CHOICES else ""
+        choices = f"; write {choices_of()[key]}" if key in choices_of() else ""
         raise SpecError(f"{misfit.lower}{choices}", key=key, agent=spec.name) from error
     fields = folded({name: getattr(read, name) for name in read.__struct_fields__})
     other = {name: value for name, value in fields.items() if getattr(spec, name) != value}
@@ -281,7 +288,7 @@ def _check_keys(agent: str, given: Any) -> None:
     """Raise SpecError for a key that no struct has, where a dict was given in the place of one."""
     from cadre.spec.yaml_file import known_keys, sections_at  # YAML is not loaded for an agent made in Python
 
-    for place, known in known_keys(_FIELDS).items():
+    for place, known in known_keys(file_fields()).items():
         for where, section in sections_at(given, place):
             if isinstance(section, dict) and (unknown := sorted(map(str, section.keys() - {*known}))):
                 raise SpecError(
@@ -302,19 +309,22 @@ def _budget_bounds(budget: Budget | None) -> list[tuple[str, float | None, float
     ]
 
 
-CHOICES = {
-    "kind": "one of " + ", ".join(declared_kinds()),
-    "permission": "open or restricted",
-    "model.tool_choice": "auto, required or {function: NAME}",
-    "model.api": "chat or responses",
-    "model.calls": "native, schema, text or auto",
-    "model.structured": "schema, object, prompt or auto",
-    "model.token_limit": "max_tokens or max_completion_tokens",
-    "model.reasoning_effort": f"one of {', '.join(get_args(ReasoningEffort))}",
-    "memory.remember": "nothing, answers or steps",
-    "memory.scope": f"one of {', '.join(get_args(MemoryScope))}",
-}
-"""The values of each key that takes only certain words."""
+@once
+def choices_of() -> "Mapping[str, str]":
+    """Return the values of each key that takes only certain words, as errors list them."""
+    return {
+        "kind": "one of " + ", ".join(declared_kinds()),
+        "permission": "open or restricted",
+        "model.tool_choice": "auto, required or {function: NAME}",
+        "model.api": "chat or responses",
+        "model.calls": "native, schema, text or auto",
+        "model.structured": "schema, object, prompt or auto",
+        "model.token_limit": "max_tokens or max_completion_tokens",
+        "model.reasoning_effort": f"one of {', '.join(get_args(ReasoningEffort))}",
+        "memory.remember": "nothing, answers or steps",
+        "memory.scope": f"one of {', '.join(get_args(MemoryScope))}",
+    }
+
 
 _JUDGED = {"answer", "task", "inputs", "calls"}
 """The variables in the expression of a check."""
@@ -342,13 +352,38 @@ def _field(info: msgspec.structs.FieldInfo) -> Any:
     return (info.name, info.type, value)
 
 
+@once
+def _close_sections() -> None:
+    globals()["AnySection"] = Union[tuple(section_types().values())]  # noqa: UP007 - made at run time
+
+
 def fields_without(*names: str) -> list[Any]:
     """Return the fields of an agent's file but for these, to define a struct with: it checks their types and nothing
     else."""
+    _close_sections()
     known = {info.name: _field(info) for info in msgspec.structs.fields(AgentSpec) if info.name != "sections"}
     known["kind"] = ("kind", Literal[tuple(declared_kinds())], DEFAULT)
-    known |= {name: (name, section | UnsetType, UNSET) for name, section in SECTIONS.items()}
+    known |= {name: (name, section | UnsetType, UNSET) for name, section in section_types().items()}
     return [field for name, field in known.items() if name not in names]
 
 
-_FIELDS = msgspec.defstruct("AgentFields", fields_without(), kw_only=True)
+@once
+def file_fields() -> type[msgspec.Struct]:
+    """Return the struct of an agent's fields as its file has them. The first call closes the union of the sections and
+    reads every class of a specification: no agent is made and none is decoded before."""
+    fields = msgspec.defstruct("AgentFields", fields_without(), kw_only=True)
+    for read in (AgentSpec, fields):
+        msgspec.json.Decoder(read)
+    return fields
+
+
+def decode_spec(data: bytes | str) -> AgentSpec:
+    """Decode a specification from JSON. Raises SpecError and msgspec.DecodeError."""
+    file_fields()
+    return msgspec.json.decode(data, type=AgentSpec)
+
+
+def spec_from(fields: dict[str, Any]) -> AgentSpec:
+    """Return the specification of these fields, in JSON types. Raises SpecError and msgspec.ValidationError."""
+    file_fields()
+    return msgspec.convert(fields, AgentSpec)

@@ -1,15 +1,15 @@
 """An agent's YAML file: read, checked and explained."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
-from msgspec.inspect import type_info
+from msgspec.inspect import Type, type_info
 
 from cadre.errors import SpecError
-from cadre.spec.agent import CHOICES, SHORT_PROMPTS, AgentSpec, Selector, fields_without
+from cadre.spec.agent import SHORT_PROMPTS, AgentSpec, Selector, choices_of, fields_without
 from cadre.spec.durations import with_seconds
-from cadre.spec.kinds import declaration_of, declared_kinds
+from cadre.spec.kinds import declaration_of, declared_kinds, once
 from cadre.spec.misfit import misfit_of
 from cadre.spec.model import check_urls
 from cadre.spec.model_file import check_keys, with_models
@@ -23,17 +23,38 @@ class _AgentMetadata(msgspec.Struct):
     labels: dict[str, str] = {}
 
 
-AgentBody: Any = msgspec.defstruct(
-    "AgentBody", fields_without(*_AgentMetadata.__struct_fields__), kw_only=True
-)
-"""The keys under `spec`: an agent's fields except for those of `metadata`."""
+@once
+def agent_body() -> type[msgspec.Struct]:
+    """Return the struct of the keys under `spec`: an agent's fields except for those of `metadata`."""
+    fields = fields_without(*_AgentMetadata.__struct_fields__)
+    return msgspec.defstruct("AgentBody", fields, kw_only=True)
 
 
-class _AgentDocument(msgspec.Struct):
-    api_version: Literal["cadre.dev/v1"] = msgspec.field(name="apiVersion")
-    kind: Literal["Agent"]
-    metadata: _AgentMetadata
-    spec: AgentBody
+class _Form(NamedTuple):
+    """The form of an agent's file."""
+
+    document: Any
+    """The struct of the whole document."""
+    keys: dict[str, tuple[str, ...]]
+    shape: Type
+    choices: dict[str, str]
+    """The values of each key that takes only certain words, as errors list them."""
+
+
+@once
+def _form() -> _Form:
+    fields: list[Any] = [
+        ("api_version", Literal["cadre.dev/v1"], msgspec.field(name="apiVersion")),
+        ("kind", Literal["Agent"]),
+        ("metadata", _AgentMetadata),
+        ("spec", agent_body()),
+    ]
+    document = msgspec.defstruct("_AgentDocument", fields)
+    msgspec.json.Decoder(document)  # it reads all classes now, under the lock of `once`
+    kinds = ["Agent", *(kind.document for kind in declared_kinds().values() if kind.document)]
+    choices = {"apiVersion": "cadre.dev/v1", "kind": " or ".join(kinds)}
+    choices |= {f"spec.{key}": words for key, words in choices_of().items()}
+    return _Form(document, known_keys(document), type_info(document), choices)
 
 
 def read_agent(path: Path) -> AgentSpec:
@@ -103,7 +124,7 @@ def agent_of(data: Any, folder: Path) -> AgentSpec:
 def _spec_of(data: Any, folder: Path) -> AgentSpec:
     _check_keys(data)
     try:
-        document = msgspec.convert(with_seconds(data, _SHAPE), _AgentDocument)
+        document = msgspec.convert(with_seconds(data, _form().shape), _form().document)
         check_urls("spec.model", document.spec.model)
         fields = msgspec.structs.asdict(document.spec)
         if fields["prompts"] not in (None, SHORT_PROMPTS):
@@ -122,23 +143,13 @@ def _as_agent(data: Any) -> Any:
     return data
 
 
-_DOCUMENTS = ["Agent", *(kind.document for kind in declared_kinds().values() if kind.document)]
-_KEYS = known_keys(_AgentDocument)
-_SHAPE = type_info(_AgentDocument)
-_CHOICES = {
-    "apiVersion": "cadre.dev/v1",
-    "kind": " or ".join(_DOCUMENTS),
-    **{f"spec.{key}": words for key, words in CHOICES.items()},
-}
-
-
 def _check_keys(data: Any) -> None:
     """Raises SpecError for a key that no struct has.
 
     The structs themselves let one pass: journals hold them, and a newer version's key must not make an
     older version's service unable to read.
     """
-    for path, known in _KEYS.items():
+    for path, known in _form().keys.items():
         for place, found in sections_at(data, path):
             check_keys(found, place or "the document", known)
     team = (
@@ -179,10 +190,10 @@ def _check_calls(kind: str, model: Any) -> None:
 
 
 def _explained(error: msgspec.ValidationError) -> SpecError:
-    misfit = misfit_of(error)
-    key, known = misfit.place, f"; known keys: {', '.join(_KEYS.get(misfit.place, ()))}"
+    misfit, form = misfit_of(error), _form()
+    key, known = misfit.place, f"; known keys: {', '.join(form.keys.get(misfit.place, ()))}"
     if misfit.missing:
         return SpecError(f"key {misfit.missing!r} is missing in {key or 'the document'}{known}")
-    if key in _CHOICES:
-        return SpecError(f"{misfit.lower}; write {_CHOICES[key]}", key=key)
+    if key in form.choices:
+        return SpecError(f"{misfit.lower}; write {form.choices[key]}", key=key)
     return SpecError(misfit.problem if key else f"{misfit.problem}{known}", key=key)

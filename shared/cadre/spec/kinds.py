@@ -1,19 +1,24 @@
 """Which kinds of agents there are, and what of each must be known before anything of it runs.
 
 A kind is declared by a `KindDeclaration`: the closed list of those that come with Cadre stands here, further ones are
-found by the entry point group `cadre.kinds` of any installed distribution. The declarations close the unions of the
-journal (events, states, messages) and of the agent file (sections), so they are read once, when `cadre` is imported.
+found by the entry point group `cadre.kinds` of any installed distribution, or registered by the program that runs
+them (`register_kind`). The declarations close the unions of the journal (events, states, messages) and of the agent
+file (sections). They are loaded once, at the first use of one of these unions and never by an import: a kind's package
+may be imported before `cadre` or after it.
 """
 
 import functools
+import threading
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from cadre.errors import SpecError
+from cadre.errors import KindError, SpecError
+
+T = TypeVar("T")
 
 GROUP = "cadre.kinds"
 """Entry points of this group name a `KindDeclaration` each."""
@@ -158,16 +163,78 @@ class KindDeclaration(NamedTuple):
         return max(self.behavior)
 
 
-@functools.cache
-def declared_kinds() -> Mapping[str, KindDeclaration]:
-    """Every kind by its name. Raises SpecError for an entry point that does not hold."""
-    found = {name: _load(where) for name, where in _BUILT_IN.items()}
-    for entry in entry_points(group=GROUP):
-        if entry.name in found:
-            raise SpecError(
-                f"the kind {entry.name!r} of {_origin(entry)} is declared already: choose another name"
+CLOSING = threading.RLock()
+"""Held while kinds are loaded and classes are read. msgspec reads a class at its first use, and a thread that meets a
+class which another thread has read by half ends the process (SIGSEGV)."""
+
+
+def once(make: Callable[[], T]) -> Callable[[], T]:
+    """Return a function that makes its value at the first call and returns the same one ever after. One thread makes
+    it, and all functions of this decorator share one lock. Not to be called while a module is imported: a thread that
+    loads a kind may wait for that module."""
+    made: list[T] = []
+
+    @functools.wraps(make)
+    def kept() -> T:
+        if not made:
+            with CLOSING:
+                if not made:
+                    made.append(make())
+        return made[0]
+
+    return kept
+
+
+_registered: dict[str, KindDeclaration] = {}
+_is_closed = _is_loading = False
+
+
+def register_kind(declaration: KindDeclaration) -> None:
+    """Add a kind to this process, as an entry point adds it to every process of an installation.
+
+    Raises KindError: `kind-declared` for a name that is taken, `kinds-closed` once the kinds are loaded.
+    """
+    name = declaration.name
+    with CLOSING:
+        if _is_closed or _is_loading:
+            raise KindError(
+                "kinds-closed",
+                f"the kind {name!r} is registered too late: the unions of the journal are closed by the first agent"
+                " that is made and the first entry that is read; register it before, or name it in an entry point"
+                f" of the group {GROUP}",
             )
-        found[entry.name] = _load_entry(entry)
+        if name in _BUILT_IN or _registered.get(name, declaration) is not declaration:
+            raise KindError("kind-declared", f"the kind {name!r} is declared already: choose another name")
+        _registered[name] = declaration
+
+
+@once
+def declared_kinds() -> Mapping[str, KindDeclaration]:
+    """Return every kind by its name. From the first call on no other kind can be registered.
+
+    Raises KindError for an entry point that does not hold (`kind-invalid`, `kind-declared`) and for a call by a module
+    that declares a kind, while it is loaded (`kinds-loading`).
+    """
+    global _is_closed, _is_loading
+    if _is_loading:
+        raise KindError(
+            "kinds-loading",
+            "a module that declares a kind of agent makes an agent, or reads a journal, as it is imported: do that in a"
+            " function, or in another module",
+        )
+    _is_loading = True
+    try:
+        found = {name: _load(where) for name, where in _BUILT_IN.items()} | _registered
+        for entry in entry_points(group=GROUP):
+            declared = _load_entry(entry)
+            if found.setdefault(entry.name, declared) is not declared:
+                raise KindError(
+                    "kind-declared",
+                    f"the kind {entry.name!r} of {_origin(entry)} is declared already: choose another name",
+                )
+    finally:
+        _is_loading = False
+    _is_closed = True
     return found
 
 
@@ -195,13 +262,13 @@ def _load_entry(entry: EntryPoint) -> KindDeclaration:
     try:
         found = entry.load()
     except (ImportError, AttributeError) as error:
-        raise SpecError(
-            f"the kind {entry.name!r} of {_origin(entry)} cannot be loaded: {error}"
-            " (its package must import cadre before the module that declares the kind)"
+        raise KindError(
+            "kind-invalid", f"the kind {entry.name!r} of {_origin(entry)} cannot be loaded: {error}"
         ) from error
     if not isinstance(found, KindDeclaration) or found.name != entry.name:
-        raise SpecError(
-            f"the kind {entry.name!r} of {_origin(entry)} is no KindDeclaration of that name: {entry.value}"
+        raise KindError(
+            "kind-invalid",
+            f"the kind {entry.name!r} of {_origin(entry)} is no KindDeclaration of that name: {entry.value}",
         )
     return found
 

@@ -1,22 +1,19 @@
 """The kinds' own sections of an agent: a list in its specification, and keys by the kinds' names in its file."""
 
-from typing import TYPE_CHECKING, Any, Union
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET
 
 from cadre.errors import SpecError
-from cadre.spec.kinds import Section, declared_kinds
+from cadre.spec.kinds import Section, declared_kinds, once
 
-SECTIONS: dict[str, type[Section]] = {
-    name: kind.section for name, kind in declared_kinds().items() if kind.section is not None
-}
-"""The type of each section, by the key that a file has it under: the kind's name."""
 
-if TYPE_CHECKING:
-    AnySection = Section
-else:
-    AnySection = Union[tuple(SECTIONS.values())]  # noqa: UP007 - made at run time
+@once
+def section_types() -> Mapping[str, type[Section]]:
+    """Return the type of each section by the key that a file has it under: the kind's name."""
+    return {name: kind.section for name, kind in declared_kinds().items() if kind.section is not None}
 
 
 class AsInFiles(msgspec.StructMeta):
@@ -30,11 +27,12 @@ class AsInFiles(msgspec.StructMeta):
 
 def folded(fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields with all sections in the list `sections`. Raises SpecError for one of another type."""
-    parts = {name: fields[name] for name in SECTIONS if fields.get(name, UNSET) is not UNSET}
+    known = section_types()
+    parts = {name: fields[name] for name in known if fields.get(name, UNSET) is not UNSET}
     for name, part in parts.items():
-        if not isinstance(part, SECTIONS[name]):
-            raise SpecError(f"write {name} as a {SECTIONS[name].__name__}", agent=str(fields.get("name")))
-    rest = {key: value for key, value in fields.items() if key not in SECTIONS}
+        if not isinstance(part, known[name]):
+            raise SpecError(f"write {name} as a {known[name].__name__}", agent=str(fields.get("name")))
+    rest = {key: value for key, value in fields.items() if key not in known}
     return rest | ({"sections": [*fields.get("sections", ()), *parts.values()]} if parts else {})
 
 
@@ -43,7 +41,7 @@ def unfolded(agent: str, fields: dict[str, Any]) -> dict[str, Any]:
     parts: dict[str, Any] = {}
     for part in fields.get("sections", ()):
         kind = part.pop("kind", None) if isinstance(part, dict) else None
-        if kind not in SECTIONS:
+        if not isinstance(kind, str) or kind not in section_types():
             raise SpecError(f"no kind has the section {kind or part!r}", key="sections", agent=agent)
         if kind in parts:
             raise SpecError(f"{kind} stands there twice", key="sections", agent=agent)
@@ -53,7 +51,7 @@ def unfolded(agent: str, fields: dict[str, Any]) -> dict[str, Any]:
 
 def sections(*parts: msgspec.Struct) -> dict[str, Any]:
     """Return the sections as keyword arguments of an AgentSpec. Raises SpecError for what is no kind's section."""
-    unknown = [type(part).__name__ for part in parts if type(part) not in SECTIONS.values()]
+    unknown = [type(part).__name__ for part in parts if type(part) not in section_types().values()]
     if unknown:
         raise SpecError(f"{unknown[0]} is the section of no agent kind")
     return {"sections": [*parts]}

@@ -21,6 +21,7 @@ from cadre.ports import Blobs, ModelReply, OnText
 from cadre.prompting.prompts import Prompts
 from cadre.settings import ModelSettings
 from cadre.spec.agent import AgentSpec
+from cadre.spec.kinds import once
 from cadre.spec.model import ModelSpec
 from cadre.spec.prices import Prices, priced
 from cadre.testing.kept_run import (
@@ -41,26 +42,30 @@ LONGEST_WAIT_SECONDS = 60.0
 """What a run waits for is really waited for so long, as an endpoint may have asked for it; beyond, the clock is moved
 on."""
 
-JUDGE = AgentSpec(
-    name="judge",
-    description="Compares two answers.",
-    instructions=(
-        "You compare two answers to one task. The first was given earlier and is not wrong for that. Judge by what the"
-        " task asks for: facts, completeness, form. Wording does not count."
-    ),
-    output_schema={
-        "type": "object",
-        "properties": {
-            "why": {"type": "string", "description": "One sentence: what makes the difference."},
-            "verdict": {
-                "enum": ["better", "same", "worse"],
-                "description": "The second answer beside the first.",
+
+@once
+def judge_spec() -> AgentSpec:
+    """Return the agent that compares two answers where no other is named."""
+    return AgentSpec(
+        name="judge",
+        description="Compares two answers.",
+        instructions=(
+            "You compare two answers to one task. The first was given earlier and is not wrong for that. Judge by"
+            " what the task asks for: facts, completeness, form. Wording does not count."
+        ),
+        output_schema={
+            "type": "object",
+            "properties": {
+                "why": {"type": "string", "description": "One sentence: what makes the difference."},
+                "verdict": {
+                    "enum": ["better", "same", "worse"],
+                    "description": "The second answer beside the first.",
+                },
             },
+            "required": ["why", "verdict"],
+            "additionalProperties": False,
         },
-        "required": ["why", "verdict"],
-        "additionalProperties": False,
-    },
-)
+    )
 
 
 class Verdict(msgspec.Struct, frozen=True):

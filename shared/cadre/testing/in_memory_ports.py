@@ -13,12 +13,11 @@ from typing import NamedTuple, Protocol, TypeVar
 import msgspec
 
 from cadre.delivery.code_history import HistoryCutter
-from cadre.delivery.codec import decode, encode
+from cadre.delivery.codec import decode, decode_record, encode
 from cadre.delivery.hash_chain import seal
 from cadre.delivery.persons_order import follows_of
 from cadre.delivery.whole_journal import whole_journal
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, OutcomeUnknown
-from cadre.journal.arrivals import AnyRecord
 from cadre.journal.entry import Entry
 from cadre.ports import Appended, Blobs, Delivery, Effect, FoundMessage, QuarantineRecord, Stored
 from cadre.protocol.deltas import Delta, cancel_hint
@@ -211,7 +210,7 @@ class InMemoryBus:
 
         def store() -> int:
             last = stream.last(subject)
-            before, seq = (decode(last.data, AnyRecord), last.seq) if last is not None else (None, 0)
+            before, seq = (decode_record(last.data), last.seq) if last is not None else (None, 0)
             named = msgspec.structs.replace(record, follows=follows_of(record, before, seq))
             return stream.append(subject, encode(named), message_id=record.id)
 

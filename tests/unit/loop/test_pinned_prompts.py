@@ -7,7 +7,7 @@ from cadre.errors import PromptError
 from cadre.journal import events as ev
 from cadre.loop.redecide import Journaled, redecide
 from cadre.ports import ModelReply
-from cadre.prompting.prompt_file import CONTRACTS, locate, read_texts
+from cadre.prompting.prompt_file import contracts, locate, read_texts
 from cadre.prompting.prompts import Prompts, PromptTexts
 from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.runner import Runner
@@ -92,7 +92,7 @@ def test_what_was_kept_by_a_version_with_fewer_templates_is_completed() -> None:
     kept = msgspec.json.encode(PromptTexts("tool_calling", {**old, "gone": "{{ nothing }}"}))
     assert Prompts.decode("kept", kept).summary("So far.") == Prompts.load("tool_calling").summary("So far.")
     assert Prompts.decode("kept", Prompts.load("code").encoded).kind == "code"
-    assert set(TEXTS) == set(CONTRACTS["tool_calling"])
+    assert set(TEXTS) == set(contracts()["tool_calling"])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from cadre.delivery.codec import decode
 from cadre.engine.calls import results
 from cadre.journal import events as ev
-from cadre.journal.entry import EVENTS, Entry
+from cadre.journal.entry import Entry
+from cadre.journal.unions import close
 from cadre.loop import redecide as redecide_module
 from cadre.loop.difference import differences
 from cadre.loop.owed import owed
@@ -51,7 +52,7 @@ def test_the_kept_runs_are_of_all_kinds() -> None:
         for journal in kept.journals(version, name):
             for _, entry in journal:
                 found |= {str(event.__struct_config__.tag) for event in entry.events}
-    known = {str(event.__struct_config__.tag) for event in EVENTS}
+    known = {str(event.__struct_config__.tag) for event in close().events}
     lacking = {tag for tag in known - found if not tag.startswith(("plan.", "remote."))}
     rare = {"context.overflowed", "edit.applied", "queue.edited", "iteration.form_refused", "tool.paused"}
     assert lacking == rare

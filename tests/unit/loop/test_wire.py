@@ -24,8 +24,9 @@ from cadre.delivery.codec import (
 from cadre.delivery.hash_chain import completed
 from cadre.engine.commands import CallModel
 from cadre.errors import BlobMissing, NewerSchema, UnreadableMessage
-from cadre.journal.arrivals import AnyRecord, ModelLost, ModelReplied, Poisoned
-from cadre.journal.entry import EVENTS, ArrivalRecord, Entry
+from cadre.journal.arrivals import ModelLost, ModelReplied, Poisoned
+from cadre.journal.entry import ArrivalRecord, Entry
+from cadre.journal.unions import close
 from cadre.protocol.cards import Presence
 from cadre.protocol.messages import (
     SCHEMA_VERSION,
@@ -97,7 +98,7 @@ def test_every_message_comes_back_as_it_was(kind: type[msgspec.Struct]) -> None:
     check()
 
 
-@pytest.mark.parametrize("kind", EVENTS)
+@pytest.mark.parametrize("kind", close().events)
 def test_every_event_comes_back_as_it_was(kind: type[msgspec.Struct]) -> None:
     @settings(max_examples=10)
     @given(values(kind))
@@ -118,7 +119,7 @@ def test_every_event_comes_back_as_it_was(kind: type[msgspec.Struct]) -> None:
 
 
 def test_tags_are_the_names_of_the_http_api_and_no_two_are_alike() -> None:
-    tags = [kind.__struct_config__.tag for kind in EVENTS]
+    tags = [kind.__struct_config__.tag for kind in close().events]
     assert len(set(tags)) == len(tags)
     assert {"run.accepted", "model.called", "tool.called", "delegate.started", "run.finished"} <= set(tags)
 
@@ -222,5 +223,6 @@ async def test_a_spilled_message_is_read_as_strictly_as_any() -> None:
 
 
 def test_the_class_of_an_event_or_arrival_says_all_about_it() -> None:
-    asked_for = (*EVENTS, *get_args(AnyRecord), ModelLost, ModelReplied, Poisoned, CallModel)
+    others: tuple[type[Any], ...] = (ModelLost, ModelReplied, Poisoned, CallModel)
+    asked_for = (*close().events, *close().records, *others)
     assert {kind.__name__: kind.__subclasses__() for kind in asked_for if kind.__subclasses__()} == {}

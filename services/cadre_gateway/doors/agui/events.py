@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cadre.journal import events as ev
-from cadre.journal.entry import AnyEvent, Entry
+from cadre.journal.entry import Entry
+from cadre.journal.events import AnyEvent
 from cadre.ports import Stored
 from cadre.protocol.deltas import Delta
 from cadre.protocol.tagged import for_people

@@ -29,7 +29,7 @@ from cadre.spec.agent_file import read_agent
 from cadre.spec.kinds import declaration_of
 from cadre.spec.model import ModelSpec
 from cadre.spec.prices import Prices
-from cadre.testing.evaluation import JUDGE, Candidate, EndpointModel, Judge, ModelMaker, judged, tried
+from cadre.testing.evaluation import Candidate, EndpointModel, Judge, ModelMaker, judge_spec, judged, tried
 from cadre.testing.kept_run import KeptRun, Policy, kept_run
 from cadre.tools.loading import AnyTool
 
@@ -183,10 +183,10 @@ def _judge(named: str | None) -> Judge | None:
     if Path(named).suffix in (".yaml", ".yml"):
         agent = read_agent(Path(named))
         return Judge(
-            msgspec.structs.replace(agent, output_schema=agent.output_schema or JUDGE.output_schema),
+            msgspec.structs.replace(agent, output_schema=agent.output_schema or judge_spec().output_schema),
             _endpoint(agent.model),
         )
-    return Judge(JUDGE, _endpoint(ModelSpec(name=named)))
+    return Judge(judge_spec(), _endpoint(ModelSpec(name=named)))
 
 
 def _endpoint(spec: ModelSpec) -> ModelMaker:

@@ -9,7 +9,7 @@ from cadre.cli.terminal.gateway import Gateway
 from cadre.errors import PromptError, SpecError
 from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.prompting.prompts import Prompts
-from cadre.spec.agent import AgentSpec
+from cadre.spec.agent import AgentSpec, decode_spec
 
 
 class LiveRevision(NamedTuple):
@@ -41,7 +41,7 @@ def live_revision(gateway: Gateway, agent: str, revision: str) -> LiveRevision:
         )
     replica = known[named[0]]
     try:
-        spec = msgspec.json.decode(_blob(gateway, str(replica["spec"])), type=AgentSpec)
+        spec = decode_spec(_blob(gateway, str(replica["spec"])))
     except (msgspec.DecodeError, SpecError) as error:
         raise CommandFailed(f"the specification of {named[0]} is another version's: {error}") from error
     return LiveRevision(named[0], spec, str(replica["prompts"]))

@@ -14,7 +14,7 @@ from cadre.local.team.team_file import read_team
 from cadre.local.team.tool_entries import load_entry
 from cadre.protocol.nats_addresses import redacted
 from cadre.settings import read_settings
-from cadre.spec.agent import AgentSpec
+from cadre.spec.agent import AgentSpec, decode_spec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.names import check_name
 
@@ -91,6 +91,6 @@ def _spec(given: str) -> AgentSpec:
     if not given.startswith("{"):
         return read_agent(Path(given))
     try:
-        return msgspec.json.decode(given, type=AgentSpec)
+        return decode_spec(given)
     except msgspec.DecodeError as error:
         raise SpecError(f"--at-rest: not an agent's specification: {error}") from error

@@ -3,34 +3,46 @@
 import json
 import re
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from cadre.journal.run import SUMMARY
-from cadre.spec.kinds import declared_kinds
+from cadre.spec.kinds import declared_kinds, once
 
-_PURPOSES = {
-    **{purpose: text for kind in declared_kinds().values() for purpose, text in kind.purposes.items()},
-    SUMMARY: "summarizing earlier steps",
-}
-_DOING = {event: text for kind in declared_kinds().values() for event, text in kind.doing.items()}
-_LINES = {name: kind.lines for kind in declared_kinds().values() for name in (kind.name, *kind.doing)}
 _TAG = re.compile(r"(?:\s*[<`\[][^\s]*)+\s*\Z")
 """What stands before a block of code: a tag, or the beginning of a fence."""
 
 
+class _Words(NamedTuple):
+    purposes: dict[str, str]
+    doing: dict[str, str]
+    lines: dict[str, str]
+
+
+@once
+def _words() -> _Words:
+    """Return the words of all kinds, by purpose, by event, and by event or kind."""
+    kinds = declared_kinds().values()
+    purposes = {purpose: text for kind in kinds for purpose, text in kind.purposes.items()}
+    return _Words(
+        purposes | {SUMMARY: "summarizing earlier steps"},
+        {event: text for kind in kinds for event, text in kind.doing.items()},
+        {name: kind.lines for kind in kinds for name in (kind.name, *kind.doing)},
+    )
+
+
 def purpose(name: str) -> str:
     """What a run does while a model call of this purpose is under way."""
-    return _PURPOSES.get(name, "thinking")
+    return _words().purposes.get(name, "thinking")
 
 
 def doing(event: str) -> str | None:
     """What a run does after an event that only some kinds of agents journal; None for any other event."""
-    return _DOING.get(event)
+    return _words().doing.get(event)
 
 
 def lines(name: str, told: dict[str, Any]) -> list[str]:
     """What is told of an event of a kind's own, by its name, or of the kind's part of a step, by the kind's."""
-    module, _, attribute = _LINES.get(name, "").partition(":")
+    module, _, attribute = _words().lines.get(name, "").partition(":")
     return [*getattr(import_module(module), attribute)(name, told)] if module else []
 
 

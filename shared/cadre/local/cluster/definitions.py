@@ -69,7 +69,7 @@ def _definition(kind: ObjectKind) -> Manifest:
 
 
 def _schema(kind: ObjectKind) -> Schema:
-    spec = structural(kind.spec, kind.without)
+    spec = structural(kind.struct, kind.without)
     for field in kind.loose:
         spec["properties"][field] = {"x-kubernetes-preserve-unknown-fields": True}
     return {

@@ -1,5 +1,6 @@
 """The kinds of objects that the operator acts on, each by the struct that reads its files."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -7,7 +8,7 @@ import msgspec
 from cadre.adapters.mcp.server_file import ServerEntry
 from cadre.automation.automation_file import DEFINITIONS
 from cadre.local.team.team_file import TeamBody
-from cadre.spec.agent_file import AgentBody
+from cadre.spec.agent_file import agent_body
 from cadre.spec.model import ModelSpec
 from cadre.spec.model_file import Capability
 
@@ -38,13 +39,18 @@ class ObjectKind(NamedTuple):
 
     kind: str
     plural: str
-    spec: type[msgspec.Struct]
+    spec: type[msgspec.Struct] | Callable[[], type[msgspec.Struct]]
+    """The struct, or what makes it once the kinds of agents are known."""
     without: tuple[str, ...] = ()
     """Fields of the struct that do not stand below `spec`, or may be written in more ways than the struct has."""
     loose: tuple[str, ...] = ()
     """Fields that may also be a name: their form is checked when they are read."""
     columns: tuple[tuple[str, str, str], ...] = ()
     """Columns of `kubectl get`: name, type and path."""
+
+    @property
+    def struct(self) -> type[msgspec.Struct]:
+        return self.spec if isinstance(self.spec, type) else self.spec()
 
 
 _READY = ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status')
@@ -61,7 +67,7 @@ _ABOUT = {
 
 OBJECT_KINDS = (
     ObjectKind(
-        "Agent", "agents", AgentBody, loose=("model",), columns=(_SPEC_KIND, _REPLICAS, _READY, _REASON)
+        "Agent", "agents", agent_body, loose=("model",), columns=(_SPEC_KIND, _REPLICAS, _READY, _REASON)
     ),
     ObjectKind("Team", "teams", TeamBody, columns=(_READY, _REASON)),
     ObjectKind("ToolServer", "toolservers", ToolServerSpec, columns=(_REPLICAS, _READY, _REASON)),

@@ -18,7 +18,7 @@ from cadre.prompting.prompts import prompts_for
 from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.memory import MEMORY_TOOLS
 from cadre.spec.agent import AgentSpec
-from cadre.spec.agent_file import AgentBody, read_agent
+from cadre.spec.agent_file import agent_body, read_agent
 from cadre.spec.contract import ProblemLevel, TeamReach
 from cadre.spec.kinds import declaration_of
 from cadre.spec.names import TEAM_FILE
@@ -133,5 +133,5 @@ def _from_error(error: SpecError, file: Path) -> FileProblem:
         return FileProblem(file=str(file), text=f"{found_in}: {error.explanation}")
     if not error.key:
         return FileProblem(file=str(file), text=error.explanation)
-    within = error.key.partition(".")[0] in AgentBody.__struct_fields__
+    within = error.key.partition(".")[0] in agent_body().__struct_fields__
     return FileProblem(file=str(file), path=f"spec.{error.key}" if within else error.key, text=error.problem)

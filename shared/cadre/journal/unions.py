@@ -1,0 +1,86 @@
+"""The unions of the journal: the types of fields to which each kind of agent adds classes.
+
+The structs name their unions as strings, and msgspec reads such a name when a struct is first used. So nothing of the
+kinds is loaded by an import, and `close` comes before every use: what makes a journal's types of bytes or of JSON
+values goes through it, here or in `cadre.delivery.codec`. Without it msgspec raises NameError.
+"""
+
+from typing import Any, NamedTuple, TypeVar, Union, get_args
+
+import msgspec
+
+from cadre.journal import arrivals, entry, run, steps
+from cadre.journal.events import CommonEvent
+from cadre.journal.parts import JournalEvent
+from cadre.protocol.messages import Record
+from cadre.spec.agent import file_fields
+from cadre.spec.kinds import CLOSING, declared_kinds, once
+
+T = TypeVar("T")
+
+_REPLIES = (arrivals.ModelReplied, arrivals.ModelFailed, arrivals.ModelLost, arrivals.Poisoned)
+
+
+class Unions(NamedTuple):
+    """The members of the unions."""
+
+    events: tuple[type[JournalEvent], ...]
+    """Every event that a journal may hold."""
+    records: tuple[type[msgspec.Struct], ...]
+    """Every record that an agent's inbox may hold."""
+    record: Any
+    """Their union."""
+
+
+@once
+def close() -> Unions:
+    """Load the kinds, close the unions and have msgspec read every class in them. Later calls only return them.
+
+    Raises KindError for a kind that cannot be loaded.
+    """
+    file_fields()  # it closes the union of the kinds' sections
+    kinds = declared_kinds().values()
+    events: tuple[type[JournalEvent], ...] = (
+        *get_args(CommonEvent),
+        *dict.fromkeys(event for kind in kinds for event in kind.events),
+    )
+    records: tuple[type[msgspec.Struct], ...] = (
+        *get_args(Record),
+        *(message for kind in kinds for message in kind.messages),
+    )
+    for module, name, types in (
+        (entry, "AnyEvent", events),
+        (arrivals, "AnyRecord", records),
+        (run, "AnyKindState", (kind.state for kind in kinds if kind.state is not None)),
+        (steps, "AnyKindStep", (kind.step for kind in kinds if kind.step is not None)),
+    ):
+        setattr(module, name, Union[tuple(types)])  # noqa: UP007 - made at run time
+    for read in (entry.Entry, run.Run, *records, *_REPLIES):
+        msgspec.json.Decoder(read)
+    return Unions(events, records, arrivals.AnyRecord)
+
+
+_read = set[Any]()
+
+
+def converted(value: Any, kind: type[T]) -> T:
+    """Make a journal's type, or one that holds such types, of JSON values. Raises msgspec.ValidationError."""
+    if kind not in _read:
+        close()
+        with CLOSING:
+            msgspec.json.Decoder(kind)
+        _read.add(kind)
+    return msgspec.convert(value, kind)
+
+
+def event_from(fields: Any) -> JournalEvent:
+    """Make an event of its fields, in JSON types. Raises msgspec.ValidationError."""
+    close()
+    event: JournalEvent = msgspec.convert(fields, entry.AnyEvent)
+    return event
+
+
+def fields_of(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Return the fields of a journal's struct with their types, those of the kinds among them."""
+    close()
+    return msgspec.structs.fields(kind)
