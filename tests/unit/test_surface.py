@@ -18,7 +18,8 @@ SHOWN = [
     *sorted((ROOT / "examples").rglob("*.md")),
     *sorted((ROOT / "examples").rglob("*.ipynb")),
     *sorted((ROOT / "teams").rglob("*.py")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    # A kind of agents builds on modules of the engine; its page says which.
+    *sorted(page for page in (ROOT / "docs").glob("*.md") if page.name != "kinds.md"),
     ROOT / "README.md",
 ]
 

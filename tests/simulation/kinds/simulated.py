@@ -59,8 +59,10 @@ class SimulatedKind:
     def reply(self, asked: Question) -> ModelReply:
         """What the model says."""
         request = asked.request
-        if not request.stop or END_PLAN in request.stop:
-            return said(A_PLAN if request.stop else "out of steps")
+        if END_PLAN in request.stop:
+            return said(A_PLAN)
+        if not request.stop and not request.tools:
+            return said("out of steps")
         step = taken(asked)
         if step is None:
             return said("Let me think.")
