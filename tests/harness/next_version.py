@@ -12,12 +12,13 @@ NEXT = SCHEMA_VERSION + 1
 
 _CHANGES = {
     "shared/cadre/protocol/messages.py": (
-        (f"SCHEMA_VERSION = {SCHEMA_VERSION}\n", f"SCHEMA_VERSION = {NEXT}\n"),
-        (f"v: Literal[{SCHEMA_VERSION}] = {SCHEMA_VERSION}\n", f"v: Literal[{NEXT}] = {NEXT}\n"),
+        (
+            f"SCHEMA_VERSION: Literal[{SCHEMA_VERSION}] = {SCHEMA_VERSION}\n",
+            f"SCHEMA_VERSION: Literal[{NEXT}] = {NEXT}\n",
+        ),
+        (f"    v: Literal[{SCHEMA_VERSION}] =", f"    v: Literal[{NEXT}] ="),
     ),
-    "shared/cadre/journal/entry.py": (
-        (f"v: Literal[{SCHEMA_VERSION}] = {SCHEMA_VERSION}\n", f"v: Literal[{NEXT}] = {NEXT}\n"),
-    ),
+    "shared/cadre/journal/entry.py": ((f"    v: Literal[{SCHEMA_VERSION}] =", f"    v: Literal[{NEXT}] ="),),
     "shared/cadre/protocol/upcast.py": (
         (
             "Callable[[Fields], Fields]] = {}",

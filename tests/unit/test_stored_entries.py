@@ -43,7 +43,7 @@ def test_what_follows_from_the_rest_is_not_stored() -> None:
     course.say(ANSWER)
     for entry in course.journal():
         fields = msgspec.json.decode(encode(entry))
-        assert fields.keys() <= {"type", "run", "agent", "n", "at", "events"}
+        assert fields.keys() <= {"type", "v", "run", "agent", "n", "at", "events"}
         assert all("cause" not in event for event in fields["events"])
         assert decode(encode(entry), Entry) == entry
 

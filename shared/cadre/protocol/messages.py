@@ -18,7 +18,7 @@ from cadre.protocol.codes import ErrorInfo as ErrorInfo
 from cadre.protocol.rounds import Resumption, Unfinished
 from cadre.protocol.usage import Budget, Usage
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Literal[1] = 1
 """The version of everything that is stored. `cadre.protocol.upcast` reads messages of earlier versions."""
 
 RunState = Literal["success", "max_steps_error", "error", "cancelled"]
@@ -28,7 +28,8 @@ RunState = Literal["success", "max_steps_error", "error", "cancelled"]
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
     """The fields that every message has."""
 
-    v: Literal[1] = 1
+    v: Literal[1] = msgspec.field(default_factory=lambda: SCHEMA_VERSION)
+    """Always stored: a factory is no default that could be left out."""
     id: str
     """Identity of the message: its receiver accounts for each id exactly once."""
     tree: str
