@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cadre.adapters.nats.streams import jetstream
+from cadre.delivery.hash_chain import expanded
 from cadre.journal.back_pointers import FAN
 from cadre.service.platform import Platform
 from harness.stack import Gateway, Stack
@@ -45,7 +46,7 @@ class Left:
 
     @property
     def entries(self) -> list[dict[str, Any]]:
-        return [json.loads(line.data) for line in self.lines]
+        return [json.loads(expanded(line.data)) for line in self.lines]
 
 
 def waiting_for_a_tool() -> Left:

@@ -64,7 +64,7 @@ def test_a_tree_is_verified(cadre: Commands, gateway: Gateway, delegated: str, t
     assert cadre("runs", "export", delegated, "-o", file).returncode == 0
     assert cadre("verify", "--file", file).returncode == 0
     lines = gzip.decompress(file.read_bytes()).splitlines()
-    changed = [line.replace(b'"attempt":1', b'"attempt":2', 1) for line in lines]
+    changed = [line.replace(b'"step":1', b'"step":2', 1) for line in lines]
     assert changed != lines
     file.write_bytes(gzip.compress(b"\n".join(changed)))
     told = cadre("verify", "--file", file)
