@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from base64 import urlsafe_b64encode
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -15,8 +16,12 @@ from typing import Any, NamedTuple
 
 import nats
 
+from cadre.delivery.codec import decode
+from cadre.journal.entry import Entry as JournalEntry
+from cadre.loop.difference import plain
+
 _SHARD = re.compile(r"CADRE-\d+")
-_TAIL, _HASH = b',"prev":[', b'"hash":'
+_SEAL = re.compile(rb'(,"prev":"[\w-]*")?,"hash":"[\w-]*"\}$')
 
 
 class Message(NamedTuple):
@@ -115,7 +120,7 @@ class Books:
             if any(token.startswith("_") for token in tokens):
                 continue
             if tokens[1] == "run":
-                self.journals[tokens[-1]].append(Entry(seq, data, json.loads(data)))
+                self.journals[tokens[-1]].append(Entry(seq, data, plain(decode(data, JournalEntry))))
             elif tokens[1] == "effect":
                 self.effects[tokens[4]].append(json.loads(data))
             elif tokens[1] == "in":
@@ -144,8 +149,9 @@ def _history(journal: list[Entry]) -> Iterator[str]:
             yield f"{times} entries have the cause {cause}"
     before = ""
     for entry in journal:
-        sealed = entry.raw[: entry.raw.rindex(_TAIL, 0, entry.raw.rindex(_HASH))]
-        wanted = hashlib.blake2b(before.encode() + sealed, digest_size=16).hexdigest()
+        sealed = _SEAL.sub(b"", entry.raw)
+        digest = hashlib.blake2b(before.encode() + sealed, digest_size=16).digest()
+        wanted = urlsafe_b64encode(digest).rstrip(b"=").decode()
         if entry.body["hash"] != wanted:
             yield f"entry {entry.body['n']} was changed: its hash is {entry.body['hash']}, not {wanted}"
         before = entry.body["hash"]
