@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 
 import nats
 
-from cadre.delivery.codec import decode
-from cadre.journal.entry import Entry as JournalEntry
-from cadre.loop.difference import plain
-
 _SHARD = re.compile(r"CADRE-\d+")
 _SEAL = re.compile(rb'(,"prev":"[\w-]*")?,"hash":"[\w-]*"\}$')
+
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "model.called": {"purpose": "act", "attempt": 1},
+    "model.answered": {"purpose": "act", "attempt": 1},
+}
 
 
 class Message(NamedTuple):
@@ -120,7 +121,7 @@ class Books:
             if any(token.startswith("_") for token in tokens):
                 continue
             if tokens[1] == "run":
-                self.journals[tokens[-1]].append(Entry(seq, data, plain(decode(data, JournalEntry))))
+                self.journals[tokens[-1]].append(Entry(seq, data, entry_of(data)))
             elif tokens[1] == "effect":
                 self.effects[tokens[4]].append(json.loads(data))
             elif tokens[1] == "in":
@@ -149,9 +150,7 @@ def _history(journal: list[Entry]) -> Iterator[str]:
             yield f"{times} entries have the cause {cause}"
     before = ""
     for entry in journal:
-        sealed = _SEAL.sub(b"", entry.raw)
-        digest = hashlib.blake2b(before.encode() + sealed, digest_size=16).digest()
-        wanted = urlsafe_b64encode(digest).rstrip(b"=").decode()
+        wanted = hash_of(entry.raw, before)
         if entry.body["hash"] != wanted:
             yield f"entry {entry.body['n']} was changed: its hash is {entry.body['hash']}, not {wanted}"
         before = entry.body["hash"]
@@ -268,3 +267,48 @@ def _memories(journals: dict[str, list[Entry]], wanted: dict[str, list[str]]) ->
         for text in recalled:
             if not any(note in text for note in notes):
                 yield f"run {run}: it recalls what nobody of its user has noted: {text[:80]!r}"
+
+
+# --- entries as they are stored
+
+
+def entry_of(raw: bytes) -> dict[str, Any]:
+    """Return a stored entry with what it leaves out: ids, causes, and the defaults that an audit reads. See
+    docs/protocol.md."""
+    body: dict[str, Any] = json.loads(raw)
+    run = body["run"]
+    whole: dict[str, Any] = _expanded({**body, "run": "~"}, run)
+    events = whole["events"] = [_DEFAULTS.get(event["type"], {}) | event for event in whole["events"]]
+    return whole if "cause" in whole else whole | {"cause": _implied(run, events[0])}
+
+
+def hash_of(raw: bytes, before: str) -> str:
+    """Return the hash that a stored entry must have behind one with the hash `before`."""
+    digest = hashlib.blake2b(before.encode() + _SEAL.sub(b"", raw), digest_size=16).digest()
+    return urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def _expanded(value: Any, run: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _field(one, run) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_expanded(one, run) for one in value]
+    return value
+
+
+def _field(value: Any, run: str) -> Any:
+    if not isinstance(value, str) or not value.startswith("~"):
+        return _expanded(value, run)
+    return value[1:] if value.startswith("~~") else run + value[1:]
+
+
+def _implied(run: str, event: dict[str, Any]) -> str:
+    match event["type"]:
+        case "run.accepted":
+            return f"{run}:task"
+        case "tool.answered":
+            return f"{event['call']}:result"
+        case "delegate.finished":
+            return f"{event['call']}:report"
+        case _:
+            return f"{run}:model:{event['purpose']}:{event['step']}:{event['attempt']}"

@@ -1,7 +1,6 @@
 """The audit can fail, and shares nothing with what it audits: sound streams pass, doctored ones are found."""
 
 import ast
-import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from chaos.adversary import audit as module
-from chaos.adversary.audit import Message, Ruling, Seen, audit
+from chaos.adversary.audit import Message, Ruling, Seen, audit, hash_of
 
 Run = list[tuple[str, list[dict[str, Any]]]]
 """The entries of a journal: cause and events."""
@@ -52,14 +51,13 @@ LOOP: Run = [
 
 def sealed(run: str, entries: Run, first: int) -> list[Message]:
     found: list[Message] = []
-    prev: list[int] = []
     before = ""
     for n, (cause, events) in enumerate(entries, 1):
-        body = json.dumps({"n": n, "cause": cause, "events": events}, separators=(",", ":")).encode()[:-1]
-        before = hashlib.blake2b(before.encode() + body, digest_size=16).hexdigest()
-        data = body + b',"prev":%s,"hash":"%s"}' % (json.dumps(prev).encode(), before.encode())
+        fields = {"run": run, "n": n, "cause": cause, "events": events}
+        body = json.dumps(fields, separators=(",", ":")).encode()[:-1]
+        before = hash_of(body, before)
+        data = body + b',"prev":"Ag","hash":"%s"}' % before.encode()
         found.append(Message(first + n, f"cadre.run.0.{run}.{run}", data))
-        prev.append(first + n)
     return found
 
 

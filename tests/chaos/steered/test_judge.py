@@ -1,6 +1,5 @@
 """The judge can fail: sound streams pass, and each way in which they could be wrong is found."""
 
-import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chaos.adversary.audit import Message
+from chaos.adversary.audit import Message, hash_of
 from chaos.steered.judge import Absence, Seen, Told, judge
 
 Event = dict[str, Any]
@@ -57,10 +56,10 @@ def streams(runs: Runs) -> dict[str, list[Message]]:
     for run, entries in runs.items():
         before = ""
         for n, (cause, at, events) in enumerate(entries, 1):
-            head = {"n": n, "cause": cause, "at": at, "events": events}
+            head = {"run": run, "n": n, "cause": cause, "at": at, "events": events}
             body = json.dumps(head, separators=(",", ":")).encode()[:-1]
-            before = hashlib.blake2b(before.encode() + body, digest_size=16).hexdigest()
-            data = body + b',"prev":[],"hash":"%s"}' % before.encode()
+            before = hash_of(body, before)
+            data = body + b',"hash":"%s"}' % before.encode()
             messages.append(Message(len(messages) + 1, f"cadre.run.0.{run}.{run}", data))
     return {"CADRE-0": messages}
 
