@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cadre.journal.back_pointers import BackPointers
 from cadre.journal.entry import Entry
 from cadre.journal.events import ApprovalDecided, DelegateFinished, RunFinished, ToolAnswered
 from cadre.kinds.code.records import BlockFinished, BlockYielded
@@ -52,8 +53,11 @@ def drop_events(evidence: Evidence, run: str, kind: type) -> None:
 def again(evidence: Evidence, run: str, index: int, cause: str) -> None:
     """The entry once more, at the end of the journal and rightly linked."""
     journal = evidence.journals[run]
+    pointers = BackPointers()
+    for stored in journal:
+        pointers.note(stored.seq)
     entry: Entry = msgspec.structs.replace(
-        journal[index].entry, n=len(journal) + 1, cause=cause, prev=[stored.seq for stored in journal]
+        journal[index].entry, n=len(journal) + 1, cause=cause, prev=pointers.packed()
     )
     journal.append(Stored(10_000, entry, 0))
 
@@ -153,7 +157,7 @@ def other_order(evidence: Evidence) -> None:
             lambda e: change_entry(e, PART.worker, 4, cause=e.journals[PART.worker][0].entry.cause),
             "is the cause of 2 entries",
         ),
-        (lambda e: change_entry(e, PART.worker, 3, prev=[1]), "points back to [1]"),
+        (lambda e: change_entry(e, PART.worker, 3, prev="AQ"), "points back to [1]"),
         (lambda e: change_entry(e, PART.worker, 3, run=PART.lead), "it holds entries of"),
         (lost_run, "run root0 was lost"),
         (lambda e: e.journals.pop(PART.worker), f"run {PART.worker} was lost"),
