@@ -104,5 +104,5 @@ def _effect(message: dict[str, Any]) -> EffectMessage:
         executor=claim["executor"],
         at=message["at"],
         claimed_at=claim["at"],
-        error=ErrorInfo(error["type"], error["message"]) if error else None,
+        error=ErrorInfo(error["code"], error["message"]) if error else None,
     )
