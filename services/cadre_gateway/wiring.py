@@ -247,7 +247,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     file_index, live = NatsFileIndex(nc, topology), LiveContracts(blobs)
     raw = NatsArchive(nc, topology, blobs, history)
     capacity = Capacity(NatsStorage(nc, topology, platform.settings.max_bytes))
-    held_calls, sender = HeldCalls(journal, history), RecordSender(registry, feeds, bus, journal)
+    held_calls, sender = HeldCalls(journal), RecordSender(registry, feeds, bus, journal)
     run_end = RunEnd(lookup, feeds, sender, clock)
     file_bytes, lags = platform.settings.file_bytes, partial(lag_samples, nc, topology)
     workspaces = Workspaces(file_index, blobs, file_bytes)

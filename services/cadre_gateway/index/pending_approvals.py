@@ -7,7 +7,6 @@ import msgspec
 from cadre.api.approvals import PendingCall
 from cadre.journal.entry import Entry
 from cadre.journal.events import ApprovalDecided, ApprovalRequested, CallDropped, CallRefused, RunFinished
-from cadre.journal.run import Run
 
 MAX_ARGUMENTS_BYTES = 2048
 """The list keeps so much of a call's arguments as JSON."""
@@ -35,28 +34,6 @@ def pending_changes(
             case _:
                 pass
     return list(added.values()), list(gone.values())
-
-
-def pending_in(run: Run, entry: Entry) -> list[PendingCall]:
-    """The calls that wait according to the state that an entry carries."""
-    return [
-        _bounded(
-            PendingCall(
-                call=call.id,
-                run=run.id,
-                tree=run.tree,
-                agent=entry.agent,
-                name=call.name,
-                kind="question" if call.kind == "question" else "tool" if call.kind == "tool" else "member",
-                arguments=call.arguments,
-                reason=call.hold.reason,
-                requested_at=call.hold.at,
-                expires_at=call.hold.expires_at,
-            )
-        )
-        for call in run.open_calls()
-        if call.hold is not None
-    ]
 
 
 def _of_event(event: ApprovalRequested, entry: Entry) -> PendingCall:

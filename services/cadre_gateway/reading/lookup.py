@@ -23,7 +23,7 @@ from cadre_gateway.requests.problems import Problem, note_progress, unknown_run
 _PAGES_WITHOUT_TURN = 4
 _TURNS = 2
 _FINDS = 8
-"""So many runs are looked up at a time: each look-up holds the entries since the run's last snapshot."""
+"""So many runs are looked up at a time: each holds all entries of a run."""
 _TURN_SECONDS = 30.0
 """A reader waits so long for its turn."""
 
@@ -95,8 +95,8 @@ class RunLookup:
     async def pages_of_tree(
         self, tree: str, whole_up_to: int | None = None, *, all_of: str | None = None
     ) -> AsyncIterator[AsyncIterator[list[Stored]]]:
-        """Opens all entries page by page, without large snapshots unless `whole_up_to` is given; `all_of`: see
-        History.lean_pages. They are all that the stream's leader has: a replica that lags hides none.
+        """Open all entries page by page; `whole_up_to` and `all_of`: see History.lean_pages. They are all that the
+        stream's leader has: a replica that lags hides none.
 
         A few long trees are read at a time: what the block makes of the pages is in memory until it is left. Raises
         BusUnavailable, TooLarge, NewerSchema, a 503 problem when no turn comes.
@@ -135,8 +135,7 @@ class RunLookup:
         note_progress()
 
     async def _recent(self, tree: str, run: str) -> list[Stored]:
-        """Return the entries of a run since its last snapshot; where this version cannot read one of them, all that it
-        can read."""
+        """Return the entries of a run; where this version cannot read one of them, all that it can read."""
         try:
             return await self.journal.read(tree, run)
         except (UnreadableMessage, BlobMissing):

@@ -16,7 +16,7 @@ from cadre_gateway.index.run_filter import Cursor, cursor_of
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.run_summary import shortened
 from cadre_gateway.requests.problems import Problem, invalid
-from cadre_gateway.steering.held_calls import HeldCalls, schema_in
+from cadre_gateway.steering.held_calls import HeldCalls, history_of, schema_in
 
 
 class ApprovalPage(NamedTuple):
@@ -61,7 +61,7 @@ class Approvals:
     async def find(self, call: str) -> Approval:
         """Any call that was ever held back, with its arguments whole. Raises a 404 problem, RetryableError."""
         held = await self.held_calls.read(call)
-        entry, request, ruled = await self.held_calls.history_of(held)
+        entry, request, ruled = history_of(held)
         undecided: ApprovalState = "pending" if held.pending else "dropped"
         return Approval(
             call=call,

@@ -20,7 +20,7 @@ from cadre_gateway import SENDER
 from cadre_gateway.requests.body import Ruling
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 from cadre_gateway.requests.trace_link import trace_of
-from cadre_gateway.steering.held_calls import HeldCall, HeldCalls, ruled_in
+from cadre_gateway.steering.held_calls import HeldCall, HeldCalls, history_of, ruled_in
 from cadre_gateway.steering.record_sender import RecordSender
 
 
@@ -86,7 +86,7 @@ class ApprovalDecisions:
 
     async def _earlier(self, held: HeldCall, wanted: Ruling) -> ApprovalDecision:
         """What was decided before, if it says the same. Raises a problem that says what became of the call."""
-        _, request, ruled = await self.held_calls.history_of(held)
+        _, request, ruled = history_of(held)
         call, run = held.id, held.run
         if ruled is None and run.phase is not Phase.DONE:
             raise Problem(410, "approval-dropped", f"call {call} was given up for a message to run {run.id}")

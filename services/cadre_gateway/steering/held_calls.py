@@ -4,7 +4,6 @@ import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from cadre.adapters.nats.reading.history import History
 from cadre.api.approvals import ApprovalDecision
 from cadre.engine.calls.approval import held_call
 from cadre.engine.calls.call_check import MEMBER_SCHEMA
@@ -27,7 +26,7 @@ class HeldCall(NamedTuple):
     id: str
     run: Run
     entries: list[Entry]
-    """The entries since the last snapshot."""
+    """All entries of the run."""
     pending: CallState | None
     """The call itself while it waits."""
 
@@ -46,7 +45,6 @@ class HeldCalls:
     """Reads calls that were held back."""
 
     journal: Journal
-    history: History
 
     async def read(self, call: str) -> HeldCall:
         """Raises a 404 problem when there is no such run, RetryableError."""
@@ -61,18 +59,14 @@ class HeldCalls:
         pending = held_call(state, call) if state.phase is not Phase.DONE else None
         return HeldCall(call, state, entries, pending)
 
-    async def history_of(self, held: HeldCall) -> CallHistory:
-        """The request for a person's decision, and the decision if there is one. Raises a 404 problem for a call
-        that was never held back, RetryableError."""
-        request, ruled = _search(held.entries, held.id)
-        if request is None or (ruled is None and held.pending is None):
-            # It may lie before the last snapshot.
-            earlier = await self.history.read_run(held.run.tree, held.run.id)
-            request, before = _search([stored.entry for stored in earlier], held.id)
-            ruled = ruled or before
-        if request is None:
-            raise unknown_call(held.id)
-        return CallHistory(*request, ruled)
+
+def history_of(held: HeldCall) -> CallHistory:
+    """Return the request for a person's decision, and the decision if there is one. Raises a 404 problem for a
+    call that was never held back."""
+    request, ruled = _search(held.entries, held.id)
+    if request is None:
+        raise unknown_call(held.id)
+    return CallHistory(*request, ruled)
 
 
 def ruled_in(entry: Entry, call: str) -> ApprovalDecision | None:

@@ -32,9 +32,6 @@ def _inside(message: Fields) -> Iterator[Fields]:
     match message["type"]:
         case "entry":
             yield from (event["task"] for event in message["events"] if event["type"] == "run.accepted")
-            snapshot = message.get("snapshot")
-            if snapshot is not None and snapshot["task"] is not None:
-                yield snapshot["task"]
         case "effect_result":
             yield message["claim"]
             yield message["result"]

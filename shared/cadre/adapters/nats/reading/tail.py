@@ -6,6 +6,7 @@ in memory: no database can hold it up.
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
@@ -75,7 +76,7 @@ def reader_names(shards: int) -> list[tuple[int, str]]:
     return [(shard, f"{shard}/{kind}") for shard in range(shards) for kind in _READS]
 
 
-class _Readers:
+class _Readers(ABC):
     """Runs ordered readers of all shards, and decodes what they read."""
 
     def __init__(self, nc: Client, topology: Topology, blobs: Blobs) -> None:
@@ -107,9 +108,9 @@ class _Readers:
             *(reader.read_on(goal) for reader, goal in zip(self._readers, goals, strict=False))
         )
 
+    @abstractmethod
     def grow(self) -> None:
-        """Begins to read the shards that the topology has and that are not read yet, from their beginning."""
-        raise NotImplementedError
+        """Begin to read the shards that the topology has and that are not read yet, from their beginning."""
 
     def failure(self) -> BaseException | None:
         """Returns why a reader has stopped; None as long as all of them read."""
