@@ -172,7 +172,7 @@ class Tracer:
         except UnreadableMessage as error:
             log.error("entry %d on %s has no spans: %s", delivery.seq, delivery.subject, error)
             return []
-        stored = Stored(delivery.seq, entry, len(delivery.data))
+        stored = Stored(delivery.seq, entry)
         try:
             return await self._projections.spans(stored, patient=delivery.deliveries < PATIENT_DELIVERIES)
         except BusUnavailable:

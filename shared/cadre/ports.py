@@ -16,18 +16,16 @@ from cadre.protocol.usage import Usage
 
 
 class Stored(NamedTuple):
-    """A journal entry, where it lies in its stream, and its size there in bytes."""
+    """A journal entry and its sequence in its stream."""
 
     seq: int
     entry: Entry
-    size: int
 
 
 class Appended(NamedTuple):
-    """Where an entry lies now, its size in bytes, and its hash."""
+    """The sequence of an entry that was appended, and its hash."""
 
     seq: int
-    size: int
     hash: str
 
 

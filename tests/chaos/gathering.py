@@ -41,7 +41,7 @@ async def gather(nats_url: str, into: Evidence) -> None:
             async for held in _messages(nc, stream, f"{own}.run.{shard}.>"):
                 entry = await unpack_entry(held.data, blobs)
                 _, run = topology.parse(held.subject)
-                into.journals.setdefault(run, []).append(Stored(held.seq, entry, len(held.data)))
+                into.journals.setdefault(run, []).append(Stored(held.seq, entry))
             async for held in _messages(nc, stream, f"{own}.in.{shard}.>"):
                 record = await unpack_record(held.data, blobs)
                 _, run = topology.parse(held.subject)

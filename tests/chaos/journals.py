@@ -43,7 +43,7 @@ def _history(run: str, journal: list[Stored]) -> Iterator[str]:
 def _pointers(run: str, journal: list[Stored]) -> Iterator[str]:
     """Who reads back from the last entry must come to see what is there."""
     pointers = BackPointers()
-    for seq, entry, _ in journal:
+    for seq, entry in journal:
         if entry.prev != pointers.packed():
             yield f"entry {entry.n} points back to {entry.earlier}, not to {pointers.sequences()}"
         pointers.note(seq)

@@ -111,7 +111,7 @@ class _World:
             prev=pointers.packed(),
         )
         apply_entry(run, entry)
-        journal.append(Stored(self._seq, entry, 0))
+        journal.append(Stored(self._seq, entry))
         for command in owed(run, since=entry.n):
             match command:
                 case CallModel():

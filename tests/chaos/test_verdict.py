@@ -59,7 +59,7 @@ def again(evidence: Evidence, run: str, index: int, cause: str) -> None:
     entry: Entry = msgspec.structs.replace(
         journal[index].entry, n=len(journal) + 1, cause=cause, prev=pointers.packed()
     )
-    journal.append(Stored(10_000, entry, 0))
+    journal.append(Stored(10_000, entry))
 
 
 def index_of(evidence: Evidence, run: str, kind: type) -> int:

@@ -141,7 +141,7 @@ class _Tree:
 
     def _entry(self, seq: int, run: str, at: float, *events: ev.AnyEvent) -> Message:
         one: Entry = entry(run, seq, at, *events)
-        return self._message(Read(self.shard, seq, self.name, Stored(seq, one, 1), {self._blob()}, at))
+        return self._message(Read(self.shard, seq, self.name, Stored(seq, one), {self._blob()}, at))
 
     def _message(self, read: Read) -> Message:
         kind = "files" if read.is_file else "journals" if read.task is None else "tasks"

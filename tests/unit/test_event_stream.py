@@ -42,7 +42,7 @@ def stored(seq: int, run: str = "t") -> Stored:
         at=0.0,
         events=[event],
     )
-    return Stored(seq, entry, 0)
+    return Stored(seq, entry)
 
 
 class History:

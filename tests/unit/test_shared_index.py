@@ -149,7 +149,7 @@ async def _read(gateway: Gateway, queue: Queue, chance: random.Random) -> None:
     while True:
         seq, written = await queue.get()
         await asyncio.sleep(chance.uniform(0.001, 0.02))
-        await apply_read(gateway.index, Read(0, seq, written.tree, Stored(seq, written, 1), set(), 1.0))
+        await apply_read(gateway.index, Read(0, seq, written.tree, Stored(seq, written), set(), 1.0))
         gateway.positions["0/journals"] = seq
 
 

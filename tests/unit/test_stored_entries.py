@@ -63,7 +63,7 @@ def test_the_pointers_of_the_last_entry_lead_to_all_before_it(seqs: list[int]) -
     for n, seq in enumerate(seqs, 1):
         assert unpacked(pointers.packed()) == pointers.sequences()
         entry = Entry(run="r", agent="a", n=n, cause="c", at=0.0, events=[], prev=pointers.packed())
-        journal[seq] = Stored(seq, entry, 0)
+        journal[seq] = Stored(seq, entry)
         pointers.note(seq)
     if not seqs:
         return

@@ -29,7 +29,7 @@ class TreeState:
 
     def take(self, page: Iterable[Stored]) -> None:
         """Takes in entries; one that was taken in before must not come again."""
-        for seq, entry, _ in page:
+        for seq, entry in page:
             self.runs.apply(seq, entry)
             own = [event for event in entry.events if not isinstance(event, DelegateFinished)]
             self._own_usage[entry.run] = self.own_usage(entry.run) + gained(own)

@@ -70,7 +70,7 @@ class _Past(NamedTuple):
 
     def with_page(self, page: Iterable[Stored]) -> "_Past":
         """What it is after those of the entries that are the run's."""
-        for seq, entry, _ in page:
+        for seq, entry in page:
             if entry.run == self.run.id:
                 apply_entry(self.run, entry)
                 self.steps.append((seq, max(map(_step_of, entry.events), default=0)))

@@ -44,7 +44,7 @@ class Held:
     def folded(cls, run: Run, stored: list[Stored], prompts: Prompts) -> Held:
         """Return the run as the `stored` entries of its journal tell, as read with its own prompts."""
         held = cls(run, prompts)
-        for seq, entry, _ in stored:
+        for seq, entry in stored:
             held._note(seq, entry.hash, entry.cause)
         return held
 

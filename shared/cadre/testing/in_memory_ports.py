@@ -126,7 +126,7 @@ class InMemoryJournal:
         head = await wire.ask("reading a journal", lambda: stream.last(subject), BusUnavailable)
         if head is None:
             return []
-        last = Stored(head.seq, decode(head.data, Entry), len(head.data))
+        last = Stored(head.seq, decode(head.data, Entry))
         return await whole_journal(last, lambda seqs: self._get_all(stream, seqs))
 
     async def last(self, tree: str, run: str) -> int:
@@ -146,7 +146,7 @@ class InMemoryJournal:
             found += got
             wanted = [seq for seq in wanted if all(seq != message.seq for message in got)]
             if not wanted:
-                return [Stored(one.seq, decode(one.data, Entry), len(one.data)) for one in found]
+                return [Stored(one.seq, decode(one.data, Entry)) for one in found]
             await asyncio.sleep(_REPLICA_PAUSE_SECONDS)
 
     def replica(self, stream: Stream[KeptMessage], wanted: list[int]) -> list[KeptMessage]:
@@ -174,7 +174,7 @@ class InMemoryJournal:
             return seq
 
         seq = await self._reach.wire.ask("appending", store, OutcomeUnknown)
-        return Appended(seq, len(data), hash_)
+        return Appended(seq, hash_)
 
 
 class InMemoryBus:

@@ -116,7 +116,7 @@ class MemoryJournal:
         if self.lost_answers:
             self.lost_answers -= 1
             raise OutcomeUnknown("an append", "the test lost its answer")
-        return Appended(seq, len(data), hash_)
+        return Appended(seq, hash_)
 
     def entries(self, run: str) -> list[Entry]:
         """Return all entries of a run."""
@@ -124,7 +124,7 @@ class MemoryJournal:
 
     def _get(self, seq: int) -> Stored:
         data = self._stream[seq]
-        return Stored(seq, decode(data, Entry), len(data))
+        return Stored(seq, decode(data, Entry))
 
 
 class TimerSet(NamedTuple):

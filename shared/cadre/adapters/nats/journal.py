@@ -36,7 +36,7 @@ class NatsJournal:
         if head is None:
             return []
         try:
-            last = Stored(head.seq, await unpack_entry(head.data, self._blobs), len(head.data))
+            last = Stored(head.seq, await unpack_entry(head.data, self._blobs))
             return await whole_journal(last, lambda seqs: self._get_all(stream, seqs))
         except BlobMissing:
             fate = await jetstream.last(self._nc, stream, self._topology.fate(tree))
@@ -67,7 +67,7 @@ class NatsJournal:
         seq = await jetstream.append(
             self._nc, subject, data, expect=fence, headers=headers, meanwhile=meanwhile
         )
-        return Appended(seq, len(data), hash_)
+        return Appended(seq, hash_)
 
     async def _get_all(self, stream: str, seqs: Sequence[int]) -> list[Stored]:
         return await asyncio.gather(*(self._get(stream, seq) for seq in seqs))
@@ -76,5 +76,5 @@ class NatsJournal:
         async for _ in ReplicaTries(_REPLICA_SECONDS):
             held = await jetstream.get(self._nc, stream, seq)
             if held is not None:
-                return Stored(seq, await unpack_entry(held.data, self._blobs), len(held.data))
+                return Stored(seq, await unpack_entry(held.data, self._blobs))
         raise BusUnavailable(f"reading entry {seq} of {stream}", "no replica has it")

@@ -198,7 +198,7 @@ class History:
 
     async def _read(self, held: StoredMessage) -> Stored | None:
         try:
-            return Stored(held.seq, await unpack_entry(held.data, self._blobs), len(held.data))
+            return Stored(held.seq, await unpack_entry(held.data, self._blobs))
         except (UnreadableMessage, BlobMissing) as error:
             _leave_out(held, error)
             return None
@@ -226,7 +226,7 @@ def _lean(page: list[tuple[StoredMessage, bytes]], is_needed: Callable[[str], bo
                 return found
             _leave_out(held, error)
             continue
-        found.append(Stored(held.seq, entry, len(held.data)))
+        found.append(Stored(held.seq, entry))
     return found
 
 

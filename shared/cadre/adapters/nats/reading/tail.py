@@ -145,7 +145,7 @@ class _Readers(ABC):
         refs = refs_in(held.data)
         entry = await self._read_whole(held, refs)
         tree, _ = self._topology.parse(held.subject)
-        stored = Stored(held.seq, entry, len(held.data)) if entry is not None else None
+        stored = Stored(held.seq, entry) if entry is not None else None
         return Read(shard, held.seq, tree, stored, refs, held.at, imported=held.imported)
 
     async def _read_whole(self, held: StoredMessage, refs: set[str]) -> Entry | None:
@@ -365,7 +365,7 @@ class LiveTail(_Readers):
                 return
             tree, _ = self._topology.parse(held.subject)
             if tree in self._listeners and (entry := await self._read_whole(held, set())) is not None:
-                self._tell(shard, Stored(held.seq, entry, len(held.data)))
+                self._tell(shard, Stored(held.seq, entry))
 
         return handle
 
