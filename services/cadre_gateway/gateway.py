@@ -65,7 +65,7 @@ class GatewayService:
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def start(self) -> None:
-        """Begins the work that goes on beside all requests."""
+        """Start the background tasks."""
         self.ledger.is_current = False
         self._tasks = [
             asyncio.create_task(self._keep_index(), name="index"),

@@ -19,7 +19,7 @@ class LedgerImage(msgspec.Struct, kw_only=True):
 
     v: Literal[1] = 1
     streams: list[str]
-    """When each shard's stream was created; shards are added at the end."""
+    """Creation time of each shard's stream; new shards are appended."""
     ledger: SavedLedger
 
 

@@ -40,7 +40,7 @@ class DefinitionObjects:
 
 
 def _is_made(found: Manifest) -> bool:
-    """Whether the gateway has it as it is now."""
+    """Return whether the gateway has the current version of the object."""
     told = (found.get("status") or {}).get("conditions") or ()
     generation = found["metadata"]["generation"]
     return any(

@@ -266,11 +266,11 @@ def _check_agent(found: Manifest, name: str) -> None:
         raise SpecError(f"{name} is the name of a team's file: choose another one", key="metadata.name")
     if spec.get("prompts") not in (None, SHORT_PROMPTS):
         raise SpecError(
-            f"an object has no files beside it: write {SHORT_PROMPTS}, or leave it out", key="spec.prompts"
+            f"an object cannot refer to files: write {SHORT_PROMPTS}, or leave it out", key="spec.prompts"
         )
     if "skills" in spec:
         raise SpecError(
-            "an object has no folders beside it: serve skills as tools, from an image", key="spec.skills"
+            "an object cannot refer to folders: serve skills as tools, from an image", key="spec.skills"
         )
 
 

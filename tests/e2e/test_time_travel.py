@@ -51,7 +51,7 @@ def test_a_tree_is_decided_as_it_was(gateway: Gateway, delegated: str) -> None:
 def test_replay_by_the_command_line(cadre: Commands, counted: str) -> None:
     done = cadre("replay", counted)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "1 run, 182 entries: 182 decided anew: no divergence\n"
+    assert done.stdout == "1 run, 182 entries: 182 decided again: no divergence\n"
     as_json = cadre("replay", counted, "-o", "json")
     assert json.loads(as_json.stdout)["divergences"] == []
 

@@ -36,7 +36,7 @@ class Message(NamedTuple):
 
 
 def messages(chance: random.Random, most: int = 60) -> list[Message]:
-    """What both streams hold, in the order of their sequences."""
+    """The messages of both streams, by sequence."""
     trees = {name: _Tree(name, number % len(STREAMS), chance) for number, name in enumerate(TREES)}
     ends = [0] * len(STREAMS)
     found: list[Message] = []
@@ -233,7 +233,7 @@ class Gateway:
 
 
 class Rows(NamedTuple):
-    """What an index has, as it is compared: by the keys of its tables."""
+    """Return the contents of an index for comparison, by the keys of its tables."""
 
     trees: dict[Any, Any]
     runs: dict[Any, Any]

@@ -1,4 +1,4 @@
-"""Standing budgets as people change them, and what notices are told of them."""
+"""Changes to standing budgets, and the state that notices read."""
 
 import asyncio
 import logging

@@ -30,8 +30,8 @@ from cadre_gateway.index.tree_rows import BY_THIS_ALONE, IndexedTree, queries_of
 log = logging.getLogger("cadre.gateway")
 
 _SAVE_SECONDS = (0.25, 0.75)
-"""What changes is saved within such a time, in one transaction with what else has changed. It is drawn at random, so
-that one of several gateways is first and the others find its work done."""
+"""Range of the delay before changes are saved, all in one transaction. The delay is random, so that one of several
+gateways saves first and the others find its work done."""
 
 _FLUSH_CHANGES = 5_000
 """After so many entries it is saved at once."""
@@ -67,7 +67,7 @@ class RunIndex:
         self._lock = asyncio.Lock()
         self._due = asyncio.Event()
         self.is_open = False
-        """Whether what is read goes on from what the database has."""
+        """True while reading continues from the position that the database has."""
         self._was_open = False
         self.failure: RunIndexUnavailable | None = None
         """Why what has changed could not be saved."""

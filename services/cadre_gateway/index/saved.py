@@ -1,4 +1,4 @@
-"""What an index saves with the rows of trees: up to where the journals are in them, and what is to be removed."""
+"""The index's own records next to the rows of trees: its position in the journals, and pending removals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cadre.adapters.nats.reading.tail import reader_names
 from cadre_gateway.index.database.port import Database, SqlQuery, Statement
 
 _MAX_AGE_SECONDS = FATE_SECONDS - 24 * 3600
-"""What was erased since an older index was saved may not be on record any more."""
+"""The record of an erasure expires, so an older index could show a tree that was erased since."""
 
 _REFRESH_SECONDS = 3600.0
 """An index in which nothing changes is said to be current so often."""
@@ -98,13 +98,13 @@ class Removals:
 
 
 class Saved(NamedTuple):
-    """What a database has, apart from the rows of trees."""
+    """The contents of a database apart from the rows of trees."""
 
     place: Mapping[str, int] = {}
     """Up to which sequence each reader's messages are in it; a reader that is missing has none."""
     saved_at: float = 0.0
     streams: Mapping[str, str] = {}
-    """When the stream of each reader was created: positions in another stream mean nothing."""
+    """Creation time of each reader's stream: a position is valid in that stream only."""
     removals: frozenset[RemovalRow] = frozenset()
 
     def follows_from(self, streams: Sequence[str]) -> bool:

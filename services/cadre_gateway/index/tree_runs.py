@@ -53,7 +53,7 @@ class TreeRuns:
         self.changed_runs: dict[str, int] = {}
         self.changed_texts: dict[str, RunTexts] = {}
         self.changed_calls: dict[CallKey, int] = {}
-        """What has changed since `saved`, with the sequence of what changed it last."""
+        """Changes since `saved`, with the sequence of the last message that changed each."""
 
     @property
     def ended(self) -> bool:

@@ -24,7 +24,7 @@ class Definition(NamedTuple, Generic[Spec_co]):
     """A kind of definition. Its routes, rights, commands, stored values and Kubernetes objects follow from this."""
 
     kind: str
-    """What stands under `kind` in a document."""
+    """The value of `kind` in a document."""
     spec: type[Spec_co]
     replaced: str
     """A sentence about what a replacement keeps; "" when there is nothing to say."""

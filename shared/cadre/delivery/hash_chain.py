@@ -3,7 +3,7 @@ one changes, removes or reorders one unnoticed.
 
 A stored entry leaves out all that follows from the rest of it:
 - a field that has its default;
-- its cause, where that is the one of `implied_cause`, and the cause of a model call that is the entry's;
+- its cause if `implied_cause` returns it, and the cause of a model call if it equals the entry's;
 - the run's id where the id of one of its calls or records begins with it: a field's text that begins with `~` begins
   with the run's id, except that `~~` stands for one `~`.
 
@@ -30,9 +30,10 @@ _RUN = re.compile(rb'"run":\s*"([^"\\]*)"')
 _TEXT = b':"'
 """Begins the text of a field: within a text the quotation mark has a backslash before it."""
 _SPACED = b': "'
-"""The same in an entry that another program has written again."""
+"""The same after another program has reformatted the JSON."""
 _BEHIND = (b"_", b":", b'"')
-"""What stands behind a run's id: the rest of the id of a call, or of a record, or nothing."""
+"""Characters that can follow a run's id: those that continue the id of a call or of a record, and the closing quotation
+mark."""
 _PREV, _HASH = b',"prev":"', b',"hash":"'
 _PACKED = re.compile(rb'[\w-]*"')
 
@@ -104,7 +105,7 @@ def completed(entry: Entry) -> Entry:
 
 
 def implied_cause(entry: Entry) -> str:
-    """Return the cause that an entry has whose first event is that of this one, as a rule; "" where there is none."""
+    """Return the usual cause of an entry with this first event; "" if the event implies no cause."""
     match entry.events:
         case [ev.RunAccepted(), *_]:
             return task_id(entry.run)

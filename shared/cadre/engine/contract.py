@@ -12,6 +12,6 @@ def contract_problems(spec: AgentSpec, reach: TeamReach) -> list[ContractProblem
 
 
 def inputs_of(spec: AgentSpec) -> TaskInputs:
-    """What the agent reads of the `inputs` of a task."""
+    """The inputs of a task that the agent reads."""
     own, checks = deciding_kind(spec).inputs(spec), inputs_of_checks(spec)
     return TaskInputs(own.needed | checks.needed, own.known | checks.known, own.takes_any)

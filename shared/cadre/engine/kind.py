@@ -115,7 +115,7 @@ class Kind(Protocol):
         ...
 
     def inputs(self, spec: AgentSpec) -> TaskInputs:
-        """What its section reads of a task's `inputs`."""
+        """Return the inputs of a task that its section reads."""
         ...
 
     # --- decide

@@ -175,7 +175,7 @@ class ToolResult(Message, frozen=True, tag="tool_result"):
 
     @property
     def seconds(self) -> float:
-        """How long the executor was at work, to ten microseconds; 0 where that is not known."""
+        """Seconds that the executor worked, rounded to 10 µs; 0 if that is not known."""
         return round(max(0.0, self.at - self.started_at), 5) if self.started_at else 0.0
 
 

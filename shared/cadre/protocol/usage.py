@@ -44,7 +44,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class TokenUsage(Usage, frozen=True, omit_defaults=True):
-    """What one model call has used. Only the fields that are not 0 are stored."""
+    """The usage of one model call. Fields that are 0 are not stored."""
 
     @classmethod
     def of(cls, usage: Usage) -> TokenUsage:

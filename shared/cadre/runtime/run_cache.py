@@ -34,7 +34,7 @@ class Held:
         """Of the entry at `seq`; "" when it has none."""
         self.spoiled = False
         self.as_of = 0.0
-        """When the journal was last asked, by this process's clock: it had no further entry then."""
+        """Time of the last read that found no later entry, by this process's clock."""
         self.pointers = BackPointers()
         """Of the next entry."""
         self._places: dict[str, int] = {}
@@ -146,7 +146,7 @@ class RunCache:
             self.spoil(held)
 
     def spoil(self, held: Held) -> None:
-        """Nobody knows what the journal holds: whoever waits for the lock folds again."""
+        """Mark the state as unreliable: the next reader folds the journal again."""
         held.spoiled = True
         self.forget(held)
 

@@ -104,7 +104,7 @@ class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, 
     description: str
     kind: str = DEFAULT
     sections: "list[AnySection]" = []
-    """What kinds read of it beside the other fields, at most one section of each kind."""
+    """The kinds' own settings: at most one section per kind."""
     model: ModelSpec = ModelSpec()
     instructions: str = ""
     tools: list[str] = []
@@ -126,7 +126,7 @@ class AgentSpec(msgspec.Struct, metaclass=AsInFiles, frozen=True, kw_only=True, 
     inputs and calls>`, or the name of a tool that takes `answer`, `task` and perhaps `calls`, and returns
     true."""
     input_schema: dict[str, Any] | None = None
-    """The JSON Schema of an object: what whoever starts a run must give it as `inputs`."""
+    """JSON Schema of the object that a caller must pass as `inputs` to start a run."""
     output_schema: dict[str, Any] | None = None
     """The JSON Schema that an answer must fit before it counts."""
     provide_run_summary: bool = False

@@ -40,7 +40,7 @@ class TeamReach(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskInputs(msgspec.Struct, frozen=True):
-    """What an agent reads of the `inputs` of its task."""
+    """The inputs of a task that an agent reads."""
 
     needed: frozenset[str] = frozenset()
     known: frozenset[str] = frozenset()
@@ -114,7 +114,7 @@ def name_schema(spec: AgentSpec) -> dict[str, Any]:
 
 
 def inputs_of_checks(spec: AgentSpec) -> TaskInputs:
-    """What the agent's checks read of its task's `inputs`."""
+    """Return the inputs of the task that the agent's checks read."""
     found = [
         attributes_read(expression, "inputs", is_condition=True)
         for check in spec.checks

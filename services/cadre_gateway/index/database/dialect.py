@@ -19,7 +19,7 @@ DATA_TABLES = ("run_texts", "runs", "labels", "blobs", "calls", "trees", "remova
 
 
 class Dialect(NamedTuple):
-    """What SQLite and PostgreSQL write differently."""
+    """The SQL that differs between SQLite and PostgreSQL."""
 
     tables: str
     """The statements that make the tables."""

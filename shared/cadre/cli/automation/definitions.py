@@ -133,7 +133,7 @@ trigger = group_of(
 )
 notice = group_of(
     NOTICE,
-    "Notices: web addresses that are told of what happens to runs.",
+    "Notices: web addresses that receive events of runs.",
     ["NAME", "URL", "EVENTS", "STATE", "MAKER"],
     _notice,
 )

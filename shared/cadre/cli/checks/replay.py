@@ -135,7 +135,7 @@ def _replay_lines(found: Account) -> Iterator[str]:
     verdict = _many(count, "divergence") if count else "no divergence"
     yield (
         f"{_many(found['runs'], 'run')}, {_many(found['entries'], 'entry', 'entries')}:"
-        f" {found['decided']} decided anew: {verdict}"
+        f" {found['decided']} decided again: {verdict}"
     )
 
 

@@ -55,7 +55,7 @@ def problems_of(spec: AgentSpec, reach: TeamReach) -> Iterator[ContractProblem]:
 
 
 def inputs_of_steps(spec: AgentSpec) -> TaskInputs:
-    """What the steps read of the task's `inputs`."""
+    """Return the inputs of the task that the steps read."""
     steps = workflow_of(spec).steps.values()
     found = [
         attributes_read(text, "inputs", is_condition=is_condition)

@@ -161,7 +161,7 @@ def _check_demo(file: Path, demo: Demo, agents: dict[str, Path]) -> None:
         return
     if demo.agent not in agents:
         raise SpecError(
-            f"{demo.agent!r} is none of the team's agents: {', '.join(agents)}",
+            f"{demo.agent!r} is not one of the team's agents: {', '.join(agents)}",
             key="spec.demo.agent",
             files=(file,),
         )
@@ -180,7 +180,7 @@ def _document(file: Path) -> _TeamDocument:
     data = read_yaml(file, SpecError)
     if isinstance(data, dict) and data.get("kind") == "Agent":
         raise SpecError(
-            f"is an agent: start it with `cadre agent {file}` beside a `cadre up`, or name it in a team.yaml",
+            f"is an agent: start it with `cadre agent {file}` while `cadre up` runs, or name it in a team.yaml",
             files=(file,),
         )
     try:

@@ -1,1 +1,1 @@
-"""What the topology is made of: templates of subjects, and generations of shards."""
+"""The parts of the topology: templates of subjects, and generations of shards."""

@@ -68,7 +68,7 @@ Handle = Callable[[StoredMessage], Awaitable[None]]
 
 
 _READS = ("journals", "files", "tasks")
-"""What a `Tail` reads of each shard."""
+"""Kinds of messages that a `Tail` reads from each shard."""
 
 
 def reader_names(shards: int) -> list[tuple[int, str]]:
