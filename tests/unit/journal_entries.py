@@ -10,7 +10,7 @@ from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.protocol.usage import TokenUsage, Usage
 from cadre.spec.agent import AgentSpec
 from cadre.testing import task
-from cadre_gateway.index.tree_runs import TreeRuns
+from cadre.views.story import Story
 
 SPEC = AgentSpec(name="boss", description="Leads.")
 FINISHED = ev.RunFinished(state="success")
@@ -60,8 +60,8 @@ def story(run: str) -> list[Entry]:
     ]
 
 
-def runs_of(entries: Iterable[Entry], tree: str = "a1") -> TreeRuns:
-    runs = TreeRuns(tree)
+def runs_of(entries: Iterable[Entry], tree: str = "a1") -> Story:
+    runs = Story(tree)
     for seq, one in enumerate(entries, start=1):
-        runs.apply(seq, one)
+        runs.take(seq, one)
     return runs

@@ -8,13 +8,13 @@ from cadre.protocol.code import CodeRequest
 from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.topology import call_id
 from cadre.protocol.usage import Usage
-from cadre_gateway.index.run_summary import MAX_TASK_CHARS
-from cadre_gateway.index.tree_runs import TreeRuns
+from cadre.views.run_summary import MAX_TASK_CHARS
+from cadre.views.story import Story
 from unit.journal_entries import accepted, called, entry, runs_of, story
 
 
-def summary_of(tree: TreeRuns, run: str = "a1") -> RunSummary:
-    return tree.runs[run]
+def summary_of(tree: Story, run: str = "a1") -> RunSummary:
+    return tree.summaries[run]
 
 
 def test_what_code_uses_is_seen_while_it_runs() -> None:
@@ -25,10 +25,10 @@ def test_what_code_uses_is_seen_while_it_runs() -> None:
 
 
 def test_a_run_is_followed_to_its_end() -> None:
-    runs = TreeRuns("a1")
+    runs = Story("a1")
     seen = []
     for seq, one in enumerate(story("a1"), start=1):
-        runs.apply(seq, one)
+        runs.take(seq, one)
         summary = summary_of(runs)
         seen.append((summary.state, summary.step, summary.usage.input_tokens))
     states = ["running", "waiting", "running", "running", "running", "success"]
@@ -39,9 +39,9 @@ def test_a_run_is_followed_to_its_end() -> None:
 
 def test_the_summary_agrees_with_the_fold_at_every_entry() -> None:
     entries = story("a1")
-    runs = TreeRuns("a1")
+    runs = Story("a1")
     for seq, one in enumerate(entries, start=1):
-        runs.apply(seq, one)
+        runs.take(seq, one)
         summary, run = summary_of(runs), fold(entries[:seq], "a1", "a1")
         assert summary.finished == (run.result is not None)
         assert (summary.usage, summary.step) == (run.usage, run.step)
@@ -53,8 +53,8 @@ def test_an_ignored_record_wakes_no_waiting_run_and_revives_no_ended_one() -> No
     summary = summary_of(runs)
     assert summary.state == "waiting"
     error = ErrorInfo("no-answer", "no model")
-    runs.apply(4, entry("a1", 4, 13.0, ev.RunFinished(state="error", error=error, steps=1)))
-    runs.apply(5, entry("a1", 5, 14.0, called(9)))
+    runs.take(4, entry("a1", 4, 13.0, ev.RunFinished(state="error", error=error, steps=1)))
+    runs.take(5, entry("a1", 5, 14.0, called(9)))
     assert (summary.state, summary.error, summary.ended_at, summary.step) == ("error", error, 13.0, 1)
 
 

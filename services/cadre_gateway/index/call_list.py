@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cadre.api.approvals import PendingCall
+from cadre.views.held_calls import DecidedCall
 from cadre_gateway.index.database.port import SqlQuery, Value
-from cadre_gateway.index.decided_approvals import DecidedCall
 from cadre_gateway.index.run_filter import Cursor, TreeReach, reach_conditions
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.tree_rows import CALL_DECIDED, CALL_WAITS

@@ -256,7 +256,7 @@ class RunIndex:
     async def get(self, tree: str, run: str) -> RunSummary | None:
         """None when no run of this id is known."""
         if (known := self._trees.get(tree)) is not None:
-            return known.runs.runs.get(run)
+            return known.runs.story.summaries.get(run)
         rows = await self.read(SqlQuery("SELECT summary FROM runs WHERE id = ?", (run,)))
         return _summary(rows[0][0]) if rows else None
 
@@ -387,11 +387,11 @@ class RunIndex:
             raise
 
     def _make_room(self) -> None:
-        runs = sum(len(tree.runs.runs) for tree in self._trees.values())
+        runs = sum(len(tree.runs.story.summaries) for tree in self._trees.values())
         for name in [one for one in self._trees if one not in self._changed]:
             if len(self._trees) <= _CACHED_TREES and runs <= _CACHED_RUNS:
                 break
-            runs -= len(self._trees.pop(name).runs.runs)
+            runs -= len(self._trees.pop(name).runs.story.summaries)
 
 
 def _summary(body: bytes) -> RunSummary:

@@ -11,7 +11,7 @@ from cadre.journal.entry import Entry
 from cadre.journal.events import RunAccepted
 from cadre.protocol.fates import Erased
 from cadre.protocol.messages import Task
-from cadre_gateway.index.run_summary import end_state, starts_no_run
+from cadre.views.run_summary import end_state, starts_no_run
 
 
 class EntryStatus(Enum):

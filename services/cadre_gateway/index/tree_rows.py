@@ -13,9 +13,9 @@ import msgspec
 
 from cadre.api.approvals import PendingCall
 from cadre.api.runs import RunSummary
+from cadre.views.held_calls import DecidedCall
 from cadre_gateway.index.database.dialect import Dialect
 from cadre_gateway.index.database.port import Row, SqlQuery, Statement, Value
-from cadre_gateway.index.decided_approvals import DecidedCall
 from cadre_gateway.index.tree_record import Tombstone, TreeRecord
 from cadre_gateway.index.tree_runs import TreeRuns, key_of
 
@@ -148,15 +148,15 @@ class IndexedTree:
         record, runs = found.record, found.runs
         for record.seq, record.floor, record.ended_at, record.unstarted_at, erased_at in heads:
             record.erased = Tombstone(record.floor, erased_at) if erased_at is not None else None
-        runs.last = record.last
+        runs.story.last = record.last
         record.blobs = [blob for (blob,) in blobs]
-        runs.runs = {one.id: one for one in (_summary.decode(body) for (body,) in summaries)}
+        runs.story.summaries = {one.id: one for one in (_summary.decode(body) for (body,) in summaries)}
         for state, body in calls:
             if state == CALL_DECIDED:
                 runs.decided.append(_decided.decode(body))
             else:
                 call = _pending.decode(body)
-                runs.pending.setdefault(call.run, {})[call.call] = call
+                runs.story.pending.setdefault(call.run, {})[call.call] = call
         found._saved_head = record.head
         return found
 
@@ -169,7 +169,7 @@ class IndexedTree:
             for sql in (_NO_TEXTS, *_NOTHING):
                 yield sql, (name, record.floor)
         for run, seq in runs.changed_runs.items():
-            summary = runs.runs[run]
+            summary = runs.story.summaries[run]
             yield _QUEUED if summary.state == "queued" else _RUN, (*_row_of(summary, seq), name, seq)
         for blob, seq in record.new_blobs.items():
             yield _BLOB, (name, blob, seq, name, seq)
@@ -182,7 +182,7 @@ class IndexedTree:
                 continue
             yield _NO_TEXT, (run, seq)
             yield _TEXT, (words_of(text.task), words_of(text.answer or ""), run, seq)
-            for label, value in runs.runs[run].labels.items() if run == name else ():
+            for label, value in runs.story.summaries[run].labels.items() if run == name else ():
                 yield _LABEL, (name, run, seq, label, value, name, seq)
 
     def _rows_of_calls(self) -> Iterator[tuple[Value, ...]]:
@@ -190,7 +190,7 @@ class IndexedTree:
             return
         name = self.record.tree
         decided = {key_of(one.asked): one for one in self.runs.decided}
-        pending = {key_of(one): one for of_run in self.runs.pending.values() for one in of_run.values()}
+        pending = {key_of(one): one for of_run in self.runs.story.pending.values() for one in of_run.values()}
         for key, seq in self.runs.changed_calls.items():
             if (call := pending.get(key)) is not None:
                 body = msgspec.json.encode(call)

@@ -47,8 +47,8 @@ async def run_detail(
         async with lookup.pages_of_tree(tree) as pages:
             async for entries in pages:
                 await asyncio.to_thread(state.take, entries)
-            view = _View(state, state.runs.by_parent(), full, live)
-            summary = state.runs.runs.get(run)
+            view = _View(state, state.story.by_parent(), full, live)
+            summary = state.story.summaries.get(run)
             if summary is not None:
                 return await asyncio.to_thread(_detail_of, summary, view, page)
         found = await lookup.find(run)

@@ -14,10 +14,10 @@ from cadre.errors import BlobMissing, UnreadableMessage
 from cadre.ports import Journal, Stored
 from cadre.protocol.fates import Erased, Fate
 from cadre.protocol.topology import tree_of
+from cadre.views.run_summary import summary_of_task
+from cadre.views.story import Story
 from cadre_gateway.index.run_index import RunIndex
-from cadre_gateway.index.run_summary import summary_of_task
 from cadre_gateway.index.tree_record import Tombstone, restarts
-from cadre_gateway.index.tree_runs import TreeRuns
 from cadre_gateway.requests.problems import Problem, note_progress, unknown_run
 
 _PAGES_WITHOUT_TURN = 4
@@ -62,12 +62,12 @@ class RunLookup:
         erased = _erased(await self.erasure.fate(tree))
         # Of an erased tree a late entry may be left for a moment, whose predecessors are gone.
         gone = erased is not None and not await self._is_begun_again(tree, erased)
-        found = TreeRuns(tree)
+        found = Story(tree)
         for one in [] if gone else await self._recent(tree, run):
             if erased is None or one.seq > erased.seq:
-                found.apply(one.seq, one.entry)
-        if run in found.runs:
-            return found.runs[run]
+                found.take(one.seq, one.entry)
+        if run in found.summaries:
+            return found.summaries[run]
         task = await self.history.task(tree, run)
         if task is None or (erased is not None and task.at <= erased.at):
             return None
@@ -82,14 +82,14 @@ class RunLookup:
     async def runs_of_tree(self, tree: str) -> list[RunSummary]:
         """Return all runs of a tree: only its root before an agent takes that up, [] when there is no such tree. Raise
         RetryableError, a 503 problem when no turn comes."""
-        found = TreeRuns(tree)
+        found = Story(tree)
         async with self.pages_of_tree(tree) as pages:
             async for page in pages:
                 for one in page:
-                    found.apply(one.seq, one.entry)
-        if not found.runs and (root := await self.known(tree)) is not None:
+                    found.take(one.seq, one.entry)
+        if not found.summaries and (root := await self.known(tree)) is not None:
             return [root]
-        return list(found.runs.values())
+        return list(found.summaries.values())
 
     @asynccontextmanager
     async def pages_of_tree(

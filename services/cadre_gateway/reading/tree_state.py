@@ -10,15 +10,15 @@ from cadre.loop.fold import apply_entry
 from cadre.ports import Stored
 from cadre.protocol.usage import Usage
 from cadre.service.revision import schemas_of
-from cadre_gateway.index.run_summary import end_state
-from cadre_gateway.index.tree_runs import TreeRuns
+from cadre.views.run_summary import end_state
+from cadre.views.story import Story
 
 
 class TreeState:
     """The runs of a tree as far as its entries were taken in, in stream order."""
 
     def __init__(self, tree: str, *, keep_steps: bool) -> None:
-        self.runs = TreeRuns(tree)
+        self.story = Story(tree)
         self._tree = tree
         self._keep_steps = keep_steps
         self._states: dict[str, Run] = {}
@@ -30,7 +30,7 @@ class TreeState:
     def take(self, page: Iterable[Stored]) -> None:
         """Takes in entries; one that was taken in before must not come again."""
         for seq, entry in page:
-            self.runs.apply(seq, entry)
+            self.story.take(seq, entry)
             own = [event for event in entry.events if not isinstance(event, DelegateFinished)]
             self._own_usage[entry.run] = self.own_usage(entry.run) + gained(own)
             # What comes behind a run's end changes nothing that is shown.

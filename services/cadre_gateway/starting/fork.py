@@ -16,8 +16,8 @@ from cadre.ports import Clock, Stored
 from cadre.protocol.messages import Fork, Origin, Task
 from cadre.protocol.topology import task_id, tree_of
 from cadre.spec.durations import Length
+from cadre.views.run_summary import summary_of_task
 from cadre_gateway.access.principal import Principal
-from cadre_gateway.index.run_summary import summary_of_task
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.body import BudgetBody, Count, after, check_length
 from cadre_gateway.requests.idempotency import IdempotencyKey

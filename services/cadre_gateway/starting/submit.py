@@ -9,8 +9,8 @@ from cadre.protocol.files import decode_data_url, is_blob_ref
 from cadre.protocol.messages import Origin, Task
 from cadre.protocol.topology import task_id
 from cadre.spec.answer_schema import misfits
+from cadre.views.run_summary import summary_of_task
 from cadre_gateway.access.principal import Principal
-from cadre_gateway.index.run_summary import summary_of_task
 from cadre_gateway.reading.contracts import LiveContracts
 from cadre_gateway.requests.body import Submission, after
 from cadre_gateway.requests.idempotency import IdempotencyKey

@@ -10,11 +10,11 @@ from cadre.adapters.nats.registry import NatsRegistry
 from cadre.api.approvals import Approval, ApprovalState, PendingCall
 from cadre.engine.calls.call_check import MEMBER_SCHEMA
 from cadre.kinds.tool_calling.arguments import with_values
+from cadre.views.held_calls import DecidedCall
+from cadre.views.run_summary import shortened
 from cadre_gateway.index.call_list import CallFilter, ListedCall, listed_calls
-from cadre_gateway.index.decided_approvals import DecidedCall
 from cadre_gateway.index.run_filter import Cursor, cursor_of
 from cadre_gateway.index.run_index import RunIndex
-from cadre_gateway.index.run_summary import shortened
 from cadre_gateway.requests.problems import Problem, invalid
 from cadre_gateway.steering.held_calls import HeldCalls, history_of, schema_in
 

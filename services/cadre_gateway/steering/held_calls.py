@@ -14,7 +14,7 @@ from cadre.journal.steps import CallState
 from cadre.loop.fold import fold
 from cadre.ports import Journal
 from cadre.protocol.topology import parent_of, tree_of
-from cadre_gateway.index.decided_approvals import decision_of
+from cadre.views.held_calls import decision_of
 from cadre_gateway.requests.problems import unknown_call
 
 _CALL_ID = re.compile(r"[A-Za-z0-9-]{1,64}(?:_\d{1,9}_\d{1,9}){1,64}")

@@ -9,8 +9,8 @@ from cadre.api.runs import RunSummary
 from cadre.journal.events import CancelRequested
 from cadre.ports import Clock, Stored
 from cadre.protocol.messages import Cancel
+from cadre.views.run_summary import end_state
 from cadre_gateway import SENDER
-from cadre_gateway.index.run_summary import end_state
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.feed import Feed
 from cadre_gateway.requests.idempotency import IdempotencyKey

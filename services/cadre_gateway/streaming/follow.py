@@ -15,7 +15,7 @@ from cadre.errors import RetryableError
 from cadre.ports import Stored
 from cadre.protocol.deltas import Delta
 from cadre.protocol.topology import is_within, tree_of
-from cadre_gateway.index.run_summary import end_state
+from cadre.views.run_summary import end_state
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.feed import Feed
 from cadre_gateway.requests.problems import Problem

@@ -16,7 +16,7 @@ from cadre.journal.entry import Entry
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.topology import tree_of
 from cadre.tools.workspace import WrongPath, normal_path
-from cadre_gateway.index.run_summary import end_state
+from cadre.views.run_summary import end_state
 from cadre_gateway.transfer.run_file import (
     MAX_BLOB_BYTES,
     BadRunFile,

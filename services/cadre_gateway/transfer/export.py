@@ -18,7 +18,7 @@ from cadre.errors import BlobMissing, BusUnavailable, UnreadableMessage
 from cadre.journal.entry import Entry
 from cadre.ports import Blobs
 from cadre.protocol.topology import tree_of
-from cadre_gateway.index.run_summary import end_state
+from cadre.views.run_summary import end_state
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.problems import Problem, invalid
 from cadre_gateway.transfer.run_file import (

@@ -1,0 +1,122 @@
+"""Calls that wait for a person, or were decided, as lists show them: kept small, however large their arguments are."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cadre.api.approvals import ApprovalDecision, PendingCall
+from cadre.journal import events as ev
+from cadre.journal.entry import Entry
+
+MAX_ARGUMENTS_BYTES = 2048
+"""Lists keep so much of a call's arguments as JSON."""
+
+_MAX_VALUE_CHARS = 200
+
+_SETTLE = (ev.ApprovalDecided, ev.CallDropped, ev.CallRefused)
+
+
+class DecidedCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that waited for a person, and what became of it."""
+
+    asked: PendingCall
+    decision: ApprovalDecision
+
+    @property
+    def place(self) -> tuple[float, str]:
+        """Its place in the list."""
+        return self.decision.at or 0.0, self.asked.call
+
+
+class CallChanges(NamedTuple):
+    """What an entry makes of the calls of its run that wait for a person."""
+
+    held: Sequence[PendingCall]
+    """They wait from now on."""
+    gone: Sequence[PendingCall]
+    """They wait no longer: decided, dropped, refused, or their run has ended."""
+    decided: Sequence[DecidedCall]
+    """Those of them that were decided."""
+
+
+NO_CHANGES = CallChanges((), (), ())
+
+
+def call_changes(entry: Entry, pending: dict[str, PendingCall]) -> CallChanges:
+    """Return the changes that an entry makes; `pending` are the calls of its run that wait, by id."""
+    added: dict[str, PendingCall] = {}
+    gone: dict[str, PendingCall] = {}
+    decided: list[DecidedCall] = []
+    for event in entry.events:
+        if type(event) is ev.ApprovalRequested:
+            if event.call not in pending:
+                added[event.call] = _of_event(event, entry)
+        elif pending and type(event) in _SETTLE:
+            call: str = event.call  # type: ignore[attr-defined]
+            if call in pending:
+                gone[call] = pending[call]
+                if type(event) is ev.ApprovalDecided:
+                    decided.append(
+                        _short(DecidedCall(asked=pending[call], decision=decision_of(event, entry.at)))
+                    )
+        elif type(event) is ev.RunFinished:
+            added, gone = {}, dict(pending)
+    if not added and not gone:
+        return NO_CHANGES
+    return CallChanges(list(added.values()), list(gone.values()), decided)
+
+
+def decision_of(event: ev.ApprovalDecided, at: float) -> ApprovalDecision:
+    """Return the decision as the API shows it; `at` is the time of its entry in Unix seconds."""
+    return ApprovalDecision(
+        call=event.call,
+        verdict=event.verdict,
+        by=event.sender,
+        at=at,
+        feedback=event.feedback,
+        tool=event.name,
+        arguments=event.arguments,
+        edits=event.edits,
+    )
+
+
+def _of_event(event: ev.ApprovalRequested, entry: Entry) -> PendingCall:
+    return _bounded(
+        PendingCall(
+            call=event.call,
+            run=entry.run,
+            tree=entry.tree,
+            agent=entry.agent,
+            name=event.name,
+            kind=event.kind,
+            arguments=event.arguments,
+            reason=event.reason,
+            requested_at=entry.at,
+            expires_at=event.expires_at,
+        )
+    )
+
+
+def _bounded(call: PendingCall) -> PendingCall:
+    if len(msgspec.json.encode(call.arguments)) <= MAX_ARGUMENTS_BYTES:
+        return call
+    kept: dict[str, Any] = {}
+    left = MAX_ARGUMENTS_BYTES
+    for name, value in call.arguments.items():
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        shown = value if len(text) <= _MAX_VALUE_CHARS else text[: _MAX_VALUE_CHARS - 1] + "…"
+        left -= len(msgspec.json.encode({name: shown}))
+        if left < 0:
+            break
+        kept[name] = shown
+    return msgspec.structs.replace(call, arguments=kept, cut=True)
+
+
+def _short(call: DecidedCall) -> DecidedCall:
+    if len(msgspec.json.encode(call.decision)) <= MAX_ARGUMENTS_BYTES:
+        return call
+    decision = msgspec.structs.replace(
+        call.decision, arguments=None, edits=[], feedback=call.decision.feedback[:MAX_ARGUMENTS_BYTES]
+    )
+    return DecidedCall(asked=msgspec.structs.replace(call.asked, cut=True), decision=decision)
