@@ -1,6 +1,9 @@
 """OpenAIModel with the real client: refusals, cuts, silence, cancellation, and what is told of them."""
 
 import asyncio
+import contextlib
+import itertools
+import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -162,6 +165,9 @@ async def test_an_answer_that_drips_for_ever(server: ModelServer) -> None:
     assert server.journal()[0]["outcome"] == "left"
 
 
+KEPT = "T.\n<code>\nx = 'Observation: </code>'\n</code>"
+
+
 @asynccontextmanager
 async def server_that_sends(body: str, kind: str = "text/event-stream") -> AsyncIterator[ModelSpec]:
     """An endpoint that answers everything with the same bytes, as no scripted model would."""
@@ -182,6 +188,33 @@ async def server_that_sends(body: str, kind: str = "text/event-stream") -> Async
         port = server.sockets[0].getsockname()[1]
         yield ModelSpec(name="any", url=f"http://127.0.0.1:{port}/v1")
         await closed.wait()
+
+
+async def test_a_stream_that_runs_on_behind_its_block_is_left() -> None:
+    """The endpoint goes on for ever: it ends when the client closes the connection."""
+    left = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        await reader.readexactly(int(request.partition("content-length: ")[2].split()[0]))
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            for text in itertools.chain([f"{KEPT}\n"], itertools.repeat("Observation: 5\n")):
+                chunk = {"choices": [{"delta": {"content": text}}]}
+                writer.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
+                await writer.drain()
+        left.set()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        spec = ModelSpec(name="any", url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
+        asked = saying("Write code.")
+        asked.block = ("<code>", "</code>")
+        reply, heard = await ask(spec, asked)
+        await left.wait()
+    assert (reply.content, "".join(heard), reply.finish_reason) == (KEPT, KEPT, "stop")
+    assert reply.usage.tokens > 0
 
 
 @pytest.mark.parametrize(

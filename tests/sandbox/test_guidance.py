@@ -28,6 +28,19 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
         ("def search(q): return q", 1, "search is a function that you call"),
         ("import math as visit", 1, "visit is a function that you call"),
         ("for search in []: pass", 1, "search is a function that you call"),
+        ("x = await search('a')", 1, "write search('a')"),
+        ("[await search(q) for q in 'ab']", 1, "write search(q)"),
+        ("async with search('a') as x:\n    pass", 1, "gather("),
+        ("return 5", 1, "final_answer(value)"),
+        ("!pip install requests", 1, "Authorized imports: "),
+        ("x = 1\n%pip install requests", 2, "Authorized imports: "),
+        ("pip install requests", 1, "Authorized imports: "),
+        ("from tools import search", 1, "search(…)"),
+        ("from tools import fetch", 1, "search(…)"),
+        ("import tools", 1, "search(…)"),
+        ("import search", 1, "search(…)"),
+        ("from default_api import search as find", 1, "search(…)"),
+        ("tools.search('a')", 1, "search(…)"),
     ],
 )
 async def test_it_is_refused_before_anything_runs(
@@ -42,6 +55,9 @@ async def test_it_is_refused_before_anything_runs(
 @pytest.mark.parametrize(
     ("code", "error", "says"),
     [
+        ("final_answer()", "TypeError", "final_answer(value)"),
+        ("final_answer(1, 2)", "TypeError", "final_answer(value)"),
+        ("final_answer(result=1)", "TypeError", "final_answer(value)"),
         ("import importlib\nimportlib.import_module\ngetattr(importlib, 'import' + '_module')('json')\n"
          "b = getattr((lambda: 0), '__glo' + 'bals__')['__builtins__']\nb['open']('x')",
          "NotAllowed", "files are not authorized"),
@@ -67,6 +83,8 @@ async def test_what_the_reading_misses_is_refused_when_it_runs(
         ([], "try:\n    import numpy\nexcept ImportError:\n    numpy = None\nnumpy is None", True),
         ([], "input = [3]\neval = max\nopen = 'yes'\n[input[0], eval(1, 2), open]", [3, 2, "yes"]),
         ([], "def f(input): return input\nf(4)", 4),
+        (["asyncio"], "import asyncio\nasync def f(): return 4\nasyncio.run(f())", 4),
+        ([], "class A: search = 3\ntools = A()\ntools.search", 3),
         (
             [],
             "class A:\n    def search(self): return type(self).__name__ + self.__class__.__name__\nA().search()",

@@ -188,3 +188,20 @@ async def test_how_long_an_answer_may_be_is_a_setting_of_the_model(api: ModelApi
         await answer_of(spec, [], ignore).add(sent[api])
     with pytest.raises(SpecError, match=r"model\.chars"):
         AgentSpec(name="boss", description="Works.", model=ModelSpec(chars=0))
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+async def test_an_answer_with_code_is_cut_behind_its_block(size: int) -> None:
+    kept = "T.\n<code>\nx = 'Observation: </code>'\n</code>"
+    heard: list[str] = []
+
+    async def hear(text: str, *, of_answer: bool = False) -> None:
+        heard.append(text)
+
+    answer = answer_of(ModelSpec(), [], hear, ("<code>", "</code>"))
+    sent = f"{kept}\nObservation: 5\n<code>\ny\n</code>"
+    for at in range(0, len(sent), size):
+        await answer.add(piece(content=sent[at : at + size]))
+    await answer.add(piece("length"))
+    reply = await answer.done()
+    assert (reply.content, "".join(heard)) == (kept, kept)

@@ -165,11 +165,18 @@ class Block:
         """Make the calls, and return their results in order."""
         return self._conversation.call(calls)
 
-    def final_answer(self, answer: Any = None) -> None:
-        """End the block with this answer, from wherever it is called. Raises FinalAnswer."""
+    def final_answer(self, *answer: Any, **named: Any) -> None:
+        """End the block with the one value given, from wherever it is called. Raises FinalAnswer, and TypeError for no
+        value or several."""
+        given = [*answer, *([named.pop("answer")] if "answer" in named else [])]
+        if len(given) != 1 or named:
+            found = "no value" if not given and not named else "other arguments"
+            raise TypeError(
+                f"final_answer(value) takes the answer as its one argument, and was given {found}"
+            )
         self._conversation.check_all_used()
         if not self._final:
-            self._final = self._finished(answer, is_final=True)
+            self._final = self._finished(given[0], is_final=True)
         raise FinalAnswer
 
     def _finished(self, value: Any, is_final: bool) -> tuple[dict[str, Any], list[bytes]]:

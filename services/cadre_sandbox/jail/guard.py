@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from cadre_sandbox.jail.refusal import (
     ATTRIBUTES,
     BUILTINS,
+    TOOL_MODULES,
     NotAllowed,
     attribute_message,
     authorized,
+    await_message,
     builtin_message,
+    command_message,
+    functions_message,
     import_message,
+    is_command,
 )
 
 _GETTERS = {"getattr", "setattr", "hasattr", "delattr"}
@@ -43,7 +48,13 @@ class Rules:
 
 def read(code: str, filename: str, rules: Rules) -> ast.Module:
     """The block as the syntax tree that is run. Raises SyntaxError, and NotAllowed with the line."""
-    tree = ast.parse(code, filename)
+    try:
+        tree = ast.parse(code, filename)
+    except SyntaxError as error:
+        lines = code.splitlines()
+        if error.lineno and error.lineno <= len(lines) and is_command(lines[error.lineno - 1]):
+            raise NotAllowed(command_message(rules.imports), error.lineno) from error
+        raise
     variables = set(_variables(tree))
     own = {*rules.own, *variables, *_declared(tree)}
     if FINAL in variables or RENAMED in rules.own:
@@ -131,10 +142,12 @@ class _Guard(ast.NodeVisitor):
         self._refused = set() if everything else BUILTINS.keys() - set(rules.builtins) - set(own)
         self._attributes = frozenset() if everything else ATTRIBUTES
         self._hidden = frozenset() if everything else _HIDDEN
+        self._own = own
         self._depth = 0
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
+            self._not_imported(alias.name, [alias.name], node)
             self._import(alias.name, node)
             self._not_a_function((alias.asname or alias.name).split(".")[0], node)
 
@@ -144,10 +157,30 @@ class _Guard(ast.NodeVisitor):
                 "relative imports lead nowhere here: import the module by its full name.", node.lineno
             )
         module = node.module or ""
+        self._not_imported(module, [alias.name for alias in node.names], node)
         for alias in node.names:
             if not authorized(module, self._rules.imports):
                 self._import(f"{module}.{alias.name}", node, module)
             self._not_a_function(alias.asname or alias.name, node)
+
+    def visit_Await(self, node: ast.Await) -> None:
+        self._outside_of_functions(node, node.value)
+        self.generic_visit(node)
+
+    def visit_AsyncFor(self, node: ast.AsyncFor | ast.AsyncWith) -> None:
+        self._outside_of_functions(node, None)
+        self.generic_visit(node)
+
+    visit_AsyncWith = visit_AsyncFor
+
+    def visit_Return(self, node: ast.Return) -> None:
+        if not self._depth:
+            raise NotAllowed(
+                "return stands in a function only: print a value to see it, or end the task with"
+                " final_answer(value).",
+                node.lineno,
+            )
+        self.generic_visit(node)
 
     def visit_Try(self, node: ast.Try) -> None:
         """Leave an import that is tried and caught to be refused when it runs, so that the other branch is taken."""
@@ -176,6 +209,8 @@ class _Guard(ast.NodeVisitor):
     def visit_Attribute(self, node: ast.Attribute) -> None:
         if node.attr in self._attributes:
             raise NotAllowed(attribute_message(node.attr), node.lineno)
+        if isinstance(node.value, ast.Name) and node.value.id in TOOL_MODULES - set(self._own):
+            self._not_imported(node.value.id, [node.attr], node)
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
@@ -207,6 +242,19 @@ class _Guard(ast.NodeVisitor):
         self._depth += 1
         self.generic_visit(node)
         self._depth -= 1
+
+    def _not_imported(self, module: str, names: Sequence[str], node: ast.AST) -> None:
+        """Raise NotAllowed for what the code has already as functions, wherever it believes them to be."""
+        if authorized(module, self._rules.imports):
+            return
+        found = [name for name in names if name in self._rules.functions]
+        if found or module in TOOL_MODULES:
+            message = functions_message(found or sorted(self._rules.functions))
+            raise NotAllowed(message, getattr(node, "lineno", None))
+
+    def _outside_of_functions(self, node: ast.AST, awaited: ast.expr | None) -> None:
+        if not self._depth:
+            raise NotAllowed(await_message(awaited), getattr(node, "lineno", None))
 
     def _import(self, module: str, node: ast.stmt, shown: str = "") -> None:
         if not authorized(module, self._rules.imports):

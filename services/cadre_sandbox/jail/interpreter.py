@@ -55,9 +55,9 @@ class Interpreter:
         assert self._block
         return self._block.call(calls)
 
-    def _final_answer(self, answer: Any = None) -> None:
+    def _final_answer(self, *answer: Any, **named: Any) -> None:
         assert self._block
-        self._block.final_answer(answer)
+        self._block.final_answer(*answer, **named)
 
 
 def serve(descriptor: int, layers: Layers) -> None:

@@ -1,7 +1,9 @@
 """What code may not do: the builtins and attributes that are refused, and words about it for a model to act on."""
 
+import ast
 import builtins
 import dis
+import re
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
@@ -39,6 +41,48 @@ def import_message(module: str, imports: Sequence[str]) -> str:
     names = ", ".join(sorted(imports)) or "none"
     return f"import of {module} is not authorized. Authorized imports: {names}. Use these, or a tool."
 
+
+TOOL_MODULES = frozenset({"tools", "tool", "functions", "function", "default_api", "agent_tools", "team"})
+"""Modules that models invent for the functions which their code has."""
+
+
+def functions_message(names: Sequence[str]) -> str:
+    """Return the words for code that imports what it has as functions."""
+    shown = ", ".join(f"{name}(…)" for name in names) or "final_answer(…)"
+    return f"the functions are here already, and no module holds them: write {shown} without an import or a prefix."
+
+
+_COMMAND = re.compile(
+    r"\s*(?:[!%]{1,2}\s*\w|(?:pip3?|conda|apt(?:-get)?|npm|cd|ls|cat|curl|wget|python3?)\s+[\w.-])"
+)
+
+
+def is_command(line: str) -> bool:
+    """Return whether a line is a command of a shell or a notebook."""
+    return _COMMAND.match(line) is not None
+
+
+def command_message(imports: Sequence[str]) -> str:
+    """Return the words for code that is a command of a shell or a notebook."""
+    names = ", ".join(sorted(imports)) or "none"
+    return (
+        "this is a command of a shell or a notebook, and the block is Python alone: nothing can be installed or"
+        f" started here. Authorized imports: {names}."
+    )
+
+
+def await_message(awaited: ast.expr | None) -> str:
+    """Return the words for code that waits at its top level, with the line that does without."""
+    text = ast.unparse(awaited) if awaited is not None else ""
+    instead = f"write {text}" if text and len(text) <= _SHOWN else "call them as they are"
+    return (
+        f"there is no await outside of a function, and functions here return their results at once: {instead}."
+        " For several calls at the same time write gather(first.later(…), second.later(…))."
+    )
+
+
+_SHOWN = 200
+"""Characters of code that a message repeats."""
 
 BUILTINS = {
     "__import__": "use the import statement",

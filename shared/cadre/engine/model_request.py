@@ -17,6 +17,9 @@ class ModelRequest(msgspec.Struct, kw_only=True):
     tool_choice: Literal["auto"] | None = None
     """In place of an agent's `required`."""
     stop: list[str] = []
+    """Sequences that end the answer. None may stand in a text literal of what is asked for."""
+    block: tuple[str, str] | None = None
+    """The tags around the block of code that is asked for: what the model writes behind it is cut off."""
     schema: dict[str, Any] | None = None
     """JSON Schema that the answer must fit."""
     json_object: bool = False

@@ -270,7 +270,7 @@ def test_what_its_model_reads() -> None:
     course = begun()
     request = Transcript(prompts).request(course.run, "act")
     assert request.tools == []
-    assert "</code>" in request.stop
+    assert (request.block, request.stop) == (("<code>", "</code>"), [])
     assert "def add(" in request.messages[0]["content"]
     course.arrive(ended(logs="3\n", text="None", snapshot="blob:aa"))
     answer, observed = Transcript(prompts).request(course.run, "act").messages[-2:]

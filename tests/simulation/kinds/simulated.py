@@ -61,7 +61,7 @@ class SimulatedKind:
         request = asked.request
         if END_PLAN in request.stop:
             return said(A_PLAN)
-        if not request.stop and not request.tools:
+        if request.block is None and not request.tools:
             return said("out of steps")
         step = taken(asked)
         if step is None:

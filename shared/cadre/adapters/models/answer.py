@@ -6,6 +6,7 @@ from typing import Any
 import jiter
 import msgspec
 
+from cadre.adapters.models.answer_text import AnswerText, EndOf, joined
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.events import RequestedCall
 from cadre.ports import ModelReply, OnText
@@ -14,9 +15,6 @@ from cadre.spec.model import MAX_ANSWER_CHARS
 
 FILTERED = "content_filter"
 """The finish_reason of an answer that the endpoint's content filter withheld or cut."""
-
-MIN_PAUSE_SECONDS = 0.05
-"""Between two pieces of text that are passed on."""
 
 
 class _Function(msgspec.Struct, frozen=True):
@@ -81,7 +79,7 @@ class MalformedAnswer(Exception):
 
 
 class ModelAnswer:
-    """Collects the pieces of one answer; passes its text on, cut at the first stop sequence."""
+    """Collects the pieces of one answer; passes its text on, cut where it ends."""
 
     def __init__(
         self,
@@ -89,17 +87,12 @@ class ModelAnswer:
         on_text: OnText,
         clock: Callable[[], float],
         max_chars: int = MAX_ANSWER_CHARS,
+        end_of: EndOf | None = None,
     ) -> None:
         self._max_chars = max_chars
-        self._stop = [word for word in stop if word]
         self._on_text = on_text
-        self._clock = clock
-        self._text = ""
-        """What was joined of the text; the pieces that came since are in `_pieces`."""
-        self._pieces: list[str] = []
+        self._text = AnswerText(stop, on_text, clock, end_of)
         self._chars = 0
-        self._passed = 0
-        self._passed_at = float("-inf")
         self._calls: list[_OpenCall] = []
         self._answer_passed = ""
         """What was passed on of the argument of `final_answer`."""
@@ -126,13 +119,12 @@ class ModelAnswer:
             self._empty = False
             self._finish = choice.finish_reason or self._finish
             message = choice.delta or choice.message or _ChatAnswer()
-            self._pieces.append(self._counted(message.content or message.refusal or ""))
+            self._text.add(self._counted(message.content or message.refusal or ""))
             self._annotations += message.annotations if isinstance(message.annotations, list) else []
             for call in message.tool_calls or []:
                 self._add_call(call, whole=choice.delta is None)
-        if self._clock() - self._passed_at >= MIN_PAUSE_SECONDS:
-            self._join()
-            await self._pass_on(self._certain())
+        if self._text.is_due:
+            await self._text.pass_on()
             await self._pass_answer()
 
     @property
@@ -145,6 +137,11 @@ class ModelAnswer:
         self._finish = "length"
 
     @property
+    def is_over(self) -> bool:
+        """Whether its text goes on behind what was asked for: no more of it is wanted."""
+        return self._text.is_over and not self._calls
+
+    @property
     def begun(self) -> bool:
         """Whether some of it has come."""
         return not self._empty
@@ -153,18 +150,18 @@ class ModelAnswer:
         """Returns the answer, once everything was added. Raises MalformedAnswer when it is not complete."""
         if self._empty:
             raise MalformedAnswer("it holds no choice", is_foreign=True)
-        if not self._finish:
+        text = await self._text.finish()
+        finish = "stop" if self.is_over and self._finish in ("", "length") else self._finish
+        if not finish:
             raise MalformedAnswer("it ends without a finish_reason: it broke off in the middle")
         if nameless := [call for call in self._calls if not call.name]:
             raise MalformedAnswer(f"{len(nameless)} of its tool calls have no name")
-        self._join()
-        await self._pass_on(self._end())
         return ModelReply(
-            content=_joined(self._text[: self._end()]),
-            calls=[RequestedCall(call.name, _joined(call.arguments)) for call in self._calls],
+            content=text,
+            calls=[RequestedCall(call.name, joined(call.arguments)) for call in self._calls],
             usage=self._usage,
             model=self._model,
-            finish_reason=self._finish,
+            finish_reason=finish,
             items=[{"type": "message", "annotations": _plain(self._annotations)}]
             if self._annotations
             else [],
@@ -190,10 +187,6 @@ class ModelAnswer:
             )
         return piece
 
-    def _join(self) -> None:
-        self._text = "".join([self._text, *self._pieces])
-        self._pieces.clear()
-
     def _open_call(self, delta: _PartialCall) -> _OpenCall:
         """Finds the call that a piece belongs to. Some servers leave the index out, or give each call index 0, or no
         id."""
@@ -208,35 +201,6 @@ class ModelAnswer:
         self._calls.append(call)
         return call
 
-    def _end(self) -> int:
-        """Where the text ends: at the first stop sequence."""
-        places = [place for word in self._stop if (place := self._text.find(word)) >= 0]
-        return min(places, default=len(self._text))
-
-    def _certain(self) -> int:
-        """How many characters of the text are surely no beginning of a stop sequence, and no half of a character."""
-        end = self._end()
-        if end < len(self._text):
-            return end
-        if "\ud800" <= self._text[-1:] <= "\udbff":
-            return end - 1
-        held = max(
-            (
-                size
-                for word in self._stop
-                for size in range(1, min(len(word), end + 1))
-                if self._text.endswith(word[:size])
-            ),
-            default=0,
-        )
-        return end - held
-
-    async def _pass_on(self, end: int) -> None:
-        if end > self._passed:
-            text, self._passed = self._text[self._passed : end], end
-            self._passed_at = self._clock()
-            await self._on_text(_joined(text))
-
     async def _pass_answer(self) -> None:
         """Passes on what has come of the one call of `final_answer`, whose arguments are whole at the end only."""
         if len(self._calls) != 1 or self._calls[0].name != FINAL_ANSWER:
@@ -244,7 +208,7 @@ class ModelAnswer:
         text = _answer_in(self._calls[0].arguments)
         if len(text) > len(self._answer_passed) and text.startswith(self._answer_passed):
             piece, self._answer_passed = text[len(self._answer_passed) :], text
-            self._passed_at = self._clock()
+            self._text.mark()
             await self._on_text(piece, of_answer=True)
 
 
@@ -281,8 +245,3 @@ def _detail(details: Any, name: str) -> int:
 
 def _plain(values: list[Any]) -> list[Any]:
     return [value.to_dict() if hasattr(value, "to_dict") else value for value in values]
-
-
-def _joined(text: str) -> str:
-    """Text with the halves of a character that came in two pieces put together; a lone half is replaced."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -1,6 +1,7 @@
 """The two APIs that a model is asked through: chat completions, and responses. Requests are those of chat completions
 up to here."""
 
+import functools
 import time
 from typing import Any
 
@@ -8,16 +9,20 @@ from cadre.adapters.models.answer import ModelAnswer
 from cadre.adapters.models.openai_client import post
 from cadre.adapters.models.request_body import sent_body
 from cadre.adapters.models.responses_answer import ResponsesAnswer
+from cadre.engine.answers.code_blocks import end_of_answer
 from cadre.ports import OnText
 from cadre.spec.model import ModelSpec
 
 Answer = ModelAnswer | ResponsesAnswer
 
 
-def answer_of(spec: ModelSpec, stop: list[str], on_text: OnText) -> Answer:
-    """Collects what the model's API sends for one request."""
+def answer_of(
+    spec: ModelSpec, stop: list[str], on_text: OnText, block: tuple[str, str] | None = None
+) -> Answer:
+    """Collects what the model's API sends for one request; `block`: the tags around the code that is asked for."""
     kind = ResponsesAnswer if spec.api == "responses" else ModelAnswer
-    return kind(stop, on_text, time.monotonic, spec.chars)
+    end_of = functools.partial(end_of_answer, tags=block) if block is not None else None
+    return kind(stop, on_text, time.monotonic, spec.chars, end_of)
 
 
 async def create(client: Any, spec: ModelSpec, body: dict[str, Any]) -> Any:

@@ -116,7 +116,7 @@ class OpenAIModel:
         if (missing := self.missing()) is not None:
             raise ModelRefused(missing)
         body = await self._body(request)
-        answer = answer_of(self._spec, request.stop, on_text)
+        answer = answer_of(self._spec, request.stop, on_text, request.block)
         # Waiting here is no silence of the endpoint: nothing was sent yet.
         async with self._slots.slot(self._url, self._name, self._spec.parallel):
             await confirm()
@@ -134,7 +134,7 @@ class OpenAIModel:
         if reply.finish_reason == FILTERED:
             raise filtered_answer(self._url)
         if not reply.usage.tokens:
-            reply = self._with_usage(request, reply)
+            reply = self._with_usage(request, reply, is_cut=answer.is_over)
         return msgspec.structs.replace(reply, context=self._listed_context)
 
     async def load(self) -> None:
@@ -169,8 +169,9 @@ class OpenAIModel:
             return "no model name: set CADRE_MODEL or model.name in the agent's spec"
         return None
 
-    def _with_usage(self, request: ModelRequest, reply: ModelReply) -> ModelReply:
-        if not self._estimates:
+    def _with_usage(self, request: ModelRequest, reply: ModelReply, *, is_cut: bool) -> ModelReply:
+        # The end of a stream, where usage stands, is not waited for behind what was asked for.
+        if not self._estimates and not is_cut:
             self._estimates = True
             url = shown_url(self._url)
             log.warning("the model endpoint %s does not tell what calls use: tokens are estimated", url)
@@ -234,6 +235,8 @@ class OpenAIModel:
                         await answer.add(chunk)
                         if answer.characters > self._most_characters():
                             answer.cut()
+                            return
+                        if answer.is_over:
                             return
         except EndpointLost as error:
             raise self._lost(error) from None

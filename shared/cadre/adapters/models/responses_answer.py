@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from cadre.adapters.models.answer import FILTERED, MalformedAnswer, ModelAnswer
+from cadre.adapters.models.answer_text import EndOf
 from cadre.ports import ModelReply, OnText
 
 _TEXT = ("response.output_text.delta", "response.refusal.delta")
@@ -26,8 +27,15 @@ class ResponseFailed(Exception):
 class ResponsesAnswer:
     """Collects one answer as `ModelAnswer` does, and the items that the endpoint gave beside its texts and calls."""
 
-    def __init__(self, stop: list[str], on_text: OnText, clock: Callable[[], float], max_chars: int) -> None:
-        self._answer = ModelAnswer(stop, on_text, clock, max_chars)
+    def __init__(
+        self,
+        stop: list[str],
+        on_text: OnText,
+        clock: Callable[[], float],
+        max_chars: int,
+        end_of: EndOf | None = None,
+    ) -> None:
+        self._answer = ModelAnswer(stop, on_text, clock, max_chars, end_of)
         self._items: list[dict[str, Any]] = []
         self._texts = self._calls = 0
         self._heard: list[str] = []
@@ -41,6 +49,11 @@ class ResponsesAnswer:
     def cut(self) -> None:
         """Ends it here, as an endpoint does at its limit of tokens."""
         self._answer.cut()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its text goes on behind what was asked for: no more of it is wanted."""
+        return self._answer.is_over
 
     @property
     def begun(self) -> bool:

@@ -7,7 +7,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from cadre.engine.answers.json_text import UNREADABLE, ReadingError
-from cadre.engine.answers.stop_sequences import STOP_SEQUENCES
 from cadre.engine.budget import MEGABYTE, share
 from cadre.engine.commands import Command
 from cadre.engine.context.context_budget import MESSAGE
@@ -35,7 +34,7 @@ from cadre.journal.run import Run
 from cadre.journal.steps import CallState
 from cadre.kinds.code.fold import fold_code, state_of
 from cadre.kinds.code.owes import owed_code
-from cadre.kinds.code.parse import closed, read_code
+from cadre.kinds.code.parse import closed, is_open, read_code
 from cadre.kinds.code.records import (
     DECLARATION,
     BlockFinished,
@@ -213,11 +212,8 @@ class CodeKind(StepwiseKind):
         assert run.spec is not None
         code, messages = code_of(run.spec), chat.messages(run)
         if code.structured:
-            return ModelRequest(messages=messages, stop=STOP_SEQUENCES, schema=THOUGHT_AND_CODE)
-        opening, closing = code.tags
-        # Where the opening tag holds the closing one (a fence), the answer would stop before its code.
-        stop = STOP_SEQUENCES if closing in opening else [*STOP_SEQUENCES, closing]
-        return ModelRequest(messages=messages, stop=stop)
+            return ModelRequest(messages=messages, schema=THOUGHT_AND_CODE)
+        return ModelRequest(messages=messages, block=code.tags)
 
     def deed(self, own: KindStep) -> Deed:
         assert isinstance(own, CodeStep)
@@ -232,7 +228,7 @@ class CodeKind(StepwiseKind):
         )
 
     def as_read(self, spec: AgentSpec, content: str) -> str:
-        """The answer with the closing tag that the stop sequence has taken away."""
+        """Return the answer with its closing tag."""
         code = code_of(spec)
         return content if code.structured else closed(content, code)
 
@@ -263,8 +259,8 @@ class CodeKind(StepwiseKind):
         """What is missing would be put there for a block that only lacks its end."""
         code = code_of(spec)
         try:
-            is_open = not code.structured and closed(reply.content, code) != reply.content
-            return not is_open and bool(read_code(reply.content, code))
+            is_cut = not code.structured and is_open(reply.content, code)
+            return not is_cut and bool(read_code(reply.content, code))
         except (ReadingError, *UNREADABLE):
             return False
 

@@ -1,18 +1,13 @@
-"""The block of code in what a model wrote: between the agreed tags, in a Markdown fence, or all of it."""
+"""The code in what a model wrote: the blocks between the agreed tags, Markdown fences, or all of it."""
 
-import ast
 import contextlib
-import re
 
 import msgspec
 
+from cadre.engine.answers.code_blocks import beginnings, blocks_in, dedented, first_block, is_plain, is_python
 from cadre.engine.answers.json_text import UNREADABLE, ReadingError, read_object
 from cadre.engine.answers.reasoning import TAG, Quotes, without_reasoning
 from cadre.kinds.code.section import CodeSpec
-
-_FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)\n?```", re.DOTALL)
-_QUOTES = re.compile(r'"""|\'\'\'')
-"""A fence after them stands in a text, even where the code has an error of syntax."""
 
 
 class ThoughtAndCode(msgspec.Struct):
@@ -23,32 +18,39 @@ class ThoughtAndCode(msgspec.Struct):
 
 
 def closed(text: str, code: CodeSpec) -> str:
-    """The answer with the closing tag that the stop sequence has taken away."""
-    opening, closing = code.tags
-    start = text.rfind(opening)
-    is_open = start >= 0 and closing not in text[start + len(opening) :]
-    return text + closing if is_open else text
+    """Return the answer with the closing tag of its last block, where the endpoint has left it out or cut it."""
+    found = blocks_in(text, code.tags)
+    if not found or found[-1].label is not None or found[-1].is_closed:
+        return text
+    closing = code.tags[1]
+    bare = text.rstrip()
+    partial = next((size for size in range(len(closing) - 1, 1, -1) if bare.endswith(closing[:size])), 0)
+    return (bare[:-partial] if partial else text) + closing
+
+
+def is_open(text: str, code: CodeSpec) -> bool:
+    """Return whether the last block of an answer lacks its end."""
+    found = blocks_in(text, code.tags)
+    return bool(found) and not found[-1].is_closed
 
 
 def read_code(content: str, code: CodeSpec) -> str:
-    """All blocks of the answer, joined by empty lines. Raises ReadingError, for the model, when there is none.
+    """Return all blocks of the answer, joined by empty lines. Raises ReadingError, for the model, when there is none.
 
-    An answer without tags and fences may be code as a whole, but a mere literal, as most JSON objects are, is no code.
+    An answer without tags and fences may be code as a whole, but data and words that only look like code are none.
     """
     if code.structured:
         return _structured(content)
-    opening, closing = code.tags
-    whole, content = content, content if _quotes_tags(content) else without_reasoning(content, _blocks(code))
-    # A block that breaks off in reasoning has lost more than its end.
-    text = closed(content, code) if whole.endswith(content[content.rfind(opening) :]) else content
-    blocks = re.findall(rf"{re.escape(opening)}(.*?){re.escape(closing)}", text, re.DOTALL)
-    if not any(map(str.strip, blocks)) and _is_python(content) and not _is_literal(content):
+    whole = content
+    content = content if _quotes_tags(content) else without_reasoning(content, _blocks(code))
+    if is_python(content) and not is_plain(content):
         return content.strip()
-    blocks = [_unfenced(block) for block in blocks] or _FENCE.findall(text)
-    found = "\n\n".join(block.strip("\n") for block in blocks if block.strip())
-    if found:
-        return found
-    raise ReadingError(_help(content, opening, closing))
+    blocks = blocks_in(content, code.tags)
+    if blocks and not blocks[-1].is_closed and not whole.endswith(content[blocks[-1].begin :]):
+        blocks = blocks[:-1]  # what breaks off in reasoning has lost more than its end
+    if blocks:
+        return "\n\n".join(block.code for block in blocks)
+    raise ReadingError(_help(content, *code.tags))
 
 
 def _structured(content: str) -> str:
@@ -68,51 +70,18 @@ def _structured(content: str) -> str:
 
 
 def _blocks(code: CodeSpec) -> Quotes:
-    """The blocks of an answer, in whose texts tags of reasoning are no tags."""
-    opening, closing = code.tags
+    """Return the blocks of an answer, in whose texts tags of reasoning are no tags."""
 
     def end(text: str, at: int) -> int | None:
-        closes = closing if text.startswith(opening, at) else "```"
-        begin = at + len(opening) if closes is closing else text.index("\n", at)
-        found = text.find(closes, begin)
-        block = text[begin : found if found >= 0 else len(text)]
-        return begin + len(block) + len(closes) if _quotes_tags(_unfenced(block)) else None
+        block = first_block(text[at:], code.tags)
+        return at + block.end if block is not None and _quotes_tags(block.code) else None
 
-    return Quotes(re.compile(rf"{re.escape(opening)}|```(?:python|py)?[ \t]*\n"), end)
+    return Quotes(beginnings(code.tags), end)
 
 
 def _quotes_tags(code: str) -> bool:
-    """Whether a text is Python, with tags of reasoning in its texts and comments only."""
-    return _is_python(TAG.sub("$", code))
-
-
-def _unfenced(block: str) -> str:
-    """Some models put a fence between the tags as well, or words and a fence. One in a text of the code is none."""
-    if (whole := _FENCE.fullmatch(block.strip())) and ("```" not in whole[1] or _is_python(whole[1])):
-        return whole[1]
-    found = _FENCE.search(block)
-    if found is None or _is_python(block) or _QUOTES.search(block, 0, found.start()):
-        return block
-    return found[1]
-
-
-def _is_python(content: str) -> bool:
-    try:
-        ast.parse(content)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return bool(content.strip())
-
-
-def _is_literal(content: str) -> bool:
-    with contextlib.suppress(*UNREADABLE):
-        msgspec.json.decode(content)
-        return True
-    try:
-        ast.literal_eval(content.strip())
-    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
-        return False
-    return True
+    """Return whether a text is Python, with tags of reasoning in its texts and comments only."""
+    return is_python(TAG.sub("$", dedented(code)))
 
 
 def _help(content: str, opening: str, closing: str) -> str:

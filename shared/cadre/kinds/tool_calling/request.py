@@ -25,7 +25,7 @@ def ask_for_calls(run: Run, chat: Chat) -> ModelRequest:
     """The question for the next calls, in the form that the agent's model takes."""
     model, messages, functions = asked_model(run), chat.messages(run), chat.functions()
     if model.calls == "native":
-        asked = ModelRequest(messages=messages, tools=functions, stop=STOP_SEQUENCES)
+        asked = ModelRequest(messages=messages, tools=functions)
         asked.tool_choice = "auto" if run.truncated else None
         return asked
     messages = as_text(messages)

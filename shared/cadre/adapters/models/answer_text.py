@@ -1,0 +1,98 @@
+"""The text of an answer while it comes: joined, cut where it ends, and passed on."""
+
+from collections.abc import Callable
+
+from cadre.engine.answers.code_blocks import MADE_UP
+from cadre.ports import OnText
+
+MIN_PAUSE_SECONDS = 0.05
+"""Between two pieces of text that are passed on."""
+
+EndOf = Callable[[str], int | None]
+"""Return where a text ends for certain, whatever may follow; None: it may go on."""
+
+
+class AnswerText:
+    """Collects the pieces of a text, and passes on what is certain of it.
+
+    Args:
+        stop: sequences that end the text; they are no part of it.
+        end_of: finds an end that no sequence marks, as that of a block of code.
+    """
+
+    def __init__(
+        self, stop: list[str], on_text: OnText, clock: Callable[[], float], end_of: EndOf | None = None
+    ) -> None:
+        self._stop = [word for word in stop if word]
+        self._held = [*self._stop, *(f"\n{word}" for word in MADE_UP)] if end_of is not None else self._stop
+        self._end_of = end_of
+        self._on_text = on_text
+        self._clock = clock
+        self._text = ""
+        """What was joined of the text; the pieces that came since are in `_pieces`."""
+        self._pieces: list[str] = []
+        self._passed = 0
+        self._passed_at = float("-inf")
+        self.is_over = False
+        """More than blanks stood behind the end of the text when it was last passed on."""
+
+    def add(self, piece: str) -> None:
+        self._pieces.append(piece)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to pass something on."""
+        return self._clock() - self._passed_at >= MIN_PAUSE_SECONDS
+
+    def mark(self) -> None:
+        """Note that something of the answer was passed on."""
+        self._passed_at = self._clock()
+
+    async def pass_on(self) -> None:
+        """Pass on what is surely no beginning of an end, and no half of a character."""
+        await self._pass(self._certain(self._joined_end()))
+
+    async def finish(self) -> str:
+        """Pass on the rest, and return the whole text."""
+        end = self._joined_end()
+        await self._pass(end)
+        return joined(self._text[:end])
+
+    def _joined_end(self) -> int:
+        """Join the text, and return where it ends."""
+        if self._pieces:
+            self._text = "".join([self._text, *self._pieces])
+            self._pieces.clear()
+        places = [place for word in self._stop if (place := self._text.find(word)) >= 0]
+        if self._end_of is not None and (end := self._end_of(self._text)) is not None:
+            places.append(end)
+        end = min(places, default=len(self._text))
+        self.is_over = self._end_of is not None and bool(self._text[end:].strip())
+        return end
+
+    def _certain(self, end: int) -> int:
+        if end < len(self._text):
+            return end
+        if "\ud800" <= self._text[-1:] <= "\udbff":
+            return end - 1
+        held = max(
+            (
+                size
+                for word in self._held
+                for size in range(1, min(len(word), end + 1))
+                if self._text.endswith(word[:size])
+            ),
+            default=0,
+        )
+        return end - held
+
+    async def _pass(self, end: int) -> None:
+        if end > self._passed:
+            text, self._passed = self._text[self._passed : end], end
+            self.mark()
+            await self._on_text(joined(text))
+
+
+def joined(text: str) -> str:
+    """Return the text with the halves of a character that came in two pieces put together; a lone half is replaced."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
