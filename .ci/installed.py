@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import cadre
-from cadre.local.team.team_file import read_team
+from cadre.deploy.team_file import read_team
 from cadre.prompting.prompts import Prompts
 from cadre_gateway.console.assets import load_assets
 

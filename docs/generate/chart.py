@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
+from cadre.deploy.k8s.definitions import definitions
 from cadre.deploy.k8s.operator import NAME, digest_of, operator_manifests
 from cadre.deploy.k8s.values import Values, Workload, read_values
-from cadre.local.cluster.definitions import definitions
 from cadre.local.manifest_files import as_yaml
 
 CHART = Path(__file__).parents[2] / "deploy" / "helm" / "cadre"

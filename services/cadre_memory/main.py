@@ -1,4 +1,4 @@
-"""The command `memory`: serves what agents remember; its subcommands look into it through the gateway."""
+"""The command `memory`: serves what agents remember. The command line adds what looks into it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import get_args
 
 import click
 
-from cadre.cli.deployment.memory import export_all, forget, import_all, list_memories, search, show
-from cadre.errors import ModelError, SetupError
-from cadre.local.exit_codes import ExitCode
-from cadre.local.extras import missing_package
+from cadre.errors import ExitCode, ModelError, SetupError
+from cadre.service.extras import missing_package
 from cadre.settings import Settings, read_settings
 from cadre_memory.settings import Embeddings, MemorySettings, read_memory_settings
 
@@ -49,10 +47,6 @@ def command(ctx: click.Context, /, port: int | None, check: bool, **options: obj
         sys.exit(_check(own) if check else _serve(settings, own))
     except ModuleNotFoundError as error:
         raise missing_package("memory", error) from error
-
-
-for _subcommand in (search, list_memories, show, forget, export_all, import_all):
-    command.add_command(_subcommand)
 
 
 def _serve(settings: Settings, own: MemorySettings) -> int:

@@ -12,7 +12,7 @@ import httpx2
 import kopf
 
 from cadre.deploy.k8s.manifest import Manifest
-from cadre.local.cluster.object_kinds import GROUP, OBJECT_KINDS, VERSION
+from cadre.deploy.k8s.object_kinds import GROUP, OBJECT_KINDS, VERSION
 
 MANAGER = "cadre-operator"
 """Who has set a field: the name that server-side apply knows the operator by, and its mark on what it made."""

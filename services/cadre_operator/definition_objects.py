@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from cadre.automation.automation_file import SCHEDULE, AnySpec, Definition, automation_of
 from cadre.deploy.k8s.manifest import Manifest
+from cadre.deploy.k8s.object_kinds import GROUP
 from cadre.deploy.k8s.values import Values
 from cadre.errors import SpecError
-from cadre.local.cluster.object_kinds import GROUP
 from cadre_operator.gateways import Gateways
 from cadre_operator.status import ACCEPTED, Condition, refused
 

@@ -10,9 +10,9 @@ import msgspec
 from cadre.deploy.k8s.manifest import CADRE, MANAGED_BY, Manifest
 from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import Nats, Values
-from cadre.deploy.nats_users import Role, tools_of
+from cadre.deploy.nats_files import SERVER_SECRET
 from cadre.errors import SpecError
-from cadre.local.nats_files import SERVER_SECRET
+from cadre.protocol.nats_users import Role, tools_of
 from cadre_operator.cluster import MANAGER
 from cadre_operator.namespace import Reading, Service
 from cadre_operator.users import Users

@@ -13,7 +13,7 @@ import click
 from cadre.delivery import codec
 from cadre.deploy.k8s.values import read_values
 from cadre.errors import SetupError, SpecError
-from cadre.local.extras import missing_package
+from cadre.service.extras import missing_package
 from cadre.settings import read_settings
 from cadre.spec.yaml_file import read_yaml
 

@@ -16,14 +16,14 @@ import yaml
 
 from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.manifest import Manifest
+from cadre.deploy.k8s.object_kinds import ToolServerSpec
 from cadre.deploy.k8s.overlay import merged
 from cadre.deploy.k8s.values import Values
-from cadre.deploy.nats_users import Role
+from cadre.deploy.team_components import components_of
+from cadre.deploy.team_file import TeamBody, TeamSpec
 from cadre.engine.offer import callable_tools
 from cadre.errors import SetupError, SpecError, UnknownModel
-from cadre.local.cluster.object_kinds import ToolServerSpec
-from cadre.local.team.team_components import components_of
-from cadre.local.team.team_file import TeamBody, TeamSpec
+from cadre.protocol.nats_users import Role
 from cadre.spec.agent import SHORT_PROMPTS
 from cadre.spec.agent_file import read_agent
 from cadre.spec.leaned_on import leaned_on

@@ -11,8 +11,8 @@ import httpx2
 import kopf
 
 from cadre.deploy.k8s.manifest import MANAGED_BY
+from cadre.deploy.k8s.object_kinds import GROUP, OBJECT_KINDS, VERSION
 from cadre.errors import CadreError
-from cadre.local.cluster.object_kinds import GROUP, OBJECT_KINDS, VERSION
 from cadre_operator.cluster import MANAGER, ApiError, login
 from cadre_operator.reconcile import VALUES_MAP, Reconciler
 

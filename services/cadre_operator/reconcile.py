@@ -14,10 +14,10 @@ import yaml
 
 from cadre.automation.automation_file import DEFINITIONS
 from cadre.deploy.k8s.manifest import COMPONENT, MANAGED_BY, PART_OF, Manifest
+from cadre.deploy.k8s.object_kinds import OBJECT_KINDS
 from cadre.deploy.k8s.values import Values, read_values
+from cadre.deploy.nats_files import SERVER_SECRET
 from cadre.errors import SpecError
-from cadre.local.cluster.object_kinds import OBJECT_KINDS
-from cadre.local.nats_files import SERVER_SECRET
 from cadre_operator.cluster import MANAGER, ApiError, Cluster
 from cadre_operator.definition_objects import DefinitionObjects
 from cadre_operator.desired import Desired, Key, desired, superfluous

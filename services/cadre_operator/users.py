@@ -10,10 +10,7 @@ import msgspec
 from cadre.adapters.nats.connection.keys import Key, key_in, new_key, text_of
 from cadre.deploy.k8s.manifest import CADRE, Manifest, manifest
 from cadre.deploy.k8s.values import Values
-from cadre.deploy.nats_server_file import server_file
-from cadre.deploy.nats_users import Role
-from cadre.errors import SettingError
-from cadre.local.nats_files import (
+from cadre.deploy.nats_files import (
     KEY_FILE,
     ROLE_ANNOTATION,
     SERVER_FILE,
@@ -22,6 +19,9 @@ from cadre.local.nats_files import (
     role_text,
     secret_name,
 )
+from cadre.deploy.nats_server_file import server_file
+from cadre.errors import SettingError
+from cadre.protocol.nats_users import Role
 from cadre.protocol.topology import Topology
 
 

@@ -6,8 +6,8 @@ import sys
 import click
 
 from cadre.errors import SetupError
-from cadre.local.extras import check_extras
 from cadre.service import frame
+from cadre.service.extras import check_extras
 from cadre.service.platform import Platform
 from cadre.settings import read_settings
 from cadre_sandbox.host import SandboxHost, new_sandbox, start_sandbox

@@ -14,9 +14,9 @@ from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.queues.shard_queues import ShardQueues
 from cadre.adapters.nats.workspace import NatsFileIndex
+from cadre.adapters.tool_entries import load_entry
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import SetupError
-from cadre.local.team.tool_entries import load_entry
 from cadre.ports import Delivery
 from cadre.runtime.executor import Executor
 from cadre.runtime.in_hand import InHand

@@ -6,11 +6,11 @@ import click
 
 from cadre.adapters.mcp.server import INSTALL
 from cadre.adapters.mcp.server_file import is_server_file
+from cadre.adapters.tool_entries import is_agents_file, mcp_servers
 from cadre.errors import SetupError
-from cadre.local.extras import missing_modules
-from cadre.local.other_processes import close_other_processes
-from cadre.local.team.tool_entries import is_agents_file, mcp_servers
 from cadre.service import frame
+from cadre.service.extras import missing_modules
+from cadre.service.other_processes import close_other_processes
 from cadre.service.platform import Platform
 from cadre.settings import read_settings
 from cadre_tools.host import ToolHost, gather_tools

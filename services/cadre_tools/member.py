@@ -11,9 +11,9 @@ from typing import Any
 
 import click
 
+from cadre.adapters.local_stack import find_nats
+from cadre.adapters.tool_entries import tools_of_agent
 from cadre.errors import SetupError, SpecError
-from cadre.local.local_stack import find_nats
-from cadre.local.team.tool_entries import tools_of_agent
 from cadre.prompting.prompts import prompts_for
 from cadre.service import frame
 from cadre.service.agent import AgentHost, AgentHosts

@@ -8,7 +8,7 @@ import sys
 import click
 
 from cadre.errors import SettingError, SetupError
-from cadre.local.extras import missing_package
+from cadre.service.extras import missing_package
 from cadre.service.frame import run
 from cadre.service.platform import Platform
 from cadre.settings import read_settings, read_tracing_settings

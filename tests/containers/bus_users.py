@@ -27,7 +27,7 @@ import asyncio, json, sys
 import nats
 from cadre.adapters.nats.connection.connect import settled
 from cadre.adapters.nats.connection.keys import read_key
-from cadre.deploy.nats_users import inbox_of
+from cadre.protocol.nats_users import inbox_of
 from cadre.settings import read_settings
 from pathlib import Path
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import httpx2
 
-from cadre.local.team.team_file import read_team
+from cadre.deploy.team_file import read_team
 from containers.bus_users import check_keys, check_trespass
 from containers.engine import ROOT, Compose, NoEngine, find_engine
 from harness.nats_server import free_port

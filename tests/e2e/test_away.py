@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from cadre.deploy.nats_users import Role
+from cadre.protocol.nats_users import Role
 from harness.command import Commands
 from harness.patience import eventually
 from harness.people import assert_sound, done, events_of

@@ -13,8 +13,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from cadre.adapters import local_stack
 from cadre.client import NotFound, follow, new_runs
-from cadre.local import local_stack
 from cadre.spec.agent_file import read_agent
 from harness.command import Commands, commands_of
 from harness.patience import eventually, patience

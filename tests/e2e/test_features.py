@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cadre.local.exit_codes import ExitCode
+from cadre.errors import ExitCode
 from harness.command import Commands
 from harness.patience import eventually, patience
 from harness.stack import Gateway, Stack

@@ -17,13 +17,13 @@ import yaml
 
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.streams import jetstream
+from cadre.deploy import nats_files
 from cadre.deploy.k8s.manifest import Manifest
 from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values
-from cadre.local import nats_files
-from cadre.local.team.roles import roles_of
-from cadre.local.team.team_components import components_of
-from cadre.local.team.team_file import read_team
+from cadre.deploy.roles import roles_of
+from cadre.deploy.team_components import components_of
+from cadre.deploy.team_file import read_team
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from harness.command import Commands

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from cadre.deploy.nats_users import team_roles
-from cadre.local.nats_files import SERVER_FILE
+from cadre.deploy.nats_files import SERVER_FILE
+from cadre.protocol.nats_users import team_roles
 from harness.command import Commands, only_line
 from harness.patience import eventually
 from harness.secured_stack import SecuredStack

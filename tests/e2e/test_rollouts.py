@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cadre.adapters.nats.streams import listing
-from cadre.deploy.nats_users import team_roles
+from cadre.protocol.nats_users import team_roles
 from cadre.protocol.rollout import Rollout, Share
 from cadre.protocol.topology import run_id_of
 from cadre.service.platform import Platform

@@ -8,9 +8,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from cadre.deploy.nats_users import team_roles
-from cadre.local import nats_files
+from cadre.deploy import nats_files
 from cadre.protocol.addresses.generations import generation_of
+from cadre.protocol.nats_users import team_roles
 from cadre.protocol.topology import Topology
 from harness.command import commands_of, only_line
 from harness.patience import eventually

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from cadre.deploy.team_file import read_team
 from cadre.engine.model_request import ModelRequest
 from cadre.journal.events import RequestedCall
-from cadre.local.team.team_file import read_team
 from cadre.ports import ModelReply
 from cadre.testing import Team
 from cadre_scripted_model.request import read_request

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cadre.adapters.nats.queues.consumers import provision_roles
-from cadre.deploy.nats_users import Role
-from cadre.local import nats_files
+from cadre.deploy import nats_files
+from cadre.protocol.nats_users import Role
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from harness.stack import Service, Stack

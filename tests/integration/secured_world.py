@@ -13,8 +13,8 @@ from nats.aio.client import Client
 from cadre.adapters.nats.connection.client import NatsClient
 from cadre.adapters.nats.connection.keys import read_key
 from cadre.adapters.nats.queues.consumers import provision_roles
-from cadre.deploy.nats_users import inbox_of, team_roles
-from cadre.local import nats_files
+from cadre.deploy import nats_files
+from cadre.protocol.nats_users import inbox_of, team_roles
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from harness.nats_server import NatsServer

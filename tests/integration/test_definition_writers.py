@@ -15,8 +15,7 @@ from cadre.adapters.nats.automations import NatsDefinitions
 from cadre.adapters.nats.streams import jetstream
 from cadre.automation.standing_budget import BudgetSpec, BudgetState
 from cadre.automation.trigger import TriggerState
-from cadre.errors import Fenced
-from cadre.local.exit_codes import ExitCode
+from cadre.errors import ExitCode, Fenced
 from cadre.settings import child_environment
 from harness.command import Commands
 from harness.nats_server import NatsServer

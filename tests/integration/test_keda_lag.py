@@ -16,7 +16,7 @@ from cadre.adapters.nats.queues.queue import Queue
 from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.scaled_object import scaled_object
 from cadre.deploy.k8s.values import Scale, read_values
-from cadre.deploy.nats_users import Role
+from cadre.protocol.nats_users import Role
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from harness.nats_server import NatsServer, free_port

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cadre.adapters.nats.connection.connect import connect
+from cadre.deploy import nats_files
 from cadre.errors import SettingError
-from cadre.local import nats_files
 from cadre.settings import Settings
 from harness.patience import patience
 from integration.secured_world import Secured, secured

@@ -11,9 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cadre.cli.team.model import command
-from cadre.errors import CadreError
-from cadre.local.exit_codes import CommandFailed
-from cadre.local.team.tested_models import report_of, with_tested_calls
+from cadre.errors import CadreError, CommandFailed
+from cadre.service.tested_models import report_of, with_tested_calls
 from cadre.settings import ModelSettings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.model import ModelSpec

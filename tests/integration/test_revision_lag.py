@@ -9,8 +9,8 @@ from cadre.adapters.nats.queues.consumers import provision_roles
 from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.scaled_object import scaled_object
 from cadre.deploy.k8s.values import Scale, read_values
-from cadre.deploy.nats_users import Role
 from cadre.protocol.cards import AgentCard, Presence
+from cadre.protocol.nats_users import Role
 from cadre.protocol.rollout import slot_receiver
 from harness.patience import patience, until
 from integration.gateway_world import GatewayProcess, World, entered

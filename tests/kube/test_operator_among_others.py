@@ -8,8 +8,8 @@ import yaml
 
 from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values
-from cadre.local.team.team_components import components_of
-from cadre.local.team.team_file import read_team
+from cadre.deploy.team_components import components_of
+from cadre.deploy.team_file import read_team
 from kube.api_server import ApiServer
 from kube.conftest import Kubectl, OperatorProcess
 from kube.objects import AVAILABLE, agent, becomes, condition, made, put

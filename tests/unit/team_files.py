@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cadre.local.team.team_file import TeamSpec, read_team
+from cadre.deploy.team_file import TeamSpec, read_team
 
 HEAD = "apiVersion: cadre.dev/v1\nkind: {kind}\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n"
 

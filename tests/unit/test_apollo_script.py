@@ -13,10 +13,10 @@ import msgspec
 import pytest
 import yaml
 
+from cadre.deploy.team_file import read_team
 from cadre.errors import TerminalError
 from cadre.kinds.code.parse import read_code
 from cadre.kinds.code.section import code_of, prompt_terms
-from cadre.local.team.team_file import read_team
 from cadre.prompting.prompts import Prompts, prompts_for
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from cadre.delivery.sender_check import impersonation, wrong_subject
+from cadre.deploy import nats_files
 from cadre.deploy.nats_server_file import server_file
-from cadre.deploy.nats_users import Permissions, asks_leader, consumers, permissions, provisions, team_roles
-from cadre.local import nats_files
 from cadre.protocol.messages import (
     CodeFinished,
     Decision,
@@ -20,6 +19,7 @@ from cadre.protocol.messages import (
     ToolCall,
     ToolResult,
 )
+from cadre.protocol.nats_users import Permissions, asks_leader, consumers, permissions, provisions, team_roles
 from cadre.protocol.topology import Topology
 
 DOCS = Path(__file__).parents[2] / "docs" / "security.md"

@@ -13,7 +13,7 @@ from cadre.cli.terminal.arguments import json_object, key_values
 from cadre.cli.terminal.options import Duration
 from cadre.cli.terminal.outcome import exit_code
 from cadre.cli.terminal.table import call_text
-from cadre.local.exit_codes import ExitCode
+from cadre.errors import ExitCode
 from unit.test_cli_tree import drawn, fold
 
 RUN = "r"

@@ -15,8 +15,7 @@ from click.testing import CliRunner
 
 from cadre.cli.main import group as commands
 from cadre.cli.terminal.outcome import error_line, exit_code
-from cadre.errors import BusUnavailable, SpecError
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.errors import BusUnavailable, CommandFailed, ExitCode, SpecError
 from unit.played_gateway import Gateway, cadre, playing
 
 LONG_ID = "a" * 31

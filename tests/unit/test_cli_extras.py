@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cadre.local import extras
-from cadre.local.exit_codes import CommandFailed
+from cadre.errors import CommandFailed
+from cadre.service import extras
 
 ROOT = Path(__file__).parents[2]
 

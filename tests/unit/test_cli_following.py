@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cadre.local.exit_codes import ExitCode
+from cadre.errors import ExitCode
 from unit.played_gateway import PROBLEM, Answer, Gateway, cadre, playing
 
 ACCEPTED = {"run": "r1", "agent": "boss", "at": 1.0, "event": {"task": {"task": "go"}, "spec": {}}}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cadre.local.team.team_file import read_team
+from cadre.deploy.team_file import read_team
 from cadre.spec.agent_file import read_agent
 from harness.texts import holds
 from unit.played_gateway import cadre

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cadre.local.exit_codes import ExitCode
+from cadre.errors import ExitCode
 from unit.played_gateway import Gateway, cadre, playing
 
 RUN = "0123456789abcdef" * 2

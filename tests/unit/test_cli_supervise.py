@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from cadre.local import local_stack, supervise
-from cadre.local.exit_codes import CommandFailed
+from cadre.adapters import local_stack
+from cadre.errors import CommandFailed
+from cadre.local import supervise
 from cadre.local.nats_server import choose_port, free_port
 from cadre.local.service_check import lack_of
 from cadre.local.supervise import MAX_QUICK_DEATHS, ManagedProcess, ProcessSpec, until_ready

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from cadre.deploy.team_file import read_team
 from cadre.errors import SpecError
-from cadre.local.team.team_file import read_team
 
 AGENT = """\
 apiVersion: cadre.dev/v1

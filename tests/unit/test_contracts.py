@@ -26,6 +26,10 @@ VIOLATIONS = {
         ("services/cadre_memory/a_room_without_a_place.py", "import cadre_memory.text"),
     ],
     "services": [("services/cadre_agent/main.py", "import cadre_tools.host")],
+    "machine": [
+        ("services/cadre_operator/desired.py", "import cadre.local.users"),
+        ("services/cadre_tools/host.py", "import cadre.cli.main"),
+    ],
     "library": [
         ("shared/cadre/runtime/run_cache.py", "import cadre_gateway.index.run_index"),
         ("shared/cadre/service/frame.py", "import fastapi"),
@@ -51,7 +55,7 @@ VIOLATIONS = {
         ("services/cadre_gateway/starting/admission.py", "import nats.js"),
     ],
     "openai": [("shared/cadre/adapters/models/openai_model.py", "import openai")],
-    "mcp": [("shared/cadre/local/team/tool_entries.py", "import mcp")],
+    "mcp": [("shared/cadre/adapters/tool_entries.py", "import mcp")],
     "doors": [
         ("services/cadre_gateway/doors/mcp/outcome.py", "import cadre_gateway.doors.openai.turn"),
         ("services/cadre_gateway/doors/openai/turn.py", "import cadre_gateway.doors.mcp.outcome"),

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from cadre.cli.main import SERVICE_GROUP
-from cadre.local.team.team_file import read_team
+from cadre.deploy.team_file import read_team
 from cadre.spec.agent_file import read_agent
 from harness.nats_server import nats_binary
 

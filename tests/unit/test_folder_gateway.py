@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from cadre.adapters import local_stack
+from cadre.adapters.local_stack import StackState
 from cadre.client import Unreachable
 from cadre.client.transport import gateway_url
-from cadre.local import local_stack
-from cadre.local.exit_codes import ExitCode
-from cadre.local.local_stack import StackState
+from cadre.errors import ExitCode
 from unit.played_gateway import cadre
 
 DEFAULT = "http://127.0.0.1:8080"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from cadre.adapters.local_stack import Ports
 from cadre.cli.team.doctor import memory
 from cadre.deploy.k8s.values import Values
-from cadre.local.local_stack import Ports
+from cadre.deploy.team_components import components_of
 from cadre.local.processes import Stack
-from cadre.local.team.team_components import components_of
 from unit.played_gateway import cadre, playing
 from unit.team_files import write_team
 
@@ -99,7 +99,7 @@ def test_wrong_settings_end_it_with_one_line() -> None:
 
 def test_looking_needs_none_of_the_services_libraries() -> None:
     code = (
-        "import sys; from cadre_memory.main import command;"
+        "import sys; from cadre.cli.main import group; group.get_command(None, 'memory');"
         "print([m for m in ('qdrant_client', 'qdrant_edge', 'semantic_text_splitter', 'nats') if m in sys.modules])"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from cadre.adapters.local_stack import Ports
 from cadre.cli.team.doctor import disk
 from cadre.errors import SettingError
 from cadre.local import nats_server
-from cadre.local.local_stack import Ports
 from cadre.local.processes import Stack, advice
 from cadre.settings import read_nats_sync
 from harness.nats_server import nats_binary

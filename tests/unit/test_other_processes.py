@@ -11,7 +11,7 @@ import pytest
 _LOOK = """
 import os, subprocess, sys
 from pathlib import Path
-from cadre.local.other_processes import close_other_processes
+from cadre.service.other_processes import close_other_processes
 
 def looks(pid, key):
     found = []

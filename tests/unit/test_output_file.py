@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cadre.client.output_file import output_file
-from cadre.local.exit_codes import CommandFailed
+from cadre.cli.terminal.output_file import output_file
+from cadre.errors import CommandFailed
 
 
 def test_a_file_is_there_when_it_is_whole(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from cadre.adapters.tool_entries import load_entry
+from cadre.deploy.team_file import read_team
 from cadre.errors import SetupError, SpecError
-from cadre.local.team.team_file import read_team
-from cadre.local.team.tool_entries import load_entry
 from cadre.spec.agent_file import read_agent
 from cadre.spec.remote_agent import RemoteSpec
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cadre.adapters.local_stack import Ports
 from cadre.cli.team.doctor import Finding, isolation
 from cadre.errors import SettingError
-from cadre.local.local_stack import Ports
 from cadre.local.processes import Stack
 from cadre.protocol.cards import TIERS
 from cadre_sandbox.host import blocks_at_once

@@ -5,8 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cadre.adapters import local_stack
 from cadre.errors import SettingError
-from cadre.local import local_stack
 from cadre.settings import Settings, read_model_settings, read_settings
 from cadre_gateway.console.settings import read_console_settings
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from cadre.deploy.team_file import read_team
 from cadre.errors import SetupError, SpecError
-from cadre.local.team.source_files import source_files
-from cadre.local.team.team_file import read_team
+from cadre.local.source_files import source_files
 from cadre.spec.agent_file import files_of_agent, read_agent
 from cadre.spec.skill_file import read_skill
 from cadre.testing import Team

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from cadre.deploy.k8s.values import Values
+from cadre.deploy.team_components import components_of
+from cadre.deploy.team_file import read_team
 from cadre.errors import SpecError
-from cadre.local.team.team_components import components_of
-from cadre.local.team.team_file import read_team
 from cadre.spec.agent_file import files_of_agent, read_agent
 from cadre.spec.model import Price
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from cadre.local.local_stack import Ports
+from cadre.adapters.local_stack import Ports
+from cadre.deploy.team_file import read_team
 from cadre.local.processes import Stack
-from cadre.local.team.team_file import read_team
 from cadre.settings import without_secrets
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import msgspec
 
+from cadre.deploy.tenant_file import TENANT_FILE
 from cadre.errors import SettingError
-from cadre.local.tenant_file import TENANT_FILE
 from cadre.settings import AccessSettings, read, read_access_settings
 
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cadre.adapters.oidc.settings import OidcSettings, check_packages
+from cadre.deploy import nats_files
+from cadre.deploy.tenant_file import TenantSpec
+from cadre.deploy.tenant_folder import ADMIN_KEY, AUTH_FOLDER, CARD_KEY, SECRETS_FOLDER
 from cadre.errors import CadreError, NotPermitted, RetryableError, SettingError
-from cadre.local import nats_files
-from cadre.local.tenant_file import TenantSpec
-from cadre.local.tenant_folder import ADMIN_KEY, AUTH_FOLDER, CARD_KEY, SECRETS_FOLDER
 from cadre.service.health import Unready, send_problem, with_health
 from cadre.service.served import ServedAccount, ServiceProcess
 from cadre.settings import AccessSettings, Settings

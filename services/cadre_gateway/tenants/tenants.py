@@ -9,9 +9,9 @@ from typing import Any
 
 from starlette.datastructures import Headers
 
+from cadre.deploy.tenant_file import TenantSpec, read_tenant
+from cadre.deploy.tenant_folder import tenants_in
 from cadre.errors import CadreError, SetupError, SpecError
-from cadre.local.tenant_file import TenantSpec, read_tenant
-from cadre.local.tenant_folder import tenants_in
 from cadre.service.health import AsgiApp, Unready, send_problem
 from cadre.service.served import ServiceProcess
 from cadre.telemetry.metrics import names

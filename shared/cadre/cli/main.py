@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from cadre.local.exit_codes import ExitCode
+from cadre.errors import ExitCode
 
 _VERBS_OF_ROOMS = {
     "team": {
@@ -98,6 +98,9 @@ SERVICES = {
 
 SERVICE_GROUP = "cadre.services"
 
+_SUBCOMMANDS = {"memory": "cadre.cli.deployment.memory"}
+"""The modules whose `COMMANDS` look, through the gateway, into what the service of that name keeps."""
+
 
 class Verbs(click.Group):
     """A group whose commands are imported when they are used, never to list them."""
@@ -111,15 +114,18 @@ class Verbs(click.Group):
         room = next((room for room, verbs in _VERBS_OF_ROOMS.items() if cmd_name in verbs), None)
         if room:
             module, _, attribute = _MODULES.get(cmd_name, f"{cmd_name}:command").partition(":")
-            command = getattr(import_module(f"cadre.cli.{room}.{module}"), attribute)
+            command: object = getattr(import_module(f"cadre.cli.{room}.{module}"), attribute)
         elif cmd_name in (services := _services()):
             command = _load_service(cmd_name, services[cmd_name])
-            from cadre.local import local_stack
+            from cadre.adapters import local_stack
 
             local_stack.find_nats()
         else:
             return None
         assert isinstance(command, click.Command), f"{cmd_name} is not a click command"
+        if isinstance(command, click.Group) and cmd_name in _SUBCOMMANDS:
+            for subcommand in import_module(_SUBCOMMANDS[cmd_name]).COMMANDS:
+                command.add_command(subcommand)
         if isinstance(command, click.Group):
             _add_short_forms(command)
         return command
@@ -195,7 +201,7 @@ def _load_service(name: str, entry: Any) -> Any:
                 f"`cadre {name}` needs the Python module {error.name!r}, which is not installed:"
                 f" install what {entry.value!r} needs"
             ) from error
-        from cadre.local.extras import missing_package
+        from cadre.service.extras import missing_package
 
         raise missing_package(name, error) from error
 

@@ -10,11 +10,11 @@ from typing import Any, BinaryIO, Self, TypeVar
 import httpx2
 import msgspec
 
+from cadre.adapters import local_stack
 from cadre.adapters.http_options import http_options
 from cadre.client.errors import ClientError, Unreachable, refusal
 from cadre.errors import SettingError
 from cadre.journal.unions import converted
-from cadre.local import local_stack
 from cadre.settings import gateway_key, gateway_url_given, read_settings
 
 RUNS = "/v1/runs"

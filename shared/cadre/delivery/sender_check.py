@@ -5,7 +5,6 @@ name in the sender's place only. That does not say that it may send such a messa
 executor's to send, a person's decision is the gateway's.
 """
 
-from cadre.deploy.nats_users import GATEWAY_SENDER, SANDBOX_SENDER
 from cadre.errors import UnreadableMessage
 from cadre.protocol.messages import (
     CodeFinished,
@@ -22,6 +21,7 @@ from cadre.protocol.messages import (
     ToolResult,
     UserMessage,
 )
+from cadre.protocol.nats_users import GATEWAY_SENDER, SANDBOX_SENDER
 from cadre.protocol.topology import Address
 
 TIMER_SENDER = "timer"

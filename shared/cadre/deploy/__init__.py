@@ -1,1 +1,1 @@
-"""A team as Kubernetes manifests and as NATS users. Pure."""
+"""How a team is deployed: its files, its objects in Kubernetes, its NATS users and keys, its tenants."""

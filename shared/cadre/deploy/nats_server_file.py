@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from cadre.deploy.nats_users import Permissions, Role, permissions
+from cadre.protocol.nats_users import Permissions, Role, permissions
 from cadre.protocol.topology import Topology
 
 _HEAD = """\

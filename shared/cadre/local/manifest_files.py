@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from cadre.deploy.k8s.manifest import Manifest
-from cadre.local.exit_codes import CommandFailed
+from cadre.errors import CommandFailed
 
 _KUSTOMIZATION_FILE = "kustomization.yaml"
 _MARK = "# Written by `cadre k8s render`: what is changed here is lost at the next one."

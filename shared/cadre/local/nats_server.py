@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.errors import CommandFailed, ExitCode
 
 MIN_VERSION = (2, 12)
 """The first version with message schedules, as (major, minor)."""

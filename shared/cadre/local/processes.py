@@ -12,16 +12,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from cadre.adapters import local_stack
 from cadre.adapters.nats.streams.store_watch import REFUSES
-from cadre.local import local_stack, nats_server
-from cadre.local.extras import check_extras
-from cadre.local.other_processes import can_close_other_processes
+from cadre.deploy.roles import tool_service_names, unused_name
+from cadre.deploy.team_file import TeamSpec
+from cadre.local import nats_server
 from cadre.local.service_check import is_alive, isolation_tier, lack_of, readiness
+from cadre.local.source_files import source_files
 from cadre.local.supervise import ManagedProcess, ProcessSpec, until_ready
-from cadre.local.team.roles import tool_service_names, unused_name
-from cadre.local.team.source_files import source_files
-from cadre.local.team.team_file import TeamSpec
 from cadre.local.users import StackUsers
+from cadre.service.extras import check_extras
+from cadre.service.other_processes import can_close_other_processes
 from cadre.settings import (
     SYNC_ALWAYS,
     child_environment,

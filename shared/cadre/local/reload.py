@@ -9,11 +9,10 @@ import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from cadre.errors import SetupError
-from cadre.local.exit_codes import CommandFailed
+from cadre.deploy.team_file import TeamSpec, named_files, read_team
+from cadre.errors import CommandFailed, SetupError
 from cadre.local.processes import Stack
 from cadre.local.supervise import ManagedProcess, ProcessSpec
-from cadre.local.team.team_file import TeamSpec, named_files, read_team
 
 _POLL_SECONDS = 0.5
 _QUIET_SECONDS = 0.3

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cadre.adapters import die_with_parent
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.errors import CommandFailed, ExitCode
 
 QUICK_DEATH_SECONDS = 5.0
 """A process that dies sooner than this has died at once."""

@@ -12,11 +12,11 @@ import msgspec
 
 from cadre.adapters.nats.connection.keys import Key, new_key, read_key, text_of
 from cadre.adapters.nats.queues.consumers import provision_roles
-from cadre.deploy.nats_users import OPERATOR, team_roles
-from cadre.local import nats_files
-from cadre.local.exit_codes import CommandFailed
-from cadre.local.team.roles import roles_of
-from cadre.local.team.team_file import TeamSpec
+from cadre.deploy import nats_files
+from cadre.deploy.roles import roles_of
+from cadre.deploy.team_file import TeamSpec
+from cadre.errors import CommandFailed
+from cadre.protocol.nats_users import OPERATOR, team_roles
 from cadre.protocol.topology import Topology
 from cadre.settings import read_settings
 

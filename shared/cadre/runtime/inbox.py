@@ -12,7 +12,6 @@ from cadre.delivery.persons_order import left_behind
 from cadre.delivery.retry import retry
 from cadre.delivery.sender_check import TIMER_SENDER, Misaddressed, check_sender
 from cadre.delivery.worker import Job, Poison, Worker
-from cadre.deploy.nats_users import SANDBOX_SENDER
 from cadre.errors import NewerSchema, TerminalError
 from cadre.journal.arrivals import Poisoned
 from cadre.journal.run import Phase, Run
@@ -20,6 +19,7 @@ from cadre.loop.fold import fold
 from cadre.ports import Blobs, Delivery, QuarantineStore
 from cadre.protocol.memory import RECALL
 from cadre.protocol.messages import ErrorInfo, Record, Report, Task
+from cadre.protocol.nats_users import SANDBOX_SENDER
 from cadre.protocol.topology import Address, parent_of, report_id
 from cadre.runtime.revision_queue import PASS_ON_SECONDS, Elsewhere
 from cadre.runtime.runner import Runner, World

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from cadre.adapters.local_stack import find_nats, model_settings
 from cadre.adapters.models.model_chain import ModelChain
 from cadre.adapters.nats.bus import hear_interrupts
 from cadre.adapters.nats.effects import NatsEffects
@@ -24,11 +25,8 @@ from cadre.engine.chat import base_tokens
 from cadre.engine.context.context_budget import room
 from cadre.engine.kind import to_begin
 from cadre.engine.offer import card_of, offer_of
-from cadre.errors import SetupError
+from cadre.errors import CommandFailed, SetupError
 from cadre.journal.arrivals import Offer
-from cadre.local.exit_codes import CommandFailed
-from cadre.local.local_stack import find_nats, model_settings
-from cadre.local.team.tested_models import with_tested_calls
 from cadre.ports import Model
 from cadre.prompting.prompts import Prompts, prompts_for
 from cadre.protocol.cards import Presence
@@ -44,6 +42,7 @@ from cadre.service.health import AsgiApp
 from cadre.service.platform import Platform
 from cadre.service.revision import blob_ref, differing_replicas, revision_of
 from cadre.service.revision_slots import RevisionSlots
+from cadre.service.tested_models import with_tested_calls
 from cadre.settings import ModelSettings, Settings, read_settings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent

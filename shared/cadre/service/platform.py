@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from cadre.adapters.local_stack import nats_now
 from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.adapters.nats.journal import NatsJournal
@@ -19,7 +20,6 @@ from cadre.adapters.nats.streams.provision import provision
 from cadre.adapters.nats.streams.shard_watch import ShardWatch
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import SetupError
-from cadre.local.local_stack import nats_now
 from cadre.ports import Journal
 from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
 from cadre.protocol.topology import Topology

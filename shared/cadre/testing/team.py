@@ -10,12 +10,12 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from cadre.delivery.workspace_store import WorkspaceStore
-from cadre.deploy.nats_users import GATEWAY_SENDER
 from cadre.errors import SetupError
 from cadre.journal import events as ev
 from cadre.ports import Model
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo, Task
+from cadre.protocol.nats_users import GATEWAY_SENDER
 from cadre.protocol.topology import task_id
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent

@@ -4,9 +4,9 @@ import asyncio
 import itertools
 
 from cadre.delivery.codec import decode, encode
-from cadre.deploy.nats_users import GATEWAY_SENDER
 from cadre.journal.entry import Entry
 from cadre.protocol.messages import Record
+from cadre.protocol.nats_users import GATEWAY_SENDER
 from cadre.testing.in_memory_deployment import InMemoryDeployment
 
 

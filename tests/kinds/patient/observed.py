@@ -10,8 +10,8 @@ from patient_kind.records import PatientSpec
 from cadre.cli.run_view import labels
 from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values
-from cadre.local.team.team_components import components_of
-from cadre.local.team.team_file import read_team
+from cadre.deploy.team_components import components_of
+from cadre.deploy.team_file import read_team
 from cadre.spec.agent_file import read_agent
 from cadre.spec.sections import sections
 from cadre.telemetry.tracing.tree_trace import trace_of

@@ -8,8 +8,8 @@ from typing import Any
 from cadre.deploy.k8s.manifest import Manifest
 from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values
-from cadre.local.team.team_components import components_of
-from cadre.local.team.team_file import read_team
+from cadre.deploy.team_components import components_of
+from cadre.deploy.team_file import read_team
 
 ROOT = Path(__file__).parents[3]
 TEAM = ROOT / "teams" / "apollo"

@@ -11,10 +11,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from cadre.cli.main import group
+from cadre.deploy import nats_files
 from cadre.deploy.k8s.manifest import Manifest
-from cadre.local import nats_files
-from cadre.local.team.roles import roles_of
-from cadre.local.team.team_file import read_team
+from cadre.deploy.roles import roles_of
+from cadre.deploy.team_file import read_team
 from harness.pods import secret
 from unit.k8s.faults import faults
 from unit.k8s.reach import End, may_connect

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
+from cadre.deploy import nats_files
 from cadre.deploy.k8s.assignment import setting
 from cadre.deploy.k8s.manifest import Manifest
-from cadre.local import nats_files
-from cadre.local.team.roles import roles_of
-from cadre.local.team.team_file import read_team
+from cadre.deploy.roles import roles_of
+from cadre.deploy.team_file import read_team
 from cadre.protocol.topology import Topology
 from harness.nats_server import nats_binary
 from unit.k8s.faults import faults

@@ -5,9 +5,9 @@ import pytest
 from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values
+from cadre.deploy.team_components import components_of
+from cadre.deploy.team_file import read_team
 from cadre.errors import SpecError
-from cadre.local.team.team_components import components_of
-from cadre.local.team.team_file import read_team
 from unit.k8s.faults import faults
 from unit.k8s.shipped import ALL, GIVEN, TEAM, pick, pod_of, rendered
 

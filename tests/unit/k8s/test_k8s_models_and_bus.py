@@ -10,9 +10,9 @@ import yaml
 
 from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import Values, read_values
+from cadre.deploy.team_components import components_of
+from cadre.deploy.team_file import read_team
 from cadre.errors import SpecError
-from cadre.local.team.team_components import components_of
-from cadre.local.team.team_file import read_team
 from cadre.spec.model import Price
 from cadre.spec.prices import Prices
 from unit.k8s.faults import faults

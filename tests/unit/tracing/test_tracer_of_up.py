@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cadre.local.local_stack import Ports
+from cadre.adapters.local_stack import Ports
 from cadre.local.processes import Stack
 
 

@@ -13,7 +13,7 @@ from cadre.cli.automation.definitions import Shown, add_file, group_of, print_ma
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json, with_options
 from cadre.cli.terminal.table import brief, moment, table
-from cadre.local.exit_codes import ExitCode
+from cadre.errors import ExitCode
 
 _names = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 _name = click.argument("name")

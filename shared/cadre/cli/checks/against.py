@@ -13,7 +13,7 @@ from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import print_json
 from cadre.cli.terminal.table import table
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.errors import CommandFailed, ExitCode
 from cadre.loop.rebase import TeamFiles
 from cadre.loop.tool_changes import ToolChange
 from cadre.protocol.cards import ToolCard

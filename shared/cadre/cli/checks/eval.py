@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, get_args
 import click
 import msgspec
 
+from cadre.adapters.tool_entries import load_entry
 from cadre.cli.checks.eval_tasks import is_tasks_file, read_tasks
 from cadre.cli.checks.evaluated_run import EvaluatedRun, as_json, as_text, line_of
 from cadre.cli.checks.exported_run import exported_files, read_exported_run
@@ -16,13 +17,11 @@ from cadre.cli.checks.live_revision import live_revision, prompts_of
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import Duration, output_option, print_json
 from cadre.cli.terminal.status_line import print_status
-from cadre.deploy.nats_users import GATEWAY_SENDER
-from cadre.errors import CadreError
-from cadre.local.exit_codes import CommandFailed, ExitCode
-from cadre.local.team.team_file import TeamSpec, read_team
-from cadre.local.team.tool_entries import load_entry
+from cadre.deploy.team_file import TeamSpec, read_team
+from cadre.errors import CadreError, CommandFailed, ExitCode
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.memory import RECALL
+from cadre.protocol.nats_users import GATEWAY_SENDER
 from cadre.settings import read_model_settings, read_settings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent

@@ -9,9 +9,8 @@ from typing import NamedTuple
 import msgspec
 
 from cadre.delivery.codec import decode
-from cadre.errors import UnreadableMessage
+from cadre.errors import CommandFailed, ExitCode, UnreadableMessage
 from cadre.journal.entry import Entry
-from cadre.local.exit_codes import CommandFailed, ExitCode
 from cadre.loop.redecide import Journaled
 
 _VERSION = 1

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from cadre.cli.terminal.gateway import Gateway
-from cadre.errors import PromptError, SpecError
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.errors import CommandFailed, ExitCode, PromptError, SpecError
 from cadre.prompting.prompts import Prompts
 from cadre.spec.agent import AgentSpec, decode_spec
 

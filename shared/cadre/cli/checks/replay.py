@@ -13,7 +13,7 @@ from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import Decorated, output_option, print_json, with_options
 from cadre.delivery.hash_chain import ChainCheck
-from cadre.local.exit_codes import ExitCode
+from cadre.errors import ExitCode
 from cadre.loop.redecide import redecide
 
 

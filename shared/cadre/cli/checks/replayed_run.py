@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 
 from cadre.cli.checks.exported_run import read_exported_run
+from cadre.deploy.team_file import read_team
+from cadre.errors import CommandFailed, ExitCode
 from cadre.journal.events import RunAccepted
-from cadre.local.exit_codes import CommandFailed, ExitCode
-from cadre.local.team.team_file import read_team
-from cadre.local.team.tool_cards import read_tool_cards
+from cadre.local.tool_cards import read_tool_cards
 from cadre.loop.rebase import CannotRebase, TeamFiles, rebase
 from cadre.loop.redecide import Divergence, Journaled, Undecided, redecide
 from cadre.loop.tool_changes import ToolChange, tool_changes

@@ -9,7 +9,7 @@ from cadre.cli.checks.exported_run import exported_files
 from cadre.cli.checks.replayed_run import ReplayedRun, lines_of, replayed, team_files
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.options import output_option, print_json
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.errors import CommandFailed, ExitCode
 from cadre.loop.rebase import TeamFiles
 
 _PATH = click.Path(exists=True, path_type=Path)

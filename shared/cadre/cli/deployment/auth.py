@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from cadre.local import local_stack
-from cadre.local.exit_codes import CommandFailed
+from cadre.adapters import local_stack
+from cadre.errors import CommandFailed
 from cadre.protocol.topology import Topology
 from cadre.settings import NAME, read_settings
 
@@ -41,7 +41,8 @@ def init(folder: Path | None, **options: Any) -> None:
 
     What is there is kept: called again, it adds what is new. The server must then read its file again.
     """
-    from cadre.local import nats_files  # the bus's weight is not the help's
+
+    from cadre.deploy import nats_files  # the bus's weight is not the help's
 
     folder = folder or local_stack.default_data() / "auth"
     users, rotate, remove = options["users"], options["rotate"], options["remove"]
@@ -78,9 +79,9 @@ def init(folder: Path | None, **options: Any) -> None:
 
 
 def _roles(options: dict[str, Any], *, known: bool) -> list[Any]:
-    from cadre.deploy.nats_users import team_roles
-    from cadre.local.team.roles import roles_of
-    from cadre.local.team.team_file import read_team
+    from cadre.deploy.roles import roles_of
+    from cadre.deploy.team_file import read_team
+    from cadre.protocol.nats_users import team_roles
 
     tools = [_tools(text) for text in options["tools"]]
     for name in (*options["agents"], *options["pools"]):

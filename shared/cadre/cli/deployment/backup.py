@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from cadre.adapters.local_stack import find_nats
 from cadre.cli.deployment.memory import MEMORY
 from cadre.cli.terminal.gateway import Gateway
-from cadre.local.local_stack import find_nats
 from cadre.protocol.nats_addresses import redacted
 from cadre.settings import Settings, read_settings
 

@@ -11,7 +11,7 @@ from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.table import brief, table
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.errors import CommandFailed, ExitCode
 
 _PATH = "/v1/dead-letters"
 _PAGE_SIZE = 200

@@ -7,7 +7,7 @@ import click
 
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
-from cadre.local.exit_codes import CommandFailed
+from cadre.errors import CommandFailed
 
 _LOOK_SECONDS = 0.5
 

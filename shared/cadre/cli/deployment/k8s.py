@@ -12,12 +12,11 @@ from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.operator import operator_manifests
 from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import Nats, Values, merged_layers, read_values
-from cadre.errors import SpecError
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.deploy.roles import roles_of_components
+from cadre.deploy.team_components import VALUES_FILE, components_of
+from cadre.deploy.team_file import TeamSpec, read_team
+from cadre.errors import CommandFailed, ExitCode, SpecError
 from cadre.local.manifest_files import as_yaml, write_folder
-from cadre.local.team.roles import roles_of_components
-from cadre.local.team.team_components import VALUES_FILE, components_of
-from cadre.local.team.team_file import TeamSpec, read_team
 from cadre.protocol.topology import Topology
 from cadre.spec.yaml_file import read_yaml
 
@@ -46,7 +45,7 @@ def command() -> None:
 @command.command("crds")
 def crds_command() -> None:
     """Write the definitions of the kinds that the operator acts on."""
-    from cadre.local.cluster.definitions import definitions
+    from cadre.deploy.k8s.definitions import definitions
 
     click.echo(as_yaml(definitions()), nl=False)
 
@@ -115,7 +114,8 @@ def _secrets(
     team: TeamSpec, components: Sequence[Component], values: Values, folder: Path, *, is_whole: bool
 ) -> str:
     """The keys of the components, and the server's list of all users. Raises SetupError, CommandFailed."""
-    from cadre.local import nats_files  # the bus's weight is that of whoever asks for keys
+
+    from cadre.deploy import nats_files  # the bus's weight is that of whoever asks for keys
 
     if values.nats.credentials != Nats().credentials:
         raise SpecError("nats.credentials: --keys writes Secrets of the names that are those of the default")

@@ -13,7 +13,7 @@ from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import WHOLE_ID, Gateway
 from cadre.cli.terminal.options import output_option, print_json, with_options
 from cadre.cli.terminal.table import brief, table
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.errors import CommandFailed, ExitCode
 from cadre.protocol.messages import MemoryScope
 
 MEMORY = "/v1/memory"
@@ -266,3 +266,7 @@ def _row(row: dict[str, Any]) -> list[str]:
 
 def _when(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+
+
+COMMANDS = (search, list_memories, show, forget, export_all, import_all)
+"""The commands that `cadre memory` has beside serving."""

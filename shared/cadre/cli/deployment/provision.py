@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 import msgspec
 
-from cadre.deploy.nats_users import Role
+from cadre.adapters.local_stack import find_nats
+from cadre.adapters.tool_entries import load_entry
+from cadre.deploy.team_file import read_team
 from cadre.errors import SpecError
-from cadre.local.local_stack import find_nats
-from cadre.local.team.team_file import read_team
-from cadre.local.team.tool_entries import load_entry
 from cadre.protocol.nats_addresses import redacted
+from cadre.protocol.nats_users import Role
 from cadre.settings import read_settings
 from cadre.spec.agent import AgentSpec, decode_spec
 from cadre.spec.agent_file import read_agent

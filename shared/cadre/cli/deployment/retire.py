@@ -5,7 +5,7 @@ from urllib.parse import quote
 import click
 
 from cadre.cli.terminal.gateway import Gateway
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.errors import CommandFailed, ExitCode
 
 _LISTS = {"agent": ("agents", "name"), "tool": ("tools", "name"), "sandbox": ("sandboxes", "pool")}
 

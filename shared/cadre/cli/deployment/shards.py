@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from cadre.adapters.local_stack import find_nats
 from cadre.errors import SetupError
-from cadre.local.local_stack import find_nats
 from cadre.protocol.addresses.generations import Layout
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings, read_settings

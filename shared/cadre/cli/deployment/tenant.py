@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from cadre.local.exit_codes import CommandFailed
+from cadre.errors import CommandFailed
 from cadre.protocol.topology import Topology
 from cadre.settings import NAME, read_settings
 
@@ -39,10 +39,10 @@ def create(name: str, folder: Path, **options: Any) -> None:
 
     The NATS server includes the file of accounts that this writes, and must then read it again.
     """
-    from cadre.deploy.nats_users import team_roles  # the bus's weight is not the help's
-    from cadre.local import nats_files, tenant_folder
-    from cadre.local.team.roles import roles_of
-    from cadre.local.team.team_file import read_team
+    from cadre.deploy import nats_files, tenant_folder
+    from cadre.deploy.roles import roles_of
+    from cadre.deploy.team_file import read_team
+    from cadre.protocol.nats_users import team_roles  # the bus's weight is not the help's
 
     if not NAME.fullmatch(name):
         raise CommandFailed(f"{name!r}: use 1 to 64 letters, digits, '_' and '-' (it names a NATS account)")
@@ -67,8 +67,8 @@ def create(name: str, folder: Path, **options: Any) -> None:
 @_folder
 def list_tenants(folder: Path) -> None:
     """Print each tenant with its hosts."""
-    from cadre.local.tenant_file import read_tenant
-    from cadre.local.tenant_folder import tenants_in
+    from cadre.deploy.tenant_file import read_tenant
+    from cadre.deploy.tenant_folder import tenants_in
 
     for own in tenants_in(folder):
         click.echo(f"{own.name}\t{' '.join(read_tenant(own).hosts)}")
@@ -79,7 +79,7 @@ def list_tenants(folder: Path) -> None:
 @_folder
 def remove(name: str, folder: Path) -> None:
     """Take the tenant NAME away, with its keys; what it has stored stays with the NATS server."""
-    from cadre.local.tenant_folder import remove_tenant
+    from cadre.deploy.tenant_folder import remove_tenant
 
     remove_tenant(folder, name, _topology())
     click.echo(f"{name} is removed: have the NATS server read its file again", err=True)

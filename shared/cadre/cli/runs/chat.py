@@ -11,7 +11,7 @@ import click
 from cadre.cli.runs.launch import launch
 from cadre.cli.terminal.arguments import utf8
 from cadre.cli.terminal.options import bound_options, bounds
-from cadre.local.exit_codes import ExitCode
+from cadre.errors import ExitCode
 
 _HELP = (
     "/new begins the conversation anew, /help tells this, Ctrl-D ends it; Ctrl-C cancels an answer in work"

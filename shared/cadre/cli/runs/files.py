@@ -10,9 +10,9 @@ import click
 from cadre.cli.terminal.answer import print_text, size_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import print_json
+from cadre.cli.terminal.output_file import output_file
 from cadre.cli.terminal.table import table
-from cadre.client.output_file import output_file
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.errors import CommandFailed, ExitCode
 from cadre.tools.workspace import WrongPath, normal_path
 
 STDOUT = "-"

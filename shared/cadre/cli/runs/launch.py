@@ -12,7 +12,7 @@ from cadre.cli.terminal.answer import as_text, print_text
 from cadre.cli.terminal.options import print_json
 from cadre.cli.terminal.outcome import exit_code
 from cadre.client.transport import RUNS
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.errors import CommandFailed, ExitCode
 
 _MAX_NAMED_FILES = 20
 """Files that one line names."""

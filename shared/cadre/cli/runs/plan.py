@@ -14,7 +14,7 @@ from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway, command_errors
 from cadre.cli.terminal.options import output_option
 from cadre.client.errors import ClientError, Conflict, InvalidRequest
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.errors import CommandFailed, ExitCode
 
 if TYPE_CHECKING:
     from cadre.client.sync_client import SyncRunHandle

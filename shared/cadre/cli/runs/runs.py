@@ -14,9 +14,9 @@ from cadre.cli.run_view.run_text import state, tokens, took
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
+from cadre.cli.terminal.output_file import output_file
 from cadre.cli.terminal.table import brief, table
-from cadre.client.output_file import output_file
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.errors import CommandFailed, ExitCode
 
 _GIVEN = ParameterSource.COMMANDLINE
 

@@ -16,7 +16,7 @@ from cadre.cli.runs.watch import Detached, watch
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.errors import CommandFailed, ExitCode
 
 
 @click.command("show")

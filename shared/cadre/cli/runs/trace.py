@@ -11,7 +11,7 @@ from rich.tree import Tree as Drawing
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import print_json
 from cadre.cli.terminal.table import brief, number, seconds
-from cadre.local.exit_codes import ExitCode
+from cadre.errors import ExitCode
 from cadre.telemetry.tracing import names
 
 _WAITS = (names.WAIT_APPROVAL, names.WAIT_MODEL)

@@ -13,7 +13,7 @@ from cadre.cli.run_view.screen import Screen
 from cadre.cli.runs.ask import Asker
 from cadre.cli.runs.stalled import StalledRuns
 from cadre.client.errors import ClientError
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.errors import CommandFailed, ExitCode
 
 if TYPE_CHECKING:
     from cadre.client.client import Client

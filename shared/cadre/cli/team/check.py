@@ -10,8 +10,8 @@ import msgspec
 
 from cadre.cli.terminal.answer import printable
 from cadre.cli.terminal.options import output_option, print_json
-from cadre.local.exit_codes import ExitCode
-from cadre.local.team.team_check import FileProblem, check_files
+from cadre.errors import ExitCode
+from cadre.local.team_check import FileProblem, check_files
 
 _COLOURS = {"error": "red", "missing": "red", "warning": "yellow"}
 

@@ -15,9 +15,9 @@ from cadre.cli.runs.watch import watch
 from cadre.cli.terminal.answer import as_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.status_line import print_status
-from cadre.local.exit_codes import ExitCode
+from cadre.deploy.team_file import Demo, TeamSpec
+from cadre.errors import ExitCode
 from cadre.local.processes import Stack, advice
-from cadre.local.team.team_file import Demo, TeamSpec
 from cadre.settings import child_environment
 
 _CHECK_SECONDS = 60.0

@@ -14,24 +14,24 @@ import click
 import httpx2
 import msgspec
 
+from cadre.adapters import local_stack
 from cadre.adapters.mcp.server import INSTALL
 from cadre.adapters.mcp.server_file import is_server_file, read_servers
 from cadre.adapters.models.failure import shown_url
 from cadre.adapters.oidc.provider import OidcProvider
 from cadre.adapters.oidc.settings import check_packages, read_oidc_settings
+from cadre.adapters.tool_entries import is_agents_file
 from cadre.api.directory import SKEW_SHOWN_SECONDS, away_text, skew_lines
 from cadre.cli.terminal.answer import printable
 from cadre.client.errors import ClientError
 from cadre.client.transport import client_options
-from cadre.errors import CadreError, ProviderUnavailable, SettingError, SetupError
-from cadre.local import local_stack, nats_server
-from cadre.local.exit_codes import CommandFailed, ExitCode
-from cadre.local.extras import OF_UP, check_extras, missing_modules
+from cadre.deploy.team_file import read_team
+from cadre.errors import CadreError, CommandFailed, ExitCode, ProviderUnavailable, SettingError, SetupError
+from cadre.local import nats_server
 from cadre.local.service_check import check_service, isolation_tier, reason
-from cadre.local.team.team_file import read_team
-from cadre.local.team.tool_entries import is_agents_file
 from cadre.protocol.nats_addresses import addresses, redacted
 from cadre.protocol.topology import Topology
+from cadre.service.extras import OF_UP, check_extras, missing_modules
 from cadre.settings import (
     SYNC_ALWAYS,
     Settings,
@@ -346,7 +346,7 @@ def model() -> Iterator[Finding]:
 
 async def model_calls(folder: Path) -> AsyncIterator[Finding]:
     """Findings about real calls of the models that the environment and the team in the folder name."""
-    from cadre.local.team.model_check import check_model, used_models  # its weight is not the help's
+    from cadre.local.model_check import check_model, used_models  # its weight is not the help's
 
     try:
         models = used_models(folder, local_stack.model_settings())

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import click
 
-from cadre.errors import SpecError
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.errors import CommandFailed, ExitCode, SpecError
 from cadre.spec.agent_file import read_agent
 from cadre.spec.kinds import decided_by, declaration_of
 

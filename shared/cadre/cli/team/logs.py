@@ -9,10 +9,10 @@ from zlib import crc32
 
 import click
 
+from cadre.adapters import local_stack
 from cadre.cli.terminal.answer import printable
 from cadre.cli.terminal.status_line import print_status
-from cadre.local import local_stack
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.errors import CommandFailed, ExitCode
 
 _COLOURS = ["cyan", "green", "yellow", "blue", "magenta", "bright_cyan", "bright_green", "bright_blue"]
 _NATS_NAME = "nats"

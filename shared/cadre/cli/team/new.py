@@ -7,10 +7,9 @@ import click
 
 from cadre.cli.team import skeletons
 from cadre.cli.terminal.table import table
-from cadre.errors import SpecError
-from cadre.local.exit_codes import CommandFailed, ExitCode
-from cadre.local.team.shipped_teams import files_of, shipped_team, shipped_teams
-from cadre.local.team.team_file import read_team
+from cadre.deploy.team_file import read_team
+from cadre.errors import CommandFailed, ExitCode, SpecError
+from cadre.local.shipped_teams import files_of, shipped_team, shipped_teams
 from cadre.spec.names import check_name
 
 

@@ -12,19 +12,19 @@ from typing import Any
 
 import click
 
+from cadre.adapters import local_stack
 from cadre.cli.team import demo
 from cadre.cli.team.check import print_problems
 from cadre.cli.team.logs import LogPrinter
 from cadre.cli.terminal.options import Duration
 from cadre.cli.terminal.status_line import discard_output, print_status
-from cadre.local import local_stack
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.deploy.team_file import TeamSpec, read_team
+from cadre.errors import CommandFailed, ExitCode
 from cadre.local.nats_server import choose_port
 from cadre.local.processes import START_SECONDS, Stack
 from cadre.local.reload import Reloader
-from cadre.local.team.shipped_teams import DEMO, shipped_team
-from cadre.local.team.team_check import team_problems
-from cadre.local.team.team_file import TeamSpec, read_team
+from cadre.local.shipped_teams import DEMO, shipped_team
+from cadre.local.team_check import team_problems
 from cadre.local.users import StackUsers
 from cadre.spec.names import TEAM_FILE
 

@@ -8,7 +8,7 @@ import click
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import print_json
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.errors import CommandFailed, ExitCode
 
 PATH = "/v1/approvals"
 _MAX_NAMED = 5

@@ -10,8 +10,7 @@ from typing import Any, BinaryIO, Self
 from cadre.client.blocking import Blocking, blocking, blocking_iterator
 from cadre.client.errors import ClientError, InvalidRequest, NotFound, TimedOut, Unreachable
 from cadre.client.transport import Transport
-from cadre.errors import SettingError
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.errors import CommandFailed, ExitCode, SettingError
 
 LAST = "@last"
 _MAX_PAGES, _PAGE_SIZE = 20, 200

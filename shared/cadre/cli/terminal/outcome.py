@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from cadre.client.errors import ClientError
-from cadre.errors import BusUnavailable, CadreError, SetupError
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.errors import BusUnavailable, CadreError, CommandFailed, ExitCode, SetupError
 from cadre.protocol.codes import ErrorCode
 
 _OF_STATE = {

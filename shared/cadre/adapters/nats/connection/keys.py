@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 
 from nats.aio.client import Client
 
-from cadre.deploy.nats_users import asks_leader, inbox_of, provisions, removes_objects
 from cadre.errors import SettingError
+from cadre.protocol.nats_users import asks_leader, inbox_of, provisions, removes_objects
 from cadre.settings import Settings
 
 log = logging.getLogger("cadre.nats")

@@ -13,8 +13,8 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.layout import remedy
 from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.retry import EVERY_SECOND, retry
-from cadre.deploy.nats_users import Role, consumers
 from cadre.errors import BusUnavailable, SetupError
+from cadre.protocol.nats_users import Role, consumers
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from cadre.spec.agent import AgentSpec

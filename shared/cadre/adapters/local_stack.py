@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from cadre.local.exit_codes import CommandFailed
+from cadre.errors import CommandFailed
 from cadre.settings import (
     ModelSettings,
     Settings,

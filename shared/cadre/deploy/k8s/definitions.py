@@ -3,8 +3,8 @@
 from typing import Any
 
 from cadre.deploy.k8s.manifest import CADRE, Manifest, manifest
-from cadre.local.cluster.object_kinds import GROUP, OBJECT_KINDS, VERSION, ObjectKind
-from cadre.local.cluster.structural_schema import Schema, structural
+from cadre.deploy.k8s.object_kinds import GROUP, OBJECT_KINDS, VERSION, ObjectKind
+from cadre.deploy.k8s.structural_schema import Schema, structural
 
 _CONDITION: Schema = {
     "type": "object",

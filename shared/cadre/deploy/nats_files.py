@@ -14,9 +14,8 @@ import msgspec
 from cadre.adapters.nats.connection.keys import Key, new_key, read_key, text_of
 from cadre.deploy.k8s.components import object_name
 from cadre.deploy.nats_server_file import server_file
-from cadre.deploy.nats_users import Role
-from cadre.errors import SettingError
-from cadre.local.exit_codes import CommandFailed
+from cadre.errors import CommandFailed, SettingError
+from cadre.protocol.nats_users import Role
 from cadre.protocol.topology import Topology
 
 SERVER_FILE = "auth.conf"

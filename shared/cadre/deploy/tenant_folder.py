@@ -17,12 +17,11 @@ from pathlib import Path
 import yaml
 
 from cadre.adapters.nats.connection.keys import read_key
+from cadre.deploy import nats_files
 from cadre.deploy.nats_server_file import Account, accounts_file
-from cadre.deploy.nats_users import Role
-from cadre.errors import SetupError
-from cadre.local import nats_files
-from cadre.local.exit_codes import CommandFailed
-from cadre.local.tenant_file import TENANT_FILE, read_tenant, tenant_document
+from cadre.deploy.tenant_file import TENANT_FILE, read_tenant, tenant_document
+from cadre.errors import CommandFailed, SetupError
+from cadre.protocol.nats_users import Role
 from cadre.protocol.topology import Topology
 
 ACCOUNTS_FILE = "nats-accounts.conf"

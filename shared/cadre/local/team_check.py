@@ -9,11 +9,11 @@ import msgspec
 
 from cadre.automation.automation_file import read_automations
 from cadre.automation.notice import NoticeSpec
+from cadre.deploy.team_file import TeamSpec, named_files, read_team
 from cadre.engine.contract import contract_problems
 from cadre.errors import SetupError, SpecError
 from cadre.local.service_check import modules_lacking
-from cadre.local.team.team_file import TeamSpec, named_files, read_team
-from cadre.local.team.tool_cards import read_tool_cards
+from cadre.local.tool_cards import read_tool_cards
 from cadre.prompting.prompts import prompts_for
 from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.memory import MEMORY_TOOLS

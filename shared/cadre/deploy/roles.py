@@ -4,11 +4,11 @@ import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from cadre.adapters.tool_entries import load_entry
 from cadre.deploy.k8s.components import Component
-from cadre.deploy.nats_users import Role, team_roles
+from cadre.deploy.team_file import TeamSpec
 from cadre.engine.offer import callable_tools
-from cadre.local.team.team_file import TeamSpec
-from cadre.local.team.tool_entries import load_entry
+from cadre.protocol.nats_users import Role, team_roles
 from cadre.spec.agent_file import read_agent
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import yaml
 
+from cadre.adapters.tool_entries import load_entry
 from cadre.deploy.k8s.components import Component, Files, object_name
 from cadre.deploy.k8s.pod_spec import AGENT_FOLDER, PRICES_FILE
 from cadre.deploy.k8s.values import Values
+from cadre.deploy.roles import tool_service_names
+from cadre.deploy.team_file import TeamSpec
 from cadre.errors import SetupError, SpecError
-from cadre.local.team.roles import tool_service_names
-from cadre.local.team.team_file import TeamSpec
-from cadre.local.team.tool_entries import load_entry
 from cadre.protocol.topology import Topology
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import files_of_agent, read_agent

@@ -14,7 +14,7 @@ _NAME = re.compile(r"(?m)^metadata:\s*(?:\n\s+|\{)name: *([\w-]+)")
 
 def shipped_teams() -> dict[str, Path]:
     """The folders of the teams by their names: in the package of a wheel, or beside `shared/` in a checkout."""
-    package = Path(__file__).parents[2]
+    package = Path(__file__).parents[1]
     for folder in (package / "teams", package.parents[1] / "teams"):
         if (folder / DEMO / TEAM_FILE).is_file():
             return {file.parent.name: file.parent for file in sorted(folder.glob(f"*/{TEAM_FILE}"))}

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from cadre.adapters.tool_entries import load_entry
 from cadre.errors import SetupError
-from cadre.local.team.tool_entries import load_entry
 from cadre.protocol.cards import ToolCard
 
 _TIMEOUT_SECONDS = 60.0
@@ -25,7 +25,7 @@ def read_tool_cards(entries: Sequence[str]) -> list[ToolModule]:
     """The tools of each entry, as `load_entry` takes it. Nothing is served."""
     if not entries:
         return []
-    command = [sys.executable, "-m", "cadre.local.team.tool_cards", *entries]
+    command = [sys.executable, "-m", "cadre.local.tool_cards", *entries]
     try:
         done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_SECONDS, check=False)
         found = msgspec.json.decode(done.stdout, type=list[ToolModule])

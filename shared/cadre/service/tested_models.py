@@ -4,9 +4,9 @@ from pathlib import Path
 
 import msgspec
 
+from cadre.adapters.local_stack import default_data
 from cadre.adapters.models.failure import shown_url
 from cadre.adapters.models.probing.report import ModelReport
-from cadre.local.local_stack import default_data
 from cadre.settings import ModelSettings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.model import CallForm, ModelSpec, with_calls

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from importlib.util import find_spec
 
-from cadre.local.exit_codes import CommandFailed, ExitCode
+from cadre.errors import CommandFailed, ExitCode
 
 _EXTRA_OF = {"tracer": "tracing"}
 """The extra that installs a service's packages, where it is not named like the service."""

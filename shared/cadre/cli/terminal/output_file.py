@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from cadre.local.exit_codes import CommandFailed
+from cadre.errors import CommandFailed
 
 
 @contextlib.contextmanager

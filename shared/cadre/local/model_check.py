@@ -8,8 +8,8 @@ import msgspec
 from cadre.adapters.models.probing.endpoint import ProbedEndpoint, ProbeFailed
 from cadre.adapters.models.probing.probes import ask_plainly, ask_under_schema, call_tool, told_context
 from cadre.adapters.models.probing.report import Probe
-from cadre.local.team.team_file import read_team
-from cadre.local.team.tested_models import report_of, with_tested_calls
+from cadre.deploy.team_file import read_team
+from cadre.service.tested_models import report_of, with_tested_calls
 from cadre.settings import ModelSettings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent

@@ -7,7 +7,7 @@ import msgspec
 
 from cadre.adapters.mcp.server_file import ServerEntry
 from cadre.automation.automation_file import DEFINITIONS
-from cadre.local.team.team_file import TeamBody
+from cadre.deploy.team_file import TeamBody
 from cadre.spec.agent_file import agent_body
 from cadre.spec.model import ModelSpec
 from cadre.spec.model_file import Capability

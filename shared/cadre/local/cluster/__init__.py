@@ -1,1 +1,0 @@
-"""A team as objects of Kubernetes: what they are, and what a namespace's objects amount to."""
