@@ -12,8 +12,8 @@ from cadre.cli.runs.ask import decision_of
 from cadre.cli.terminal.arguments import json_object, key_values
 from cadre.cli.terminal.options import Duration
 from cadre.cli.terminal.outcome import exit_code
-from cadre.cli.terminal.table import call_text
 from cadre.errors import ExitCode
+from cadre.views.words import call_text
 from unit.test_cli_tree import drawn, fold
 
 RUN = "r"

@@ -7,8 +7,13 @@ import pytest
 
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
+from cadre.kinds.code.records import BlockFinished, BlockStarted
+from cadre.kinds.plan.records import PlanMade, PlanStepStarted
+from cadre.kinds.plan.section import PlanStep
 from cadre.loop.fold import fold
 from cadre.loop.redecide import Journaled
+from cadre.protocol.messages import ErrorInfo
+from cadre.views.rows import MAX_CHARS, Row, call_key, run_key
 from cadre.views.story import NOTHING, Story
 from journals import kept
 from unit.journal_entries import accepted, called, entry
@@ -29,17 +34,42 @@ def own(entries: list[Journaled], run: str) -> list[Entry]:
     return [one.entry for one in entries if one.entry.run == run]
 
 
+def check_rows(story: Story) -> None:
+    """The rows hang together, and agree with the summaries and with the calls that wait."""
+    assert story.rows is not None
+    rows = story.rows.rows
+    for row in rows.values():
+        assert row.parent in rows or row.kind == "run"
+        assert len(row.brief) <= MAX_CHARS
+        assert bool(row.ended_at) == (row.state in ("ok", "failed", "dropped"))
+        if row.kind != "run":
+            assert not rows[run_key(row.run)].ended_at or row.ended_at
+    held = {row.key for row in rows.values() if row.state == "held"}
+    waiting = {call_key(call) for calls in story.pending.values() for call in calls}
+    assert held <= waiting
+    for run, summary in story.summaries.items():
+        facts = rows[run_key(run)].facts
+        assert facts is not None
+        assert facts.ended == (summary.state if summary.finished else None)
+        if not summary.finished and not rows[run_key(run)].ended_at:
+            assert (summary.state == "waiting") == (rows[run_key(run)].state == "waiting")
+
+
 @pytest.mark.parametrize("name", kept.names(VERSION))
 def test_a_recorded_tree(name: str) -> None:
     for entries in trees(name):
         tree = entries[0].entry.tree
-        story = Story(tree)
+        story = Story(tree, rows=True)
+        assert story.rows is not None
         ended: list[str] = []
         for seq, one in entries:
-            ended += story.take(seq, one).ended
+            update = story.take(seq, one)
+            ended += update.ended
+            assert story.rows.since(seq - 1) == list(update.rows)
             known = msgspec.json.encode(story.summaries), msgspec.json.encode(story.pending)
             assert story.take(seq, one) is NOTHING
             assert (msgspec.json.encode(story.summaries), msgspec.json.encode(story.pending)) == known
+        check_rows(story)
         for run, summary in story.summaries.items():
             state = fold(own(entries, run), run, tree)
             assert summary.finished == (state.result is not None) == (run in ended)
@@ -63,3 +93,59 @@ def test_what_an_entry_changes_is_said() -> None:
     assert (end.runs, end.ended) == (["a1_1_0"], ["a1_1_0"])
     late = story.take(5, entry("a1_1_0", 4, 5.0, ev.RunFinished(state="error")))
     assert (late.ended, story.summaries["a1_1_0"].state) == ([], "success")
+
+
+def rows_of(*entries: Entry) -> dict[str, Row]:
+    story = Story("a1", rows=True)
+    for seq, one in enumerate(entries, start=1):
+        story.take(seq, one)
+    assert story.rows is not None
+    return story.rows.rows
+
+
+def test_the_rows_of_a_call() -> None:
+    long = "x" * 1000
+    rows = rows_of(
+        entry("a1", 1, 10.0, accepted("a1"), called(1)),
+        entry("a1", 2, 11.0, ev.ToolCalled(call="a1_1_0", tool="add", arguments={"text": long})),
+        entry("a1", 3, 15.0, ev.ToolAnswered(call="a1_1_0", tool="add", output=long, seconds=1.5)),
+    )
+    row = rows["call:a1_1_0"]
+    assert (row.kind, row.name, row.state, row.parent, row.run) == ("call", "add", "ok", "step:a1:1", "a1")
+    assert (row.asked_at, row.began_at, row.ended_at) == (11.0, 13.5, 15.0)
+    assert (row.first, row.entry, row.seq) == (2, 3, 3)
+    assert len(row.brief) == len(row.result) == MAX_CHARS
+
+
+def test_what_an_event_of_a_kind_says_of_itself() -> None:
+    step = PlanStep(step=1, action="execute", task="Look.")
+    story = Story("a1", rows=True)
+    assert story.rows is not None
+    story.take(1, entry("a1", 1, 10.0, accepted("a1"), called(1)))
+    made = story.take(2, entry("a1", 2, 11.0, PlanMade(step=1, origin="model", steps=[step])))
+    assert [(row.name, row.state, row.brief) for row in made.rows if row.kind == "work"] == [
+        ("1 execute", "queued", "Look.")
+    ]
+    assert [line.event for line in made.lines] == ["plan.made"]
+    story.take(3, entry("a1", 3, 12.0, PlanStepStarted(step=1)))
+    again = story.take(4, entry("a1", 4, 13.0, PlanMade(step=1, origin="edit", steps=[step])))
+    assert [row.state for row in again.rows if row.kind == "work"] == ["queued"]
+    block = BlockStarted(block="a1_2_0", code="1 + 1")
+    story.take(5, entry("a1", 5, 14.0, block))
+    assert story.rows.rows["run:a1"].words == "running code"
+    error = ErrorInfo("code-failed", "no such name")
+    story.take(6, entry("a1", 6, 15.0, BlockFinished(block="a1_2_0", exchange=0, error=error)))
+    work = story.rows.rows["work:a1:a1_2_0"]
+    assert (work.state, work.error, work.brief) == ("failed", error, "1 + 1")
+
+
+def test_what_is_below_a_run_ends_with_it() -> None:
+    rows = rows_of(
+        entry("a1", 1, 10.0, accepted("a1"), called(1)),
+        entry("a1", 2, 11.0, ev.DelegateStarted(call="a1_1_0", member="b", task="Go.")),
+        entry("a1_1_0", 1, 12.0, accepted("a1_1_0", "a1"), called(1)),
+        entry("a1", 3, 13.0, ev.RunFinished(state="cancelled")),
+    )
+    assert {row.state for row in rows.values()} == {"dropped", "ok"}
+    assert all(row.ended_at == 13.0 for row in rows.values())
+    assert rows["run:a1_1_0"].parent == "call:a1_1_0"

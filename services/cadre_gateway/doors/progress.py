@@ -5,10 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
-import msgspec
-
-from cadre.cli.run_view.run_tree import RunTree, apply
-from cadre.cli.run_view.tree_lines import event_text
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
@@ -16,8 +12,12 @@ from cadre.journal.events import AnyEvent
 from cadre.ports import Stored
 from cadre.protocol.messages import Task
 from cadre.protocol.tagged import for_people
-from cadre.protocol.topology import is_within
-from cadre_gateway.streaming.event_stream import Shown
+from cadre.protocol.topology import is_within, tree_of
+from cadre.views.rows import call_key
+from cadre.views.story import NOTHING, Story, Update
+
+_DULL = ("run.accepted", "approval.requested", "run.finished")
+"""Events of which the caller learns by other means."""
 
 
 class Place(NamedTuple):
@@ -84,7 +84,7 @@ class Progress:
         self.answers_written = 0
         """How many calls of the root run's model behind `after` have written an answer, or may have before they were
         lost: of one alone all that was told live is part of its answer."""
-        self._tree = RunTree()
+        self._story = Story(tree_of(run), rows=True)
         self._open: set[str] = set()
         """The calls of the root run that have no result yet."""
 
@@ -113,68 +113,58 @@ class Progress:
         return 0
 
     def take(self, stored: Stored) -> list[str]:
-        """Takes the next entry in; returns what it tells, as lines."""
+        """Take in the next entry; returns what it tells, as lines."""
         seq, entry = stored.seq, stored.entry
         before, self.seq, self.at = self.seq, seq, entry.at
-        lines = []
+        update = self._story.take(seq, entry)
+        if update is NOTHING:
+            return []
+        self._note_calls(update, entry)
         for event in entry.events:
-            self._note(event, entry, before)
-            data = msgspec.to_builtins(Shown.of(seq, entry, event))
-            name = str(event.__struct_config__.tag)
-            self._tree = apply(self._tree, name, data)
-            if seq > self.after and not _is_dull(name) and (line := event_text(self._tree, name, data)):
-                lines.append(line)
+            if entry.run == self.run:
+                self._note_root(event, before)
+            if type(event) is ev.ModelAnswered and seq > self.after:
+                self.tokens = self.tokens.plus(event)
         self._note_pause()
-        return lines
+        return [line.text for line in update.lines if line.event not in _DULL] if seq > self.after else []
 
-    def _note(self, event: AnyEvent, entry: Entry, before: int) -> None:
-        is_root = entry.run == self.run
+    def _note_root(self, event: AnyEvent, before: int) -> None:
+        """Take note of an event of the root run."""
         match event:
-            case ev.RunAccepted(task=task) if is_root:
+            case ev.RunAccepted(task=task):
                 self.task = task
-            case ev.ModelCalled(attempt=attempt) if is_root and self.seq > self.after:
+            case ev.ModelCalled(attempt=attempt) if self.seq > self.after:
                 self.answers_written += attempt > 1
             case ev.ModelAnswered(calls=calls) if self.seq > self.after:
-                self.tokens = self.tokens.plus(event)
-                self.answers_written += is_root and any(call.name == FINAL_ANSWER for call in calls)
-            case ev.ApprovalRequested(call=call):
-                callers = (
-                    is_root
-                    and self.task is not None
-                    and event.name in {t.name for t in self.task.terms.tools}
-                )
-                self.held[call] = HeldBack(entry.run, event, callers)
-                self._begin(call, is_root)
-            case ev.ApprovalDecided(call=call):
-                self.decided[call] = event
-                self._settle(call)
-            case ev.ToolCalled(call=call) | ev.DelegateStarted(call=call):
-                self._begin(call, is_root)
-            case (
-                ev.ToolAnswered(call=call)
-                | ev.DelegateFinished(call=call)
-                | ev.CallTimedOut(call=call)
-                | ev.CallDropped(call=call)
-                | ev.CallRefused(call=call)
-            ):
-                self._settle(call)
-            case ev.MessageReceived(text=text) if is_root:
+                self.answers_written += any(call.name == FINAL_ANSWER for call in calls)
+            case ev.MessageReceived(text=text):
                 self.messages.append((before, text))
-            case ev.RunFinished():
-                for call in [call for call, held in self.held.items() if is_within(held.run, entry.run)]:
-                    self._settle(call)
-                if is_root:
-                    self.end = event
+            case ev.RunFinished() if self.end is None:
+                self.end = event
             case _:
                 pass
 
-    def _begin(self, call: str, is_root: bool) -> None:
-        if is_root:
-            self._open.add(call)
+    def _note_calls(self, update: Update, entry: Entry) -> None:
+        for call in update.gone:
+            self.held.pop(call.call, None)
+        for event in entry.events:
+            if type(event) is ev.ApprovalDecided:
+                self.decided[event.call] = event
+            elif type(event) is ev.ApprovalRequested and any(one.call == event.call for one in update.held):
+                is_callers = entry.run == self.run and event.name in self._callers_tools(entry)
+                self.held[event.call] = HeldBack(entry.run, event, is_callers)
+        for run in update.ended:
+            self.held = {call: one for call, one in self.held.items() if not is_within(one.run, run)}
+        for row in update.rows:
+            if row.kind == "call" and row.run == self.run:
+                name = row.key.removeprefix(call_key(""))
+                (self._open.discard if row.ended_at else self._open.add)(name)
 
-    def _settle(self, call: str) -> None:
-        self.held.pop(call, None)
-        self._open.discard(call)
+    def _callers_tools(self, entry: Entry) -> set[str]:
+        """Return the names of the tools that the caller of the root run offers."""
+        accepted = (event.task for event in entry.events if type(event) is ev.RunAccepted)
+        task = self.task or next(accepted, None)
+        return {tool.name for tool in task.terms.tools} if task is not None else set()
 
     def _note_pause(self) -> None:
         told = set().union(*(pause.held for pause in self.pauses)) if self.pauses else set()
@@ -184,11 +174,6 @@ class Progress:
         asks_caller = any(held.is_callers for held in fresh) and self._open <= callers
         if self.end is None and (asks_person or asks_caller):
             self.pauses.append(Pause(self.seq, self.at, dict(self.held)))
-
-
-def _is_dull(name: str) -> bool:
-    """Whether the caller is told by other means."""
-    return name in ("run.accepted", "approval.requested", "run.finished")
 
 
 def answer_text(output: Any) -> str:

@@ -1,10 +1,39 @@
 """The bases of what a kind of agent writes down (events, its state, its part of a step), and the call of a model."""
 
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
+from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.usage import Usage
+
+
+class PieceOfWork(NamedTuple):
+    """A piece of work of a run that has a beginning and an end: a block of code, a step of a plan, a remote tool."""
+
+    id: str
+    """Names it within its run."""
+    name: str = ""
+    """What it is, in a word or two; "" leaves the name as it was."""
+    state: Literal["queued", "open", "ok", "failed", "dropped"] = "open"
+    text: str = ""
+    """What is to be done; "" leaves that as it was."""
+    result: Any = None
+    error: ErrorInfo | None = None
+    began_at: float = 0.0
+    """Unix seconds; 0 where the time of the entry holds."""
+    replaces: bool = False
+    """All work of the run that is queued is dropped by it."""
+
+
+class Description(NamedTuple):
+    """What an event means to a person who looks on."""
+
+    doing: str | None = None
+    """What the run does from now on; "" for nothing in particular, None where the event does not change that."""
+    lines: Sequence[str] = ()
+    work: Sequence[PieceOfWork] = ()
 
 
 class JournalEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
@@ -16,6 +45,10 @@ class JournalEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     quoted: ClassVar[tuple[str, ...]] = ()
     """Fields that quote the agent's specification for people: in other words the same would be decided."""
+
+    def describe(self) -> Description:
+        """Return the event in words, where it is one of a kind's own."""
+        return Description()
 
     def used(self) -> Usage | None:
         """What the run has used by it, where that is the affair of the run's kind."""

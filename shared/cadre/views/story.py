@@ -11,11 +11,17 @@ from cadre.journal.entry import Entry
 from cadre.protocol.messages import Task
 from cadre.protocol.topology import parent_of
 from cadre.views.held_calls import NO_CHANGES, DecidedCall, call_changes
+from cadre.views.lines import line_of
+from cadre.views.rows import Line, Row, Rows
 from cadre.views.run_summary import apply_event, first_summary, starts_no_run, summary_of_task
 
 
 class Update(NamedTuple):
-    """What one entry has changed."""
+    """What one entry has changed. `rows` and `lines` stay empty where the story is made without rows."""
+
+    rows: Sequence[Row] = ()
+    lines: Sequence[Line] = ()
+    """What its events mean, in their order; those that are not worth a line are left out."""
 
     runs: Sequence[str] = ()
     """Ids of the runs whose summaries are others now, the entry's own first."""
@@ -35,8 +41,10 @@ NOTHING = Update()
 class Story:
     """A tree of runs as far as its entries were taken in, in stream order."""
 
-    def __init__(self, tree: str) -> None:
+    def __init__(self, tree: str, *, rows: bool = False) -> None:
+        """`rows`: the rows of the tree are made as well, and the lines."""
         self.tree = tree
+        self.rows = Rows() if rows else None
         self.last = 0
         """Sequence of the newest entry that was taken in."""
         self.summaries: dict[str, RunSummary] = {}
@@ -62,7 +70,7 @@ class Story:
         if task.run in self.summaries:
             return NOTHING
         self.summaries[task.run] = summary_of_task(task)
-        return Update([task.run])
+        return Update(runs=[task.run])
 
     def take(self, seq: int, entry: Entry) -> Update:
         """Take in the entry at the stream sequence `seq`; one that was taken in before changes nothing."""
@@ -79,13 +87,19 @@ class Story:
         changes = call_changes(entry, self.pending.get(run, {}))
         runs = [run] if changes is NO_CHANGES else self._update_pending(run, changes.held, changes.gone)
         self._update_waiting(summary)
-        return Update(
-            runs,
-            changes.held,
-            changes.gone,
-            changes.decided,
-            [run] if summary.finished and not was_over else [],
-        )
+        ended = [run] if summary.finished and not was_over else []
+        rows, lines = self._take_rows(seq, entry) if self.rows is not None else ((), ())
+        return Update(rows, lines, runs, changes.held, changes.gone, changes.decided, ended)
+
+    def _take_rows(self, seq: int, entry: Entry) -> tuple[Sequence[Row], Sequence[Line]]:
+        assert self.rows is not None
+        lines = []
+        node = self.rows.begin(seq, entry)
+        for event in entry.events:
+            self.rows.apply(node, event)
+            if text := line_of(self.rows, node, event):
+                lines.append(Line(seq, entry.at, entry.run, str(event.__struct_config__.tag), text))
+        return self.rows.end(), lines
 
     def _update_pending(
         self, run: str, held: Sequence[PendingCall], gone: Sequence[PendingCall]

@@ -20,7 +20,8 @@ from cadre.automation.automation_file import (
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
-from cadre.cli.terminal.table import moment, number, table
+from cadre.cli.terminal.table import moment, table
+from cadre.views.words import number
 
 Shown = dict[str, Any]
 """A definition as the gateway shows it."""

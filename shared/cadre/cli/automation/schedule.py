@@ -12,8 +12,9 @@ from cadre.automation.automation_file import SCHEDULE
 from cadre.cli.automation.definitions import Shown, add_file, group_of, print_made, spec_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json, with_options
-from cadre.cli.terminal.table import brief, moment, table
+from cadre.cli.terminal.table import moment, table
 from cadre.errors import ExitCode
+from cadre.views.words import brief
 
 _names = click.argument("names", nargs=-1, required=True, metavar="NAME...")
 _name = click.argument("name")

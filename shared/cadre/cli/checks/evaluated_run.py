@@ -5,9 +5,10 @@ from typing import Any
 
 import msgspec
 
-from cadre.cli.terminal.table import number, table
+from cadre.cli.terminal.table import table
 from cadre.testing.evaluation import Trial
 from cadre.testing.kept_run import RunOutcome
+from cadre.views.words import number
 
 _SUMMED = ("steps", "tokens", "cost")
 _HEADERS = ["RUN", "AGENT", "STATE", "STEPS", "CALLS", "TOKENS", "COST", "ANSWER"]

@@ -10,8 +10,9 @@ import click
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
-from cadre.cli.terminal.table import brief, table
+from cadre.cli.terminal.table import table
 from cadre.errors import CommandFailed, ExitCode
+from cadre.views.words import brief
 
 _PATH = "/v1/dead-letters"
 _PAGE_SIZE = 200

@@ -7,7 +7,8 @@ import click
 from cadre.api.statistics import Dimension
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
-from cadre.cli.terminal.table import number, table
+from cadre.cli.terminal.table import table
+from cadre.views.words import number
 
 _FILTERS = ("team", "agent", "user", "session", "model", "tool")
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from cadre.cli.terminal.table import brief
+from cadre.views.words import brief
 
 MAX_CHARS = 300
 """Of one line."""

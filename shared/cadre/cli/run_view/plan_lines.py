@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from cadre.cli.terminal.table import brief
+from cadre.views.words import brief
 
 _LONGEST = 100
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from cadre.cli.run_view import labels
 from cadre.cli.run_view.run_tree import RunNode, RunTree, error_text, missing_lines, too_late, verdict
-from cadre.cli.terminal.table import brief, call_text, number, seconds
+from cadre.views.words import brief, call_text, number, seconds
 
 _MAX_CHARACTERS = 110
 

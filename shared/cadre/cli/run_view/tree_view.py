@@ -5,7 +5,7 @@ from rich.tree import Tree as Drawing
 
 from cadre.cli.run_view.plan_lines import PLAN_SIGNS, plan_line
 from cadre.cli.run_view.run_tree import CallNode, RunNode, RunTree, missing_lines
-from cadre.cli.terminal.table import brief, call_text, number, seconds
+from cadre.views.words import brief, call_text, number, seconds
 
 _SIGNS = {
     "queued": ("◌", "bright_black"),

@@ -9,7 +9,8 @@ from cadre.cli.terminal.arguments import json_object, key_values
 from cadre.cli.terminal.decision import PATH, decide
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
-from cadre.cli.terminal.table import brief, call_text, seconds, table
+from cadre.cli.terminal.table import table
+from cadre.views.words import brief, call_text, seconds
 
 _call = click.argument("call")
 _why = click.option("--feedback", default="", help="Why; the model reads it.")

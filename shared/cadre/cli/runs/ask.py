@@ -15,8 +15,8 @@ from cadre.cli.run_view.screen import Screen
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.arguments import json_object
 from cadre.cli.terminal.decision import PATH, login_name
-from cadre.cli.terminal.table import brief, call_text
 from cadre.client.errors import ClientError, InvalidRequest
+from cadre.views.words import brief, call_text
 
 if TYPE_CHECKING:
     from cadre.client.client import Client

@@ -10,9 +10,9 @@ from rich.tree import Tree as Drawing
 
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import print_json
-from cadre.cli.terminal.table import brief, number, seconds
 from cadre.errors import ExitCode
 from cadre.telemetry.tracing import names
+from cadre.views.words import brief, number, seconds
 
 _WAITS = (names.WAIT_APPROVAL, names.WAIT_MODEL)
 

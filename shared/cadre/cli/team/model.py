@@ -14,13 +14,13 @@ from cadre.adapters.models.failure import shown_url
 from cadre.adapters.models.probing.report import ModelReport, Probe
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.options import Duration, output_option, print_json
-from cadre.cli.terminal.table import brief
 from cadre.errors import CommandFailed, ExitCode, SpecError
 from cadre.service.tested_models import keep_report
 from cadre.spec.agent_file import read_agent
 from cadre.spec.model import ModelSpec
 from cadre.spec.model_file import read_model
 from cadre.spec.yaml_file import read_yaml
+from cadre.views.words import brief
 
 _COLOURS = {"yes": "green", "no": "yellow", "unknown": "red"}
 _NAME_WIDTH = 23

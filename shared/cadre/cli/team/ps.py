@@ -11,7 +11,8 @@ from cadre.api.directory import LiveAgent, Replica, away_text, skew_lines
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
-from cadre.cli.terminal.table import brief, table
+from cadre.cli.terminal.table import table
+from cadre.views.words import brief
 
 
 @click.command("ps")

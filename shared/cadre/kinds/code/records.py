@@ -1,10 +1,10 @@
 """What the kind `code` declares and writes down: blocks of code, their exchanges with a sandbox, the variables left."""
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from cadre.journal.parts import JournalEvent, KindState, KindStep
+from cadre.journal.parts import Description, JournalEvent, KindState, KindStep, PieceOfWork
 from cadre.kinds.code import section
 from cadre.kinds.plan.section import PLAN_LISTS, PLAN_TEMPLATES, decided_by
 from cadre.kinds.purposes import STEPWISE
@@ -19,6 +19,9 @@ class BlockStarted(JournalEvent, frozen=True, tag="code.started"):
 
     block: str
     code: str
+
+    def describe(self) -> Description:
+        return Description("running code", work=[PieceOfWork(self.block, "code", text=self.code)])
 
 
 class BlockYielded(JournalEvent, frozen=True, tag="code.yielded"):
@@ -58,6 +61,11 @@ class BlockFinished(JournalEvent, frozen=True, tag="code.finished"):
     references: list[str] = []
     """As in BlockYielded."""
     stored: int = 0
+
+    def describe(self) -> Description:
+        result = self.output if self.output is not None else self.text or self.logs
+        state: Literal["ok", "failed"] = "failed" if self.error is not None else "ok"
+        return Description("", work=[PieceOfWork(self.block, state=state, result=result, error=self.error)])
 
     def used(self) -> Usage:
         return Usage(stored_bytes=self.stored)

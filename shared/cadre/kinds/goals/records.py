@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cadre.journal.parts import JournalEvent, KindState, KindStep
+from cadre.journal.parts import Description, JournalEvent, KindState, KindStep
 from cadre.kinds.iteration.records import (
     ITERATION_TEMPLATES,
     SYSTEM_TERMS,
@@ -29,6 +29,10 @@ class GoalThought(JournalEvent, frozen=True, tag="goals.thought"):
     tool: str = ""
     text: str = ""
     speak: str = ""
+
+    def describe(self) -> Description:
+        said = self.speak or self.text
+        return Description("", [f"thinks: {said}"] if said else [])
 
 
 class ThoughtStep(KindStep, kw_only=True, tag=KIND, omit_defaults=True):

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from cadre.errors import SpecError
-from cadre.journal.parts import JournalEvent
+from cadre.journal.parts import Description, JournalEvent
 from cadre.spec.kinds import Section
 from cadre.spec.names import check_bounds
 
@@ -27,6 +27,9 @@ class JsonFormRefused(JournalEvent, frozen=True, tag="iteration.form_refused"):
 
     form: str
     reason: str = ""
+
+    def describe(self) -> Description:
+        return Description("")
 
 
 ITERATION_TEMPLATES = {

@@ -4,7 +4,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from cadre.journal.parts import JournalEvent, KindState, KindStep
+from cadre.engine.context.observation import observation_of
+from cadre.journal.parts import Description, JournalEvent, KindState, KindStep, PieceOfWork
 from cadre.kinds.plan import section
 from cadre.kinds.plan.check import check
 from cadre.kinds.plan.section import PlanStep
@@ -24,6 +25,17 @@ PLAN_PURPOSES = {
 }
 
 
+def work_id(step: int) -> str:
+    """Return the id of a step's work."""
+    return f"plan-{step}"
+
+
+def _text_of(step: PlanStep) -> str:
+    text = step.task or (observation_of(step.args) if step.args else "")
+    needs = f" (needs {', '.join(map(str, step.needs))})" if step.needs else ""
+    return text + needs
+
+
 class PlanMade(JournalEvent, frozen=True, tag="plan.made"):
     """What is to be done from now on, beside what is done or under way."""
 
@@ -32,6 +44,17 @@ class PlanMade(JournalEvent, frozen=True, tag="plan.made"):
     steps: list[PlanStep]
     reason: str = ""
     """Why it is the basic plan of one step."""
+
+    def describe(self) -> Description:
+        steps = "; ".join(f"{one.step} {one.action}" for one in self.steps)
+        why = f" ({self.reason})" if self.reason else ""
+        work = [
+            PieceOfWork(
+                work_id(one.step), f"{one.step} {one.action}", "queued", _text_of(one), replaces=n == 0
+            )
+            for n, one in enumerate(self.steps)
+        ]
+        return Description("", [f"plan ({self.origin}): {steps}{why}"], work)
 
 
 class PlanRefused(JournalEvent, frozen=True, tag="plan.refused"):
@@ -42,11 +65,17 @@ class PlanRefused(JournalEvent, frozen=True, tag="plan.refused"):
     reason: str
     given_up: bool = False
 
+    def describe(self) -> Description:
+        return Description("", [f"{self.purpose}: not taken: {self.reason}"])
+
 
 class PlanStepStarted(JournalEvent, frozen=True, tag="plan.step_started"):
     """A step of the plan begins: its call follows, in the order of these events."""
 
     step: int
+
+    def describe(self) -> Description:
+        return Description("", [f"begins step {self.step} of the plan"], [PieceOfWork(work_id(self.step))])
 
 
 class PlanStepFinished(JournalEvent, frozen=True, tag="plan.step_finished"):
@@ -55,11 +84,20 @@ class PlanStepFinished(JournalEvent, frozen=True, tag="plan.step_finished"):
     step: int
     error: ErrorInfo | None = None
 
+    def describe(self) -> Description:
+        state: Literal["ok", "failed"] = "failed" if self.error is not None else "ok"
+        how = f"has failed: {self.error.message}" if self.error is not None else "is done"
+        work = PieceOfWork(work_id(self.step), state=state, error=self.error)
+        return Description("", [f"step {self.step} of the plan {how}"], [work])
+
 
 class PlanDone(JournalEvent, frozen=True, tag="plan.done"):
     """The plan's result, before the agent's `result` makes the answer of it."""
 
     result: Any
+
+    def describe(self) -> Description:
+        return Description("")
 
 
 class PlanItem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from cadre.errors import SpecError
-from cadre.journal.parts import JournalEvent, KindState
+from cadre.journal.parts import Description, JournalEvent, KindState, PieceOfWork
 from cadre.protocol.messages import ErrorInfo, RunState
 from cadre.protocol.usage import Usage
 from cadre.spec.kinds import KindDeclaration, Needs
@@ -26,6 +26,11 @@ class RemoteUpdated(JournalEvent, frozen=True, tag="remote.updated"):
     context: str = ""
     text: str = ""
 
+    def describe(self) -> Description:
+        text = f": {self.text}" if self.text else ""
+        line = f"remote task {self.task} is {self.state.replace('_', ' ')}{text}"
+        return Description("waiting for the remote agent", [line])
+
 
 class RemoteProgressed(JournalEvent, frozen=True, tag="remote.progressed", omit_defaults=True):
     """What the remote agent has done and used since it was last asked."""
@@ -36,8 +41,36 @@ class RemoteProgressed(JournalEvent, frozen=True, tag="remote.progressed", omit_
     cursor: str = ""
     """Where the next of it begins."""
 
+    def describe(self) -> Description:
+        lines = [_line_of(one) for one in self.activity]
+        work = [_work_of(one) for one in self.activity if one.get("type") == "tool"]
+        return Description("waiting for the remote agent", lines, work)
+
     def used(self) -> Usage:
         return self.usage
+
+
+def _work_of(one: dict[str, Any]) -> PieceOfWork:
+    failed = one.get("status") == "failed"
+    return PieceOfWork(
+        str(one.get("id")),
+        str(one.get("sort") or "other"),
+        "failed" if failed else "ok" if one.get("ended") else "open",
+        str(one.get("title") or ""),
+        one.get("text"),
+        began_at=float(one.get("began") or 0.0),
+    )
+
+
+def _line_of(one: dict[str, Any]) -> str:
+    match one.get("type"):
+        case "tool":
+            return f"  {one.get('title') or one.get('id')}: {str(one.get('status')).replace('_', ' ')}"
+        case "plan":
+            steps = [f"{step.get('content')} ({step.get('status')})" for step in one.get("entries") or []]
+            return f"  plan: {'; '.join(steps)}"
+        case kind:
+            return f"  {'thinks' if kind == 'thought' else 'says'}: {one.get('text')}"
 
 
 class RemoteUnreachable(JournalEvent, frozen=True, tag="remote.unreachable"):
@@ -45,12 +78,20 @@ class RemoteUnreachable(JournalEvent, frozen=True, tag="remote.unreachable"):
 
     reason: str
 
+    def describe(self) -> Description:
+        return Description(
+            "waiting until the remote agent is there", [f"the remote agent is out of reach: {self.reason}"]
+        )
+
 
 class RemoteCancelRequested(JournalEvent, frozen=True, tag="remote.cancel_requested"):
     """The run will end with this state; the remote agent is asked to cancel its task first."""
 
     state: RunState
     error: ErrorInfo
+
+    def describe(self) -> Description:
+        return Description("ending the remote task", ["the remote agent is asked to end its task"])
 
 
 class RemoteState(KindState, kw_only=True, tag=KIND, omit_defaults=True):

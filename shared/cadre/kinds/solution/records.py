@@ -1,10 +1,12 @@
 """What the kind `solution` declares and writes down: each solution as it was proposed, and how one is asked for."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from cadre.journal.parts import JournalEvent, KindState, KindStep
+from cadre.engine.context.observation import observation_of
+from cadre.journal.parts import Description, JournalEvent, KindState, KindStep
 from cadre.kinds.purposes import STEPWISE
 from cadre.kinds.solution import section
 from cadre.spec.kinds import KindDeclaration, PromptFile
@@ -20,6 +22,20 @@ class ProposedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     outcome: Any = None
 
 
+def proposed_lines(calls: Sequence[ProposedCall], output: Any) -> list[str]:
+    """Return what is proposed, a line for each call and for the output."""
+    made = [call for call in calls if not call.implicit]
+    lines = [f"proposes {n}: {call.name} {observation_of(call.arguments)}" for n, call in enumerate(made, 1)]
+    lines += [
+        f"says of itself: {call.name} {observation_of(call.arguments)} -> {observation_of(call.outcome)}"
+        for call in calls
+        if call.implicit
+    ]
+    if output is not None:
+        lines.append(f"output so far: {observation_of(output)}" if calls else "proposes an answer")
+    return lines
+
+
 class SolutionProposed(JournalEvent, frozen=True, tag="solution.proposed"):
     """A solution, before anything of it is run. Implicit calls have their outcome, what becomes of others follows."""
 
@@ -27,12 +43,20 @@ class SolutionProposed(JournalEvent, frozen=True, tag="solution.proposed"):
     calls: list[ProposedCall]
     output: Any = None
 
+    def describe(self) -> Description:
+        return Description("", proposed_lines(self.calls, self.output))
+
 
 class FormRefused(JournalEvent, frozen=True, tag="solution.form_refused"):
     """The endpoint refuses the form in which solutions were asked for: from now on they are asked for in `form`."""
 
     form: str
     reason: str = ""
+
+    def describe(self) -> Description:
+        return Description(
+            "", [f"the endpoint refuses the form of solutions; asked for from now on: {self.form}"]
+        )
 
 
 class SolutionState(KindState, kw_only=True, tag=section.KIND, omit_defaults=True):

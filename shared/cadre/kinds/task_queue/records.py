@@ -1,10 +1,11 @@
 """What the kind `task_queue` declares and writes down."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
 
-from cadre.journal.parts import JournalEvent, KindState, KindStep
+from cadre.journal.parts import Description, JournalEvent, KindState, KindStep
 from cadre.kinds.iteration.records import (
     ITERATION_TEMPLATES,
     SYSTEM_TERMS,
@@ -39,6 +40,11 @@ class TaskQueueSpec(IterationSection, frozen=True, kw_only=True, tag=KIND, omit_
     """Whether the model orders the pending tasks after each that is done."""
 
 
+def _queue_lines(why: str, pending: Sequence[str], added: Sequence[str]) -> list[str]:
+    numbered = [f"  {n}. {task}" + (" (new)" if task in added else "") for n, task in enumerate(pending, 1)]
+    return [f"queue, {why}: {len(pending)} pending", *numbered]
+
+
 class QueueChanged(JournalEvent, frozen=True, tag="queue.changed"):
     """The pending tasks, in their order, as they are from now on."""
 
@@ -48,6 +54,9 @@ class QueueChanged(JournalEvent, frozen=True, tag="queue.changed"):
     added: list[str] = []
     """Those among them that are new."""
 
+    def describe(self) -> Description:
+        return Description("", _queue_lines(self.reason, self.pending, self.added))
+
 
 class QueueTaskTried(JournalEvent, frozen=True, tag="queue.task_tried"):
     """The first pending task was tried in vain, and stays the first."""
@@ -55,6 +64,9 @@ class QueueTaskTried(JournalEvent, frozen=True, tag="queue.task_tried"):
     step: int
     task: str
     reason: str
+
+    def describe(self) -> Description:
+        return Description("", [f"to be tried again: {self.task}: {self.reason}"])
 
 
 class QueueTaskDone(JournalEvent, frozen=True, tag="queue.task_done"):
@@ -66,6 +78,9 @@ class QueueTaskDone(JournalEvent, frozen=True, tag="queue.task_done"):
     failed: bool = False
     """It was given up; the result says why."""
 
+    def describe(self) -> Description:
+        return Description("", [f"{'failed' if self.failed else 'done'}: {self.task}: {self.result}"])
+
 
 class QueueAnswerRefused(JournalEvent, frozen=True, tag="queue.answer_refused"):
     """An answer about the queue could not be read, and is asked for again, or done without."""
@@ -75,6 +90,10 @@ class QueueAnswerRefused(JournalEvent, frozen=True, tag="queue.answer_refused"):
     reason: str
     given_up: bool = False
 
+    def describe(self) -> Description:
+        what = "is done without" if self.given_up else "is asked for again"
+        return Description("", [f"an answer about the queue ({self.purpose}) {what}: {self.reason}"])
+
 
 class QueueEdited(JournalEvent, frozen=True, tag="queue.edited"):
     """A person has edited the pending tasks: how they are from now on."""
@@ -83,6 +102,9 @@ class QueueEdited(JournalEvent, frozen=True, tag="queue.edited"):
     pending: list[str]
     added: list[str] = []
     """Those among them that are new."""
+
+    def describe(self) -> Description:
+        return Description("", _queue_lines("edited", self.pending, self.added))
 
 
 class DoneTask(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from cadre.journal.parts import JournalEvent, KindState, KindStep
+from cadre.journal.parts import Description, JournalEvent, KindState, KindStep
 from cadre.kinds.workflow import section
 from cadre.kinds.workflow.check import check, needs
 from cadre.protocol.codes import ErrorCode
@@ -17,11 +17,17 @@ class ItemsListed(JournalEvent, frozen=True, tag="workflow.items"):
 
     items: list[Any]
 
+    def describe(self) -> Description:
+        return Description("going through a list")
+
 
 class AnswerParsed(JournalEvent, frozen=True, tag="workflow.answer_parsed"):
     """What the model's answer to an `ask` step was read as: the step's result."""
 
     value: Any
+
+    def describe(self) -> Description:
+        return Description("")
 
 
 class WorkflowStepFinished(JournalEvent, frozen=True, tag="workflow.step_finished"):
@@ -37,6 +43,9 @@ class WorkflowStepFinished(JournalEvent, frozen=True, tag="workflow.step_finishe
     retry: bool = False
     """It will be tried once more."""
 
+    def describe(self) -> Description:
+        return Description("")
+
 
 class UndoBegun(JournalEvent, frozen=True, tag="workflow.undo"):
     """The workflow will end so; the steps that make up for what was done come first."""
@@ -47,6 +56,9 @@ class UndoBegun(JournalEvent, frozen=True, tag="workflow.undo"):
     """What is made up for, the latest first."""
     unsure: list[str] = []
     """Steps that are not, because it is unknown whether they took effect."""
+
+    def describe(self) -> Description:
+        return Description("undoing")
 
 
 class Undoable(msgspec.Struct, frozen=True, omit_defaults=True):
