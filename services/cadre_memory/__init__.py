@@ -1,1 +1,1 @@
-"""The memory service: what agents keep beyond their runs, in Qdrant."""
+"""The memory service: what agents keep beyond their runs, in a file or in Qdrant."""

@@ -38,7 +38,7 @@ class MemorySettings(msgspec.Struct, frozen=True, kw_only=True):
     collections: str = "mem"
     """Begins the names of the collections, on a server that others use too."""
     qdrant_url: str = msgspec.field(default="", name="QDRANT_URL")
-    """URL of a Qdrant server; without one the embedded engine keeps the index."""
+    """URL of a Qdrant server; without one a file keeps the index."""
 
     def __post_init__(self) -> None:
         if self.embeddings == "openai" and not self.embeddings_url:

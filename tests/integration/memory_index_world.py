@@ -11,22 +11,20 @@ from uuid import NAMESPACE_OID, uuid4, uuid5
 import pytest
 
 from cadre.protocol.messages import MemoryScope
-from cadre_memory.index.edge.child import EngineTiming
-from cadre_memory.index.edge.store import EdgeStore
 from cadre_memory.index.memory_index import MemoryIndex
-from cadre_memory.index.qdrant.store import QdrantStore
+from cadre_memory.index.qdrant_store import QdrantStore
 from cadre_memory.index.schema import Schema
+from cadre_memory.index.sqlite_store import SqliteStore
 from cadre_memory.index.store import Store
 from cadre_memory.index.vector_index import Chunk, Clause, Vectors, Where, Within
 from cadre_memory.text.bm25 import encode_document
 
-Engine = Literal["edge", "local", "server"]
+Engine = Literal["sqlite", "server"]
 
 QDRANT_URL = os.environ.get("QDRANT_URL", "")
 
 ENGINES = [
-    "edge",
-    "local",
+    "sqlite",
     pytest.param(
         "server",
         marks=pytest.mark.skipif(not QDRANT_URL, reason="needs a Qdrant server: set QDRANT_URL to its URL"),
@@ -42,18 +40,13 @@ NOWHERE = Where()
 SCOPES: tuple[MemoryScope, ...] = ("run", "session", "agent", "team", "user")
 ALL = Within(any_of=[Clause({"scope": scope}) for scope in SCOPES])
 
-QUIET = EngineTiming(flush_seconds=0.2, idle_seconds=3600)
-"""It never tidies up by itself."""
-
 
 @asynccontextmanager
-async def open_store(engine: Engine, folder: Path, timing: EngineTiming = QUIET) -> AsyncIterator[Store]:
+async def open_store(engine: Engine, folder: Path) -> AsyncIterator[Store]:
     store: Store
     match engine:
-        case "edge":
-            store = await EdgeStore.open(folder / "edge", timing=timing)
-        case "local":
-            store = QdrantStore.local()
+        case "sqlite":
+            store = await SqliteStore.open(folder)
         case "server":
             store = QdrantStore.server(QDRANT_URL, os.environ.get("QDRANT_API_KEY", ""))
     try:

@@ -23,7 +23,7 @@ async def main(folder: Path, most: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return [[[1.0, 2.0, 3.0]] for _ in chunks]
 
-    async with open_store("edge", folder) as store:
+    async with open_store("sqlite", folder) as store:
         moved = await migrate(await MemoryIndex.open(store, OTHER), embed)
         print(moved.copied if moved else 0, embedded)
 

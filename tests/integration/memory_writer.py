@@ -12,10 +12,9 @@ BATCH = 5
 
 
 async def write(folder: Path, first: int) -> None:
-    """Until it is killed. The first line is the id of the engine's process."""
-    async with open_store("edge", folder) as store:
+    """Until it is killed."""
+    async with open_store("sqlite", folder) as store:
         index = await MemoryIndex.open(store, SMALL)
-        print(getattr(store, "pid"), flush=True)  # noqa: B009
         for number in itertools.count(first):
             batch = [memory(f"{number}-{n}", f"tea {number} {n}") for n in range(BATCH)]
             await index.upsert([with_words(one, [[1.0, 0.0, float(number), 1.0]]) for one in batch])

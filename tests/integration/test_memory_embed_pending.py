@@ -38,7 +38,7 @@ class NoLongTexts:
 
 @pytest.fixture
 async def index(tmp_path: Path) -> AsyncIterator[MemoryIndex]:
-    async with open_store("edge", tmp_path) as store, fresh_index(store) as one:
+    async with open_store("sqlite", tmp_path) as store, fresh_index(store) as one:
         yield one
 
 

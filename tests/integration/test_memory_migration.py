@@ -258,13 +258,13 @@ async def test_a_third_model_takes_over_from_a_move_that_was_given_up(old: Memor
 
 async def test_a_killed_move_goes_on_where_it_was(tmp_path: Path) -> None:
     """The process, and the engine's with it, killed in the middle; meanwhile one memory comes and one goes."""
-    async with open_store("edge", tmp_path) as store:
+    async with open_store("sqlite", tmp_path) as store:
         await put(
             await MemoryIndex.open(store, SMALL), *[f"m{n}" for n in range(4 * BATCH_CHUNKS)], dense=EAST
         )
     killed = await run_migrator(tmp_path, most=2 * BATCH_CHUNKS)
     assert killed == (-9, b"")
-    async with open_store("edge", tmp_path) as store:
+    async with open_store("sqlite", tmp_path) as store:
         index = await MemoryIndex.open(store, OTHER)
         assert (await index.status()).moving
         assert len(await seen(index)) == 4 * BATCH_CHUNKS
@@ -274,7 +274,7 @@ async def test_a_killed_move_goes_on_where_it_was(tmp_path: Path) -> None:
     assert code == 0
     copied, embedded = map(int, told.split())
     assert copied == embedded <= 2 * BATCH_CHUNKS, "what had been copied is not embedded again"
-    async with open_store("edge", tmp_path) as store:
+    async with open_store("sqlite", tmp_path) as store:
         index = await MemoryIndex.open(store, OTHER)
         condition = await index.status()
         assert (condition.collection, condition.dense, condition.moving) == (index.own, True, False)

@@ -1,9 +1,7 @@
 """Which engine a configuration means, and what is said when it cannot be."""
 
 import asyncio
-import importlib.util
 import json
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +11,7 @@ import pytest
 from cadre.errors import SettingError, SetupError
 from cadre_memory.index.filters import PointSelector
 from cadre_memory.index.open import open_index
-from cadre_memory.index.qdrant.store import QdrantStore
+from cadre_memory.index.qdrant_store import QdrantStore
 from cadre_memory.index.store import CollectionGone
 from cadre_memory.index.vector_index import IndexRefused, IndexUnavailable
 from integration.memory_index_world import ALL, NOWHERE, SMALL, memory, with_words
@@ -36,31 +34,14 @@ async def answering(status: str, body: object) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
-async def test_the_embedded_engine_is_the_default_and_keeps_what_it_has(tmp_path: Path) -> None:
+async def test_a_file_is_the_default_and_keeps_what_it_has(tmp_path: Path) -> None:
     index = await open_index(SMALL, directory=tmp_path)
     await index.upsert([with_words(memory("m1", "tea"))])
-    assert (await index.status()).backend == "edge"
+    assert (await index.status()).backend == "sqlite"
     await index.close()
     index = await open_index(SMALL, directory=tmp_path)
     assert await index.count(within=ALL, where=NOWHERE) == 1
     await index.close()
-
-
-# The client forgets the handle of a lock that it did not get.
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-async def test_without_a_build_of_it_the_clients_own_engine_warns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    for there in (0, 1):
-        with caplog.at_level(logging.WARNING):
-            index = await open_index(SMALL, directory=tmp_path)
-        assert "set QDRANT_URL" in caplog.text
-        assert (await index.status())[0::2] == ("local", there, False)
-        await index.upsert([with_words(memory("m1", "tea"), [[1.0, 0.0, 0.0, 0.0]])])
-        with pytest.raises(SetupError, match="directory of its own"):
-            await open_index(SMALL, directory=tmp_path)
-        await index.close()
 
 
 async def test_a_server_that_is_not_there_is_worth_another_try(tmp_path: Path) -> None:

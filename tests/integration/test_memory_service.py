@@ -282,7 +282,7 @@ async def test_a_selection_that_says_too_little_is_refused(bench: Bench, selecti
 
 async def test_readiness_tells_what_is_compared(service: str) -> None:
     told = httpx2.get(f"{service}/readyz").json()
-    assert told["index"] == "edge"
+    assert told["index"] == "sqlite"
     assert told["embeddings"].startswith("no embeddings are configured")
 
 

@@ -67,10 +67,7 @@ VIOLATIONS = {
     "kubernetes": [("services/cadre_agent/main.py", "import kopf")],
     "qdrant": [("services/cadre_memory/operations/search.py", "import qdrant_client")],
     "postgres": [("services/cadre_gateway/index/run_index.py", "import psycopg")],
-    "edge": [
-        ("services/cadre_memory/index/memory_index.py", "import qdrant_edge"),
-        ("services/cadre_memory/index/edge/store.py", "import qdrant_edge"),
-    ],
+    "edge": [("services/cadre_memory/index/memory_index.py", "import qdrant_edge")],
 }
 
 

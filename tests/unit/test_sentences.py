@@ -50,7 +50,6 @@ ALLOWED = {
     "shared/cadre/adapters/models/openai_model.py:_otherwise": "likewise",
     "shared/cadre/adapters/nats/connection/connect.py:_on_error": "the NATS server sends `-ERR` with a sentence alone",
     "shared/cadre/adapters/nats/connection/connect.py:_why_hopeless": "likewise",
-    "services/cadre_memory/index/qdrant/store.py:_translated_errors": "Qdrant's engine in this process has no codes",
     "shared/cadre/kinds/workflow/walk.py:_is_passing": "the author of a workflow names words of a tool's own error",
     "services/cadre_operator/reconcile.py:reconcile": "a condition's `reason` is a code in Kubernetes",
     "services/cadre_operator/reconcile.py:_tell": "likewise",

@@ -31,7 +31,6 @@ CATCHES_ALL = {
     "shared/cadre/loop/rebase.py": "where another spec cannot follow is what is to be found",
     "shared/cadre/automation/templates.py": "a template runs over whatever others sent",
     "shared/cadre/tools/loading.py": "importing a tool file runs somebody else's code",
-    "services/cadre_memory/index/edge/child.py": "the engine raises bare exceptions; its owner decides what they mean",
     "services/cadre_sandbox/jail/block.py": "whatever code raises is its outcome",
     "services/cadre_sandbox/jail/snapshot.py": "what a variable raises when saved is why it is not kept",
     "shared/cadre/runtime/invocation.py": "what a tool raises is an observation",

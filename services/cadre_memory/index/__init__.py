@@ -1,1 +1,1 @@
-"""The index of memories over one of two engines: points, scopes, filters, schema."""
+"""The index of memories over one of two stores: points, scopes, filters, schema."""

@@ -1,12 +1,12 @@
-"""What may be seen and what is asked for, as one tree of conditions that each engine's filter is made from.
+"""What may be seen and what is asked for, as one tree of conditions that each store's filter is made from.
 
-The engines differ in the names of their classes only; what a request may touch is decided here, once.
+What a request may touch is decided here, once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -140,37 +140,6 @@ def _asked(where: Where) -> list[Condition]:
     if where.since is not None or where.until is not None:
         parts.append(Between("created_at", least=where.since, most=where.until))
     return parts
-
-
-class FilterClasses(NamedTuple):
-    """The classes that an engine's filters are made of; the engines agree on all but two of them."""
-
-    module: Any
-    range: Callable[..., Any]
-    """Takes the keywords `gte` and `lte`."""
-    has_ids: Callable[[list[str]], Any]
-
-    def filter_of(self, condition: Condition) -> Any:
-        """Returns the condition as an instance of the engine's `Filter`."""
-        return self.module.Filter(must=[self._part(condition)])
-
-    def _part(self, condition: Condition) -> Any:
-        engine = self.module
-        match condition:
-            case Equal(field, value):
-                return engine.FieldCondition(key=field, match=engine.MatchValue(value=value))
-            case OneOf(field, values):
-                return engine.FieldCondition(key=field, match=engine.MatchAny(any=values))
-            case Between(field, least, most):
-                return engine.FieldCondition(key=field, range=self.range(gte=least, lte=most))
-            case Ids(ids):
-                return self.has_ids(ids)
-            case Not(part):
-                return engine.Filter(must_not=[self._part(part)])
-            case AnyOf(parts):
-                return engine.Filter(should=[self._part(part) for part in parts])
-            case AllOf(parts):
-                return engine.Filter(must=[self._part(part) for part in parts])
 
 
 def admits(condition: Condition, id: str, payload: Mapping[str, Any]) -> bool:

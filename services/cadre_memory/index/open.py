@@ -1,8 +1,5 @@
-"""Opens the index: on a Qdrant server where one is named, else on the embedded engine, else on the client's own."""
+"""Opens the index: on a Qdrant server where one is named, else in a file."""
 
-import importlib.util
-import logging
-import os
 from pathlib import Path
 
 from cadre.errors import SettingError, SetupError
@@ -11,12 +8,8 @@ from cadre_memory.index.schema import Schema
 from cadre_memory.index.store import Store
 from cadre_memory.index.vector_index import IndexRefused
 
-log = logging.getLogger("cadre.memory")
-
 OLDEST_SERVER = (1, 19)
 """The first version of Qdrant that counts how rare a word is within a filter."""
-
-_MAX_LOCAL_POINTS = 20_000
 
 
 async def open_index(
@@ -42,24 +35,15 @@ async def open_index(
 async def _open_store(qdrant_url: str, api_key: str, directory: Path) -> Store:
     if qdrant_url:
         return await _open_server(qdrant_url, api_key)
-    if os.name == "posix" and importlib.util.find_spec("qdrant_edge") is not None:
-        from cadre_memory.index.edge.store import EdgeStore
+    from cadre_memory.index.sqlite_store import SqliteStore
 
-        return await EdgeStore.open(directory / "edge")
-    from cadre_memory.index.qdrant.store import QdrantStore
-
-    log.warning(
-        "no embedded engine for this platform (qdrant-edge-py): the client's own is used, which keeps everything in"
-        " memory and is slow beyond %d memories; set QDRANT_URL to a server",
-        _MAX_LOCAL_POINTS,
-    )
-    return QdrantStore.local(directory / "local")
+    return await SqliteStore.open(directory)
 
 
 async def _open_server(url: str, api_key: str) -> Store:
     if not url.startswith(("http://", "https://")):
         raise SettingError(f"QDRANT_URL={url}: must begin with http:// or https://")
-    from cadre_memory.index.qdrant.store import QdrantStore
+    from cadre_memory.index.qdrant_store import QdrantStore
 
     store = QdrantStore.server(url, api_key)
     try:

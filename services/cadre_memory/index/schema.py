@@ -34,7 +34,7 @@ KEYWORDS = (
     *("scope", "tree", "run", "agent", "session", "team", "user"),
     *("kind", "memory", "embed_state"),
 )
-"""Fields that are indexed for equality. None is a boolean: the embedded engine's filters on those match nothing."""
+"""Fields that are indexed for equality."""
 
 NUMBERS = ("created_at", "expires_at")
 """Fields that are indexed for ranges, in Unix seconds."""

@@ -8,7 +8,7 @@ from cadre_memory.index.filters import PointSelector
 from cadre_memory.index.vector_index import IndexUnavailable
 from cadre_memory.text.sparse import SparseVector
 
-Backend = Literal["server", "edge", "local"]
+Backend = Literal["server", "sqlite"]
 
 PREFETCH = 30
 """How many points each leg hands to the fusion, at least."""

@@ -122,7 +122,7 @@ class ChunkPage(NamedTuple):
 class IndexStatus(NamedTuple):
     """The state of an index, for readiness and metrics."""
 
-    backend: Literal["server", "edge", "local"]
+    backend: Literal["server", "sqlite"]
     collection: str
     """The collection that is read."""
     points: int

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Language = Literal["english", "russian"]
 
 STEMS = importlib.util.find_spec("qdrant_edge") is not None
-"""Whether words are stemmed: only where there is a build of the embedded engine for this platform."""
+"""Whether words are stemmed: only where there is a build of qdrant-edge-py for this platform."""
 
 _CYRILLIC = re.compile(r"[\u0400-\u052f]")
 

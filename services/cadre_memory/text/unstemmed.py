@@ -1,4 +1,4 @@
-"""Encodes words by BM25 without stemming them, for platforms that the embedded engine has no build for.
+"""Encodes words by BM25 without stemming them, for platforms that qdrant-edge-py has no build for.
 
 A word that is its own stem has the same token id as in `bm25`; weights follow the same formula.
 """

@@ -11,7 +11,7 @@ _EXTRA_OF = {"tracer": "tracing"}
 _MODULES = {
     "gateway": ("fastapi",),
     "mcp": ("mcp",),
-    "memory": ("qdrant_client", "semantic_text_splitter"),
+    "memory": ("numpy", "qdrant_client", "semantic_text_splitter"),
     "operator": ("kopf",),
     "sandbox": ("cloudpickle",),
     "scripted-model": ("starlette",),

@@ -1,10 +1,9 @@
-"""Qdrant through its client as a store: a server by its URL, or the client's own small engine."""
+"""A Qdrant server as a store, through its client."""
 
 import contextlib
 import logging
 import warnings
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any, Self
 
 from qdrant_client import AsyncQdrantClient, models
@@ -13,7 +12,19 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 
 from cadre.adapters.http_options import http_options
 from cadre_memory.index import schema
-from cadre_memory.index.filters import FilterClasses, PointSelector, condition_of, visible
+from cadre_memory.index.filters import (
+    AllOf,
+    AnyOf,
+    Between,
+    Condition,
+    Equal,
+    Ids,
+    Not,
+    OneOf,
+    PointSelector,
+    condition_of,
+    visible,
+)
 from cadre_memory.index.store import (
     PREFETCH,
     RRF_K,
@@ -31,10 +42,6 @@ from cadre_memory.text.sparse import SparseVector
 
 log = logging.getLogger("cadre.memory")
 
-rest_filter = FilterClasses(
-    models, models.Range, lambda ids: models.HasIdCondition(has_id=list(ids))
-).filter_of
-
 _TIMEOUT_SECONDS = 30
 """How long one answer may take."""
 
@@ -42,11 +49,12 @@ _PAGE_POINTS = 1000
 
 
 class QdrantStore(Store):
-    """A store on a Qdrant server, or in the client's own engine."""
+    """A store on a Qdrant server."""
 
-    def __init__(self, client: AsyncQdrantClient, backend: Backend) -> None:
+    backend: Backend = "server"
+
+    def __init__(self, client: AsyncQdrantClient) -> None:
         self._client = client
-        self.backend: Backend = backend
 
     @classmethod
     def server(cls, url: str, api_key: str = "") -> Self:
@@ -65,25 +73,7 @@ class QdrantStore(Store):
                 check_compatibility=False,
                 **http_options(url),
             )
-        return cls(client, "server")
-
-    @classmethod
-    def local(cls, directory: Path | None = None) -> Self:
-        """Returns a store for small numbers: all is in memory, and every search reads all of it.
-
-        It is kept in the directory; with None nothing is kept on the disk.
-
-        Raises IndexRefused when the directory is another's.
-        """
-        if directory is None:
-            return cls(AsyncQdrantClient(":memory:"), "local")
-        try:
-            return cls(AsyncQdrantClient(path=str(directory)), "local")
-        except RuntimeError as error:
-            raise IndexRefused(
-                f"{directory} is in use: only one memory service can own it; stop the other, or give this one a"
-                f" directory of its own ({error})"
-            ) from error
+        return cls(client)
 
     async def version(self) -> tuple[int, ...]:
         """Returns the server's version."""
@@ -106,9 +96,8 @@ class QdrantStore(Store):
                 # Another replica may have been faster.
                 if not await self._client.collection_exists(collection):
                     raise
-            if self.backend == "server":
-                for field, kind in payload_indexes().items():
-                    await self._client.create_payload_index(collection, field, kind, wait=True)
+            for field, kind in payload_indexes().items():
+                await self._client.create_payload_index(collection, field, kind, wait=True)
 
     async def drop(self, collection: str) -> None:
         with contextlib.suppress(CollectionGone):
@@ -144,7 +133,7 @@ class QdrantStore(Store):
         wanted = [models.PointVectors(id=id, vector={schema.DENSE: one}) for id, one in vectors.items()]
         async with _translated_errors("storing vectors"):
             # For one that is gone the engine fails, when it has stored all others.
-            with contextlib.suppress(KeyError, CollectionGone):
+            with contextlib.suppress(CollectionGone):
                 async with _translated_errors("storing vectors"):
                     await self._client.update_vectors(collection, points=wanted, wait=True)
             # Only those that have their vectors: a point stored anew meanwhile still waits.
@@ -236,6 +225,29 @@ class QdrantStore(Store):
         await self._client.close()
 
 
+def rest_filter(condition: Condition) -> models.Filter:
+    """Return the condition as Qdrant's API has it."""
+    return models.Filter(must=[_part(condition)])
+
+
+def _part(condition: Condition) -> Any:
+    match condition:
+        case Equal(field, value):
+            return models.FieldCondition(key=field, match=models.MatchValue(value=value))
+        case OneOf(field, values):
+            return models.FieldCondition(key=field, match=models.MatchAny(any=values))
+        case Between(field, least, most):
+            return models.FieldCondition(key=field, range=models.Range(gte=least, lte=most))
+        case Ids(ids):
+            return models.HasIdCondition(has_id=list(ids))
+        case Not(part):
+            return models.Filter(must_not=[_part(part)])
+        case AnyOf(parts):
+            return models.Filter(should=[_part(part) for part in parts])
+        case AllOf(parts):
+            return models.Filter(must=[_part(part) for part in parts])
+
+
 def _legs(query: Query, selector: PointSelector) -> list[tuple[str, Any, models.SearchParams]]:
     legs: list[tuple[str, Any, models.SearchParams]] = []
     if query.dense is not None:
@@ -272,11 +284,6 @@ async def _translated_errors(doing: str) -> AsyncIterator[None]:
         raise IndexRefused(message) from error
     except (ResponseHandlingException, ResourceExhaustedResponse) as error:
         raise IndexUnavailable(f"Qdrant did not answer while {doing}: {error}") from error
-    except ValueError as error:
-        # How the client's own engine says it.
-        if "not found" in str(error):
-            raise CollectionGone(f"{error} ({doing})") from error
-        raise
 
 
 def collection_parameters(collection: str) -> dict[str, Any]:

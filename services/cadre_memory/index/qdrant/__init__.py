@@ -1,1 +1,0 @@
-"""A store on a Qdrant server, through its client."""
