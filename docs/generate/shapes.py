@@ -17,6 +17,7 @@ from cadre.api.traces import TraceTree
 from cadre.journal.unions import close
 from cadre.protocol.deltas import Delta
 from cadre.tools.workspace import FileEntry
+from cadre.views.rows import Line, Row, RowsChanged
 from cadre_gateway.reading.audit import ReplayAnswer, VerifyAnswer
 from cadre_gateway.requests.body import RulingBody
 from cadre_gateway.routes.openapi import ProblemDocument
@@ -39,6 +40,9 @@ _SHAPES: dict[str, tuple[Struct, Struct | None]] = {
     "a run by itself": (RunDetail, RunSummary),
     "an event": (Shown, None),
     "a delta": (Delta, None),
+    "rows": (RowsChanged, None),
+    "a row": (Row, None),
+    "a line": (Line, None),
     "a trace": (TraceTree, None),
     "a request": (SentRequest, None),
     "a replay": (ReplayAnswer, None),

@@ -136,7 +136,7 @@ def test_what_an_event_of_a_kind_says_of_itself() -> None:
     error = ErrorInfo("code-failed", "no such name")
     story.take(6, entry("a1", 6, 15.0, BlockFinished(block="a1_2_0", exchange=0, error=error)))
     work = story.rows.rows["work:a1:a1_2_0"]
-    assert (work.state, work.error, work.brief) == ("failed", error, "1 + 1")
+    assert (work.state, work.error, work.brief) == ("failed", f"{error.type}: no such name", "1 + 1")
 
 
 def test_what_is_below_a_run_ends_with_it() -> None:

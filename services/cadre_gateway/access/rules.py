@@ -48,6 +48,7 @@ RULES: list[RouteRule] = [
     *_rules("/v1/runs/{run}", "run", get="read"),
     *_rules("/v1/runs/{run}", "all", delete="administer"),
     *_rules("/v1/runs/{run}/events", "run", get="read"),
+    *_rules("/v1/runs/{run}/entries/{n}", "run", get="read"),
     *_rules("/v1/runs/{run}/trace", "run", get="read"),
     *_rules("/v1/runs/{run}/steps/{step}/request", "run", get="read"),
     *_rules("/v1/runs/{run}/replay", "run", get="read"),

@@ -73,6 +73,19 @@ class RunLookup:
             return None
         return summary_of_task(task)
 
+    async def entry(self, run: str, n: int) -> Stored:
+        """Return the `n`-th entry of a run, whole. Raise a 404 problem where there is no such entry, NewerSchema,
+        RetryableError."""
+        tree = (await self.find(run)).tree
+        async for page in self.history.lean_pages(tree, run=run, all_of=run):
+            note_progress()
+            for stored in page:
+                if stored.entry.n == n:
+                    return stored
+        raise Problem(
+            404, "unknown-entry", f"run {run} has no entry {n}: `n` of its events names those that it has"
+        )
+
     async def is_erased(self, tree: str) -> bool:
         """Return whether the tree was erased and has not begun again since: its journals may still hold a part of it.
         Raise RetryableError."""

@@ -41,6 +41,7 @@ TITLES = {
     "unknown-tool": "No tool has this name",
     "unknown-pool": "No sandbox pool has this name",
     "unknown-run": "There is no such run",
+    "unknown-entry": "The run has no such entry",
     "unknown-model-call": "The step has no such model call",
     "prompts-gone": "The prompts of the run are gone",
     "unknown-blob": "There is no such blob",

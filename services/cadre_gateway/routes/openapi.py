@@ -14,6 +14,7 @@ from cadre.api.runs import RunSummary, State
 from cadre.journal.unions import close
 from cadre.protocol.deltas import Delta
 from cadre.tools.workspace import FileEntry
+from cadre.views.rows import RowsChanged
 from cadre_gateway.streaming.event_stream import Shown
 
 _REF = "#/components/schemas/{name}"
@@ -82,8 +83,8 @@ class ProblemDocument(msgspec.Struct):
     instance: str
 
 
-_schemas: set[type[msgspec.Struct]] = {Shown, Delta}
-"""What the routes read and answer: each is added as it is referred to. These two are named by a description alone."""
+_schemas: set[type[msgspec.Struct]] = {Shown, Delta, RowsChanged}
+"""What the routes read and answer: each is added as it is referred to. These are named by a description alone."""
 
 
 def answers(kind: type[msgspec.Struct], status: int = 200) -> Responses:

@@ -1,8 +1,8 @@
 """The HTTP routes of runs: start, list, show, follow, cancel."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import Response
 from msgspec import UNSET
 
@@ -26,7 +26,8 @@ from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import accepted, json_answer, run_headers
 from cadre_gateway.starting.submit import Submitter
 from cadre_gateway.steering.run_end import RunEnd
-from cadre_gateway.streaming.event_stream import EventStream, EventStreams
+from cadre_gateway.streaming.event_stream import EventStream, EventStreams, ShownEntry
+from cadre_gateway.streaming.row_stream import RowStreams
 
 _SUBMIT = openapi.operation(
     body.Submission,
@@ -45,7 +46,8 @@ _CANCEL = openapi.operation(
     required=False,
 )
 _EVENTS = openapi.streams(
-    "Event stream; the data of an event is a `Shown`, of `delta` a `Delta`", "text/event-stream"
+    "Event stream; the data of an event is a `Shown`, of `delta` a `Delta`, of `rows` a `RowsChanged`",
+    "text/event-stream",
 )
 
 _MAX_TEXT_CHARS, _MAX_LABELS = 1000, 16
@@ -65,6 +67,7 @@ def router(  # noqa: PLR0913 - what the routes of runs share
 ) -> APIRouter:
     """The routes of runs; `trace_url` is where people look at traces, with `{trace_id}` in it."""
     routes = APIRouter(prefix="/v1/runs", tags=["runs"])
+    rows = RowStreams(streams)
 
     @routes.post("", summary="Start a run", status_code=202, openapi_extra=_SUBMIT)
     async def post_run(
@@ -169,8 +172,10 @@ def router(  # noqa: PLR0913 - what the routes of runs share
         run: str,
         after: Annotated[int | None, Query(ge=0, le=MAX_SEQ)] = None,
         last_event_id: LastEventId = None,
+        view: Literal["events", "rows"] = "events",
     ) -> Response:
-        """History first, then live; resumes behind `Last-Event-ID` or `after`; ends with the event `end`. The header
+        """History first, then live; resumes behind `Last-Event-ID` or `after`; ends with the event `end`. With
+        `view=rows` what each entry has changed of what is shown of the runs, in place of its events. The header
         `Cadre-Trace-Url` tells where people look at the run's trace, if the gateway was told (`CADRE_TRACE_URL`)."""
         try:
             begin = resume_position(last_event_id, after)
@@ -178,10 +183,20 @@ def router(  # noqa: PLR0913 - what the routes of runs share
             raise problems.invalid(str(error)) from error
         async with answer_deadline():
             tree = (await lookup.find(run)).tree
-        answer = EventStream(streams.frames(run, begin))
+        answer = EventStream((rows if view == "rows" else streams).frames(run, begin))
         if trace_url:
             answer.headers["Cadre-Trace-Url"] = trace_url.replace("{trace_id}", trace_id(tree))
         return answer
+
+    @routes.get(
+        "/{run}/entries/{n}",
+        summary="One entry of a run's journal, whole",
+        responses=openapi.answers(ShownEntry),
+    )
+    async def get_entry(run: str, n: Annotated[int, Path(ge=1, le=MAX_SEQ)]) -> Response:
+        """What the texts of rows are cut from: `first` and `entry` of a row are the `n` of entries."""
+        async with answer_deadline():
+            return json_answer(ShownEntry.of(*await lookup.entry(run, n)))
 
     @routes.post("/{run}/cancel", summary="End a run", status_code=202, openapi_extra=_CANCEL)
     async def post_cancel(run: str, request: Request, key_header: IdempotencyHeader = None) -> Response:

@@ -26,8 +26,8 @@ from cadre_gateway.streaming.live_feeds import LiveFeeds
 
 PING_SECONDS = 15.0
 
-_RETRY = b"retry: 1000\n\n"
-_COMMENTS = {
+RETRY = b"retry: 1000\n\n"
+NOTICES = {
     Notice.IDLE: b": ping\n\n",
     Notice.UNREACHABLE: b": NATS does not answer, waiting\n\n",
     Notice.DRAINING: b": this gateway is stopping, come back with Last-Event-ID\nretry: 1000\n\n",
@@ -54,6 +54,25 @@ class Shown(msgspec.Struct, frozen=True):
         """Return the data of an event of the entry at that sequence."""
         fields: Any = _whole(event)
         return cls(seq, entry.n, entry.run, entry.parent, entry.agent, entry.at, fields)
+
+
+class ShownEntry(msgspec.Struct, frozen=True):
+    """One entry of a run's journal."""
+
+    seq: int
+    n: int
+    run: str
+    parent: str | None
+    agent: str
+    at: float
+    events: "list[journal.AnyEvent]"
+    """As JSON objects with all their fields."""
+
+    @classmethod
+    def of(cls, seq: int, entry: journal.Entry) -> "ShownEntry":
+        """Return the entry at that sequence as it is shown."""
+        events: Any = [_whole(event) for event in entry.events]
+        return cls(seq, entry.n, entry.run, entry.parent, entry.agent, entry.at, events)
 
 
 def _whole(value: msgspec.Struct) -> dict[str, Any]:
@@ -96,7 +115,7 @@ class EventStreams:
 
     async def frames(self, run: str, after: int) -> AsyncGenerator[bytes]:
         """Frames of the run's subtree behind sequence `after`, to the run's end or until it is erased."""
-        yield _RETRY
+        yield RETRY
         follower = Follower(self.lookup, self.feeds, run, after, idle_seconds=self.ping_seconds)
         end_deltas = await self.watch_deltas(tree_of(run), follower.on_delta)
         try:
@@ -104,14 +123,14 @@ class EventStreams:
                 async for item in follower.items():
                     match item:
                         case Stored():
-                            for frame in entry_frames(item):
-                                yield frame
+                            for one in entry_frames(item):
+                                yield one
                         case Delta():
-                            yield _frame("delta", item)
+                            yield frame("delta", item)
                         case EndOfRun(state=state):
-                            yield _frame("end", {"run": run, "state": state})
+                            yield frame("end", {"run": run, "state": state})
                         case Notice():
-                            yield _COMMENTS[item]
+                            yield NOTICES[item]
         finally:
             end_deltas()
 
@@ -122,8 +141,9 @@ def entry_frames(stored: Stored) -> Iterator[bytes]:
     for event in entry.events:
         shown = Shown.of(seq, entry, event)
         mark = b"id: %d\n" % seq if event is entry.events[-1] else b""
-        yield _frame(str(event.__struct_config__.tag), shown, mark)
+        yield frame(str(event.__struct_config__.tag), shown, mark)
 
 
-def _frame(name: str, data: Any, mark: bytes = b"") -> bytes:
+def frame(name: str, data: Any, mark: bytes = b"") -> bytes:
+    """Return one event as it is sent; `mark` is its `id:` line."""
     return b"event: %s\n%sdata: %s\n\n" % (name.encode(), mark, encode(data))

@@ -49,10 +49,11 @@ class Follower:
     """Yields the entries of a run and of all runs below it behind sequence `after`.
 
     `feed` is to be filled by LiveFeeds and with the run's deltas; `idle_seconds` without news are noticed. An entry
-    that only a newer version can read is left out, unless `all_entries` are needed.
+    that only a newer version can read is left out, unless `all_entries` are needed. `until` is the run below whose end
+    it follows to, where that is another one.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what is followed, and how far
         self,
         lookup: RunLookup,
         feeds: LiveFeeds,
@@ -61,11 +62,12 @@ class Follower:
         *,
         idle_seconds: float,
         all_entries: bool = False,
+        until: str = "",
     ) -> None:
         self.feed: Feed[Stored | Delta] = Feed()
         self._lookup = lookup
         self._feeds = feeds
-        self._run = run
+        self._run, self._until = run, until or run
         self._last = after
         """Sequence of the last entry handed out."""
         self._idle_seconds = idle_seconds
@@ -105,7 +107,7 @@ class Follower:
         # Before the first read: what comes from now on is in the feed, what was before is in the journals.
         self.feed.clear()
         # An end known by now is in what is read below; one that is learnt of later may still be in the feed.
-        summary = await self._lookup.find(self._run)
+        summary = await self._lookup.find(self._until)
         ended = summary.state if summary.finished else None
         tree = tree_of(self._run)
         # What was live before the feed was cleared is read here: a replica, or a new leader, may lag behind it.
@@ -139,5 +141,5 @@ class Follower:
         """Takes note of the entry; true when it is to be handed out."""
         is_new = stored.seq > self._last
         self._last = max(self._last, stored.seq)
-        self._state = self._state or end_state(stored.entry, self._run)
+        self._state = self._state or end_state(stored.entry, self._until)
         return is_new and is_within(stored.entry.run, self._run)

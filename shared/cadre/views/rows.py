@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
@@ -78,7 +78,8 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Of a run: its task. Of a call: its arguments. Of work: what is to be done. Of a model: its answer. Of a note:
     what it says."""
     result: str = ""
-    error: ErrorInfo | None = None
+    error: str = ""
+    """What went wrong: `Type: message`, of a call the message alone."""
     lines: Sequence[str] = ()
     """Of a run: what the latest event of its kind's own means; of a note: what it means."""
     facts: RunFacts | None = None
@@ -90,8 +91,8 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Stream sequence of that entry, or of the entry of another run that changed it."""
 
 
-class Line(NamedTuple):
-    """What one event means, on a line."""
+class Line(msgspec.Struct, frozen=True):
+    """What one event means, on a line. `at` is in Unix seconds."""
 
     seq: int
     at: float
@@ -100,6 +101,15 @@ class Line(NamedTuple):
     """Name of the event."""
     text: str
     """Indented by the depth of its run."""
+
+
+class RowsChanged(msgspec.Struct, omit_defaults=True):
+    """What has changed in a tree: the rows, each as it is now, and what happened, in lines."""
+
+    seq: int
+    """Stream sequence up to which this goes."""
+    rows: Sequence[Row] = ()
+    lines: Sequence[Line] = ()
 
 
 class Node:
@@ -283,14 +293,14 @@ class Rows:
         if work.text:
             row.brief = brief(work.text, MAX_CHARS)
         if work.state == "queued":
-            row.began_at, row.result, row.error = 0.0, "", None
+            row.began_at, row.result, row.error = 0.0, "", ""
         elif not row.began_at:
             row.began_at = min(work.began_at or self.at, self.at)
         if work.state in ("queued", "open"):
             node.open.add(key)
             self._touch(row)
             return
-        row.error = _short(work.error)
+        row.error = _error_brief(work.error)
         row.result = brief(work.result, MAX_CHARS) if work.result is not None else ""
         self._close(node, row, work.state)
 
@@ -384,7 +394,7 @@ class Rows:
         row = self.call(node.row.run, call)
         if row is None or row.ended_at:  # nothing waited for it any more
             return
-        row.error = _short(error)
+        row.error = _error_brief(error)
         row.result = brief(result, MAX_CHARS) if result is not None else ""
         row.began_at = row.began_at or row.asked_at
         node.held.discard(row.key)
@@ -471,7 +481,7 @@ class Rows:
     def finish_step(self, node: Node, event: ev.StepFinished) -> None:
         node.row.words, node.row.remark = "", _error_brief(event.error)
         row = self._step(node, event.step)
-        row.error = _short(event.error)
+        row.error = _error_brief(event.error)
         self._close(node, row, "failed" if event.error is not None else "ok")
 
     def hear(self, node: Node, event: ev.MessageReceived) -> None:
@@ -506,7 +516,7 @@ class Rows:
             return
         row = node.row
         row.result = brief(event.output, MAX_CHARS) if event.output is not None else ""
-        row.error, node.facts.ended = _short(event.error), event.state
+        row.error, node.facts.ended = _error_brief(event.error), event.state
         self._finish(node, _ENDS.get(event.state, "failed"))
         # What is below was asked to end too, and may end later.
         for run, below in self.nodes.items():
@@ -573,12 +583,6 @@ def purpose_text(purpose: str) -> str:
 
 def _use(row: Row, used: Usage) -> None:
     row.usage = (row.usage or Usage()) + used
-
-
-def _short(error: ErrorInfo | None) -> ErrorInfo | None:
-    if error is None or len(error.message) <= error.preamble + MAX_CHARS:
-        return error
-    return error.saying(error.message[: error.preamble + MAX_CHARS - 1] + "…")
 
 
 def _error_brief(error: ErrorInfo | None) -> str:
