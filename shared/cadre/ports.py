@@ -303,6 +303,10 @@ class ModelReply(msgspec.Struct, kw_only=True, frozen=True):
     """Of the output tokens, those of reasoning."""
     context: int | None = None
     """Tokens that the endpoint takes, in and out together, where it tells and the agent's spec does not."""
+    endpoint: str = ""
+    """The id of the endpoint and its model, to which `items` and `learned` belong."""
+    learned: dict[str, Any] = {}
+    """Keys of its profile (`cadre.spec.profile.Profile`) that refusals have taught and the request lacks."""
 
 
 class FileIndex(Protocol):

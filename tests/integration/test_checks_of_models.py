@@ -37,7 +37,7 @@ def test_the_model_of_the_environment_is_asked_for_a_call(
         monkeypatch.setenv("CADRE_MODEL", "m-1")
         assert findings(folder) == [Finding("ok", f"model m-1 at {server.url}: a call of a tool works")]
         [asked] = server.asked
-    assert (asked["stream"], asked["tool_choice"], asked["max_tokens"]) == (True, "required", 200)
+    assert (asked["stream"], asked["tool_choice"], asked["max_tokens"]) == (True, "auto", 200)
 
 
 def test_each_model_of_the_team_is_asked_as_its_agents_ask_it(folder: Path) -> None:

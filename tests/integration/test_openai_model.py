@@ -137,8 +137,9 @@ async def test_text_ends_at_the_stop_sequence_though_the_server_was_not_told(
         ({"context": 2_000}, {"max_tokens": 500}),
         ({"extra_body": {"max_completion_tokens": 70}}, {"max_completion_tokens": 70}),
         ({"seed": 7, "reasoning_effort": "minimal"}, {"seed": 7, "reasoning_effort": "minimal"}),
-        ({"parallel_tool_calls": False}, {"tool_choice": "required", "parallel_tool_calls": False}),
-        ({"tool_choice": "auto"}, {"tool_choice": "auto"}),
+        ({"parallel_tool_calls": False}, {"parallel_tool_calls": False}),
+        ({"tool_choice": "auto"}, {}),
+        ({"tool_choice": "required"}, {"tool_choice": "required"}),
         (
             {"tool_choice": NamedFunction("add")},
             {"tool_choice": {"type": "function", "function": {"name": "add"}}},
@@ -156,7 +157,7 @@ async def test_what_the_spec_asks_of_each_request(
     always = {"model", "messages", "tools", "stream", "stream_options"}
     body = {key: value for key, value in json.loads(reply.content).items() if key not in always}
     limit = {} if sent.keys() & {"max_tokens", "max_completion_tokens"} else {"max_tokens": 4_096}
-    assert body == {"tool_choice": "required"} | limit | sent
+    assert body == limit | sent
     bare, _ = await ask(spec_for(server, **fields), saying("options"))
     assert not {"tool_choice", "parallel_tool_calls"} & json.loads(bare.content).keys()
 

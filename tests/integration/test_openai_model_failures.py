@@ -141,9 +141,12 @@ async def test_a_wrong_path_says_what_to_check(server: ModelServer, api: ModelAp
 
 async def test_a_refused_parameter_names_the_key_to_change(server: ModelServer) -> None:
     with pytest.raises(ModelRefused, match=r"model\.stop: false"):
-        await ask(spec_for(server), ModelRequest(messages=saying("no stop").messages, stop=["X"]))
+        await ask(spec_for(server, stop=True), ModelRequest(messages=saying("no stop").messages, stop=["X"]))
     with pytest.raises(ModelRefused, match=r"model\.tool_choice: auto"):
-        await ask(spec_for(server), ModelRequest(messages=saying("no choice").messages, tools=[ADD]))
+        await ask(
+            spec_for(server, tool_choice="required"),
+            ModelRequest(messages=saying("no choice").messages, tools=[ADD]),
+        )
 
 
 async def test_the_key_is_in_no_error(

@@ -77,7 +77,6 @@ async def test_what_the_spec_asks_of_each_request(
         "stream": True,
         "store": False,
         "include": ["reasoning.encrypted_content"],
-        "tool_choice": "required",
         "max_output_tokens": 4_096,
     }
     assert body == usual | sent
@@ -127,9 +126,9 @@ async def test_items_are_kept_and_sent_back_as_they_came(server: ModelServer, st
     answered = {"role": "assistant", "content": reply.content, "tool_calls": [call]}
     result = {"role": "tool", "tool_call_id": "c1", "content": "3"}
 
-    async def sent(fallback: int = 0) -> list[dict[str, Any]]:
-        messages = [*request.messages, {**answered, "items": reply.items, "items_of": 0}, result]
-        again, _ = await ask(spec, ModelRequest(messages=messages, fallback=fallback))
+    async def sent(to: ModelSpec = spec) -> list[dict[str, Any]]:
+        messages = [*request.messages, {**answered, "items": reply.items, "items_of": reply.endpoint}, result]
+        again, _ = await ask(to, ModelRequest(messages=messages))
         found: list[dict[str, Any]] = json.loads(again.content)
         return found[1:]
 
@@ -147,7 +146,7 @@ async def test_items_are_kept_and_sent_back_as_they_came(server: ModelServer, st
         output,
     ]
     # Another model reads what was said, and none of what it could not read.
-    assert await sent(fallback=1) == plain
+    assert await sent(msgspec.structs.replace(spec, name="other")) == plain
     # Without its reasoning a search is refused.
     del reply.items[0]["encrypted_content"]
     assert await sent() == plain

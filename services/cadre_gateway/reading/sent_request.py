@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable
 
-from cadre.adapters.models.request_body import as_seen, chat_body, first_limits, sent_body
+from cadre.adapters.models.request_body import as_seen, chat_body, limits_of, sent_body
 from cadre.api.runs import ModelCallPlace, SentRequest
 from cadre.engine.model_choice import model_at
 from cadre.engine.model_request import ModelRequest
@@ -67,7 +67,7 @@ class _Search:
         self._step, self._purpose, self._attempt = step, purpose, attempt
         self._calls: list[ModelCallPlace] = []
         self._context: int | None = None
-        self._model = ""
+        self._model = self._endpoint = ""
         self.found: tuple[ModelCalled, float, ModelRequest, ModelSpec] | None = None
 
     def take(self, page: Iterable[Stored]) -> bool:
@@ -84,6 +84,7 @@ class _Search:
                     # An endpoint tells with its answers what it is called and how much it takes.
                     self._model = event.model or self._model
                     self._context = event.context or self._context
+                    self._endpoint = event.endpoint or self._endpoint
                 case ModelCalled():
                     called = event
                 case _:
@@ -111,7 +112,11 @@ class _Search:
         assert self.found is not None
         called, at, request, spec = self.found
         name = spec.name or called.model or self._model
-        body = chat_body(spec, as_seen(request, spec), name, first_limits(spec, self._context))
+        learned = request.learned.get(self._endpoint)
+        limits = limits_of(spec, spec.url, name, learned, self._context)
+        # The endpoint of an agent whose file names none is known to the journal alone.
+        limits.id = limits.id if spec.url else self._endpoint
+        body = chat_body(spec, as_seen(request, spec), name, limits)
         return SentRequest(
             id=run,
             step=called.step,

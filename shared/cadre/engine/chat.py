@@ -74,6 +74,7 @@ class Transcript:
         self.catch_up(run)
         request = self._condensing(run) if purpose == SUMMARY else kind_of(run).request(run, purpose, self)
         request.fallback = run.choice.fallback if run.choice is not None else 0
+        request.learned = run.learned
         return request
 
     def messages(self, run: Run) -> list[ChatMessage]:

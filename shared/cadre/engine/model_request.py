@@ -5,8 +5,8 @@ from typing import Any, Literal
 import msgspec
 
 ChatMessage = dict[str, Any]
-"""One message of the OpenAI chat format. One of the model has beside it the `items` that its endpoint gave for it, and
-`items_of`: which of the agent's models that was."""
+"""One message of the OpenAI chat format. One of the model has with it the `items` that its endpoint gave for it, and
+`items_of`: the id of that endpoint and its model."""
 
 
 class ModelRequest(msgspec.Struct, kw_only=True):
@@ -30,3 +30,5 @@ class ModelRequest(msgspec.Struct, kw_only=True):
     """The tools that the endpoint runs by itself are on offer too."""
     fallback: int = 0
     """Which of the agent's models is asked: 0 is the first, n the nth of its fallbacks."""
+    learned: dict[str, dict[str, Any]] = {}
+    """By endpoint and model, the keys of `cadre.spec.profile.Profile` that refusals have taught the run."""

@@ -50,6 +50,10 @@ class ModelReplied(msgspec.Struct, frozen=True, kw_only=True):
     """Of the output tokens, those of reasoning."""
     context: int | None = None
     """Tokens that the endpoint takes, in and out together, where it tells and the agent's spec does not."""
+    endpoint: str = ""
+    """The id of the endpoint and its model, to which `items` and `learned` belong; "" where there are none."""
+    learned: dict[str, Any] = {}
+    """Keys of its profile (`cadre.spec.profile.Profile`) that refusals have taught."""
 
 
 class ModelFailed(msgspec.Struct, frozen=True, kw_only=True):

@@ -118,6 +118,10 @@ class ModelAnswered(JournalEvent, frozen=True, tag="model.answered"):
     """Of the input tokens, those that the endpoint had cached."""
     reasoning_tokens: int = 0
     """Of the output tokens, those of reasoning."""
+    endpoint: str = ""
+    """The id of the endpoint and its model, to which `items` and `learned` belong; "" where there are none."""
+    learned: dict[str, Any] = {}
+    """Keys of its profile (`cadre.spec.profile.Profile`) that refusals have taught."""
 
 
 class ModelDeferred(JournalEvent, frozen=True, tag="model.deferred"):

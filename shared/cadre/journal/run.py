@@ -221,6 +221,8 @@ class Run(msgspec.Struct, kw_only=True):
     """The latest request for an action that was counted."""
     context: int | None = None
     """Tokens that the endpoint has said it takes, in and out together."""
+    learned: dict[str, dict[str, Any]] = {}
+    """By endpoint and model, the keys of its profile that refusals have taught."""
     overflows: int = 0
     """Requests that the endpoint refused as too long."""
     refused_tokens: int | None = None

@@ -125,8 +125,8 @@ class ActionStep(msgspec.Struct, kw_only=True, tag="action", omit_defaults=True)
     """The model returned tool calls itself; else they were read from its text."""
     items: list[dict[str, Any]] = []
     """What its endpoint gave beside text and calls, as in `model.answered`."""
-    items_of: int = 0
-    """Which of the agent's models gave them, as in `model.called`."""
+    items_of: str = ""
+    """The endpoint and model that gave them, as in `model.answered`."""
     images: list[str] = []
     """`blob:` references of what tools showed, in their order."""
     own: "AnyKindStep | None" = None

@@ -8,6 +8,7 @@ import msgspec
 from cadre.adapters.models.probing.endpoint import ProbedEndpoint, ProbeFailed
 from cadre.adapters.models.probing.probes import ask_plainly, ask_under_schema, call_tool, told_context
 from cadre.adapters.models.probing.report import Probe
+from cadre.adapters.models.profiles import profile_of
 from cadre.deploy.team_file import read_team
 from cadre.service.tested_models import report_of, with_tested_calls
 from cadre.settings import ModelSettings
@@ -74,7 +75,8 @@ async def check_model(used: UsedModel) -> list[Probe]:
     none of the kind, `unknown` no answer, with the reason."""
     spec = used.model
     endpoint = ProbedEndpoint(spec, _CHECK_SECONDS)
-    choice = spec.tool_choice if isinstance(spec.tool_choice, str) else "required"
+    wanted = spec.tool_choice or profile_of(spec, spec.url, spec.name).tool_choice
+    choice = wanted if isinstance(wanted, str) else "required"
     questions: dict[str, Callable[[], Awaitable[Probe]]] = {
         "context": lambda: _context(endpoint, spec),
     }

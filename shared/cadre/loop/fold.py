@@ -213,6 +213,11 @@ def _answer(run: Run, event: ev.ModelAnswered, weight: int) -> None:
     if event.purpose == "act" and run.spec is not None and not native_calls(event.items):
         # What the endpoint's own tools have found is counted, but is in no request.
         note_count(run, event.usage.input_tokens, weight)
+    if event.learned:
+        run.learned = {
+            **run.learned,
+            event.endpoint: {**run.learned.get(event.endpoint, {}), **event.learned},
+        }
     run.model = None
     run.phase = Phase.ACTING
     run.usage += event.usage + Usage(model_calls=1)
@@ -227,7 +232,7 @@ def _answer(run: Run, event: ev.ModelAnswered, weight: int) -> None:
             content=kind_of(run).as_read(run.spec, event.content) if run.spec is not None else event.content,
             native=bool(event.calls),
             items=event.items,
-            items_of=run.choice.fallback if event.items and run.choice is not None else 0,
+            items_of=event.endpoint if event.items else "",
             started_at=started,
             usage=Usage() + event.usage,
         )

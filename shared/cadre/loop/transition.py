@@ -249,6 +249,8 @@ def _on_reply(run: Run, reply: ModelReplied, arrival: Arrival) -> list[ev.AnyEve
         cached_tokens=reply.cached_tokens,
         reasoning_tokens=reply.reasoning_tokens,
         context=reply.context,
+        endpoint=reply.endpoint,
+        learned=reply.learned,
     )
     if model.purpose == SUMMARY:
         return on_summary(run, reply, answered, arrival)

@@ -182,6 +182,8 @@ class ModelCalls:
             cached_tokens=reply.cached_tokens,
             reasoning_tokens=reply.reasoning_tokens,
             context=reply.context,
+            endpoint=reply.endpoint if reply.items or reply.learned else "",
+            learned=reply.learned,
             seconds=round(self._clock.now() - started, 6),
         )
 

@@ -10,6 +10,7 @@ import msgspec
 from cadre.errors import SpecError
 from cadre.protocol.usage import Seconds
 from cadre.spec.names import Bound
+from cadre.spec.profile import ReasoningBack, TokenLimit
 
 CallForm = Literal["native", "schema", "text"]
 """How an agent of kind `tool_calling` is to write its calls: through the API's own tool calls, as JSON that a schema
@@ -25,9 +26,6 @@ ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "
 
 ModelApi = Literal["chat", "responses"]
 """The API of an endpoint that a model is asked through: `/chat/completions` or `/responses`."""
-
-TokenLimit = Literal["max_tokens", "max_completion_tokens"]
-"""Names of the parameter that bounds an answer."""
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -62,14 +60,15 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     temperature: float | None = None
     max_tokens: int | None = None
     """The most tokens of one answer; None: what is kept free for it in the context."""
-    token_limit: TokenLimit = "max_tokens"
-    """The parameter that carries `max_tokens`: newer endpoints want the second name and refuse the first."""
+    token_limit: TokenLimit | None = None
+    """The parameter that carries `max_tokens`: newer endpoints want the second name and refuse the first. None, here
+    and with the other keys of a profile (`cadre.spec.profile`): what is known of the endpoint."""
     reasoning_effort: ReasoningEffort | None = None
     seed: int | None = None
     """Asks for the same answer to the same request, as far as the endpoint can."""
     context: int = 128_000
     """Input and output tokens of one call together; a longer history is summarized."""
-    tool_choice: Literal["auto", "required"] | NamedFunction = "required"
+    tool_choice: Literal["auto", "required"] | NamedFunction | None = None
     """Whether the model must call functions, and which; one that is not live is not asked for."""
     calls: CallForm | Literal["auto"] = "native"
     """How calls are written; `auto` is decided when the agent starts, so the spec of a run never holds it."""
@@ -81,8 +80,16 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether one answer may hold several calls; None leaves it to the endpoint."""
     parallel: int | None = None
     """Requests that one machine makes of this model at once; further ones wait. None is no bound."""
-    stop: bool = True
+    stop: bool | None = None
     """Send stop sequences; false for models that refuse the parameter (answers are cut here in any case)."""
+    strict: bool | None = None
+    """Mark schemas `strict` where they fit the strict subset."""
+    stream_usage: bool | None = None
+    """Ask streams to tell what they use (`stream_options`)."""
+    user_after_tool: bool | None = None
+    """A message of the user may follow a tool's result; false: the model says a word between them."""
+    reasoning_back: ReasoningBack | None = None
+    """When the reasoning of an answer goes back to the model that gave it."""
     stream: bool = True
     vision: bool = True
     """Show the model the images that its tools return; false for a model that reads text only."""

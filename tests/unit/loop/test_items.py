@@ -37,11 +37,12 @@ def request(course: Course) -> ModelRequest:
 def test_items_are_journaled_and_stand_beside_the_message_of_their_answer() -> None:
     course = Course(spec(model=ModelSpec(name="first", fallbacks=[ModelSpec(name="second")]))).begin()
     course.fail("bad key", final=True)
-    answered = only(answer(course, items=ITEMS, cached_tokens=7, reasoning_tokens=3), ev.ModelAnswered)
+    fields = {"items": ITEMS, "cached_tokens": 7, "reasoning_tokens": 3, "endpoint": "chat:host/second"}
+    answered = only(answer(course, **fields), ev.ModelAnswered)
     assert (answered.items, answered.cached_tokens, answered.reasoning_tokens) == (ITEMS, 7, 3)
     course.arrive(result(course.id(), 3))
     said = request(course).messages[-2]
-    assert (said["role"], said["items"], said["items_of"]) == ("assistant", ITEMS, 1)
+    assert (said["role"], said["items"], said["items_of"]) == ("assistant", ITEMS, "chat:host/second")
     for rewritten in (as_text([said]), in_summary(course.run.steps[-1], [said])):
         assert "items" not in rewritten[0]
     sound(course)

@@ -7,6 +7,7 @@ import jiter
 import msgspec
 
 from cadre.adapters.models.answer_text import AnswerText, EndOf, joined
+from cadre.adapters.models.kept_parts import KeptParts
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.events import RequestedCall
 from cadre.ports import ModelReply, OnText
@@ -99,6 +100,7 @@ class ModelAnswer:
         self._usage = Usage()  # who asks counts the calls
         self._cached = self._reasoned = 0
         self._annotations: list[Any] = []
+        self._kept = KeptParts()
         self._model = ""
         self._finish = ""
         self._empty = True
@@ -119,6 +121,7 @@ class ModelAnswer:
             self._empty = False
             self._finish = choice.finish_reason or self._finish
             message = choice.delta or choice.message or _ChatAnswer()
+            self._kept.add(_message_in(data))
             self._text.add(self._counted(message.content or message.refusal or ""))
             self._annotations += message.annotations if isinstance(message.annotations, list) else []
             for call in message.tool_calls or []:
@@ -130,7 +133,7 @@ class ModelAnswer:
     @property
     def characters(self) -> int:
         """How long it is so far, calls included."""
-        return self._chars
+        return self._chars + self._kept.characters
 
     def cut(self) -> None:
         """Ends it here, as an endpoint does at its limit of tokens."""
@@ -162,9 +165,7 @@ class ModelAnswer:
             usage=self._usage,
             model=self._model,
             finish_reason=finish,
-            items=[{"type": "message", "annotations": _plain(self._annotations)}]
-            if self._annotations
-            else [],
+            items=self._kept.items(len(self._calls), _plain(self._annotations)),
             cached_tokens=self._cached,
             reasoning_tokens=self._reasoned,
         )
@@ -235,6 +236,14 @@ def _begins_another(delta: _PartialCall, call: _OpenCall) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def _message_in(data: object) -> dict[str, Any]:
+    """The first choice's message as the endpoint sent it."""
+    choices = data.get("choices") if isinstance(data, dict) else None
+    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+    said = choice.get("delta") or choice.get("message")
+    return said if isinstance(said, dict) else {}
 
 
 def _detail(details: Any, name: str) -> int:

@@ -26,7 +26,8 @@ from cadre.adapters.models.failure import (
 )
 from cadre.adapters.models.images import with_images
 from cadre.adapters.models.openai_client import EndpointLost, EndpointRefused, OpenAIClient
-from cadre.adapters.models.request_body import TOKEN_LIMITS, chat_body, first_limits
+from cadre.adapters.models.profiles import taught_by
+from cadre.adapters.models.request_body import TOKEN_LIMITS, chat_body, limits_of
 from cadre.adapters.models.request_slots import RequestSlots
 from cadre.adapters.models.responses_answer import ResponseFailed
 from cadre.adapters.models.too_long import Excess, excess_of
@@ -50,6 +51,9 @@ _LIST_SECONDS = 3.0
 
 _LEAST_ANSWER_TOKENS = 16
 """A smaller limit of an answer is not tried."""
+
+_MOST_LESSONS = 8
+"""Refusals of one request that are answered by another form of it: more than a profile has keys."""
 
 _TOKEN_CHARACTERS = 16
 """More than a token has in any text, on the average."""
@@ -89,7 +93,8 @@ class OpenAIModel:
         self._url = spec.url or settings.url
         self._name = spec.name or settings.name
         self._listed_context: int | None = None
-        self._limits = first_limits(spec)
+        self._learned: dict[str, Any] = {}
+        self._limits = limits_of(spec, self._url, self._name)
         self._endpoint = OpenAIClient(
             self._url,
             spec.key_env,
@@ -115,6 +120,7 @@ class OpenAIModel:
         await self._follow()
         if (missing := self.missing()) is not None:
             raise ModelRefused(missing)
+        self._learn(request.learned.get(self._limits.id, {}))
         body = await self._body(request)
         answer = answer_of(self._spec, request.stop, on_text, request.block)
         # Waiting here is no silence of the endpoint: nothing was sent yet.
@@ -122,7 +128,7 @@ class OpenAIModel:
             await confirm()
             try:
                 async with asyncio.timeout(self._spec.seconds):
-                    await self._ask(body, answer)
+                    await self._ask(request, body, answer)
             except TimeoutError:
                 text = f"is not whole after {self._spec.seconds:g} s; model.seconds sets how long it may take"
                 raise failed_answer(self._url, text) from None
@@ -135,7 +141,11 @@ class OpenAIModel:
             raise filtered_answer(self._url)
         if not reply.usage.tokens:
             reply = self._with_usage(request, reply, is_cut=answer.is_over)
-        return msgspec.structs.replace(reply, context=self._listed_context)
+        known, of = request.learned.get(self._limits.id, {}), self._limits.id
+        learned = {
+            key: value for key, value in self._learned.items() if key not in known or known[key] != value
+        }
+        return msgspec.structs.replace(reply, context=self._listed_context, endpoint=of, learned=learned)
 
     async def load(self) -> None:
         """Loads the client library, in a thread, and asks what context the model has, where the spec does not say it.
@@ -181,15 +191,34 @@ class OpenAIModel:
         seen = msgspec.structs.replace(request, messages=await with_images(request.messages, self._blobs))
         return chat_body(self._spec, seen, self._name, self._limits)
 
-    async def _ask(self, body: dict[str, Any], answer: Answer) -> None:
+    def _learn(self, keys: dict[str, Any]) -> None:
+        """Hold these keys of the endpoint's profile for true from now on."""
+        if any(key not in self._learned or self._learned[key] != value for key, value in keys.items()):
+            self._learned |= keys
+            learned = limits_of(self._spec, self._url, self._name, self._learned)
+            self._limits.profile = learned.profile
+
+    async def _ask(self, request: ModelRequest, body: dict[str, Any], answer: Answer) -> None:
         """Sends the request and adds what comes back to `answer`. Raises ModelUnavailable, ModelRefused."""
-        try:
-            await self._send(body, answer)
-        except EndpointRefused as error:
-            again = None if answer.begun else self._otherwise(body, error.refusal)
+        taught = 0
+        while True:
+            try:
+                await self._send(body, answer)
+                return
+            except EndpointRefused as error:
+                refusal = error.refusal
+            again = None
+            if not answer.begun:
+                keys = taught_by(refusal, body, self._spec, self._limits.profile)
+                if keys and taught < _MOST_LESSONS:
+                    taught += 1
+                    self._learn(keys)
+                    again = await self._body(request)
+                else:
+                    again = self._otherwise(body, refusal)
             if again is None:
-                raise failed_status(self._spec, self._url, error.refusal, body) from None
-            await self._ask(again, answer)
+                raise failed_status(self._spec, self._url, refusal, body) from None
+            body = again
 
     def _otherwise(self, body: dict[str, Any], refusal: Refusal) -> dict[str, Any] | None:
         """The request without what the endpoint does not take and nobody asked for; None where that is not why it was
@@ -209,9 +238,9 @@ class OpenAIModel:
         rest = {key: value for key, value in body.items() if key != name}
         if complains_of(name, refusal):
             other = next(one for one in TOKEN_LIMITS if one != name)
-            other_name = self._spec.api == "chat" and name == self._spec.token_limit
-            self._limits.name = other if other_name else None
-            return rest if self._limits.name is None else {**rest, other: body[name]}
+            first = "token_limit" not in self._learned and self._spec.api == "chat"
+            self._learn({"token_limit": other if first else None})
+            return {**rest, other: body[name]} if first else rest
         if not refusal.too_long:
             return None
         excess = excess_of(refusal.text)

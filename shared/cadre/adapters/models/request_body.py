@@ -4,30 +4,38 @@ from typing import Any, get_args
 
 import msgspec
 
+from cadre.adapters.models.profiles import endpoint_id, profile_of
 from cadre.adapters.models.responses_request import ENCRYPTED, own_items, responses_body
+from cadre.adapters.models.sent_messages import chat_messages
 from cadre.engine.context.context_budget import answer_tokens
 from cadre.engine.model_request import ModelRequest
 from cadre.spec.answer_schema import is_strict
-from cadre.spec.model import ModelSpec, TokenLimit
+from cadre.spec.model import ModelSpec
+from cadre.spec.profile import Profile, TokenLimit
 
 TOKEN_LIMITS = get_args(TokenLimit)
 
 
 class EndpointLimits(msgspec.Struct, kw_only=True):
-    """What an endpoint is known to take; a refusal may teach better."""
+    """What a process knows of an endpoint; a refusal may teach better."""
 
-    name: TokenLimit | None
-    """Under which name the answer's limit of tokens is sent; None: no limit."""
+    id: str
+    """The name under which journals know the endpoint and its model."""
+    profile: Profile
     context: int | None = None
     """Tokens that the endpoint itself names as the model's context."""
     encrypted: bool = True
     """Reasoning may be asked for in the form that can be sent back."""
 
 
-def first_limits(spec: ModelSpec, context: int | None = None) -> EndpointLimits:
-    """What is assumed before the endpoint has refused anything."""
-    own = spec.extra_body.keys() & {*TOKEN_LIMITS, "max_output_tokens"}
-    return EndpointLimits(name=None if own else spec.token_limit, context=context)
+def limits_of(
+    spec: ModelSpec, url: str, name: str, learned: dict[str, Any] | None = None, context: int | None = None
+) -> EndpointLimits:
+    """Return what is known of the endpoint at that URL, with what its refusals have taught."""
+    profile = profile_of(spec, url, name, learned)
+    if spec.extra_body.keys() & {*TOKEN_LIMITS, "max_output_tokens"}:
+        profile = msgspec.structs.replace(profile, token_limit=None)
+    return EndpointLimits(id=endpoint_id(spec, url, name), profile=profile, context=context)
 
 
 def as_seen(request: ModelRequest, spec: ModelSpec) -> ModelRequest:
@@ -40,34 +48,36 @@ def as_seen(request: ModelRequest, spec: ModelSpec) -> ModelRequest:
 
 def chat_body(spec: ModelSpec, request: ModelRequest, name: str, limits: EndpointLimits) -> dict[str, Any]:
     """The request to the model of this name in the terms of chat completions, without `extra_body`."""
-    body: dict[str, Any] = {
-        "model": name,
-        "messages": [own_items(message, spec.api, request.fallback) for message in request.messages],
-    }
+    profile = limits.profile
+    body: dict[str, Any] = {"model": name, "messages": _messages(spec, request, limits)}
     native = spec.native_tools if request.native_tools else []
     if request.tools or native:
         body["tools"] = [*request.tools, *native]
     if request.tools:
-        body["tool_choice"] = _tool_choice(spec, request)
+        if (choice := _tool_choice(spec, request, profile)) != "auto":
+            body["tool_choice"] = choice
         if spec.parallel_tool_calls is not None:
             body["parallel_tool_calls"] = spec.parallel_tool_calls
     if request.schema is not None:
-        schema = {"name": "answer", "strict": is_strict(request.schema), "schema": request.schema}
+        strict = {"strict": True} if profile.strict and is_strict(request.schema) else {}
+        schema = {"name": "answer", **strict, "schema": request.schema}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     elif request.json_object:
         body["response_format"] = {"type": "json_object"}
-    if request.stop and spec.stop and spec.api == "chat":
+    if request.stop and profile.stop and spec.api == "chat":
         body["stop"] = request.stop
     for option in ("temperature", "reasoning_effort", "seed"):
         if (value := getattr(spec, option)) is not None:
             body[option] = value
-    if limits.name is not None:
+    if profile.token_limit is not None:
         most = answer_tokens(spec, limits.context)
-        body[limits.name] = min(most, request.max_tokens or most)
+        body[profile.token_limit] = min(most, request.max_tokens or most)
     if spec.api == "responses" and limits.encrypted and "include" not in spec.extra_body:
         body["include"] = [ENCRYPTED]
     if spec.stream:
-        body |= {"stream": True, "stream_options": {"include_usage": True}}
+        body["stream"] = True
+        if profile.stream_usage:
+            body["stream_options"] = {"include_usage": True}
     return body
 
 
@@ -83,9 +93,15 @@ def _without_images(message: dict[str, Any]) -> dict[str, Any]:
     return {**message, "content": [part for part in parts if part.get("type") != "image_url"]}
 
 
-def _tool_choice(spec: ModelSpec, request: ModelRequest) -> str | dict[str, Any]:
+def _messages(spec: ModelSpec, request: ModelRequest, limits: EndpointLimits) -> list[dict[str, Any]]:
+    if spec.api == "responses":
+        return [own_items(message, limits.id) for message in request.messages]
+    return chat_messages(request.messages, limits.profile, limits.id)
+
+
+def _tool_choice(spec: ModelSpec, request: ModelRequest, profile: Profile) -> str | dict[str, Any]:
     """The agent's choice in the terms of the API; a function that is not on offer cannot be asked for."""
-    choice = spec.tool_choice
+    choice = spec.tool_choice or profile.tool_choice
     if isinstance(choice, str):
         return request.tool_choice or choice
     if all(tool["function"]["name"] != choice.function for tool in request.tools):

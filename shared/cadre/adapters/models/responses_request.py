@@ -30,7 +30,7 @@ def responses_body(chat: Mapping[str, Any]) -> dict[str, Any]:
         body["tool_choice"] = _tool_choice(chat["tool_choice"])
     if "response_format" in chat:
         form = chat["response_format"]
-        body["text"] = {"format": {**form.get("json_schema", {}), "type": form["type"]}}
+        body["text"] = {"format": {**_schema(form), "type": form["type"]}}
     if "reasoning_effort" in chat:
         body["reasoning"] = {"effort": chat["reasoning_effort"]}
     for name in ("max_tokens", "max_completion_tokens"):
@@ -39,9 +39,9 @@ def responses_body(chat: Mapping[str, Any]) -> dict[str, Any]:
     return body
 
 
-def own_items(message: dict[str, Any], api: str, fallback: int) -> dict[str, Any]:
-    """The message without the items of its answer, unless they came from the model that is asked now."""
-    if api == "responses" and message.get("items_of") == fallback:
+def own_items(message: dict[str, Any], endpoint: str) -> dict[str, Any]:
+    """The message without the items of its answer, unless they came from the endpoint of that id."""
+    if message.get("items_of") == endpoint:
         return message
     return without_items(message)
 
@@ -115,6 +115,10 @@ def _image(image: dict[str, Any]) -> dict[str, Any]:
 
 def _call(call: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function_call", "call_id": call["id"], **call["function"]}
+
+
+def _schema(form: dict[str, Any]) -> dict[str, Any]:
+    return {"strict": False, **form["json_schema"]} if "json_schema" in form else {}
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:

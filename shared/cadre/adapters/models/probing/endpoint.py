@@ -11,6 +11,7 @@ from cadre.adapters.models.answer import MalformedAnswer
 from cadre.adapters.models.api import answer_of, create
 from cadre.adapters.models.failure import failed_answer, failed_connection, failed_status
 from cadre.adapters.models.openai_client import EndpointLost, EndpointRefused, OpenAIClient
+from cadre.adapters.models.profiles import profile_of
 from cadre.adapters.models.responses_answer import ResponseFailed
 from cadre.errors import ModelError, ModelRefused
 from cadre.ports import ModelReply
@@ -64,7 +65,7 @@ class ProbedEndpoint:
         self.api: ModelApi = spec.api
         """The API that it is asked through."""
         self._seconds = seconds
-        self.token_limit: str = spec.token_limit
+        self.token_limit: str = profile_of(spec, spec.url, spec.name).token_limit or "max_tokens"
         """The parameter that bounds an answer."""
         connect = min(_CONNECT_SECONDS, seconds)
         self._client = OpenAIClient(spec.url, spec.key_env, seconds, connect)

@@ -1,0 +1,122 @@
+"""What an endpoint sends beside the text and the calls of an answer, and wants back with it: reasoning in its fields,
+signatures of calls. It is kept as it came, put together from the pieces of a stream.
+
+| what came | the item | what is in it |
+|---|---|---|
+| a field of the message: `reasoning*`, `extra_content` | `message` | the same field |
+| parts of the content with `type: thinking` | `message` | `thinking`, one such part |
+| `extra_content` of a call, or `reasoning_details`, which name calls | `function_call` each | `id`, `extra_content` |
+"""
+
+from typing import Any
+
+_TEXTS = ("reasoning_content", "reasoning", "reasoning_text")
+_GROWING = ("text", "summary", "data", "signature")
+"""Fields of an entry of `reasoning_details` that come in pieces."""
+
+
+class KeptParts:
+    """Collects them from the pieces of one answer."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, list[str]] = {}
+        self._details: list[dict[str, Any]] = []
+        self._thinking: list[str] = []
+        self._thought: dict[str, Any] = {}
+        self._extra: dict[str, Any] = {}
+        self._calls: list[dict[str, Any]] = []
+        """One for each call: its place as `index` and `id`, and what came with it."""
+        self.characters = 0
+
+    def add(self, message: dict[str, Any]) -> None:
+        """Take the message of a whole answer, or the delta of a piece of one."""
+        for name in _TEXTS:
+            if isinstance(text := message.get(name), str) and text:
+                self._texts.setdefault(name, []).append(self._counted(text))
+        for entry in _objects(message.get("reasoning_details")):
+            self._add_detail(entry)
+        for part in _objects(message.get("content")):
+            if part.get("type") == "thinking":
+                self._add_thinking(part)
+        if isinstance(extra := message.get("extra_content"), dict):
+            self._extra |= extra
+        for call in _objects(message.get("tool_calls")):
+            self._add_call(call)
+
+    def items(self, calls: int, annotations: list[Any]) -> list[dict[str, Any]]:
+        """Return the items of an answer with that many calls; [] where nothing is to be kept."""
+        texts = {name: "".join(pieces) for name, pieces in self._texts.items()}
+        # Some endpoints send the same text under several names.
+        fields: dict[str, Any] = {}
+        for name, text in texts.items():
+            if text not in fields.values():
+                fields[name] = text
+        if self._details:
+            fields = {"reasoning_details": self._details}
+        if self._thinking or self._thought:
+            said = [{"type": "text", "text": "".join(self._thinking)}]
+            fields["thinking"] = {**self._thought, "type": "thinking", "thinking": said}
+        if self._extra:
+            fields["extra_content"] = self._extra
+        if annotations:
+            fields["annotations"] = annotations
+        items = [{"type": "message", **fields}] if fields else []
+        needs_ids = bool(self._details) or any("extra_content" in call for call in self._calls)
+        if needs_ids:
+            items += [_item(call) for call in [*self._calls, *({} for _ in range(calls))][:calls]]
+        return items
+
+    def _add_detail(self, entry: dict[str, Any]) -> None:
+        self.characters += sum(len(value) for key in _GROWING if isinstance(value := entry.get(key), str))
+        last = self._details[-1] if self._details else None
+        same = last is not None and all(last.get(key) == entry.get(key) for key in ("type", "index"))
+        other = last is not None and last.get("id") and entry.get("id") and last["id"] != entry["id"]
+        if last is None or not same or other or "index" not in entry:
+            self._details.append(dict(entry))
+            return
+        for key, value in entry.items():
+            if key in _GROWING and isinstance(value, str) and isinstance(last.get(key), str):
+                last[key] += value
+            elif value is not None:
+                last[key] = value
+
+    def _add_thinking(self, part: dict[str, Any]) -> None:
+        said = part.get("thinking")
+        texts = [said] if isinstance(said, str) else [one.get("text") for one in _objects(said)]
+        self._thinking += [self._counted(text) for text in texts if isinstance(text, str)]
+        self._thought |= {key: value for key, value in part.items() if key != "thinking"}
+
+    def _add_call(self, piece: dict[str, Any]) -> None:
+        function = piece.get("function") if isinstance(piece.get("function"), dict) else {}
+        assert isinstance(function, dict)
+        index, id, name = piece.get("index"), piece.get("id") or "", function.get("name")
+        same = [call for call in self._calls if call["index"] == index] or ([] if name else self._calls)
+        found = same[-1] if same else None
+        if found is None or (name and _begins_another(found, id, function)):
+            found = {"index": index, "id": id, "begun": False}
+            self._calls.append(found)
+        found["id"] = found["id"] or id
+        found["begun"] = found["begun"] or bool(function.get("arguments"))
+        if isinstance(extra := piece.get("extra_content"), dict):
+            found["extra_content"] = found.get("extra_content", {}) | extra
+
+    def _counted(self, text: str) -> str:
+        self.characters += len(text)
+        return text
+
+
+def _begins_another(call: dict[str, Any], id: Any, function: dict[str, Any]) -> bool:
+    """Whether a piece with a name is another call than the one at its index."""
+    if id and call["id"]:
+        return bool(id != call["id"])
+    arguments = function.get("arguments")
+    return bool(call["begun"] and (not isinstance(arguments, str) or arguments.lstrip().startswith("{")))
+
+
+def _item(call: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: call[key] for key in ("id", "extra_content") if call.get(key)}
+    return {"type": "function_call", **kept}
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
