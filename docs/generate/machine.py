@@ -13,8 +13,7 @@ from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.events import AnyEvent, RecordIgnored, RequestedCall
 from cadre.journal.run import Phase, Run
 from cadre.kinds.code.fold import state_of
-from cadre.loop.fold import apply_entry
-from cadre.loop.transition import transition
+from cadre.loop.decide import decide
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.code import CodeRequest
 from cadre.protocol.messages import (
@@ -107,11 +106,10 @@ def _explore(spec: AgentSpec, found: Explored) -> None:
         # A pickle is copied many times faster than an object is.
         frozen = pickle.dumps(run)
         for what in _arrivals(run):
-            entry = _told(run, what, spec)
+            after = pickle.loads(frozen)
+            entry = _decided(after, what, spec)
             if any(isinstance(event, RecordIgnored) for event in entry.events):
                 continue
-            after = pickle.loads(frozen)
-            apply_entry(after, entry)
             found.entries.append(entry)
             edge = Edge(run.phase, type(what).__name__, after.phase, tuple(map(_tag, entry.events)))
             if edge not in found.edges:
@@ -122,17 +120,19 @@ def _explore(spec: AgentSpec, found: Explored) -> None:
                 todo.append(after)
 
 
-def _told(run: Run, what: Any, spec: AgentSpec) -> Entry:
-    """What the run's journal tells of the arrival."""
+def _decided(run: Run, what: Any, spec: AgentSpec) -> Entry:
+    """What the run's journal tells of the arrival; the run is behind it."""
     arrival = Arrival(what=what, at=float(run.entries), cause="record", offer=OFFER, spec=spec)
+    cause = f"cause-{run.entries + 1}"
+    events = decide(run, arrival, cause)
     return Entry(
         arrived=ArrivalRecord("Task"),
         run=run.id,
         agent=SPEC.name,
-        n=run.entries + 1,
-        cause=f"cause-{run.entries + 1}",
+        n=run.entries,
+        cause=cause,
         at=arrival.at,
-        events=transition(run, arrival),
+        events=events,
     )
 
 

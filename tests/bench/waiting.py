@@ -11,8 +11,8 @@ from typing import Any
 from bench.deployment import Deployment, deployment
 from bench.held import REFUND
 from bench.processes import Member, cpu_seconds, rss_mb
+from cadre.engine.fold import fold
 from cadre.journal.run import Run
-from cadre.loop.fold import fold
 from cadre.protocol.cards import Presence
 
 FULL = (2_000, 10_000)

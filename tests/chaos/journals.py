@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from cadre.engine.fold import fold
 from cadre.journal import events as ev
 from cadre.journal.back_pointers import BackPointers
 from cadre.journal.run import Phase
-from cadre.loop.fold import fold
 from cadre.ports import Stored
 from cadre.protocol.topology import tree_of
 from chaos.evidence import Evidence

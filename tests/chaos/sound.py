@@ -13,9 +13,8 @@ from cadre.journal.back_pointers import BackPointers
 from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.events import ApprovalRequested, RequestedCall
 from cadre.journal.run import Run
-from cadre.loop.fold import apply_entry
+from cadre.loop.decide import decide
 from cadre.loop.owed import owed
-from cadre.loop.transition import transition
 from cadre.ports import Stored
 from cadre.prompting.prompts import prompts_for
 from cadre.protocol.call_edit import CallEdit
@@ -99,18 +98,18 @@ class _World:
         for stored in journal:
             pointers.note(stored.seq)
         self._seq += 1
+        events = decide(run, arrival, cause)
         entry = Entry(
             arrived=ArrivalRecord("Task"),
             run=record.run,
             agent=agent,
             kind=decided_by(spec),
-            n=run.entries + 1,
+            n=run.entries,
             cause=cause,
             at=arrival.at,
-            events=transition(run, arrival),
+            events=events,
             prev=pointers.packed(),
         )
-        apply_entry(run, entry)
         journal.append(Stored(self._seq, entry))
         for command in owed(run, since=entry.n):
             match command:

@@ -12,6 +12,7 @@ from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.workspace_store import MAX_FILES, WorkspaceStore
+from cadre.engine.fold import fold
 from cadre.errors import BlobMissing
 from cadre.journal.events import (
     ModelAnswered,
@@ -22,7 +23,6 @@ from cadre.journal.events import (
     ToolAnswered,
 )
 from cadre.journal.events import ToolCalled as Called
-from cadre.loop.fold import fold
 from cadre.loop.fork import prefix_of
 from cadre.protocol.fates import Erased
 from cadre.protocol.files import carried_over

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from cadre.adapters.nats.streams import jetstream
+from cadre.engine.fold import fold
 from cadre.journal.events import DelegateFinished, ModelAnswered, RunAccepted, ToolAnswered
-from cadre.loop.fold import fold
 from cadre.protocol.messages import Task
 from cadre.protocol.topology import call_id, task_id
 from cadre_gateway.transfer.run_file import VERSION

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from cadre.delivery.codec import decode
+from cadre.engine.fold import apply_entry
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.journal.run import Run
-from cadre.loop.fold import apply_entry
 from cadre.protocol.messages import CodeCall, EffectClaim, EffectResult, Record, ToolCall
 from cadre.protocol.topology import Topology, parent_of, tree_of
 from simulation.server import Message

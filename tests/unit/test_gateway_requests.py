@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cadre.engine.fold import fold
 from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.events import RunAccepted
-from cadre.loop.fold import fold
 from cadre.protocol.messages import Task
 from cadre.protocol.topology import run_id_of
 from cadre.protocol.usage import Budget

@@ -221,7 +221,7 @@ def test_only_who_closes_the_unions_reads_what_holds_them() -> None:
     assert readers == {"shared/cadre/spec/agent.py"}
 
 
-@pytest.mark.parametrize("module", ["cadre", "cadre.loop.transition", "cadre.cli.main"])
+@pytest.mark.parametrize("module", ["cadre", "cadre.loop.decide", "cadre.cli.main"])
 def test_an_import_loads_nothing_heavy(module: str) -> None:
     code = f"import sys, {module}; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from cadre.engine.fold import fold
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.kinds.code.records import BlockFinished, BlockStarted
 from cadre.kinds.plan.records import PlanMade, PlanStepStarted
 from cadre.kinds.plan.section import PlanStep
-from cadre.loop.fold import fold
 from cadre.loop.redecide import Journaled
 from cadre.protocol.messages import ErrorInfo
 from cadre.views.rows import MAX_CHARS, Row, call_key, run_key

@@ -1,9 +1,9 @@
 """The runs of a tree: what entries make of them."""
 
 from cadre.api.runs import RunSummary
+from cadre.engine.fold import fold
 from cadre.journal import events as ev
 from cadre.kinds.code.records import BlockYielded
-from cadre.loop.fold import fold
 from cadre.protocol.code import CodeRequest
 from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.topology import call_id

@@ -22,10 +22,10 @@ from cadre.automation.notice import (
 )
 from cadre.automation.push import ATTEMPTS, PUSH
 from cadre.automation.signature import signature
+from cadre.engine.fold import fold
 from cadre.errors import BusUnavailable
 from cadre.journal.entry import Entry
 from cadre.journal.events import DelegateFinished, ModelAnswered
-from cadre.loop.fold import fold
 from cadre.ports import Clock
 from cadre.protocol.access import Maker
 from cadre_gateway.access.makers import MakerGone, Makers, maker_of

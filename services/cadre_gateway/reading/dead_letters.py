@@ -9,9 +9,9 @@ from msgspec import UNSET, UnsetType
 from cadre.adapters.nats.dead_letters import DeadLetter
 from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.delivery.codec import decode
+from cadre.engine.fold import fold
 from cadre.errors import BlobMissing, TerminalError, UnreadableMessage
 from cadre.journal.run import Phase, Run
-from cadre.loop.fold import fold
 from cadre.ports import Blobs, Journal
 from cadre.protocol.messages import Head, Spilled
 from cadre.protocol.topology import parent_of

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from cadre.engine.budget import gained
+from cadre.engine.fold import apply_entry
 from cadre.journal.entry import Entry
 from cadre.journal.events import DelegateFinished
 from cadre.journal.run import Run
-from cadre.loop.fold import apply_entry
 from cadre.ports import Stored
 from cadre.protocol.usage import Usage
 from cadre.service.revision import schemas_of

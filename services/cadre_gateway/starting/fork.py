@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cadre.api.runs import RunSummary
+from cadre.engine.fold import apply_entry
 from cadre.journal.events import AnyEvent
 from cadre.journal.run import Run
-from cadre.loop.fold import apply_entry
 from cadre.loop.fork import ForkError, next_step, prefix_of
 from cadre.ports import Clock, Stored
 from cadre.protocol.messages import Fork, Origin, Task

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
+from cadre.engine.fold import fold
 from cadre.errors import Fenced
-from cadre.loop.fold import fold
 from cadre.ports import Clock, Journal
 from cadre.protocol.topology import tree_of
 from cadre_gateway.reading.lookup import RunLookup

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 from cadre.api.approvals import ApprovalDecision
 from cadre.engine.calls.approval import held_call
 from cadre.engine.calls.call_check import MEMBER_SCHEMA
+from cadre.engine.fold import fold
 from cadre.journal.entry import Entry
 from cadre.journal.events import ApprovalDecided, ApprovalRequested
 from cadre.journal.run import Phase, Run
 from cadre.journal.steps import CallState
-from cadre.loop.fold import fold
 from cadre.ports import Journal
 from cadre.protocol.topology import parent_of, tree_of
 from cadre.views.held_calls import decision_of

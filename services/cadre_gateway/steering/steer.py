@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cadre.api.steering import Delivered, Edited
+from cadre.engine.fold import fold
 from cadre.engine.kind import kind_of
 from cadre.errors import SpecError
 from cadre.journal.events import (
@@ -14,7 +15,6 @@ from cadre.journal.events import (
     RecordIgnored,
     SignalReceived,
 )
-from cadre.loop.fold import fold
 from cadre.ports import Clock, Journal
 from cadre.protocol.codes import IGNORED
 from cadre.protocol.messages import Edit, MessageMode, Signal, UserMessage

@@ -79,19 +79,19 @@ def out_of_time() -> ErrorInfo:
     return ErrorInfo("deadline", "The run's deadline has passed.")
 
 
-def over_budget(run: Run, budget: Budget, events: list[ev.AnyEvent]) -> ErrorInfo | None:
-    """The error of a run that one more model call would take beyond its budget; None when there is room."""
-    used = run.usage + gained(events)
-    unpriced = run.unpriced or next(
-        (
-            event.model or "the model"
-            for event in events
-            if isinstance(event, ev.ModelAnswered | ev.RecordIgnored) and event.unpriced
-        ),
-        None,
-    )
-    if budget.cost is not None and unpriced is not None:
-        text = f"The cost budget cannot be kept: nobody told what {unpriced} costs (see CADRE_PRICES)."
+def over_bounds(run: Run, at: float) -> ErrorInfo | None:
+    """Return the error of a run that one more model call would take beyond its deadline or budget, or None. `at` is in
+    Unix seconds."""
+    return out_of_time() if run.deadline is not None and at >= run.deadline else over_budget(run)
+
+
+def over_budget(run: Run) -> ErrorInfo | None:
+    """Return the error of a run that one more model call would take beyond its budget; None if there is room."""
+    budget, used = run.budget, run.usage
+    if budget is None:
+        return None
+    if budget.cost is not None and run.unpriced is not None:
+        text = f"The cost budget cannot be kept: nobody told what {run.unpriced} costs (see CADRE_PRICES)."
         return ErrorInfo("budget", text)
     for field, spent in (("tokens", used.tokens), ("cost", used.cost), ("steps", used.steps)):
         limit = getattr(budget, field)
@@ -104,12 +104,12 @@ def over_budget(run: Run, budget: Budget, events: list[ev.AnyEvent]) -> ErrorInf
 _UNITS = {"tokens": "tokens", "cost": "in cost", "steps": "steps"}
 
 
-def share(run: Run, spent: Usage, among: int) -> Budget | None:
+def share(run: Run, among: int) -> Budget | None:
     """What one of `among` members called together gets: its part of what is left, one level less deep."""
     budget = run.budget
     if budget is None:
         return None
-    used = run.usage + spent
+    used = run.usage
     open_calls = (call.budget for call in run.open_calls())
     lent = [budget for budget in (*open_calls, *run.late_members.values()) if budget is not None]
     tokens = _left(budget.tokens, used.tokens, [one.tokens for one in lent])

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from cadre.engine.commands import Command
-from cadre.engine.edits import (
-    Editable,
-)
+from cadre.engine.edits import Editable, EditNotAllowed
 from cadre.engine.model_request import ChatMessage, ModelRequest
-from cadre.engine.moves import Moves, Signalled
-from cadre.journal.arrivals import Arrival, ModelFailed, ModelReplied
+from cadre.engine.tool_names import FINAL_ANSWER
+from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState, Step
@@ -22,6 +21,9 @@ from cadre.protocol.messages import Edit, ErrorInfo, Message
 from cadre.spec.agent import AgentSpec
 from cadre.spec.contract import ContractProblem, TaskInputs, TeamReach
 from cadre.spec.kinds import decided_by, declaration_of, declared_kinds
+
+if TYPE_CHECKING:
+    from cadre.engine.draft import Draft
 
 
 class Deed(NamedTuple):
@@ -83,170 +85,174 @@ class Chat(Protocol):
         ...
 
 
-class Kind(Protocol):
-    """How one kind of agent works. Pure: one object for all runs, which knows a run by `run` alone.
+class Signalled(NamedTuple):
+    """A wait is over because of a signal: what `Kind.arrived` gets then."""
 
-    A kind decides by moves and keeps state in `run.own` and `run.current.own`; all common state is changed by the
-    common fold. `arrival` is what a decision may know of the world beside the run.
+    wait: str
+    """Name of the wait."""
+    signal: str
+    payload: Any
+    sender: str
+
+
+class Absent(NamedTuple):
+    """A record of the kind's own has waited for too long in the queue of something that is away: what `Kind.arrived`
+    gets then."""
+
+    message: str
+    """The id that `cadre.engine.timers.away_timer` was given."""
+
+
+class Kind(ABC):
+    """How one kind of agent works, with a default for all but how it begins, what follows from an answer, what follows
+    a step, and what its model is asked. Pure: one object for all runs, which knows a run by what it is given.
+
+    A kind decides by the methods of a draft, and keeps state in `run.own` and `run.current.own`, which its `fold`
+    alone changes: all common state is changed by the common fold.
     """
 
     name: str
-    stops_circles: bool
+    stops_circles: bool = True
     """Whether a run ends when the same answer meets the same error again and again (`limits.repeats`)."""
-    counts_steps: bool
+    counts_steps: bool = True
     """Whether `limits.max_steps` bounds its runs; other kinds bound them by something of their own."""
-    stops_repeats: bool
+    stops_repeats: bool = True
     """Whether a call is refused when the same one has led to the same again and again (`limits.repeats`)."""
-    ending: str
+    ending: str = FINAL_ANSWER
     """What its models call to give their answer."""
-    reads_whole: bool
+    reads_whole: bool = False
     """Its agents take outputs of tools whole, however long: they are not cut on their way."""
 
-    answers_messages: bool
+    answers_messages: bool = False
     """Whether an answer counts only once the model has read the messages that came before it: it is asked again."""
-
-    makes_up: bool
-    """True if its runs may make up for what they did before they end badly (`not_undone`)."""
 
     # --- before anything runs
 
     def problems(self, spec: AgentSpec, reach: TeamReach) -> Iterable[ContractProblem]:
         """What the kind's own section expects of tools and members, and does not hold."""
-        ...
+        return ()
 
     def inputs(self, spec: AgentSpec) -> TaskInputs:
-        """Return the inputs of a task that its section reads."""
-        ...
+        """Return the inputs of a task that its section reads; by default its model reads whatever it is given."""
+        return TaskInputs()
 
     # --- decide
 
-    def begin(self, run: Run, arrival: Arrival) -> Moves:
-        """What the run does first, its task and memories at hand."""
-        ...
+    @abstractmethod
+    def begin(self, draft: Draft) -> None:
+        """Decide what the run does first; it has its task and memories."""
 
-    def replied(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
-        """What follows from the model's answer to the call `run.model`."""
-        ...
+    @abstractmethod
+    def answered(self, draft: Draft, reply: ModelReplied) -> None:
+        """Decide what follows from the model's answer to the call `draft.asked`."""
 
-    def settled(self, run: Run, call: CallState | None, arrival: Arrival) -> Moves:
-        """What follows when `call` has its outcome by this very arrival; None: calls were refused at once."""
-        ...
+    @abstractmethod
+    def go_on(self, draft: Draft, error: ErrorInfo | None = None) -> None:
+        """Decide what follows when the step in work is over, or when the answer was turned down: `error` is what was
+        wrong."""
 
-    def refused(self, run: Run, calls: Sequence[JournalEvent], arrival: Arrival) -> Moves:
-        """What follows when all of these calls were refused at once (`CallRefused`)."""
-        ...
+    def settled(self, draft: Draft, calls: Sequence[CallState]) -> None:
+        """Decide what follows when calls have their outcomes: one by this very arrival, or all of those that were to be
+        made together and were refused. By default the step is over with its last open call."""
+        if draft.run.current is not None and not draft.run.open_calls():
+            self.go_on(draft)
 
-    def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
-        """What follows when the step in work is over, with what was wrong with it."""
-        ...
-
-    def arrived(self, run: Run, what: Message | Signalled, arrival: Arrival) -> Moves | None:
-        """What follows from a record of the kind's own, or from a wait that is over: a TimerFired of the wait's name
-        when its time has come, a Signalled when its signal has. None: it is not awaited."""
-        ...
-
-    def absent(self, run: Run, message: str, arrival: Arrival) -> Moves | None:
-        """Return what follows when a record of the kind's own has waited for too long in the queue of something that is
-        away; `message` is what `cadre.engine.timers.away_timer` was given. None: it is not awaited."""
-        ...
+    def arrived(self, draft: Draft, what: Message | Signalled | Absent) -> bool:
+        """Decide what follows from a record of the kind's own, or from a wait that is over: a TimerFired of the wait's
+        name when its time has come, a Signalled when its signal has. Return False if it is not awaited."""
+        return False
 
     def editable(self, run: Run) -> Editable | None:
-        """What a person may edit of the run now; None: nothing."""
-        ...
+        """Return what a person may edit of the run now; None: nothing."""
+        return None
 
-    def check_edit(self, run: Run, edit: Edit) -> None:
-        """Raises EditNotAllowed for an edit of the present version that cannot be made."""
-        ...
+    def edit(self, draft: Draft, edit: Edit) -> None:
+        """Check an edit of the present version, journal it by `draft.edited`, and decide what follows.
 
-    def edited(self, run: Run, edit: Edit, arrival: Arrival) -> Moves:
-        """What follows from an edit; `fold` has made its EditApplied true of the run."""
-        ...
+        Raises EditNotAllowed, before anything is decided, for an edit that cannot be made.
+        """
+        raise EditNotAllowed(f"agents of kind {self.name} have nothing to edit", "not-editable")
 
-    def last_word(self, run: Run, step: int, arrival: Arrival) -> Moves:
-        """What follows when the steps are used up; `step` is the last one."""
-        ...
+    def ends(self, draft: Draft, error: ErrorInfo) -> bool:
+        """Return True if the kind sees to the end of the run itself; False: the run ends with this error at once.
 
-    def gave_up(self, run: Run, purpose: str, failure: ModelFailed, arrival: Arrival) -> Moves | None:
-        """What follows when the model gives no answer however often it is asked; None: the run ends in error."""
-        ...
-
-    def cancelled(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
-        """Return what follows when somebody wants the run to end; None: it ends at once. Called once, and not at all if
-        the run is to end at once."""
-        ...
+        The error's code says why: `max-steps`, the steps are used up; `no-answer`, the model gives no answer to
+        `draft.asked` however often it is asked; `cancelled`, somebody wants the end, which is asked once, and not at
+        all if they want it at once; `deadline` and `budget`, a bound is reached. Behind a bound `draft.begin_grace`
+        gives the run GRACE_SECONDS to leave things in order; it is asked again behind them (`run.grace`).
+        """
+        return False
 
     def not_undone(self, run: Run) -> list[str]:
         """Return what the run has done, or may have done, and not made up for, as a person would name it. It is asked
-        when the run ends badly, if `makes_up`."""
-        ...
-
-    def outlived(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
-        """What follows when the deadline or the budget is used up: it has `GRACE_SECONDS` to leave things in order, and
-        is asked again behind them (`run.grace`). None: the run ends at once."""
-        ...
+        when the run ends badly."""
+        return []
 
     # --- state
 
     def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
-        """Takes an event into `run.own` and `run.current.own`, after the common fold has taken it."""
-        ...
+        """Take an event into `run.own` and `run.current.own`, after the common fold has taken it."""
+        return
 
     def owes(self, run: Run, since: int) -> list[Command]:
-        """What only this kind owes the world, as far as entries from `since` on have made it owed."""
-        ...
+        """Return what only this kind owes the world, as far as entries from `since` on have made it owed."""
+        return []
 
     def arguments(self, run: Run, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments that a call is sent with, from those that were journaled."""
-        ...
+        """Return the arguments that a call is sent with, from those that were journaled."""
+        return arguments
 
     def part(self, run: Run, call: CallState) -> dict[str, Any]:
-        """The fields of the spec that hold in the run of this call, where that does a part of the run's own work."""
-        ...
+        """Return the fields of the spec that hold in the run of this call, where that does a part of the run's own
+        work."""
+        return {}
 
     # --- what is read
 
-    def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest: ...
+    @abstractmethod
+    def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest:
+        """Return what the model is asked."""
 
     def frame(self, prompts: Prompts) -> str:
         """The fixed words that its requests hold beside the system prompt and the steps."""
-        ...
+        return ""
 
     def messages(self, step: ActionStep, prompts: Prompts) -> list[ChatMessage] | None:
         """A finished step as its model reads it; None: as calls of the API, or as a text with observations."""
-        ...
+        return None
 
     def deed(self, own: KindStep) -> Deed | None:
         """What a step of this kind did beside single calls, if anything."""
-        ...
+        raise TypeError(f"steps of kind {self.name} hold nothing but calls, not {type(own).__name__}")
 
     def as_read(self, spec: AgentSpec, content: str) -> str:
         """The model's answer as it will read it again."""
-        ...
+        return content
 
     def reads_calls(self, run: Run) -> bool:
         """Whether the model itself reads the outcomes of the calls that are open now."""
-        ...
+        return True
 
     def tokens(self, run: Run, event: JournalEvent) -> int:
         """Estimated tokens that an event of the kind's own adds to what the model reads, or that the kind adds to a
         model's answer: an upper bound."""
-        ...
+        return 0
 
     def held_tokens(self, run: Run) -> int:
         """Estimated tokens of what the model reads of `run.own` beside the steps: an upper bound."""
-        ...
+        return 0
 
     def images(self, event: JournalEvent) -> list[str]:
         """References of the images that an event of the kind's own brings for the model to see."""
-        ...
+        return []
 
     def executed(self, event: JournalEvent) -> Execution | None:
         """The work of which an event of the kind's own tells the end."""
-        ...
+        return None
 
     def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:
         """Whether an answer that was cut at the limit of tokens is whole in what it asks for."""
-        ...
+        return False
 
 
 @functools.cache

@@ -6,55 +6,49 @@ failures have `model.retries` tries; a refused request is not tried again. What 
 in smolagents.
 """
 
-from cadre.engine.carry_out import carry_out
 from cadre.engine.context.compaction import on_overflow, without_model
-from cadre.engine.kind import kind_of
-from cadre.engine.model_choice import asked_model, made_to, next_fallback, tries
-from cadre.engine.steps import begin_model_call, finished
+from cadre.engine.draft import Draft
+from cadre.engine.model_choice import asked_model, next_fallback, tries
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival, ModelFailed
-from cadre.journal.run import SUMMARY, Run
+from cadre.journal.arrivals import ModelFailed
+from cadre.journal.run import SUMMARY
 from cadre.protocol.messages import ErrorInfo
 
 _FIRST_WAIT = 0.5
 _LONGEST_WAIT = 60.0
 
 
-def on_model_failure(run: Run, failure: ModelFailed, arrival: Arrival) -> list[ev.AnyEvent]:
-    """What follows from a model call that failed: another try, a wait, another model, a summary, or the end."""
-    model = run.model
+def on_model_failure(draft: Draft, failure: ModelFailed) -> None:
+    """Decide what follows from a model call that failed: another try, a wait, another model, a summary, or the end."""
+    run, model = draft.run, draft.asked
     assert model is not None
     asked = asked_model(run)
-    if failure.too_long and (again := on_overflow(run, failure, arrival)) is not None:
-        return again
+    if failure.too_long and on_overflow(draft, failure):
+        return
     wait = wait_before(failure, tries=tries(run))
-    since = run.failing_since if run.failing_since is not None else arrival.at
-    patient = arrival.at + wait - since <= asked.patience
+    since = run.failing_since if run.failing_since is not None else draft.at
+    patient = draft.at + wait - since <= asked.patience
     tries_left = failure.rate_limited or run.failures < asked.retries
     if not failure.final and patient and tries_left:
-        return [
+        draft.emit(
             ev.ModelDeferred(
                 step=model.step,
                 attempt=model.attempt,
-                until=arrival.at + wait,
+                until=draft.at + wait,
                 reason=failure.message,
                 status=failure.status,
                 rate_limited=failure.rate_limited,
             )
-        ]
-    if not failure.too_long and (fallback := next_fallback(run)) is not None:
-        attempt = model.attempt + 1
-        *news, called = begin_model_call(
-            run, arrival, model.purpose, model.step, attempt=attempt, postponed=model.postponed
         )
-        assert isinstance(called, ev.ModelCalled)
-        return [*news, made_to(run, called, fallback, failure.message)]
-    if model.purpose == SUMMARY:
-        return without_model(run, arrival)
-    moves = kind_of(run).gave_up(run, model.purpose, failure, arrival)
-    if moves is not None:
-        return carry_out(run, arrival, moves)
-    return [finished(run, "error", error=ErrorInfo("no-answer", failure.message))]
+    elif not failure.too_long and (fallback := next_fallback(run)) is not None:
+        attempt = model.attempt + 1
+        draft.call_model(
+            model.purpose, model.step, attempt, model.postponed, fallback=fallback, reason=failure.message
+        )
+    elif model.purpose == SUMMARY:
+        without_model(draft)
+    else:
+        draft.give_up(ErrorInfo("no-answer", failure.message))
 
 
 def wait_before(failure: ModelFailed, *, tries: int) -> float:

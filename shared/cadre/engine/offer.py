@@ -5,7 +5,9 @@ from collections.abc import Iterable
 import msgspec
 
 from cadre.engine.tool_names import FINAL_ANSWER
-from cadre.journal.arrivals import Offer
+from cadre.journal import events as ev
+from cadre.journal.arrivals import Arrival, Offer
+from cadre.journal.run import Run
 from cadre.protocol.cards import AgentCard, Presence, ToolCard, presence_order
 from cadre.protocol.memory import QUERY_RESOURCES, RECALL, REMEMBER
 from cadre.spec.agent import AgentSpec, Selector
@@ -62,6 +64,21 @@ def offer_of(spec: AgentSpec, presences: Iterable[Presence]) -> Offer:
         return offer
     with_files = msgspec.structs.replace(offer, tools={**offer.tools, QUERY_RESOURCES: search})
     return msgspec.structs.replace(offer, with_files=with_files)
+
+
+def news_of_the_offer(run: Run, arrival: Arrival) -> ev.OfferChanged | None:
+    """Return what the model may call, to be journaled where it differs from what the run knows; None where not."""
+    offer = arrival.offer
+    known = (run.tools, run.members, run.missing, run.checks_with_calls)
+    if (offer.tools, offer.members, offer.missing, offer.checks_with_calls) == known:
+        return None
+    return ev.OfferChanged(
+        tools=list(offer.tools.values()),
+        members=list(offer.members.values()),
+        missing=offer.missing,
+        checks_with_calls=offer.checks_with_calls,
+        fixed_tokens=arrival.base_with_offer,
+    )
 
 
 def offered_cards(presences: Iterable[Presence]) -> dict[str, ToolCard]:

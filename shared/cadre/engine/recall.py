@@ -6,12 +6,10 @@ replay sees the same memories, whatever the service would say by then.
 
 import msgspec
 
-from cadre.engine.carry_out import carry_out
 from cadre.engine.context.context_budget import room
 from cadre.engine.context.tokens import fit
-from cadre.engine.kind import kind_of
+from cadre.engine.draft import Draft
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Recalling, Run
 from cadre.journal.steps import Memory
 from cadre.protocol.memory import RECALL
@@ -27,8 +25,8 @@ class _Found(msgspec.Struct):
     why: str = ""
 
 
-def on_memories(run: Run, result: ToolResult, arrival: Arrival) -> list[ev.AnyEvent]:
-    """What follows when the memory service has answered."""
+def on_memories(draft: Draft, result: ToolResult) -> None:
+    """Begin the run: the memory service has answered."""
     recalled = ev.MemoryRecalled(
         call=result.call,
         error=result.error,
@@ -44,22 +42,22 @@ def on_memories(run: Run, result: ToolResult, arrival: Arrival) -> list[ev.AnyEv
             recalled = msgspec.structs.replace(recalled, error=wrong)
         else:
             recalled = msgspec.structs.replace(
-                recalled, memories=_with_room(run, found.hits), degraded=found.why if found.degraded else ""
+                recalled,
+                memories=_with_room(draft.run, found.hits),
+                degraded=found.why if found.degraded else "",
             )
-    return [recalled, *_begin(run, arrival)]
+    draft.emit(recalled)
+    draft.kind.begin(draft)
 
 
-def on_no_memories(run: Run, asked: Recalling, arrival: Arrival) -> list[ev.AnyEvent]:
-    """The run begins without: memories help, and are no condition."""
+def on_no_memories(draft: Draft, asked: Recalling) -> None:
+    """Begin the run without memories: they help, and are no condition."""
     seconds = round(asked.due - asked.at, 3)
     error = ErrorInfo(
         "interrupted", f"the memory service did not answer within {seconds:g} s: is `cadre memory` running?"
     )
-    return [ev.MemoryRecalled(call=asked.call, error=error), *_begin(run, arrival)]
-
-
-def _begin(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
-    return carry_out(run, arrival, kind_of(run).begin(run, arrival))
+    draft.emit(ev.MemoryRecalled(call=asked.call, error=error))
+    draft.kind.begin(draft)
 
 
 def _with_room(run: Run, found: list[Memory]) -> list[Memory]:

@@ -1,9 +1,9 @@
 """The waits of a run that end by the clock: each a message schedule of its own, named here and nowhere else."""
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from cadre.journal import events as ev
-from cadre.journal.run import Run
+from cadre.journal.run import Phase, Run
 from cadre.journal.steps import CallState
 from cadre.protocol.messages import TimerFired
 from cadre.protocol.rounds import round_id
@@ -108,29 +108,26 @@ def waits(run: Run) -> list[PendingWait]:
     return found
 
 
-def ended(run: Run, events: list[ev.AnyEvent], gone: str | None = None) -> str | None:
-    """The timer that these events make needless before it has gone off, to be removed by the same append.
-
-    An append can remove one. Of several the deadline goes first, as it would go off last; another finds its
-    run over and is accounted for without consequence. `gone` has gone off just now.
-    """
+def running(run: Run) -> list[str]:
+    """Return the names of all timers that the run has set, the deadline's first."""
+    if run.phase is Phase.DONE:
+        return []
     names = [wait.name for wait in waits(run)]
-    if type(events[-1]) is ev.RunFinished:
-        if run.deferral is not None:
-            names.append(run.deferral.timer)
-        return next((name for name in names if name != gone), None)
-    if not names:
+    return [*names, run.deferral.timer] if run.deferral is not None else names
+
+
+def ended(before: Sequence[str], run: Run, gone: str | None = None) -> str | None:
+    """Return the timer that an entry makes needless before it has gone off, to be removed by the same append.
+
+    An append can remove one. Of several the deadline goes first, as it would go off last; another finds its run over
+    and is accounted for without consequence.
+
+    Args:
+        before: the timers that ran before the entry.
+        run: in the state behind it.
+        gone: the timer that has gone off just now.
+    """
+    if not before:
         return None
-    for event in events:
-        if isinstance(event, ev.WaitFinished) and event.signal is not None and event.name in run.waits:
-            name = f"{_KIND}{event.name}"
-            return name if name in names else None
-    match events[0]:
-        case ev.ToolAnswered(call=call) | ev.DelegateFinished(call=call) | ev.MemoryRecalled(call=call):
-            name = call_timer(call)
-            return name if name in names and name != gone else None
-        case ev.ApprovalDecided(call=call) as decision if decision.verdict != "expired":
-            name = approval_timer(call)
-            return name if name in names else None
-        case _:
-            return None
+    now = running(run)
+    return next((name for name in before if name != gone and name not in now), None)

@@ -1,6 +1,6 @@
 """The state of a run: what folding its journal gives.
 
-Everything in it can be written as JSON. `cadre.loop.fold` is the only place that changes it.
+Everything in it can be written as JSON. `cadre.engine.fold` is the only place that changes it.
 """
 
 import enum

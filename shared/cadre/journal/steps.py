@@ -1,6 +1,6 @@
 """The steps of a run: what its model reads again, and the calls that each action has made.
 
-Everything in them can be written as JSON. `cadre.loop.fold` is the only place that changes one.
+Everything in them can be written as JSON. `cadre.engine.fold` is the only place that changes one.
 """
 
 from typing import TYPE_CHECKING, Any, Literal

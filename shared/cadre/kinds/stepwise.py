@@ -5,59 +5,64 @@ from abc import abstractmethod
 
 from cadre.engine.answers.answer_form import LAST_WORD_FAILED, last_answer_form, last_answer_of
 from cadre.engine.answers.truncation import cut_off
-from cadre.engine.kind import Chat
+from cadre.engine.draft import Draft
+from cadre.engine.kind import Chat, Kind
 from cadre.engine.model_choice import asked_model
 from cadre.engine.model_request import ModelRequest
-from cadre.engine.moves import Ask, EndStep, Move, Moves, Stop
-from cadre.engine.steps import step_in_work
-from cadre.journal.arrivals import Arrival, ModelFailed, ModelReplied
+from cadre.journal.arrivals import ModelReplied
 from cadre.journal.run import Run
 from cadre.kinds.idle_steps import why_idle
-from cadre.kinds.kind import PlainKind
 from cadre.protocol.messages import ErrorInfo
 
 END_PLAN = "<end_plan>"
 
 
-class StepwiseKind(PlainKind):
+class Stepwise(Kind):
     """Base of kinds whose model decides about one action after another."""
 
     answers_messages = True
 
     @abstractmethod
-    def act(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
-        """What follows from the model's answer to the question for the next action."""
+    def act(self, draft: Draft, reply: ModelReplied) -> None:
+        """Decide what follows from the model's answer to the question for the next action."""
 
     @abstractmethod
     def action_request(self, run: Run, chat: Chat) -> ModelRequest:
-        """The question for the next action."""
+        """Return the question for the next action."""
 
-    def begin(self, run: Run, arrival: Arrival) -> Moves:
+    def begin(self, draft: Draft) -> None:
         """The first step, or the one that a fork begins with."""
-        assert run.task is not None
-        return [self._next(run, run.task.forks.at if run.task.forks is not None else 1)]
+        self._next(draft, draft.first_step)
 
-    def replied(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
-        model = run.model
-        assert model is not None
-        assert run.spec is not None
-        if model.purpose == "plan":
-            return [Ask("act", model.step)]
-        if model.purpose == "final":
-            return [Stop("max_steps_error", last_answer_of(run, reply.content), self._out_of_steps(run))]
-        cut = cut_off(run.spec, self, reply)
-        return self.went(run, arrival, cut) if cut is not None else self.act(run, reply, arrival)
+    def answered(self, draft: Draft, reply: ModelReplied) -> None:
+        asked = draft.asked
+        assert asked is not None
+        if asked.purpose == "plan":
+            draft.ask("act", asked.step)
+        elif asked.purpose == "final":
+            answer = last_answer_of(draft.run, reply.content)
+            draft.stop("max_steps_error", answer, self._out_of_steps(draft.run))
+        elif (cut := cut_off(draft.spec, self, reply)) is not None:
+            self.go_on(draft, cut)
+        else:
+            self.act(draft, reply)
 
-    def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
-        return [EndStep(error), self._next(run, step_in_work(run) + 1)]
+    def go_on(self, draft: Draft, error: ErrorInfo | None = None) -> None:
+        step = draft.step
+        draft.end_step(error)
+        self._next(draft, step + 1)
 
-    def last_word(self, run: Run, step: int, arrival: Arrival) -> Moves:
-        return [Ask("final", step)]
-
-    def gave_up(self, run: Run, purpose: str, failure: ModelFailed, arrival: Arrival) -> Moves | None:
-        if purpose != "final":
-            return None
-        return [Stop("max_steps_error", f"{LAST_WORD_FAILED}{failure.message}", self._out_of_steps(run))]
+    def ends(self, draft: Draft, error: ErrorInfo) -> bool:
+        """The model has the last word when the steps are used up."""
+        asked = draft.asked
+        if error.code == "max-steps":
+            draft.call_model("final", draft.step)
+        elif error.code == "no-answer" and asked is not None and asked.purpose == "final":
+            failed = f"{LAST_WORD_FAILED}{error.message}"
+            draft.stop("max_steps_error", failed, self._out_of_steps(draft.run))
+        else:
+            return False
+        return True
 
     def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest:
         if purpose == "plan":
@@ -69,10 +74,10 @@ class StepwiseKind(PlainKind):
             )
         return self.action_request(run, chat)
 
-    def _next(self, run: Run, number: int) -> Move:
-        """Step `number`, with a plan first when one is due (before steps 1, 1+n, 1+2n …)."""
-        interval = run.spec.planning_interval if run.spec is not None else None
-        return Ask("plan" if interval and (number - 1) % interval == 0 else "act", number)
+    def _next(self, draft: Draft, step: int) -> None:
+        """A step, with a plan first when one is due (before steps 1, 1+n, 1+2n …)."""
+        interval = draft.spec.planning_interval
+        draft.ask("plan" if interval and (step - 1) % interval == 0 else "act", step)
 
     def _out_of_steps(self, run: Run) -> ErrorInfo:
         text = f"Reached the limit of {run.max_steps} steps."

@@ -14,18 +14,16 @@ def entry_of(
     cause: str,
     prev: str = "",
 ) -> Entry:
-    """Return the entry of what the arrival has made true of the run.
+    """Return the entry of what the arrival has made true of the run, which is behind it.
 
     `cause` is the id of the record that it accounts for, or of the model's answer; `prev` the packed back-pointers.
     """
-    first = events[0]
-    about = first if type(first) is ev.RunAccepted else run
     return Entry(
-        kind=about.decided_by,
-        kind_version=about.kind_version,
+        kind=run.decided_by,
+        kind_version=run.kind_version,
         run=run.id,
         agent=arrival.spec.name,
-        n=run.entries + 1,
+        n=run.entries,
         cause=cause,
         at=arrival.at,
         arrived=arrived_of(arrival.what, events, cause),

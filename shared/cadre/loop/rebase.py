@@ -16,11 +16,9 @@ from cadre.journal import events as ev
 from cadre.journal.arrivals import Offer
 from cadre.journal.entry import Entry
 from cadre.journal.events import AnyEvent
-from cadre.journal.run import Run
 from cadre.loop.arrival_of import arrival_of
-from cadre.loop.fold import apply_entry
 from cadre.loop.redecide import Journaled
-from cadre.loop.transition import transition
+from cadre.loop.retrace import Retraced
 from cadre.protocol.cards import AgentCard, Presence, ToolCard
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import decided_by
@@ -55,7 +53,7 @@ def rebase(journal: Sequence[Journaled], team: TeamFiles) -> list[Journaled]:
     accepted, spec = _begun(journal, team)
     changes = offers_of(journal)
     offer = _offer(spec, team, changes, [])
-    run, rebased = Run(id=first.run, tree=first.tree), list[Journaled]()
+    retraced, rebased = Retraced(first.run, first.tree), list[Journaled]()
     for seq, entry in journal:
         if change := next((event for event in entry.events if isinstance(event, ev.OfferChanged)), None):
             offer = _offer(spec, team, changes, change.missing)
@@ -63,8 +61,8 @@ def rebase(journal: Sequence[Journaled], team: TeamFiles) -> list[Journaled]:
                 offer = offer.with_files or offer
         now = entry
         try:
-            now = msgspec.structs.replace(entry, events=_with_the_services_own(run, entry, spec, offer))
-            apply_entry(run, now)
+            now = msgspec.structs.replace(entry, events=_with_the_services_own(retraced, entry, spec, offer))
+            retraced.take(now)
         except Exception:
             # The files' agent would not have come here: what it decides is another thing, which `redecide` tells.
             rebased.append(Journaled(seq, now))
@@ -108,13 +106,13 @@ def _begun(journal: Sequence[Journaled], team: TeamFiles) -> tuple[ev.RunAccepte
     return accepted, spec
 
 
-def _with_the_services_own(run: Run, entry: Entry, spec: AgentSpec, offer: Offer) -> list[AnyEvent]:
+def _with_the_services_own(retraced: Retraced, entry: Entry, spec: AgentSpec, offer: Offer) -> list[AnyEvent]:
     """The entry's events, with what the service itself adds to them now: the spec as the run begins, its offer."""
-    arrival = msgspec.structs.replace(arrival_of(run, entry), offer=offer)
-    if run.spec is None:
+    arrival = msgspec.structs.replace(arrival_of(retraced.run, entry), offer=offer)
+    if retraced.run.spec is None:
         arrival = msgspec.structs.replace(arrival, spec=spec)
     events = [event for event in entry.events if not isinstance(event, _OF_THE_SERVICE)]
-    for place, event in enumerate(transition(run, arrival)):
+    for place, event in enumerate(retraced.decide(arrival, entry.cause)):
         if isinstance(event, _OF_THE_SERVICE):
             events.insert(place, event)
     return events

@@ -1,6 +1,6 @@
 """A journal decided anew: would this version of Cadre, told the same, have written the same?
 
-Each entry is taken back to what had arrived, `transition` decides again in the state before it, and the decision
+Each entry is taken back to what had arrived, `decide` decides again in the state before it, and the decision
 is held against the journaled one. On the way numbers and back-pointers are held against the entries, and what runs say
 of each other against what they owe: a child's task against its parent's call, a report against the child's end.
 """
@@ -17,9 +17,8 @@ from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.loop.arrival_of import arrival_of
 from cadre.loop.difference import differences, plain
-from cadre.loop.fold import apply_entry
 from cadre.loop.owed import owed
-from cadre.loop.transition import transition
+from cadre.loop.retrace import Retraced
 from cadre.protocol.messages import Report, Task
 
 About = Literal["decision", "number", "back-pointers", "debts", "task", "report"]
@@ -86,12 +85,16 @@ class _Course:
     def __init__(self, journal: Sequence[Journaled], replay: Replay) -> None:
         self._journal, self._replay = journal, replay
         first = journal[0].entry
-        self._run = Run(id=first.run, tree=first.tree)
+        self._retraced = Retraced(first.run, first.tree)
         self._pointers = BackPointers()
         self.tasks: dict[str, Task] = {}
         """What it asked of its children."""
         self.reports: dict[str, Report] = {}
         """What it reported itself."""
+
+    @property
+    def _run(self) -> Run:
+        return self._retraced.run
 
     def follow(self, decisions_only: bool) -> None:
         self._replay.runs += 1
@@ -103,7 +106,7 @@ class _Course:
             self._decide(entry, decisions_only)
             if decisions_only and len(self._replay.divergences) > before:
                 return
-            apply_entry(self._run, entry)
+            self._retraced.take(entry)
             if not decisions_only:
                 self._note_debts(entry)
             self._pointers.note(seq)
@@ -137,7 +140,7 @@ class _Course:
             return
         self._replay.decided += 1
         try:
-            lines = _compare(entry, transition(self._run, arrival), decisions_only)
+            lines = _compare(entry, self._retraced.decide(arrival, entry.cause), decisions_only)
         except Exception as error:
             # Whatever this version trips over in an old run is what the replay is to find.
             lines = [f"deciding fails now: {type(error).__name__}: {error}"]

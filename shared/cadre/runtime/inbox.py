@@ -12,10 +12,10 @@ from cadre.delivery.persons_order import left_behind
 from cadre.delivery.retry import retry
 from cadre.delivery.sender_check import TIMER_SENDER, Misaddressed, check_sender
 from cadre.delivery.worker import Job, Poison, Worker
+from cadre.engine.fold import fold
 from cadre.errors import NewerSchema, TerminalError
 from cadre.journal.arrivals import Poisoned
 from cadre.journal.run import Phase, Run
-from cadre.loop.fold import fold
 from cadre.ports import Blobs, Delivery, QuarantineStore
 from cadre.protocol.memory import RECALL
 from cadre.protocol.messages import ErrorInfo, Record, Report, Task

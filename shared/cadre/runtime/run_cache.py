@@ -6,9 +6,9 @@ import asyncio
 import math
 
 from cadre.engine.chat import Transcript
+from cadre.engine.fold import fold
 from cadre.journal.back_pointers import BackPointers
 from cadre.journal.run import Run
-from cadre.loop.fold import fold
 from cadre.ports import Appended, Clock, Journal, Stored
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.topology import tree_of

@@ -13,18 +13,16 @@ from typing import NamedTuple
 import msgspec
 
 from cadre.engine.commands import CallModel, Command, Revoke, Send
-from cadre.engine.timers import ended
+from cadre.engine.timers import ended, running
 from cadre.errors import Fenced
 from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Offer, Poisoned
 from cadre.journal.entry import Entry
-from cadre.journal.events import RunFinished
 from cadre.journal.run import Phase, Run
 from cadre.journal.steps import Step
+from cadre.loop.decide import decide
 from cadre.loop.entry_of import entry_of
-from cadre.loop.fold import apply_entry
 from cadre.loop.fork import ForkError, prefix_of
 from cadre.loop.owed import is_at_work, owed
-from cadre.loop.transition import transition
 from cadre.ports import Bus, Clock, Journal, Model
 from cadre.protocol.messages import Cancel, Record, Task, TimerFired, UserMessage
 from cadre.runtime.measured_bases import MeasuredBases
@@ -36,7 +34,7 @@ from cadre.runtime.run_cache import Held, RunCache, read_run
 from cadre.runtime.run_log import log_course
 from cadre.spec.agent import AgentSpec
 from cadre.spec.prices import Prices
-from cadre.telemetry.metrics.journal_metrics import measurements_of
+from cadre.telemetry.metrics.journal_metrics import EntryMetrics
 from cadre.telemetry.metrics.meters import Meters
 from cadre.telemetry.metrics.names import AGENT, FENCE_LOSSES
 
@@ -218,15 +216,28 @@ class Runner:
     async def _append(self, held: Held, advance: Advance, record_id: str) -> list[Command]:
         """Appends one entry, under the lock of the run. Raises Fenced, with the stale state forgotten."""
         run, what = held.run, advance.what
-        entry = self._entry(held, advance, await self._arrival(held, what, record_id))
-        measurements = measurements_of(run, entry, what) if self.meters.on else []
-        ends = type(entry.events[-1]) is RunFinished
-        at_work = ends and is_at_work(run)
-        in_flight = run.model
-        commands = await self._write(held, entry, what, record_id)
+        arrival = await self._arrival(held, what, record_id)
+        measured = EntryMetrics(run, what, arrival.at) if self.meters.on else None
+        was_over, at_work, in_flight, timers = (
+            run.phase is Phase.DONE,
+            is_at_work(run),
+            run.model,
+            running(run),
+        )
+        try:
+            events = decide(run, arrival, advance.cause, measured)
+            entry = entry_of(run, arrival, events, advance.cause, held.pointers.packed())
+            gone = what.name if type(what) is TimerFired else None
+            commands = await self._write(held, entry, what, record_id, was_over, ended(timers, run, gone))
+        except BaseException as error:
+            if isinstance(error, Fenced):
+                self.meters.record(FENCE_LOSSES, 1, {AGENT: self._spec.name})
+            # Decided by half, fenced, or nobody knows: the next one folds again.
+            self._cache.spoil(held)
+            raise
         log_course(entry)
-        if measurements:
-            self.meters.record_all(measurements)
+        if measured is not None:
+            self.meters.record_all(measured.found)
         if run.phase is Phase.DONE:
             self._cache.forget(held)
             if at_work and not isinstance(what, ModelReplied | ModelFailed):
@@ -238,22 +249,22 @@ class Runner:
             await self._bus.interrupt(run.tree, needless)
         return commands
 
-    def _entry(self, held: Held, advance: Advance, arrival: Arrival) -> Entry:
-        events = transition(held.run, arrival)
-        return entry_of(held.run, arrival, events, advance.cause, held.pointers.packed())
-
-    async def _write(self, held: Held, entry: Entry, what: What, record_id: str) -> list[Command]:
+    async def _write(
+        self,
+        held: Held,
+        entry: Entry,
+        what: What,
+        record_id: str,
+        was_over: bool,
+        ends_timer: str | None,
+    ) -> list[Command]:
         """Stores the entry; returns what is to be paid now.
 
-        What follows from the entry is worked out while it is on its way, and counts once it has arrived.
+        What the run owes behind the entry is worked out while it is on its way, and counts once it has arrived.
         """
-        run = held.run
-        was_over = run.phase is Phase.DONE
-        ends_timer = ended(run, entry.events, what.name if type(what) is TimerFired else None)
-        commands: list[Command] = []
+        run, commands = held.run, list[Command]()
 
         def go_on() -> None:
-            apply_entry(run, entry)
             if type(what) is ModelLost:
                 commands.extend(self._left_owed(run, record_id))
             else:
@@ -263,16 +274,9 @@ class Runner:
                 held.transcript.catch_up(run)
 
         asked = self._clock.now()
-        try:
-            appended = await self._journal.append(
-                entry, held.seq, before=held.hash, ends_timer=ends_timer, meanwhile=go_on
-            )
-        except BaseException as error:
-            if isinstance(error, Fenced):
-                self.meters.record(FENCE_LOSSES, 1, {AGENT: self._spec.name})
-            # Fenced, or nobody knows: the next one folds again.
-            self._cache.spoil(held)
-            raise
+        appended = await self._journal.append(
+            entry, held.seq, before=held.hash, ends_timer=ends_timer, meanwhile=go_on
+        )
         held.appended(appended, entry.cause, asked)
         return commands
 

@@ -7,8 +7,7 @@ from cadre.engine.chat import Transcript
 from cadre.journal.arrivals import Arrival, Offer
 from cadre.journal.events import ModelCalled
 from cadre.journal.run import Run
-from cadre.loop.fold import apply
-from cadre.loop.transition import transition
+from cadre.loop.decide import decide
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Task
 from cadre.spec.agent import AgentSpec, MemorySpec
@@ -21,10 +20,7 @@ def prompt_tokens(spec: AgentSpec, prompts: Prompts) -> int:
     run = Run(id="first", tree="first")
     task = Task(id="first:task", tree=run.tree, run=run.id, at=0.0, agent=spec.name, task="")
     arrival = Arrival(what=task, at=0.0, cause=task.id, offer=Offer(), spec=spec)
-    events = transition(run, arrival)
-    for event in events:
-        apply(run, event, 1, 0.0)
-    called = events[-1]
+    called = decide(run, arrival, task.id)[-1]
     if not isinstance(called, ModelCalled):
         return 0
     request = Transcript(prompts).request(run, called.purpose)

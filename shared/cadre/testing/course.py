@@ -4,16 +4,16 @@ from typing import Any, Self
 
 from cadre.delivery.codec import decode, encode
 from cadre.engine.commands import Command
+from cadre.engine.fold import apply_entry
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Offer, Poisoned
 from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.journal.steps import Step
 from cadre.loop.arrival_of import arrival_of
+from cadre.loop.decide import copied, decide, transition
 from cadre.loop.entry_of import entry_of
-from cadre.loop.fold import apply_entry
 from cadre.loop.owed import owed
-from cadre.loop.transition import transition
 from cadre.protocol.messages import Message
 from cadre.protocol.topology import call_id, tree_of
 from cadre.protocol.usage import Usage
@@ -60,12 +60,13 @@ class Course:
             base=self._base,
             base_with_offer=self._base,
         )
-        events = transition(self.run, arrival)
-        entry = entry_of(self.run, arrival, events, cause or self._entry_cause(what, record))
-        self._journal.append(encode(entry))
+        before, cause = copied(self.run), cause or self._entry_cause(what, record)
+        events = decide(self.run, arrival, cause)
+        self._journal.append(encode(entry_of(self.run, arrival, events, cause)))
         kept: Entry = decode(self._journal[-1], Entry)
-        assert transition(self.run, arrival_of(self.run, kept)) == events, "the entry tells what arrived"
-        apply_entry(self.run, kept)
+        assert transition(before, arrival_of(before, kept)) == events, "the entry tells what arrived"
+        apply_entry(before, kept)
+        assert before == self.run, "the journal folds into the state in which it was decided"
         return events
 
     def journal(self) -> list[Entry]:

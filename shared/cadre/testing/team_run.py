@@ -9,12 +9,12 @@ from cadre.api.runs import RunDetail
 from cadre.api.steering import Edited
 from cadre.client.errors import RunCancelled, RunFailed
 from cadre.engine.budget import gained
+from cadre.engine.fold import fold
 from cadre.engine.kind import kind_of
 from cadre.errors import CadreError
 from cadre.journal import events as ev
 from cadre.journal.run import Phase, Run
 from cadre.journal.steps import CallState
-from cadre.loop.fold import fold
 from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.messages import Cancel, Decision, Edit, MessageMode, Signal, UserMessage
 from cadre.protocol.topology import is_within, tree_of

@@ -7,11 +7,11 @@ from patient_kind.records import Noted, Nudge, Nudged, PatientSpec, PatientState
 
 from cadre.delivery.codec import encode, newer_schema
 from cadre.engine.commands import SetTimer
-from cadre.engine.timers import ended
+from cadre.engine.timers import ended, running
 from cadre.errors import NewerKind
 from cadre.journal import events as ev
 from cadre.journal.run import Phase
-from cadre.loop.signals import MAX_KEPT_SIGNALS
+from cadre.loop.decide import MAX_KEPT_SIGNALS
 from cadre.protocol.messages import Decision, Signal
 from cadre.spec.sections import sections
 from unit.loop.build import ANSWER, Course, call, kinds, replay_of, result, spec, timer
@@ -78,9 +78,10 @@ def test_the_timer_of_a_pause_that_a_signal_ends_is_removed() -> None:
     course = patient(pause=30.0, signal="go")
     course.say(LOOK)
     course.arrive(result(course.id(), 3))
-    events = [ev.SignalReceived(name="go"), ev.WaitFinished(name="pause", signal="go")]
-    assert timers(course) == ["kind-pause"]
-    assert ended(course.run, list(events)) == "kind-pause"
+    before = running(course.run)
+    assert timers(course) == before == ["kind-pause"]
+    course.arrive(signal("go"))
+    assert ended(before, course.run) == "kind-pause"
 
 
 def test_a_signal_that_came_before_the_wait_ends_it_at_once() -> None:

@@ -28,7 +28,7 @@ from kinds.plan.build import (
     tasks,
     text,
 )
-from unit.loop.build import OFFER, Course, call, kinds, only, result, sound, task, timer
+from unit.loop.build import OFFER, Course, call, kinds, only, result, sound, task
 
 SIDE_BY_SIDE: list[dict[str, Any]] = [
     {"step": 1, **ADD},
@@ -187,9 +187,8 @@ def test_a_model_that_has_no_other_plan_ends_it() -> None:
 
 def test_a_call_that_is_refused_fails_its_step() -> None:
     course = begun({"action": "add", "args": {"a": "{{ task }}", "b": 1}}, task="many", replans=0)
-    (wait,) = course.run.waits
-    assert states(course) == {1: "running"}
-    course.arrive(timer(f"kind-{wait}"))
+    assert course.run.waits == {}
+    assert states(course) == {1: "failed"}
     assert "Wrong arguments for 'add'" in (end_of(course).error or BROKEN).message
     sound(course)
 
@@ -245,7 +244,6 @@ def test_the_result_is_made_into_the_answer() -> None:
     sound(course)
     course = begun(ADD, result={"tool": "add"})
     done(course, 1)
-    course.arrive(timer(f"kind-{next(iter(course.run.waits))}"))
     assert "The tool that makes the answer has failed" in (end_of(course).error or BROKEN).message
     sound(course)
 

@@ -11,8 +11,9 @@ from cadre.kinds.workflow.section import workflow_of
 from cadre.loop.rebase import TeamFiles, rebase
 from cadre.loop.redecide import Journaled, redecide
 from cadre.protocol.messages import ErrorInfo, ReplyTo, Report, Signal, Task
+from cadre.protocol.usage import Budget, Usage
 from cadre.spec.agent import AgentSpec
-from kinds.workflow.built import entered, run_of, workflow
+from kinds.workflow.built import decide, entered, run_of, workflow
 from kinds.workflow.test_workflow_runs import LOOK, end_of
 from unit.loop.build import Course, cancel, kinds, report, result, sent, sound
 
@@ -68,6 +69,60 @@ def test_an_empty_list_is_a_result_at_once() -> None:
     course = run_of(workflow("seen", **EACH))
     course.arrive(result(course.id(), {"numbers": [], "plus": 1}, tool="look"))
     assert end_of(course).output == []
+    sound(course)
+
+
+def test_an_empty_list_is_a_result_behind_a_wait() -> None:
+    steps = {
+        "seen": {**LOOK, "next": "all"},
+        "all": {"each": {"items": "{{ seen.numbers }}", "step": "one"}, "next": "ask"},
+        "one": {"tool": {"name": "add", "arguments": {"a": 1, "b": 2}}},
+        "ask": {"approve": {"question": "Go on?", "yes": "done", "no": "done"}},
+        "done": {"end": "{{ all }}"},
+    }
+    course = run_of(workflow("seen", **steps))
+    course.arrive(result(course.id(), {"numbers": []}, tool="look"))
+    decide(course, "approved")
+    assert end_of(course).output == []
+    sound(course)
+
+
+def test_the_value_of_an_end_among_what_is_made_up_for_is_there_behind_a_wait() -> None:
+    steps = {
+        "first": {**LOOK, "undo": "back", "next": "second"},
+        "second": {**LOOK, "undo": "count", "next": "third"},
+        "third": {"end": {"error": "No more."}},
+        "count": {"end": "{{ 6 * 7 }}"},
+        "back": {"approve": {"question": "{{ count }}?", "yes": "told", "no": "told"}},
+        "told": {"tool": {"name": "add", "arguments": {"a": "{{ count }}", "b": 1}}},
+    }
+    course = run_of(workflow("first", **steps))
+    course.arrive(result(course.id(), "here", tool="look"))
+    course.arrive(result(course.id(), "there", tool="look"))
+    hold = course.run.open_calls()[0].hold
+    assert hold is not None
+    assert hold.reason == "42?"
+    decide(course, "approved")
+    (call,) = course.run.open_calls()
+    assert call.arguments == {"a": 42, "b": 1}
+    sound(course)
+
+
+def test_parts_that_begin_with_the_task_share_the_budget_of_the_run() -> None:
+    course = run_of(workflow("both", **BOTH), budget=Budget(tokens=1_000))
+    assert [call.budget for call in course.run.open_calls()] == [Budget(tokens=500), Budget(tokens=500)]
+    course.arrive(report(course.id(), "1", agent="boss", usage=Usage(input_tokens=400)))
+    assert course.run.usage.tokens == 400
+    sound(course)
+
+
+def test_a_part_that_begins_later_gets_its_share_of_what_is_left_now() -> None:
+    agent = workflow("seen", **EACH)
+    course = run_of(agent, budget=Budget(tokens=1_000))
+    course.arrive(result(course.id(), {"numbers": [5, 6, 7], "plus": 10}, tool="look"))
+    assert [call.budget for call in course.run.open_calls()] == [Budget(tokens=500), Budget(tokens=500)]
+    course.arrive(report(course.id(), "1", agent="boss", usage=Usage(input_tokens=400)))
+    assert course.run.open_calls()[-1].budget == Budget(tokens=100)
     sound(course)
 
 

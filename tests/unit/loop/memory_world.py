@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from cadre.delivery.codec import decode, encode
 from cadre.delivery.hash_chain import seal
 from cadre.delivery.whole_journal import whole_journal
+from cadre.engine.fold import fold
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import BusUnavailable, Fenced, OutcomeUnknown, RetryableError
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Offer
 from cadre.journal.entry import Entry
 from cadre.journal.run import Run
-from cadre.loop.fold import fold
 from cadre.ports import Appended, Delivery, FoundMessage, Model, ModelReply, OnText, Stored
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.deltas import Delta

@@ -7,7 +7,7 @@ import pytest
 
 from cadre.engine.chat import Transcript
 from cadre.engine.commands import CallModel, Revoke, SetTimer
-from cadre.engine.timers import ended
+from cadre.engine.timers import ended, running
 from cadre.errors import SpecError
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Offer
@@ -136,12 +136,14 @@ def test_an_approval_expires_by_a_timer_that_a_decision_removes() -> None:
     (wait,) = course.owed()
     assert isinstance(wait, SetTimer)
     assert (wait.due, wait.timer.name, wait.cause) == (160.0, "approval-r1_1_0", None)
-    decided = [ev.ApprovalDecided(call="r1_1_0", verdict="approved")]
-    assert ended(course.run, [*decided]) == "approval-r1_1_0"
+    before = running(course.run)
+    approved = asking(approval_seconds=60)
+    approved.arrive(decision("r1_1_0", "approved"))
+    assert ended(before, approved.run) == "approval-r1_1_0"
     events = course.arrive(timer("approval-r1_1_0"))
     assert kinds(events) == ["ApprovalDecided", "StepFinished", "ModelCalled"]
     assert only(events, ev.ApprovalDecided).verdict == "expired"
-    assert ended(course.run, [*decided]) is None
+    assert ended(before, course.run, "approval-r1_1_0") is None
     text = Transcript(PROMPTS).request(course.run, "act").messages[-1]["content"]
     assert "Nobody decided in time" in text
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from cadre.engine.fold import fold
 from cadre.journal import events as ev
 from cadre.journal.run import Phase, Run
 from cadre.journal.steps import ActionStep, AnswerStep, PlanningStep, TaskStep
-from cadre.loop.fold import fold
 from cadre.loop.fork import ForkError, next_step, prefix_of
 from cadre.loop.redecide import Journaled, redecide
 from cadre.protocol.messages import Fork

@@ -6,13 +6,11 @@ import msgspec
 import pytest
 
 from cadre.delivery.codec import decode, encode, newer_schema
+from cadre.engine.draft import Draft
 from cadre.engine.kind import find_kind
-from cadre.engine.moves import Moves, Stop
 from cadre.errors import NewerKind
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival
 from cadre.journal.entry import Entry
-from cadre.journal.run import Run
 from cadre.kinds.tool_calling.kind import ToolCallingKind
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.kinds import declared_kinds
@@ -24,8 +22,11 @@ NAME = "tool_calling"
 class Impatient(ToolCallingKind):
     """Invented version 2: a step that goes wrong ends the run."""
 
-    def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
-        return super().went(run, arrival) if error is None else [Stop("error", error=error)]
+    def go_on(self, draft: Draft, error: ErrorInfo | None = None) -> None:
+        if error is None:
+            super().go_on(draft)
+        else:
+            draft.stop("error", error=error)
 
 
 IMPATIENT = Impatient()

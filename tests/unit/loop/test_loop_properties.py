@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from cadre.engine.chat import Transcript
 from cadre.engine.commands import Command
+from cadre.engine.fold import fold
 from cadre.journal import events as ev
 from cadre.journal.run import Phase, Run
-from cadre.loop.fold import fold
 from cadre.loop.owed import owed
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo, Record, RunState

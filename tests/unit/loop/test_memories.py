@@ -6,12 +6,12 @@ import pytest
 
 from cadre.engine.chat import Transcript
 from cadre.engine.commands import SetTimer
-from cadre.engine.timers import ended
+from cadre.engine.fold import fold
+from cadre.engine.timers import ended, running
 from cadre.errors import SpecError
 from cadre.journal import events as ev
 from cadre.journal.run import Phase
 from cadre.journal.steps import Memory, RecalledStep
-from cadre.loop.fold import fold
 from cadre.loop.owed import owed
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo, Origin, Task, ToolCall
@@ -55,9 +55,11 @@ def test_a_run_asks_first_and_thinks_with_what_it_gets() -> None:
 
 
 def test_the_answer_ends_the_wait() -> None:
-    run, recalled = asking().run, ev.MemoryRecalled(call="r1_0_0")
-    assert ended(run, [recalled]) == "call-r1_0_0"
-    assert ended(run, [recalled], "call-r1_0_0") is None
+    course = asking()
+    before = running(course.run)
+    course.arrive(result("r1_0_0", HITS))
+    assert ended(before, course.run) == "call-r1_0_0"
+    assert ended(before, course.run, "call-r1_0_0") is None
 
 
 @pytest.mark.parametrize(

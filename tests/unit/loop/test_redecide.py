@@ -211,7 +211,7 @@ def test_an_entry_that_does_not_tell_what_arrived() -> None:
 
 def test_a_rule_that_judges_otherwise_is_found_in_old_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A version that forgets to end a step after its last call would leave runs hanging."""
-    monkeypatch.setattr(results, "settled", lambda run, call, arrival: [])
+    monkeypatch.setattr(results, "settled", lambda draft, call: None)
     replay = redecide(kept.journals("1.0", "parallel_tools"))
     assert [one.about for one in replay.divergences] == ["decision"]
     assert replay.divergences[0].lines[0] == "journaled tool.answered, step.finished, model.called"

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from cadre.engine.commands import Revoke, Send, SetTimer
-from cadre.engine.timers import away_timer, ended, waits
+from cadre.engine.timers import away_timer, ended, running, waits
 from cadre.journal import events as ev
 from cadre.journal.run import Phase
 from cadre.journal.steps import ActionStep
@@ -120,8 +120,10 @@ def test_a_task_that_comes_too_late_does_not_begin() -> None:
 
 def test_the_end_removes_the_deadline_in_the_same_append() -> None:
     course = Course().begin(deadline=500.0)
-    assert ended(course.run, [ev.RunFinished(state="success")]) == "deadline"
-    assert ended(Course().begin().run, [ev.RunFinished(state="success")]) is None
+    before = running(course.run)
+    course.say(ANSWER)
+    assert ended(before, course.run) == "deadline"
+    assert running(Course().begin().run) == []
 
 
 def test_no_model_is_asked_after_the_deadline_even_when_the_timer_is_late() -> None:
@@ -349,9 +351,9 @@ def test_an_answer_whose_check_is_away_does_not_pass() -> None:
 def test_an_answer_in_time_removes_the_timer() -> None:
     course = Course(spec(timeouts={"add": 30})).begin()
     course.say(call("add", a=1, b=1), call("add", a=2, b=2))
-    answered = [ev.ToolAnswered(call="r1_1_1", tool="add", output=4)]
-    assert ended(course.run, [*answered]) == "call-r1_1_1"
+    before = running(course.run)
     course.arrive(result("r1_1_1", 4))
+    assert ended(before, course.run) == "call-r1_1_1"
     assert kinds(course.arrive(timer("call-r1_1_1"))) == ["RecordIgnored"]
 
 

@@ -42,8 +42,8 @@ async def test_an_answer_that_two_workers_bought_counts_twice_in_usage_and_budge
     assert (late.kind, late.usage) == ("ModelReplied", Usage(50, 5, model_calls=1))
     run = world.run("r1")
     assert run.usage == Usage(input_tokens=57, output_tokens=6, model_calls=2)
-    assert over_budget(run, Budget(tokens=60), []) is not None
-    assert over_budget(run, Budget(tokens=64), []) is None
+    assert over_budget(msgspec.structs.replace(run, budget=Budget(tokens=60))) is not None
+    assert over_budget(msgspec.structs.replace(run, budget=Budget(tokens=64))) is None
     each_cause_once(world)
 
 

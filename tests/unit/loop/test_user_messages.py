@@ -10,8 +10,8 @@ from cadre.engine.context.context_budget import weight_of_memory
 from cadre.engine.model_request import ChatMessage
 from cadre.journal.run import SUMMARY, Phase
 from cadre.journal.steps import MessageStep
+from cadre.loop.decide import MAX_UNREAD_MESSAGES
 from cadre.loop.fork import prefix_of
-from cadre.loop.user_messages import MAX_UNREAD_MESSAGES
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Decision, Fork, MessageMode, UserMessage
 from cadre.spec.agent import Limits, MemorySpec

@@ -9,11 +9,11 @@ import pytest
 
 import cadre.client
 from cadre import Agent, Limits, ToolContext, tool
+from cadre.engine.fold import fold
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.work_summary import work_of
 from cadre.errors import ModelUnavailable, SetupError
 from cadre.journal.events import RequestedCall
-from cadre.loop.fold import fold
 from cadre.prompting.prompts import prompts_for
 from cadre.protocol.caller_terms import CallerTerms
 from cadre.protocol.cards import ToolCard

@@ -7,7 +7,6 @@ agent's own answer goes into them.
 
 from typing import Any
 
-from cadre.engine.steps import finished, step_in_work
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal import events as ev
 from cadre.journal.run import Run
@@ -17,8 +16,6 @@ from cadre.protocol.tagged import for_schema
 from cadre.protocol.topology import call_id
 from cadre.spec.answer_schema import misfits
 from cadre.spec.policy import is_expression, why_untrue
-
-"""Type of the error: smolagents' class for a check that fails."""
 
 
 def problem_with(run: Run, answer: Any) -> str | None:
@@ -39,8 +36,8 @@ def problem_with(run: Run, answer: Any) -> str | None:
     return "\n".join(failed) if failed else None
 
 
-def check_calls(run: Run, answer: Any, arguments: dict[str, Any] | None) -> list[ev.AnyEvent]:
-    """The calls of the tools that check the answer; [] when there is none.
+def check_calls(run: Run, step: int, answer: Any, arguments: dict[str, Any] | None) -> list[ev.AnyEvent]:
+    """The calls of the tools that check the answer of a step; [] when there is none.
 
     `arguments` are those of `final_answer` as the model wrote them, whose call is the step's first; None when the
     answer came in another way.
@@ -51,7 +48,6 @@ def check_calls(run: Run, answer: Any, arguments: dict[str, Any] | None) -> list
     if not tools:
         return []
     made = 1 if arguments is not None else len(run.current.calls) if run.current is not None else 0
-    step = step_in_work(run)
     checks = {call_id(run.id, step, index): tool for index, tool in enumerate(tools, made)}
     proposed = ev.AnswerProposed(step=step, answer=answer, checks=checks, arguments=arguments)
     values = _values(run, answer)
@@ -68,11 +64,6 @@ def check_calls(run: Run, answer: Any, arguments: dict[str, Any] | None) -> list
     ]
 
 
-def given(run: Run, answer: Any) -> list[ev.AnyEvent]:
-    """The answer counts: the run ends with it."""
-    return [ev.StepFinished(step=step_in_work(run)), finished(run, "success", output=answer)]
-
-
 def is_check(run: Run, call: str) -> bool:
     """Whether the call is one of those that check the answer in hand."""
     return run.proposal is not None and call in run.proposal.checks
@@ -84,12 +75,12 @@ def check_event(run: Run, call: str, problem: str) -> ev.AnswerChecked:
     return ev.AnswerChecked(call=call, check=run.proposal.checks[call], problem=problem)
 
 
-def verdict(run: Run, call: str, problem: str) -> str | None:
-    """What all checks came to, `call` being over with `problem`: "" when the answer passed them all, why it did not,
-    or None while one is still to come."""
+def verdict(run: Run) -> str | None:
+    """What all checks came to: "" when the answer passed them all, why it did not, or None while one is still to
+    come."""
     proposal = run.proposal
     assert proposal is not None
-    problems = {**proposal.problems, call: problem}
+    problems = proposal.problems
     if problems.keys() != proposal.checks.keys():
         return None
     return "\n".join(

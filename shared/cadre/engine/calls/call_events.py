@@ -8,7 +8,6 @@ from cadre.engine.budget import share
 from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
 from cadre.journal.run import Run
-from cadre.protocol.usage import Usage
 
 
 def made(run: Run, call: str, name: str, arguments: dict[str, Any]) -> ev.ToolCalled | ev.DelegateStarted:
@@ -24,11 +23,8 @@ def made(run: Run, call: str, name: str, arguments: dict[str, Any]) -> ev.ToolCa
     )
 
 
-def shared_out(run: Run, opened: list[ev.AnyEvent], spent: Usage) -> list[ev.AnyEvent]:
-    """The calls with each member's share of the budget; one that is held back gets what is left later.
-
-    `spent` is what the arrival in hand adds to the run's usage.
-    """
+def shared_out(run: Run, opened: list[ev.AnyEvent]) -> list[ev.AnyEvent]:
+    """The calls with each member's share of the budget; one that is held back gets what is left later."""
     if run.budget is None:
         return opened
     members = sum(
@@ -37,7 +33,7 @@ def shared_out(run: Run, opened: list[ev.AnyEvent], spent: Usage) -> list[ev.Any
         for event in opened
     )
     return [
-        msgspec.structs.replace(event, budget=share(run, spent, members))
+        msgspec.structs.replace(event, budget=share(run, members))
         if isinstance(event, ev.DelegateStarted)
         else event
         for event in opened

@@ -5,41 +5,45 @@ from cadre.engine.calls.approval import decided, expired
 from cadre.engine.calls.call_check import CallNotAllowed
 from cadre.engine.calls.call_events import made, shared_out
 from cadre.engine.calls.results import settled
+from cadre.engine.draft import Draft
 from cadre.engine.kind import kind_of
 from cadre.engine.parts import is_callers
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
 from cadre.protocol.messages import Decision, ErrorInfo
-from cadre.protocol.usage import Usage
 
 
-def on_decision(run: Run, held: CallState, decision: Decision, arrival: Arrival) -> list[ev.AnyEvent]:
-    """The call made, made otherwise, turned down, or refused where a member's share of the budget would not pay its
-    first request; of a function of the caller, its result. A correction that cannot be made changes nothing: the call
-    goes on waiting."""
+def on_decision(draft: Draft, held: CallState, decision: Decision) -> None:
+    """Decide what becomes of a held call: made, made otherwise, turned down, or refused where a member's share of the
+    budget would not pay its first request; of a function of the caller, its result. A correction that cannot be made
+    changes nothing: the call goes on waiting."""
+    run = draft.run
     try:
         event = decided(run, held, decision)
     except CallNotAllowed as error:
-        return [ev.RecordIgnored(kind="Decision", code="invalid-correction", detail=str(error))]
-    if held.pause is not None:
-        return [event, made(run, held.id, held.name, held.arguments)]
-    if decision.verdict == "rejected" or held.kind == "question":
-        return [event, *settled(run, held.id, arrival)]
-    if is_callers(run, held.name):
-        result = ev.ToolAnswered(
-            call=held.id, tool=held.name, output=decision.feedback, executor=decision.sender
-        )
-        return [event, result, *settled(run, held.id, arrival)]
+        draft.emit(ev.RecordIgnored(kind="Decision", code="invalid-correction", detail=str(error)))
+        return
     name = event.name or held.name
     arguments = held.arguments if event.arguments is None else event.arguments
-    (begun,) = shared_out(run, [made(run, held.id, name, arguments)], Usage())
-    unpaid = _unpaid(run, name, begun)
-    if unpaid is not None:
-        refused = ev.CallRefused(call=held.id, name=name, arguments=arguments, error=unpaid)
-        return [event, refused, *settled(run, held.id, arrival)]
-    return [event, begun]
+    draft.emit(event)
+    if held.pause is not None:
+        draft.emit(made(run, held.id, held.name, held.arguments))
+    elif decision.verdict == "rejected" or held.kind == "question":
+        settled(draft, held.id)
+    elif is_callers(run, held.name):
+        draft.emit(
+            ev.ToolAnswered(call=held.id, tool=held.name, output=decision.feedback, executor=decision.sender)
+        )
+        settled(draft, held.id)
+    else:
+        (begun,) = shared_out(run, [made(run, held.id, name, arguments)])
+        unpaid = _unpaid(run, name, begun)
+        if unpaid is None:
+            draft.emit(begun)
+            return
+        draft.emit(ev.CallRefused(call=held.id, name=name, arguments=arguments, error=unpaid))
+        settled(draft, held.id)
 
 
 def _unpaid(run: Run, name: str, begun: ev.AnyEvent) -> ErrorInfo | None:
@@ -49,6 +53,7 @@ def _unpaid(run: Run, name: str, begun: ev.AnyEvent) -> ErrorInfo | None:
     return too_little_for(run.members[name], begun)
 
 
-def on_expiry(run: Run, held: CallState, arrival: Arrival) -> list[ev.AnyEvent]:
-    """What follows when a held call expires."""
-    return [expired(held), *settled(run, held.id, arrival)]
+def on_expiry(draft: Draft, held: CallState) -> None:
+    """Decide what follows when a held call expires."""
+    draft.emit(expired(held))
+    settled(draft, held.id)

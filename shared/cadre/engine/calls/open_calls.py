@@ -1,22 +1,20 @@
 """Calls that a model, or its code, asks for: each made, held back for a person, or refused on its own."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from cadre.engine.answers.json_text import ReadingError, read_arguments
 from cadre.engine.budget import too_little_for
 from cadre.engine.calls.approval import hold
 from cadre.engine.calls.call_check import CallNotAllowed, check_call, check_delegation
 from cadre.engine.calls.call_events import made, shared_out
-from cadre.engine.calls.repeats import is_stuck, refusal_of, refused_alike
+from cadre.engine.calls.repeats import refusal_of, refused_alike
 from cadre.engine.kind import kind_of
-from cadre.engine.moves import Call, RefusedCall, RunPart
-from cadre.engine.steps import step_in_work
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
 from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.topology import call_id
-from cadre.protocol.usage import Usage
 
 ALONE = (
     "`final_answer` must be the only call of a step: the other calls of this step are being made."
@@ -24,27 +22,42 @@ ALONE = (
 )
 
 
-def open_calls(
+class RunPart(NamedTuple):
+    """A part of the run's own work, for a run of the same agent; `Kind.part` says what holds in it."""
+
+    task: str
+    inputs: dict[str, Any]
+
+
+class RefusedCall(ev.RequestedCall, frozen=True):
+    """A call that the kind itself refuses, for a reason that its model or its code reads."""
+
+    error: ErrorInfo
+
+
+def opened_calls(
     run: Run,
     arrival: Arrival,
-    move: Call,
-    spent: Usage,
-) -> tuple[list[ev.AnyEvent], ErrorInfo | None]:
-    """An event for each call, and why the run must end when its calls lead nowhere.
-
-    `spent` is what the arrival in hand adds to the run's usage.
-    """
-    calls = move.requests
-    step, first = step_in_work(run), len(run.current.calls) if run.current is not None else 0
-    opened = [
-        _open(run, arrival, call, call_id(run.id, step, index), move)
-        for index, call in enumerate(calls, first)
-    ]
-    repeated = sum(isinstance(event, ev.CallRefused) and event.error.code == "loop" for event in opened)
-    if run.budget is not None:
-        shared = zip(calls, shared_out(run, opened, spent), strict=True)
-        opened = [_afforded(run, call, event) for call, event in shared]
-    return opened, is_stuck(run, repeated)
+    requests: Sequence[ev.RequestedCall | RunPart],
+    *,
+    approved: bool,
+    may_repeat: bool,
+) -> list[ev.AnyEvent]:
+    """Return an event for each call. All share the budget that is left, so none is true yet as another one is made."""
+    step, first = run.step, 0
+    if run.current is not None:
+        step, first = run.current.number, len(run.current.calls)
+    opened = []
+    for index, call in enumerate(requests, first):
+        id = call_id(run.id, step, index)
+        if isinstance(call, RunPart):
+            opened.append(_open_part(run, call, id))
+        else:
+            opened.append(_open(run, arrival, call, id, approved=approved, may_repeat=may_repeat))
+    if run.budget is None:
+        return opened
+    shared = zip(requests, shared_out(run, opened), strict=True)
+    return [_afforded(run, call, event) for call, event in shared]
 
 
 def _afforded(run: Run, call: ev.RequestedCall | RunPart, event: ev.AnyEvent) -> ev.AnyEvent:
@@ -59,10 +72,8 @@ def _afforded(run: Run, call: ev.RequestedCall | RunPart, event: ev.AnyEvent) ->
 
 
 def _open(
-    run: Run, arrival: Arrival, call: ev.RequestedCall | RunPart, call_id: str, move: Call
+    run: Run, arrival: Arrival, call: ev.RequestedCall, call_id: str, *, approved: bool, may_repeat: bool
 ) -> ev.AnyEvent:
-    if isinstance(call, RunPart):
-        return _open_part(run, call, call_id)
     arguments: dict[str, Any] = {}
     try:
         arguments = read_arguments(call)
@@ -75,11 +86,11 @@ def _open(
         return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=alone)
     if isinstance(call, RefusedCall):
         return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=call.error)
-    counts = kind_of(run).stops_repeats and not move.may_repeat
+    counts = kind_of(run).stops_repeats and not may_repeat
     repeated = refusal_of(run, call.name, arguments) if counts else None
     if repeated is not None:
         return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=repeated)
-    held = None if move.approved else hold(run, arrival, call_id, call.name, arguments)
+    held = None if approved else hold(run, arrival, call_id, call.name, arguments)
     return held if held is not None else made(run, call_id, call.name, arguments)
 
 

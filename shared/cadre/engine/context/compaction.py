@@ -1,6 +1,6 @@
 """A run whose memory outgrows its model's context: earlier steps are summarized, and the summary with them later on.
 
-Checked before each model call by `cadre.loop.guards` (SuperAGI's split of the history into what fits and what does
+Checked before each model call by `Draft.call_model` (SuperAGI's split of the history into what fits and what does
 not, and its recursive summary). What is kept word for word is the latest half of what fits, so that a summary serves
 many steps: messages only grow in between, and a long run costs in proportion to its steps.
 """
@@ -8,10 +8,10 @@ many steps: messages only grow in between, and a long run costs in proportion to
 from cadre.engine.context.context_budget import summary_tokens, to_cover
 from cadre.engine.context.observation import clip
 from cadre.engine.context.tokens import fit
+from cadre.engine.draft import Draft
 from cadre.engine.kind import deed_of
-from cadre.engine.steps import begin_model_call
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival, ModelFailed, ModelReplied
+from cadre.journal.arrivals import ModelFailed, ModelReplied
 from cadre.journal.run import Run
 from cadre.journal.steps import (
     ActionStep,
@@ -30,34 +30,31 @@ MOST_REFUSALS = 6
 """Requests refused as too long after which a run gives up."""
 
 
-def on_summary(
-    run: Run, reply: ModelReplied, answered: ev.ModelAnswered, arrival: Arrival
-) -> list[ev.AnyEvent]:
-    """What follows from the model's summary of the history."""
+def on_summary(draft: Draft, reply: ModelReplied) -> None:
+    """Go on with the model's summary of the history."""
     text = reply.content.strip()
-    return [answered, *_summarized(run, arrival, text or digest(run), without_model=not text)]
+    _summarize(draft, text or digest(draft.run), without_model=not text)
 
 
-def without_model(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
-    """No model writes the summary: the steps are told in short, and the run goes on."""
-    return _summarized(run, arrival, digest(run), without_model=True)
+def without_model(draft: Draft) -> None:
+    """Go on although no model writes the summary: the steps are told in short."""
+    _summarize(draft, digest(draft.run), without_model=True)
 
 
-def _summarized(run: Run, arrival: Arrival, text: str, *, without_model: bool) -> list[ev.AnyEvent]:
-    model, covers = run.model, to_cover(run)
+def _summarize(draft: Draft, text: str, *, without_model: bool) -> None:
+    run, model, covers = draft.run, draft.asked, to_cover(draft.run)
     assert model is not None
     assert model.postponed is not None
-    summarized = ev.HistorySummarized(
-        step=model.step,
-        attempt=model.attempt,
-        text=fit(text, summary_tokens(run)),
-        covers=covers if covers is not None else len(run.steps),
-        without_model=without_model,
+    draft.emit(
+        ev.HistorySummarized(
+            step=model.step,
+            attempt=model.attempt,
+            text=fit(text, summary_tokens(run)),
+            covers=covers if covers is not None else len(run.steps),
+            without_model=without_model,
+        )
     )
-    next_call = begin_model_call(
-        run, arrival, model.postponed.purpose, model.step, attempt=model.postponed.attempt
-    )
-    return [summarized, *next_call]
+    draft.call_model(model.postponed.purpose, model.step, model.postponed.attempt)
 
 
 def digest(run: Run) -> str:
@@ -96,20 +93,20 @@ def _in_short(step: Step) -> str:
 # --- an endpoint that refuses
 
 
-def on_overflow(run: Run, failure: ModelFailed, arrival: Arrival) -> list[ev.AnyEvent] | None:
-    """Counts more carefully and tries again; None when that has not helped often enough."""
-    model = run.model
+def on_overflow(draft: Draft, failure: ModelFailed) -> bool:
+    """Count more carefully and try again. Return False if that has not helped often enough."""
+    model = draft.asked
     assert model is not None
-    if run.overflows >= MOST_REFUSALS:
-        return None
-    overflowed = ev.ContextOverflowed(
-        step=model.step,
-        attempt=model.attempt,
-        reason=failure.message,
-        context=failure.context,
-        tokens=failure.tokens,
+    if draft.run.overflows >= MOST_REFUSALS:
+        return False
+    draft.emit(
+        ev.ContextOverflowed(
+            step=model.step,
+            attempt=model.attempt,
+            reason=failure.message,
+            context=failure.context,
+            tokens=failure.tokens,
+        )
     )
-    again = begin_model_call(
-        run, arrival, model.purpose, model.step, attempt=model.attempt + 1, postponed=model.postponed
-    )
-    return [overflowed, *again]
+    draft.call_model(model.purpose, model.step, model.attempt + 1, model.postponed)
+    return True

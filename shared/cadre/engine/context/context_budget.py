@@ -25,6 +25,7 @@ from cadre.journal.steps import (
     Step,
     TaskStep,
 )
+from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import AgentSpec
 from cadre.spec.model import ModelSpec
 
@@ -155,10 +156,30 @@ def message_of(step: MessageStep, run: Run) -> str:
     return fit(step.text, known_room(run) // 8) if run.spec else step.text
 
 
-def weight_of_unread(run: Run, events: Sequence[ev.AnyEvent] = ()) -> int:
-    """What the next model call adds by the messages that it takes along, those of the events included."""
-    new = [MessageStep(text=event.text) for event in events if isinstance(event, ev.MessageReceived)]
-    return sum(weights_of([*run.unread, *new], run)) if run.unread or new else 0
+def weight_of_unread(run: Run) -> int:
+    """What the next model call adds by the messages that it takes along."""
+    return sum(weights_of(run.unread, run)) if run.unread else 0
+
+
+def is_full(run: Run) -> bool:
+    """Return True if the next request would take up more than the context has room for."""
+    return run.fixed_tokens + run.tokens + weight_of_unread(run) > limit(run)
+
+
+def no_room(run: Run) -> ErrorInfo:
+    """Return the error of a run that has no room for its steps, whatever is summarized."""
+    taken = f"The instructions and tools of {run.agent!r} alone take about {run.fixed_tokens} tokens, and its"
+    if run.context is not None:
+        text = (
+            f"{taken} model's endpoint takes {run.context} in and out together, which leaves room for {limit(run)}:"
+            " offer it fewer tools, set prompts: short, or start the endpoint with a larger context."
+        )
+    else:
+        text = (
+            f"{taken} model's context has room for {limit(run)}: offer it fewer tools, or set model.context"
+            " to what the model really takes."
+        )
+    return ErrorInfo("no-room", text)
 
 
 def weights_of(steps: Sequence[Step], run: Run) -> list[int]:
@@ -338,14 +359,16 @@ def _tokens(value: Any) -> int:
     return tokens_of(value) if isinstance(value, str) else tokens_of(msgspec.json.encode(value).decode())
 
 
-def to_cover(run: Run) -> int | None:
-    """How many steps of the memory the next summary covers; None when it would cover nothing new."""
+def to_cover(run: Run, unread: Sequence[MessageStep] = ()) -> int | None:
+    """How many steps of the memory the next summary covers; None when it would cover nothing new. `unread` are
+    messages that its request makes steps of the memory."""
     first = run.summary.covers if run.summary is not None else 0
-    weights, always = weights_of(run.steps, run), pinned(run)
+    steps, always = [*run.steps, *unread], pinned(run)
+    weights = weights_of(steps, run)
     kept = (
         limit(run) - run.fixed_tokens - summary_tokens(run) - sum(weights[place] for place in always)
     ) // 2
-    covers = len(run.steps)
+    covers = len(steps)
     while covers > first:
         weight = 0 if covers - 1 in always else weights[covers - 1]
         if weight > kept:
@@ -356,5 +379,5 @@ def to_cover(run: Run) -> int | None:
     if new:
         return covers
     # All of it would be kept, and yet there is no room: the oldest step goes.
-    rest = [place for place in range(covers, len(run.steps)) if place not in always]
+    rest = [place for place in range(covers, len(steps)) if place not in always]
     return rest[0] + 1 if rest else None

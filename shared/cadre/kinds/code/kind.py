@@ -8,26 +8,16 @@ from msgspec.structs import replace
 
 from cadre.engine.answers.json_text import UNREADABLE, ReadingError
 from cadre.engine.budget import MEGABYTE, share
+from cadre.engine.calls.open_calls import RefusedCall
 from cadre.engine.commands import Command
 from cadre.engine.context.context_budget import MESSAGE
 from cadre.engine.context.images import images_of
 from cadre.engine.context.observation import clip
 from cadre.engine.context.tokens import tokens_of
-from cadre.engine.kind import Chat, Deed, Execution
+from cadre.engine.draft import Draft
+from cadre.engine.kind import Absent, Chat, Deed, Execution, Signalled
 from cadre.engine.model_request import ModelRequest
-from cadre.engine.moves import (
-    PARTIAL_RESULT,
-    Answer,
-    Call,
-    EndStep,
-    Moves,
-    Note,
-    RefusedCall,
-    Signalled,
-    Stop,
-)
-from cadre.engine.steps import step_in_work, still_open
-from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.arrivals import ModelReplied
 from cadre.journal.events import RequestedCall
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
@@ -44,7 +34,7 @@ from cadre.kinds.code.records import (
 )
 from cadre.kinds.code.references import not_given, note_use
 from cadre.kinds.code.section import code_of
-from cadre.kinds.stepwise import StepwiseKind
+from cadre.kinds.stepwise import Stepwise
 from cadre.prompting.code_signature import named_in_code
 from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo, Message
 from cadre.protocol.topology import block_id
@@ -65,64 +55,62 @@ THOUGHT_AND_CODE: dict[str, Any] = {
 }
 
 
-class CodeKind(StepwiseKind):
+class CodeKind(Stepwise):
     """`cadre.engine.kind.Kind` for agents that write code."""
 
     name = DECLARATION.name
     reads_whole = True
 
-    def act(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
+    def act(self, draft: Draft, reply: ModelReplied) -> None:
         """Hands the block that the model wrote to a sandbox."""
-        assert run.spec is not None
         try:
-            code = read_code(reply.content, code_of(run.spec))
+            code = read_code(reply.content, code_of(draft.spec))
         except ReadingError as error:
-            return self.went(run, arrival, error.info)
-        return [Note(BlockStarted(block=block_id(run.id, step_in_work(run)), code=code))]
+            self.go_on(draft, error.info)
+            return
+        draft.note(BlockStarted(block=block_id(draft.run.id, draft.step), code=code))
 
-    def arrived(self, run: Run, what: Message | Signalled, arrival: Arrival) -> Moves | None:
+    def arrived(self, draft: Draft, what: Message | Signalled | Absent) -> bool:
         match what:
-            case CodeYielded() if _is_awaited(run, what) and what.calls:
-                return self._calls(run, what)
-            case CodeFinished() if _is_awaited(run, what):
-                return self._ended(run, what, arrival)
+            case CodeYielded() if _is_awaited(draft.run, what) and what.calls:
+                self._calls(draft, what)
+            case CodeFinished() if _is_awaited(draft.run, what):
+                self._ended(draft, what)
+            case Absent(message):
+                return self._left(draft, message)
             case _:
-                return None
+                return False
+        return True
 
-    def absent(self, run: Run, message: str, arrival: Arrival) -> Moves | None:
+    def _left(self, draft: Draft, block: str) -> bool:
         """End the block without its sandbox; the variables stay as the block before it left them."""
+        run = draft.run
         state = state_of(run)
         work = state.work
-        if work is None or not work.since or work.block != message:
-            return None
+        if work is None or not work.since or work.block != block:
+            return False
         done = "was not begun" if not work.exchanges else "did not come to its end"
         error = ErrorInfo("away", f"The sandbox is away, and the code {done}.")
         finished = CodeFinished(
-            id=arrival.cause,
+            id=draft.arrival.cause,
             tree=run.tree,
             run=run.id,
-            at=arrival.at,
+            at=draft.at,
             block=work.block,
             exchange=len(work.exchanges),
             error=error,
             snapshot=state.snapshot,
         )
-        return self._ended(run, finished, arrival)
+        self._ended(draft, finished)
+        return True
 
-    def settled(self, run: Run, call: CallState | None, arrival: Arrival) -> Moves:
-        """A block goes on after its calls; it ends the step itself."""
-        if state_of(run).work is not None:
-            return []
-        own = run.current.own if run.current is not None else None
-        if isinstance(own, CodeStep) and own.observer is not None:
-            return [] if still_open(run, arrival) else self.went(run, arrival, own.error)
-        return super().settled(run, call, arrival)
-
-    def refused(self, run: Run, calls: Sequence[JournalEvent], arrival: Arrival) -> Moves:
-        """The call that observes a block's end is refused with that end itself."""
-        if isinstance(arrival.what, CodeFinished):
-            return self.went(run, arrival, arrival.what.error)
-        return super().refused(run, calls, arrival)
+    def settled(self, draft: Draft, calls: Sequence[CallState]) -> None:
+        """A block goes on after its calls, and ends the step itself; the call that observes its end was behind it."""
+        run = draft.run
+        if run.current is None or state_of(run).work is not None or run.open_calls():
+            return
+        own = run.current.own
+        self.go_on(draft, own.error if isinstance(own, CodeStep) else None)
 
     def _unknown(self, run: Run, value: Any, references: list[str]) -> ErrorInfo | None:
         """Why the code may not pass on the value; None when it may."""
@@ -135,7 +123,7 @@ class CodeKind(StepwiseKind):
 
     def _used_up(self, run: Run, calls: int, stored: int) -> ErrorInfo | None:
         """Why the run ends with so many more calls, and bytes stored; None when it goes on."""
-        budget, left = run.budget, share(run, Usage(), 1)
+        budget, left = run.budget, share(run, 1)
         if budget is None or left is None:
             return None
         text = ""
@@ -145,8 +133,9 @@ class CodeKind(StepwiseKind):
             text = f"The budget of {budget.stored_mb:g} MB stored for code is used up."
         return ErrorInfo("budget", text) if text else None
 
-    def _calls(self, run: Run, yielded: CodeYielded) -> Moves:
+    def _calls(self, draft: Draft, yielded: CodeYielded) -> None:
         """The calls of the block go the way of all calls: policy, budget, journal."""
+        run = draft.run
         event = BlockYielded(
             block=yielded.block,
             exchange=yielded.exchange,
@@ -158,8 +147,7 @@ class CodeKind(StepwiseKind):
             references=yielded.references,
             stored=yielded.stored,
         )
-        if (used_up := self._used_up(run, len(yielded.calls), yielded.stored)) is not None:
-            return [Note(event), Stop("error", PARTIAL_RESULT, used_up)]
+        used_up = self._used_up(run, len(yielded.calls), yielded.stored)
         cards = named_in_code([*run.tools.values(), *run.members.values()])
         calls = []
         for call in yielded.calls:
@@ -170,11 +158,16 @@ class CodeKind(StepwiseKind):
                 if error is None
                 else RefusedCall(name, call.arguments, error)
             )
-        return [Note(event), Call(calls)]
+        draft.note(event)
+        if used_up is not None:
+            draft.stop("error", draft.found(), used_up)
+        else:
+            draft.call(calls)
 
-    def _ended(self, run: Run, ended: CodeFinished, arrival: Arrival) -> Moves:
-        if (unknown := self._unknown(run, ended.output, ended.references)) is not None:
+    def _ended(self, draft: Draft, ended: CodeFinished) -> None:
+        if (unknown := self._unknown(draft.run, ended.output, ended.references)) is not None:
             ended = replace(ended, output=None, is_final_answer=False, error=ended.error or unknown)
+        used_up = self._used_up(draft.run, 0, ended.stored)
         event = BlockFinished(
             block=ended.block,
             exchange=ended.exchange,
@@ -191,13 +184,16 @@ class CodeKind(StepwiseKind):
             references=ended.references,
             stored=ended.stored,
         )
+        draft.note(event)
         if ended.is_final_answer and ended.error is None:
-            return [Note(event), Answer(ended.output)]
-        if (used_up := self._used_up(run, 0, ended.stored)) is not None:
-            return [Note(event), EndStep(ended.error), Stop("error", PARTIAL_RESULT, used_up)]
-        if run.spec is not None and (observe := code_of(run.spec).observe):
-            return [Note(event), Call([RequestedCall(observe, {})], approved=True, may_repeat=True)]
-        return [Note(event), *self.went(run, arrival, ended.error)]
+            draft.answer(ended.output)
+        elif used_up is not None:
+            draft.end_step(ended.error)
+            draft.stop("error", draft.found(), used_up)
+        elif observe := code_of(draft.spec).observe:
+            draft.call([RequestedCall(observe, {})], approved=True, may_repeat=True)
+        else:
+            self.go_on(draft, ended.error)
 
     def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
         fold_code(run, event, n, at)

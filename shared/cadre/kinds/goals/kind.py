@@ -7,12 +7,11 @@ from cadre.engine.answers.answer_form import answer_of
 from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.chat import as_text, task_text
 from cadre.engine.context.tokens import tokens_of
+from cadre.engine.draft import Draft
 from cadre.engine.kind import Chat, Deed
 from cadre.engine.model_request import ChatMessage, ModelRequest
-from cadre.engine.moves import PARTIAL_RESULT, Answer, Ask, BeginStep, Call, EndStep, Moves, Note, Stop
-from cadre.engine.steps import step_in_work
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival, ModelFailed, ModelReplied
+from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, Step
@@ -28,48 +27,53 @@ from cadre.kinds.iteration.offer import (
 from cadre.kinds.iteration.parse import FINISH, THINK, Iteration, is_whole, read_iteration
 from cadre.kinds.iteration.records import JsonFormRefused
 from cadre.kinds.iteration.thinking import last_action, thinking_question
-from cadre.kinds.stepwise import StepwiseKind
+from cadre.kinds.stepwise import Stepwise
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import AgentSpec
 
 
-class GoalsKind(StepwiseKind):
+class GoalsKind(Stepwise):
     """`cadre.engine.kind.Kind` for agents that work on goals."""
 
     name = DECLARATION.name
     ending = FINISH
 
-    def begin(self, run: Run, arrival: Arrival) -> Moves:
+    def begin(self, draft: Draft) -> None:
         """The first step, or the one that a fork begins with, which may owe a thought."""
-        at = run.task.forks.at if run.task is not None and run.task.forks is not None else 1
-        return [self._next(run, at)] if _question(arrival.prefix) is None else self._think(run, at)
+        if _question(draft.arrival.prefix) is None:
+            self._next(draft, draft.first_step)
+        else:
+            self._think(draft, draft.first_step)
 
-    def replied(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
-        if run.model is not None and run.model.purpose == THINK:
-            return self.went(run, arrival)
-        return super().replied(run, reply, arrival)
+    def answered(self, draft: Draft, reply: ModelReplied) -> None:
+        if draft.asked is not None and draft.asked.purpose == THINK:
+            self.go_on(draft)
+        else:
+            super().answered(draft, reply)
 
-    def act(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
-        assert run.spec is not None
+    def act(self, draft: Draft, reply: ModelReplied) -> None:
+        run, step = draft.run, draft.step
         try:
             answer = read_iteration(reply.content, offered_schemas(run))
         except ReadingError as error:
-            return self.went(run, arrival, error.info)
-        step = step_in_work(run)
-        thought = Note(_thought(step, answer))
+            self.go_on(draft, error.info)
+            return
+        draft.note(_thought(step, answer))
         if answer.is_end:
-            return [thought, Answer(answer_of(run, answer.response))]
-        if answer.is_thinking and goals_of(run.spec).think:
-            return [thought, EndStep(), *self._think(run, step + 1)]
-        return [thought, Call([ev.RequestedCall(named_in_offer(run, answer.tool), answer.arguments)])]
+            draft.answer(answer_of(run, answer.response))
+        elif answer.is_thinking and goals_of(draft.spec).think:
+            draft.end_step()
+            self._think(draft, step + 1)
+        else:
+            draft.call([ev.RequestedCall(named_in_offer(run, answer.tool), answer.arguments)])
 
-    def last_word(self, run: Run, step: int, arrival: Arrival) -> Moves:
-        """The run ends with what it has found; it may be continued."""
-        return [Stop("max_steps_error", PARTIAL_RESULT, self._out_of_steps(run))]
-
-    def gave_up(self, run: Run, purpose: str, failure: ModelFailed, arrival: Arrival) -> Moves | None:
-        return ask_in_next_form(run, failure) or super().gave_up(run, purpose, failure, arrival)
+    def ends(self, draft: Draft, error: ErrorInfo) -> bool:
+        """The run ends with what it has found when its steps are used up; it may be continued."""
+        if error.code == "max-steps":
+            draft.stop("max_steps_error", draft.found(), self._out_of_steps(draft.run))
+            return True
+        return ask_in_next_form(draft) or super().ends(draft, error)
 
     def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
         if isinstance(event, JsonFormRefused):
@@ -118,10 +122,12 @@ class GoalsKind(StepwiseKind):
     def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:
         return is_whole(reply.content)
 
-    def _think(self, run: Run, step: int) -> Moves:
-        if step > run.max_steps:
-            return [Stop("max_steps_error", PARTIAL_RESULT, self._out_of_steps(run))]
-        return [BeginStep(step, THINK), Ask(THINK, step)]
+    def _think(self, draft: Draft, step: int) -> None:
+        if step > draft.run.max_steps:
+            draft.stop("max_steps_error", draft.found(), self._out_of_steps(draft.run))
+            return
+        draft.begin_step(step, THINK)
+        draft.ask(THINK, step)
 
     def _out_of_steps(self, run: Run) -> ErrorInfo:
         error = super()._out_of_steps(run)

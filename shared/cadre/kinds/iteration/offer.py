@@ -8,8 +8,8 @@ from cadre.engine.calls.call_check import input_schema
 from cadre.engine.calls.call_schema import ANY_ANSWER, call_union, object_of
 from cadre.engine.calls.calls_in_text import SchemaOf
 from cadre.engine.chat import functions
+from cadre.engine.draft import Draft
 from cadre.engine.model_request import ChatMessage, ModelRequest
-from cadre.engine.moves import Ask, Moves, Note
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.arrivals import ModelFailed
 from cadre.journal.run import Run
@@ -74,12 +74,12 @@ def in_form(
     return ModelRequest(messages=messages, json_object=form == "object" and shown_as_object)
 
 
-def ask_in_next_form(run: Run, failure: ModelFailed) -> Moves | None:
-    """The same question in the next form, where the endpoint refused this one; None when it refused something else."""
-    form, model = form_after(run, failure), run.model
-    if form is None or model is None:
-        return None
-    return [
-        Note(JsonFormRefused(form=form, reason=failure.message)),
-        Ask(model.purpose, model.step, model.attempt + 1),
-    ]
+def ask_in_next_form(draft: Draft) -> bool:
+    """Ask the same question in the next form, if the endpoint has refused this one. Return False if it has not."""
+    failure, asked = draft.arrival.what, draft.asked
+    form = form_after(draft.run, failure) if isinstance(failure, ModelFailed) else None
+    if form is None or asked is None or not isinstance(failure, ModelFailed):
+        return False
+    draft.note(JsonFormRefused(form=form, reason=failure.message))
+    draft.ask(asked.purpose, asked.step, asked.attempt + 1)
+    return True

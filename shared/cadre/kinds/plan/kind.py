@@ -10,19 +10,17 @@ from typing import Any
 from cadre.engine.answers.answer_form import last_answer_of
 from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.answers.truncation import cut_off
+from cadre.engine.draft import Draft
 from cadre.engine.edits import Editable, EditNotAllowed
-from cadre.engine.kind import Chat, Deed
+from cadre.engine.kind import Chat, Deed, Kind
 from cadre.engine.model_request import ModelRequest
-from cadre.engine.moves import PARTIAL_RESULT, Answer, EndStep, Moves, Signalled, Stop, Wait
-from cadre.engine.steps import step_in_work
-from cadre.journal.arrivals import Arrival, ModelFailed, ModelReplied
+from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
-from cadre.kinds.kind import PlainKind
 from cadre.kinds.plan.contract import problems_of
 from cadre.kinds.plan.edits import edited_items
-from cadre.kinds.plan.fold import APPROVE, EXECUTING, RESULT, fold_plan, resumed, state_of
+from cadre.kinds.plan.fold import APPROVE, EXECUTING, RESULT, fold_plan, state_of
 from cadre.kinds.plan.offered import check_actions, read_plan
 from cadre.kinds.plan.progress import PlanProgress
 from cadre.kinds.plan.records import DECLARATION, PlanMade, PlanNote
@@ -32,16 +30,13 @@ from cadre.kinds.plan.shown import shown_plan
 from cadre.kinds.plan.steps import PlanError, as_steps, numbered
 from cadre.kinds.plan.values import PLAN as GIVEN
 from cadre.kinds.plan.values import doing_of, objective_of, part_of, shown_state, task_fields
-from cadre.kinds.workflow.outcome import outcome_of
-from cadre.protocol.messages import Decision, Edit, ErrorInfo, Message, TimerFired
+from cadre.kinds.workflow.outcome import StepOutcome, outcome_of
+from cadre.protocol.messages import Decision, Edit, ErrorInfo
 from cadre.spec.agent import AgentSpec
 from cadre.spec.contract import ContractProblem, TeamReach
 
-REFUSED = "refused"
-"""Name of the wait of a run none of whose calls could be made: what follows is decided once that is journaled."""
 
-
-class PlanKind(PlainKind):
+class PlanKind(Kind):
     """`cadre.engine.kind.Kind` for runs that carry out a plan."""
 
     name = DECLARATION.name
@@ -53,42 +48,43 @@ class PlanKind(PlainKind):
 
     # --- decide
 
-    def begin(self, run: Run, arrival: Arrival) -> Moves:
+    def begin(self, draft: Draft) -> None:
         """With the plan that was given, the one that a fork takes over, or the question for one."""
-        number = run.task.forks.at if run.task is not None and run.task.forks is not None else 1
-        state = resumed(arrival.prefix)
-        walk = PlanProgress(run, arrival, state)
-        if state.items:
-            walk.begin_step(EXECUTING, number=number)
-            return walk.go_on()
-        section = plan_of(run.spec)
+        run, progress, section = draft.run, PlanProgress(draft), plan_of(draft.spec)
+        if state_of(run).items:
+            progress.carry_out()
+            return
         given = task_fields(run).get(GIVEN) or section.steps
         if not given and section.planning:
-            return walk.ask("make_plan", number=number)
-        walk.begin_step(GIVEN, number=number)
+            progress.ask("make_plan")
+            return
+        progress.begin_step(GIVEN)
         if not given:
-            return walk.take("basic", [PlanStep(step=1, task=objective_of(run), needs=[])])
+            progress.take("basic", [PlanStep(step=1, task=objective_of(run), needs=[])])
+            return
         try:
             steps = numbered(as_steps(given) if given is not section.steps else section.steps, section.most)
-            check_actions(walk.run, steps)
+            check_actions(run, steps)
         except PlanError as error:
-            return walk.stop(ErrorInfo("plan-failed", f"The plan that was given is none: {error}"))
-        return walk.take("given", steps)
+            progress.stop(ErrorInfo("plan-failed", f"The plan that was given is none: {error}"))
+        else:
+            progress.take("given", steps)
 
-    def replied(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
-        assert run.model is not None
-        assert run.spec is not None
-        walk, purpose = PlanProgress(run, arrival, state_of(run)), run.model.purpose
-        cut = cut_off(run.spec, self, reply)
+    def answered(self, draft: Draft, reply: ModelReplied) -> None:
+        assert draft.asked is not None
+        progress, purpose = PlanProgress(draft), draft.asked.purpose
+        cut = cut_off(draft.spec, self, reply)
         if cut is not None:
-            return walk.refuse(purpose, cut)
-        if purpose == "conclude":
-            return walk.finish(last_answer_of(run, reply.content))
-        try:
-            steps = self._plan_in(run, purpose, reply.content)
-        except ReadingError as error:
-            return walk.refuse(purpose, error.info)
-        return walk.take("model" if purpose == "make_plan" else "replan", steps)
+            progress.refuse(purpose, cut)
+        elif purpose == "conclude":
+            progress.finish(last_answer_of(draft.run, reply.content))
+        else:
+            try:
+                steps = self._plan_in(draft.run, purpose, reply.content)
+            except ReadingError as error:
+                progress.refuse(purpose, error.info)
+            else:
+                progress.take("model" if purpose == "make_plan" else "replan", steps)
 
     def _plan_in(self, run: Run, purpose: str, content: str) -> list[PlanStep]:
         """The steps that the model wants from now on. Raises ReadingError."""
@@ -107,43 +103,34 @@ class PlanKind(PlainKind):
             raise ReadingError(str(error)) from error
         return steps
 
-    def gave_up(self, run: Run, purpose: str, failure: ModelFailed, arrival: Arrival) -> Moves | None:
-        return PlanProgress(run, arrival, state_of(run)).refuse(
-            purpose, ErrorInfo("no-answer", failure.message)
-        )
-
-    def settled(self, run: Run, call: CallState | None, arrival: Arrival) -> Moves:
-        if call is None or run.current is None:
-            return []
-        walk = PlanProgress(run, arrival, state_of(run))
+    def settled(self, draft: Draft, calls: Sequence[CallState]) -> None:
+        run, progress, call = draft.run, PlanProgress(draft), calls[0]
+        if run.current is None:
+            return
         if call.kind == "question":
-            return _decided(walk, call, arrival)
-        outcome = outcome_of(call, arrival)
-        item = next((one for one in walk.state.items if one.call == call.id), None)
+            _decided(draft, progress)
+            return
+        outcome = outcome_of(call, draft.event_of(call))
+        item = next((one for one in progress.state.items if one.call == call.id), None)
         if item is None:
-            return _made_of_result(outcome.value, outcome.error)
-        walk.set_result(item.step, outcome.value)
-        walk.end(item.step, outcome.error)
-        _end_refused(walk, run)
-        return walk.go_on()
+            _made_of_result(draft, progress, outcome)
+            return
+        if call.kind != "refused":
+            progress.end(item.step, outcome.error)
+        progress.end_refused()
+        progress.go_on()
 
-    def refused(self, run: Run, calls: Sequence[JournalEvent], arrival: Arrival) -> Moves:
-        return [Wait(f"{REFUSED}-{step_in_work(run)}-{len(calls)}-{run.entries}", arrival.at)]
-
-    def arrived(self, run: Run, what: Message | Signalled, arrival: Arrival) -> Moves | None:
-        if not isinstance(what, TimerFired) or run.current is None:
-            return [] if isinstance(what, TimerFired) else None
-        state = state_of(run)
-        walk = PlanProgress(run, arrival, state)
-        if state.stage == RESULT:
-            return _made_of_result(None, next(reversed(_errors_of(run).values()), None))
-        _end_refused(walk, run)
-        return walk.go_on()
-
-    def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
+    def go_on(self, draft: Draft, error: ErrorInfo | None = None) -> None:
         """The answer was turned down: the model writes it anew, from all results."""
         problem = error or ErrorInfo("not-passed", "The answer did not pass.")
-        return PlanProgress(run, arrival, state_of(run)).refuse("conclude", problem)
+        PlanProgress(draft).refuse("conclude", problem)
+
+    def ends(self, draft: Draft, error: ErrorInfo) -> bool:
+        """A plan or an answer that the model does not give is done without."""
+        if error.code != "no-answer" or draft.asked is None:
+            return False
+        PlanProgress(draft).refuse(draft.asked.purpose, error)
+        return True
 
     def part(self, run: Run, call: CallState) -> dict[str, Any]:
         items = state_of(run).items
@@ -155,24 +142,22 @@ class PlanKind(PlainKind):
         state = state_of(run)
         return Editable("plan", state.version, shown_plan(run, state))
 
-    def check_edit(self, run: Run, edit: Edit) -> None:
-        state = state_of(run)
+    def edit(self, draft: Draft, edit: Edit) -> None:
+        """Who looks on reads the plan as it is now; what may begin, begins."""
+        run, state = draft.run, state_of(draft.run)
         if state.stage not in (EXECUTING, APPROVE):
             raise EditNotAllowed(
                 "the plan is not there, or is being made anew: look again later", "edit-too-late"
             )
-        items = edited_items(state.items, edit.operations)
+        steps = [one.plan for one in edited_items(state.items, edit.operations) if one.state == "pending"]
         try:
-            check_actions(run, [one.plan for one in items if one.state == "pending"])
+            check_actions(run, steps)
         except PlanError as error:
             raise EditNotAllowed(str(error)) from error
-
-    def edited(self, run: Run, edit: Edit, arrival: Arrival) -> Moves:
-        """Who looks on reads the plan as it is now; what may begin, begins."""
-        walk = PlanProgress(run, arrival, state_of(run))
-        steps = [one.plan for one in walk.state.items if one.state == "pending"]
-        walk.note(PlanMade(step=step_in_work(run), origin="edit", steps=steps))
-        return walk.moves if walk.state.stage == APPROVE else walk.go_on()
+        draft.edited(edit)
+        draft.note(PlanMade(step=draft.step, origin="edit", steps=steps))
+        if state.stage != APPROVE:
+            PlanProgress(draft).go_on()
 
     # --- state and what is read
 
@@ -199,41 +184,32 @@ class PlanKind(PlainKind):
         return False
 
 
-def _decided(walk: PlanProgress, call: CallState, arrival: Arrival) -> Moves:
+def _decided(draft: Draft, progress: PlanProgress) -> None:
     """What follows from a person's word on the plan."""
-    decision = arrival.what
+    decision = draft.arrival.what
     if not isinstance(decision, Decision):
-        error = ErrorInfo("expired", "Nobody decided in time about the plan, so nothing of it was done.")
-    elif decision.verdict != "rejected":
-        return walk.carry_out()
+        progress.stop(
+            ErrorInfo("expired", "Nobody decided in time about the plan, so nothing of it was done.")
+        )
+        return
+    if decision.verdict != "rejected":
+        progress.carry_out()
+        return
+    said = f" They said: {decision.feedback}" if decision.feedback else ""
+    error = ErrorInfo("rejected", f"A person did not agree to the plan.{said}")
+    if decision.feedback:
+        progress.refuse("replan" if progress.state.replans else "make_plan", error, by_person=True)
     else:
-        said = f" They said: {decision.feedback}" if decision.feedback else ""
-        error = ErrorInfo("rejected", f"A person did not agree to the plan.{said}")
-        if decision.feedback:
-            return walk.refuse("replan" if walk.state.replans else "make_plan", error, by_person=True)
-    return [EndStep(error), Stop("error", PARTIAL_RESULT, error)]
+        progress.stop(error)
 
 
-def _errors_of(run: Run) -> dict[str, ErrorInfo]:
-    """What was wrong with calls of the step in work, by their ids."""
-    calls = run.current.calls if run.current is not None else []
-    return {call.id: call.error for call in calls if call.error is not None}
-
-
-def _end_refused(walk: PlanProgress, run: Run) -> None:
-    """Ends the steps whose calls could not be made, the others of their time perhaps could."""
-    errors = _errors_of(run)
-    for item in walk.state.items:
-        if item.state == "running" and item.call in errors:
-            walk.end(item.step, errors[item.call])
-
-
-def _made_of_result(value: Any, error: ErrorInfo | None) -> Moves:
+def _made_of_result(draft: Draft, progress: PlanProgress, outcome: StepOutcome) -> None:
     """What follows from the tool that makes the answer of the result."""
+    error = outcome.error
     if error is None:
-        return [Answer(value)]
-    problem = error.saying(f"The tool that makes the answer has failed: {error.message}")
-    return [EndStep(problem), Stop("error", PARTIAL_RESULT, problem)]
+        draft.answer(outcome.value)
+    else:
+        progress.stop(error.saying(f"The tool that makes the answer has failed: {error.message}"))
 
 
 PLAN = PlanKind()

@@ -2,26 +2,10 @@
 
 import msgspec
 
-from cadre.engine.moves import (
-    PARTIAL_RESULT,
-    Answer,
-    Ask,
-    BeginStep,
-    Call,
-    EndStep,
-    Hold,
-    Move,
-    Moves,
-    Note,
-    RunPart,
-    Stop,
-)
-from cadre.engine.steps import step_in_work
+from cadre.engine.calls.open_calls import RunPart
+from cadre.engine.draft import Draft
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival
-from cadre.journal.parts import JournalEvent
-from cadre.journal.run import Run
-from cadre.kinds.plan.fold import EXECUTING, after, changed
+from cadre.kinds.plan.fold import EXECUTING, state_of
 from cadre.kinds.plan.records import (
     PlanDone,
     PlanItem,
@@ -32,143 +16,141 @@ from cadre.kinds.plan.records import (
     PlanStepFinished,
     PlanStepStarted,
 )
-from cadre.kinds.plan.section import PlanStep, ResultCall, plan_of
+from cadre.kinds.plan.section import PlanSpec, PlanStep, ResultCall, plan_of
 from cadre.kinds.plan.values import call_of, objective_of, values_of
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.expressions import ExpressionError, filled
 
-"""Type of the error of a run whose plan has failed."""
-
 
 class PlanProgress:
-    """What one arrival makes of a plan; `moves` are what it has come to, `run` is the run with its offer."""
+    """What one arrival makes of a plan; all of its state is the run's."""
 
-    def __init__(self, run: Run, arrival: Arrival, state: PlanState) -> None:
-        self.run, self._arrival, self.state = run, arrival, state
-        self._section = plan_of(run.spec)
-        self._number = step_in_work(run)
-        self.moves: list[Move] = []
+    def __init__(self, draft: Draft) -> None:
+        self._draft, self._run = draft, draft.run
+        self._section: PlanSpec = plan_of(draft.spec)
 
-    def note(self, event: JournalEvent) -> None:
-        """Journals an event of the kind's own; what follows is decided in the state after it."""
-        self.moves.append(Note(event))
-        self.state = after(self.state, event)
+    @property
+    def state(self) -> PlanState:
+        return state_of(self._run)
 
-    def begin_step(self, name: str, *, number: int | None = None, error: ErrorInfo | None = None) -> None:
-        """Begins the run's next step, or the one with that number as its first."""
-        if number is None:
-            self.moves.append(EndStep(error))
-        self._number = self._number + 1 if number is None else number
-        offer = self._arrival.offer
-        self.run = msgspec.structs.replace(
-            self.run, tools=offer.tools, members=offer.members, missing=offer.missing
-        )
-        self.state = after(self.state, ev.StepStarted(step=self._number, name=name))
-        self.moves.append(BeginStep(self._number, name, own=self.state))
+    def begin_step(self, name: str, *, error: ErrorInfo | None = None) -> None:
+        """Begin the run's next step; its first one where there is none to end."""
+        draft, number = self._draft, self._draft.first_step
+        if self._run.current is not None:
+            number = draft.step + 1
+            draft.end_step(error)
+        draft.begin_step(number, name)
 
-    def ask(self, purpose: str, *, number: int | None = None, error: ErrorInfo | None = None) -> Moves:
-        """Asks the model, in a step of its own."""
-        self.begin_step(purpose, number=number, error=error)
-        self.moves.append(Ask(purpose, self._number))
-        return self.moves
+    def ask(self, purpose: str, *, error: ErrorInfo | None = None) -> None:
+        """Ask the model, in a step for that alone."""
+        self.begin_step(purpose, error=error)
+        self._draft.ask(purpose, self._draft.step)
 
-    def take(self, origin: PlanOrigin, steps: list[PlanStep], reason: str = "") -> Moves:
-        """Takes the plan over, and begins with it, once a person has agreed where one must."""
-        self.note(PlanMade(step=self._number, origin=origin, steps=steps, reason=reason))
-        spec = self.run.spec
+    def take(self, origin: PlanOrigin, steps: list[PlanStep], reason: str = "") -> None:
+        """Take the plan over, and begin with it, once a person has agreed where one must."""
+        draft = self._draft
+        draft.note(PlanMade(step=draft.step, origin=origin, steps=steps, reason=reason))
         if not self._section.approve_plan or not steps:
-            return self.carry_out()
-        seconds = spec.approval_seconds if spec is not None else None
-        expires = self._arrival.at + seconds if seconds is not None else None
+            self.carry_out()
+            return
+        seconds = draft.spec.approval_seconds
+        expires = draft.at + seconds if seconds is not None else None
         question = (
             "May this plan be carried out?" if origin != "replan" else "May this new plan be carried out?"
         )
         told = {"plan": [one.plan for one in self.state.items if one.state == "pending"]}
-        self.moves.append(Hold("plan", question, expires, msgspec.to_builtins(told)))
-        return self.moves
+        draft.hold("plan", question, expires, msgspec.to_builtins(told))
 
-    def carry_out(self, error: ErrorInfo | None = None) -> Moves:
-        """Begins with the steps of the plan."""
+    def carry_out(self, error: ErrorInfo | None = None) -> None:
+        """Begin with the steps of the plan."""
         self.begin_step(EXECUTING, error=error)
-        return self.go_on()
+        self.go_on()
 
-    def refuse(self, purpose: str, error: ErrorInfo, *, by_person: bool = False) -> Moves:
+    def refuse(self, purpose: str, error: ErrorInfo, *, by_person: bool = False) -> None:
         """The model's plan or answer cannot be taken: it is asked for again, or given up."""
-        given_up = self.state.tries + 1 >= self._section.tries
-        self.note(PlanRefused(step=self._number, purpose=purpose, reason=error.message, given_up=given_up))
+        draft, given_up = self._draft, self.state.tries + 1 >= self._section.tries
+        draft.note(PlanRefused(step=draft.step, purpose=purpose, reason=error.message, given_up=given_up))
         if not given_up:
-            return self.ask(purpose, error=error)
-        if by_person or purpose == "conclude":
-            return self.stop(error)
-        if purpose == "make_plan":
-            return self.take("basic", [PlanStep(step=1, task=objective_of(self.run))], error.message)
-        self.begin_step(EXECUTING, error=error)
-        return self._end(may_replan=False)
-
-    def set_result(self, step: int, value: object) -> None:
-        """A step's result, which this very arrival brings."""
-        self.state = msgspec.structs.replace(self.state, items=changed(self.state.items, step, result=value))
+            self.ask(purpose, error=error)
+        elif by_person or purpose == "conclude":
+            self.stop(error)
+        elif purpose == "make_plan":
+            self.take("basic", [PlanStep(step=1, task=objective_of(self._run))], error.message)
+        else:
+            self.begin_step(EXECUTING, error=error)
+            self._end(may_replan=False)
 
     def end(self, step: int, error: ErrorInfo | None) -> None:
         """A step of the plan is over."""
-        self.note(PlanStepFinished(step=step, error=error))
+        self._draft.note(PlanStepFinished(step=step, error=error))
 
-    def go_on(self) -> Moves:
-        """Begins all steps whose needs are met; the end where nothing is left that could begin or end."""
+    def end_refused(self) -> None:
+        """End the steps whose calls could not be made, where the others of their time perhaps could."""
+        calls = self._run.current.calls if self._run.current is not None else []
+        errors = {call.id: call.error for call in calls if call.error is not None}
+        for item in self.state.items:
+            if item.state == "running" and item.call in errors:
+                self.end(item.step, errors[item.call])
+
+    def go_on(self) -> None:
+        """Begin all steps whose needs are met; the end where nothing is left that could begin or end."""
         begun: list[PlanItem] = []
         calls: list[ev.RequestedCall | RunPart] = []
         for item in self.state.items:
             if item.state != "pending" or not self._is_free(item):
                 continue
-            call = call_of(self.run, self.state.items, item)
+            call = call_of(self._run, self.state.items, item)
             if isinstance(call, ErrorInfo):
                 self.end(item.step, call)
             else:
                 begun.append(item)
                 calls.append(call)
         for item in begun:
-            self.note(PlanStepStarted(step=item.step))
+            self._draft.note(PlanStepStarted(step=item.step))
         if calls:
-            self.moves.append(Call(calls))
-        if any(item.state == "running" for item in self.state.items):
-            return self.moves
-        return self._end(may_replan=True)
+            self._draft.call(calls)
+        elif not any(item.state == "running" for item in self.state.items):
+            self._end(may_replan=True)
 
-    def finish(self, value: object) -> Moves:
+    def finish(self, value: object) -> None:
         """The plan's result is there: the agent's `result` makes the answer of it."""
-        self.note(PlanDone(result=value))
-        hook, items = self._section.result, self.state.items
-        values = {**values_of(self.run, items), "result": value}
+        draft, hook = self._draft, self._section.result
+        draft.note(PlanDone(result=value))
+        values = {**values_of(self._run, self.state.items), "result": value}
         try:
             if isinstance(hook, ResultCall):
-                arguments = filled(hook.arguments, values) if hook.arguments else {"result": value}
-                self.moves.append(Call([ev.RequestedCall(hook.tool, arguments)]))
+                made = filled(hook.arguments, values) if hook.arguments else {"result": value}
             else:
-                self.moves.append(Answer(value if hook is None else filled(hook, values)))
+                made = value if hook is None else filled(hook, values)
         except ExpressionError as error:
-            return self.stop(ErrorInfo("no-value", f"The agent's result has no value: {error}"))
-        return self.moves
+            self.stop(ErrorInfo("no-value", f"The agent's result has no value: {error}"))
+            return
+        if isinstance(hook, ResultCall):
+            draft.call([ev.RequestedCall(hook.tool, made)])
+        else:
+            draft.answer(made)
 
     def _is_free(self, item: PlanItem) -> bool:
         done = {one.step for one in self.state.items if one.state == "done"}
         return done.issuperset(item.needs)
 
-    def _end(self, *, may_replan: bool) -> Moves:
+    def _end(self, *, may_replan: bool) -> None:
         items = [item for item in self.state.items if item.state != "replaced"]
         failed = [item for item in items if item.state == "failed"]
-        if failed and may_replan and self.state.replans < self._section.replans:
-            return self.ask("replan")
         done = [item for item in items if item.state == "done"]
-        if not done or (items[-1] is not done[-1] and not self._section.conclude):
-            return self.stop(_failure(failed))
-        if self._section.conclude:
-            return self.ask("conclude")
-        return self.finish(done[-1].result)
+        if failed and may_replan and self.state.replans < self._section.replans:
+            self.ask("replan")
+        elif not done or (items[-1] is not done[-1] and not self._section.conclude):
+            self.stop(_failure(failed))
+        elif self._section.conclude:
+            self.ask("conclude")
+        else:
+            self.finish(done[-1].result)
 
-    def stop(self, error: ErrorInfo) -> Moves:
-        """Ends the run in error."""
-        self.moves += [EndStep(error), Stop("error", PARTIAL_RESULT, error)]
-        return self.moves
+    def stop(self, error: ErrorInfo) -> None:
+        """End the run in error."""
+        self._draft.end_step(error)
+        self._draft.stop("error", self._draft.found(), error)
 
 
 def _failure(failed: list[PlanItem]) -> ErrorInfo:

@@ -10,31 +10,16 @@ from typing import Any
 import msgspec
 
 from cadre.engine.budget import over_budget
-from cadre.engine.calls.fold_calls import no_answer, timed_out
-from cadre.engine.kind import Chat
+from cadre.engine.calls.fold_calls import no_answer
+from cadre.engine.draft import Draft
+from cadre.engine.kind import Absent, Chat, Kind, Signalled
 from cadre.engine.model_request import ModelRequest
-from cadre.engine.moves import (
-    Answer,
-    BeginStep,
-    Call,
-    Drop,
-    EndStep,
-    Hold,
-    Move,
-    Moves,
-    Note,
-    Signalled,
-    Stop,
-    Wait,
-)
-from cadre.engine.steps import step_in_work, still_open
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.arrivals import ModelReplied
 from cadre.journal.events import RequestedCall
 from cadre.journal.parts import JournalEvent
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
-from cadre.kinds.kind import PlainKind
 from cadre.kinds.remote.records import (
     DECLARATION,
     RemoteCancelRequested,
@@ -46,7 +31,7 @@ from cadre.kinds.remote.records import (
 )
 from cadre.kinds.remote.replies import question_of, reply_to
 from cadre.protocol.a2a import RemoteTask, cancel_tool, get_tool, send_tool
-from cadre.protocol.messages import Decision, ErrorInfo, Message, RunState, TimerFired, ToolResult
+from cadre.protocol.messages import Decision, ErrorInfo, Message, TimerFired
 from cadre.protocol.usage import Usage
 
 _FIRST_PAUSE_SECONDS = 1.0
@@ -60,7 +45,7 @@ _FAILED = {
 }
 
 
-class RemoteKind(PlainKind):
+class RemoteKind(Kind):
     """`cadre.engine.kind.Kind` for agents that stand for remote ones."""
 
     name = DECLARATION.name
@@ -69,187 +54,215 @@ class RemoteKind(PlainKind):
     stops_repeats = False
     reads_whole = True
 
-    def begin(self, run: Run, arrival: Arrival) -> Moves:
-        task = run.task
+    def begin(self, draft: Draft) -> None:
+        task = draft.run.task
         assert task is not None
         told: dict[str, Any] = {"text": task.task}
         told |= {"data": [task.inputs]} if task.inputs else {}
         told |= {"images": task.images} if task.images else {}
-        return self._send(run, task.forks.at if task.forks is not None else 1, told)
+        self._send(draft, draft.first_step, told)
 
-    def _send(self, run: Run, number: int, told: dict[str, Any]) -> Moves:
+    def _send(self, draft: Draft, number: int, told: dict[str, Any]) -> None:
+        run = draft.run
+        draft.begin_step(number, "message")
         call = RequestedCall(send_tool(run.agent), {"message_id": f"{run.id}-{number}", **told})
-        return [BeginStep(number, "message"), Call([call], may_repeat=True)]
+        draft.call([call], may_repeat=True)
 
-    def replied(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
+    def answered(self, draft: Draft, reply: ModelReplied) -> None:
         raise TypeError("an agent of kind remote asks no model")
 
     def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest:
         raise TypeError("an agent of kind remote asks no model")
 
-    def settled(self, run: Run, call: CallState | None, arrival: Arrival) -> Moves:
-        if call is None or run.current is None:
-            return []
+    def settled(self, draft: Draft, calls: Sequence[CallState]) -> None:
+        run, call = draft.run, calls[0]
+        if run.current is None:
+            return
         if call.kind == "question":
-            return self._on_word(run, call, arrival)
-        state, what = state_of(run), arrival.what
-        if call.name == cancel_tool(run.agent) and state.ending is not None:
-            return [*_worked(state, _task_of(what)), *self._on_cancelled(run, state.ending, arrival)]
-        if isinstance(what, TimerFired) and (timed := timed_out(call, what, arrival.at)).code:
+            self._on_word(draft, call)
+            return
+        state, closed = state_of(run), draft.event_of(call)
+        if isinstance(closed, ev.CallRefused):
+            self._refused(draft, closed)
+        elif call.name == cancel_tool(run.agent) and state.ending is not None:
+            _note_work(draft, _task_of(closed))
+            self._on_cancelled(draft, state.ending, closed)
+        elif isinstance(closed, ev.CallTimedOut) and closed.code:
             if state.ending is not None:
-                return _ended(state.ending)
-            return self._unspoken(run, ErrorInfo("away", f"{call.name}: {no_answer(timed)}"), arrival)
-        error = what.error if isinstance(what, ToolResult) else ErrorInfo("remote-error", "No answer came.")
-        if error is not None:
-            return _ended(state.ending) if state.ending is not None else self.went(run, arrival, error)
-        assert isinstance(what, ToolResult)
-        try:
-            found = msgspec.convert(what.output, RemoteTask)
-        except msgspec.ValidationError as wrong:
-            text = f"What {call.name} gives is no task of a remote agent: {wrong}"
-            return self.went(run, arrival, ErrorInfo("remote-error", text))
-        if state.ending is not None:
-            # The message was on its way when the run was to end; now its task is known.
-            is_over = found.lost or found.state in ("completed", *_FAILED)
-            follows = _ended(state.ending) if is_over else self._cancel(run, found.task)
-            return [*_worked(state, found), *follows]
-        return self._lost(run, found.lost, arrival) if found.lost else self._found(run, found, arrival)
+                _end(draft, state.ending)
+            else:
+                self._unspoken(draft, ErrorInfo("away", f"{call.name}: {no_answer(closed)}"))
+        else:
+            self._answered(draft, call, closed)
 
-    def _found(self, run: Run, found: RemoteTask, arrival: Arrival) -> Moves:
-        state = state_of(run)
+    def _answered(self, draft: Draft, call: CallState, closed: ev.AnyEvent) -> None:
+        """Something has come of a call that sends a message, or looks after its task."""
+        state = state_of(draft.run)
+        error: ErrorInfo | None = ErrorInfo("remote-error", "No answer came.")
+        found = None
+        if isinstance(closed, ev.ToolAnswered):
+            error = closed.error
+            try:
+                found = msgspec.convert(closed.output, RemoteTask) if error is None else None
+            except msgspec.ValidationError as wrong:
+                text = f"What {call.name} gives is no task of a remote agent: {wrong}"
+                self.go_on(draft, ErrorInfo("remote-error", text))
+                return
+        if found is None:
+            if state.ending is not None:
+                _end(draft, state.ending)
+            else:
+                self.go_on(draft, error)
+        elif state.ending is not None:
+            # The message was on its way when the run was to end; now its task is known.
+            _note_work(draft, found)
+            if found.lost or found.state in ("completed", *_FAILED):
+                _end(draft, state.ending)
+            else:
+                self._cancel(draft, found.task)
+        elif found.lost:
+            self._lost(draft, found.lost)
+        else:
+            self._found(draft, found)
+
+    def _found(self, draft: Draft, found: RemoteTask) -> None:
+        state = state_of(draft.run)
         told = RemoteUpdated(
             state=found.state,
             task=found.task or state.task,
             context=found.context or state.context,
             text=found.said,
         )
-        changed = _is_change(state, told)
-        worked = _worked(state, found)
-        moves: list[Move] = [*worked, Note(told)] if changed or told.text != state.text else [*worked]
+        changed, quiet = _is_change(state, told), state.quiet
+        _note_work(draft, found)
+        if changed or told.text != state.text:
+            draft.note(told)
         is_at_work = found.state not in ("completed", *_FAILED)
-        budget = run.budget
-        if is_at_work and budget and (over := over_budget(run, budget, [note.event for note in worked])):
-            given_up = Note(RemoteCancelRequested(state="error", error=over))
-            return [*moves, given_up, *self._cancel(run, told.task)]
+        if is_at_work and (over := over_budget(draft.run)) is not None:
+            draft.note(RemoteCancelRequested(state="error", error=over))
+            self._cancel(draft, told.task)
+            return
         match found.state:
             case "completed":
-                return [*moves, Answer(found.answer)]
+                draft.answer(found.answer)
             case "input_required" | "auth_required":
                 about = {"state": found.state, "asked": found.asked}
-                return [*moves, Hold(_QUESTION, question_of(found), arguments=about)]
+                draft.hold(_QUESTION, question_of(found), arguments=about)
             case ended if ended in _FAILED:
                 text = f"{_FAILED[ended]}: {found.said}" if found.said else f"{_FAILED[ended]}."
-                failed = ErrorInfo(found.error or "remote-failed", text)
-                return [*moves, *self.went(run, arrival, failed)]
+                self.go_on(draft, ErrorInfo(found.error or "remote-failed", text))
             case _:
-                return [*moves, self._pause(run, arrival, 0 if changed else state.quiet)]
+                self._pause(draft, 0 if changed else quiet)
 
-    def _lost(self, run: Run, reason: str, arrival: Arrival) -> Moves:
-        state, section = state_of(run), remote_of(run.spec)
-        since = state.unreachable_since or arrival.at
-        if arrival.at - since >= section.absence:
-            text = f"The remote agent was out of reach for {arrival.at - since:.0f} s: {reason}"
-            return self.went(run, arrival, ErrorInfo("remote-unreachable", text))
-        if state.unreachable_since:
-            return [self._pause(run, arrival, state.quiet)]
-        return [Note(RemoteUnreachable(reason=reason)), self._pause(run, arrival, 0)]
+    def _lost(self, draft: Draft, reason: str) -> bool:
+        """Look again later. Return False if the run ends: the remote agent was out of reach for too long."""
+        state, section = state_of(draft.run), remote_of(draft.spec)
+        since = state.unreachable_since or draft.at
+        if draft.at - since >= section.absence:
+            text = f"The remote agent was out of reach for {draft.at - since:.0f} s: {reason}"
+            self.go_on(draft, ErrorInfo("remote-unreachable", text))
+            return False
+        if not state.unreachable_since:
+            draft.note(RemoteUnreachable(reason=reason))
+        self._pause(draft, state_of(draft.run).quiet)
+        return True
 
-    def _on_cancelled(self, run: Run, ending: RemoteCancelRequested, arrival: Arrival) -> Moves:
+    def _on_cancelled(self, draft: Draft, ending: RemoteCancelRequested, closed: ev.AnyEvent) -> None:
         """The remote agent knows of the end, or would not hear of it; or it is told again once it is there."""
-        what = arrival.what
-        lost = (
-            what.output.get("lost")
-            if isinstance(what, ToolResult) and isinstance(what.output, dict)
-            else None
-        )
-        since = state_of(run).unreachable_since or arrival.at
-        if not lost or arrival.at - since >= remote_of(run.spec).absence:
-            return _ended(ending)
-        noted = [] if state_of(run).unreachable_since else [Note(RemoteUnreachable(reason=lost))]
-        return [
-            *noted,
-            self._pause(run, arrival, state_of(run).quiet if state_of(run).unreachable_since else 0),
-        ]
+        output = closed.output if isinstance(closed, ev.ToolAnswered) else None
+        lost = output.get("lost") if isinstance(output, dict) else None
+        since = state_of(draft.run).unreachable_since or draft.at
+        if not lost or draft.at - since >= remote_of(draft.spec).absence:
+            _end(draft, ending)
+            return
+        if not state_of(draft.run).unreachable_since:
+            draft.note(RemoteUnreachable(reason=lost))
+        self._pause(draft, state_of(draft.run).quiet)
 
-    def _pause(self, run: Run, arrival: Arrival, quiet: int) -> Wait:
-        longest = remote_of(run.spec).poll
+    def _pause(self, draft: Draft, quiet: int) -> None:
+        longest = remote_of(draft.spec).poll
         pause = min(_FIRST_PAUSE_SECONDS * _GROWTH ** min(quiet, 30), longest)
-        return Wait(f"look-{state_of(run).waits + 1}", arrival.at + pause)
+        draft.wait(f"look-{state_of(draft.run).waits + 1}", draft.at + pause)
 
-    def refused(self, run: Run, calls: Sequence[JournalEvent], arrival: Arrival) -> Moves:
+    def _refused(self, draft: Draft, refusal: ev.CallRefused) -> None:
         """No live executor speaks for the remote agent; one may come."""
-        (refusal,) = [event for event in calls if isinstance(event, ev.CallRefused)]
-        state = state_of(run)
+        state = state_of(draft.run)
         if state.ending is not None:
-            return _ended(state.ending)
-        if refusal.name not in run.missing:
-            return self.went(run, arrival, refusal.error)
-        lacks = f"no service offers {refusal.name}: start `cadre tools FILE`"
-        return self._unspoken(run, refusal.error.saying(lacks), arrival)
+            _end(draft, state.ending)
+        elif refusal.name not in draft.run.missing:
+            self.go_on(draft, refusal.error)
+        else:
+            lacks = f"no service offers {refusal.name}: start `cadre tools FILE`"
+            self._unspoken(draft, refusal.error.saying(lacks))
 
-    def _unspoken(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves:
+    def _unspoken(self, draft: Draft, error: ErrorInfo) -> None:
         """Go on as if the remote agent were out of reach: nothing speaks for it at the moment."""
-        moves = self._lost(run, error.message, arrival)
-        # The next step looks who is there then.
-        return moves if isinstance(moves[0], EndStep) else [*moves, EndStep(error)]
+        if self._lost(draft, error.message):
+            draft.end_step(error)  # the next step looks who is there then
 
-    def arrived(self, run: Run, what: Message | Signalled, arrival: Arrival) -> Moves | None:
+    def arrived(self, draft: Draft, what: Message | Signalled | Absent) -> bool:
         if not isinstance(what, TimerFired):
-            return None
-        state = state_of(run)
+            return False
+        run, state = draft.run, state_of(draft.run)
         if run.open_calls() or what.name != f"look-{state.waits}":
-            return []  # of something that was given up
+            return True  # of something that was given up
         if state.ending is not None:
-            return self._cancel(run, state.task)
+            self._cancel(draft, state.task)
+            return True
         if state.unsent:
             call = RequestedCall(send_tool(run.agent), state.unsent)
         else:
             after = {"after": state.cursor} if state.cursor else {}
             call = RequestedCall(get_tool(run.agent), {"task_id": state.task, **after})
-        begin = [BeginStep(run.step + 1, "message")] if run.current is None else []
-        return [*begin, Call([call], may_repeat=True)]
+        if run.current is None:
+            draft.begin_step(run.step + 1, "message")
+        draft.call([call], may_repeat=True)
+        return True
 
-    def _on_word(self, run: Run, call: CallState, arrival: Arrival) -> Moves:
+    def _on_word(self, draft: Draft, call: CallState) -> None:
         """A person has answered what the remote agent asked."""
-        state, decision = state_of(run), arrival.what
+        state, decision = state_of(draft.run), draft.arrival.what
         if not isinstance(decision, Decision):
-            return self.went(run, arrival, ErrorInfo("expired", "Nobody answered the remote agent in time."))
-        if call.arguments.get("state") == _AUTHORIZE:
-            if decision.verdict != "rejected":
-                return [self._pause(run, arrival, 0)]
+            self.go_on(draft, ErrorInfo("expired", "Nobody answered the remote agent in time."))
+        elif call.arguments.get("state") != _AUTHORIZE:
+            told = reply_to(call.arguments.get("asked") or [], decision)
+            where = {"taskId": state.task} | ({"contextId": state.context} if state.context else {})
+            number = draft.step + 1
+            draft.end_step()
+            self._send(draft, number, {**told, "task": where})
+        elif decision.verdict != "rejected":
+            self._pause(draft, 0)
+        else:
             error = ErrorInfo("rejected", decision.feedback or "A person did not authorize the remote agent.")
-            return [Note(RemoteCancelRequested(state="error", error=error)), *self._cancel(run, state.task)]
-        told = reply_to(call.arguments.get("asked") or [], decision)
-        where = {"taskId": state.task} | ({"contextId": state.context} if state.context else {})
-        return [EndStep(), *self._send(run, step_in_work(run) + 1, {**told, "task": where})]
+            draft.note(RemoteCancelRequested(state="error", error=error))
+            self._cancel(draft, state.task)
 
-    def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
+    def go_on(self, draft: Draft, error: ErrorInfo | None = None) -> None:
         """Nobody is there to try it otherwise."""
         error = error or ErrorInfo("remote-error", "The answer did not pass.")
-        return [EndStep(error), Stop("error", error=error)]
+        draft.end_step(error)
+        draft.stop("error", error=error)
 
-    def cancelled(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
-        return self._give_up(run, "cancelled", error, arrival)
+    def ends(self, draft: Draft, error: ErrorInfo) -> bool:
+        """The remote agent is told of the end first, if it has been sent anything."""
+        run, state = draft.run, state_of(draft.run)
+        is_late = error.code in ("deadline", "budget")
+        if (is_late and run.grace) or not (is_late or error.code == "cancelled"):
+            return False
+        sends = any(call.name == send_tool(run.agent) for call in run.open_calls())
+        if state.ending is None and not sends and (not state.task or run.current is None):
+            return False
+        draft.begin_grace(error)
+        if state.ending is not None:
+            return True
+        draft.note(RemoteCancelRequested(state="error" if is_late else "cancelled", error=error))
+        if not sends:  # what it answers names the task
+            draft.drop(error.message)
+            self._cancel(draft, state.task)
+        return True
 
-    def outlived(self, run: Run, error: ErrorInfo, arrival: Arrival) -> Moves | None:
-        return None if run.grace else self._give_up(run, "error", error, arrival)
-
-    def _give_up(self, run: Run, state: RunState, error: ErrorInfo, arrival: Arrival) -> Moves | None:
-        """The end, once the remote agent was told of it; None: there is nothing to tell."""
-        known, current = state_of(run), run.current
-        if known.ending is not None:
-            return []
-        sending = [call for call in still_open(run, arrival) if call.name == send_tool(run.agent)]
-        given_up = Note(RemoteCancelRequested(state=state, error=error))
-        if sending:
-            return [given_up]  # what it answers names the task
-        if not known.task or current is None:
-            return None
-        open_calls = [Drop(error.message)] if still_open(run, arrival) else []
-        return [given_up, *open_calls, *self._cancel(run, known.task)]
-
-    def _cancel(self, run: Run, task: str) -> Moves:
-        return [Call([RequestedCall(cancel_tool(run.agent), {"task_id": task})], may_repeat=True)]
+    def _cancel(self, draft: Draft, task: str) -> None:
+        draft.call([RequestedCall(cancel_tool(draft.run.agent), {"task_id": task})], may_repeat=True)
 
     def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
         if isinstance(event, ev.RunAccepted):
@@ -294,31 +307,32 @@ def _is_change(state: RemoteState, told: RemoteUpdated) -> bool:
     )
 
 
-def _task_of(what: Any) -> RemoteTask | None:
-    """What the arrival tells of the task; None when nothing."""
+def _task_of(closed: ev.AnyEvent) -> RemoteTask | None:
+    """What the event tells of the task; None when nothing."""
     try:
-        return msgspec.convert(what.output, RemoteTask) if isinstance(what, ToolResult) else None
+        return msgspec.convert(closed.output, RemoteTask) if isinstance(closed, ev.ToolAnswered) else None
     except msgspec.ValidationError:
         return None
 
 
-def _worked(state: RemoteState, found: RemoteTask | None) -> list[Note]:
+def _note_work(draft: Draft, found: RemoteTask | None) -> None:
     """What the remote agent has done and used that was not told before."""
     if found is None:
-        return []
-    now, known = found.usage or state.used, state.used
+        return
+    known = state_of(draft.run).used
+    now = found.usage or known
     used = Usage(
         input_tokens=max(0, now.input_tokens - known.input_tokens),
         output_tokens=max(0, now.output_tokens - known.output_tokens),
         cost=max(0.0, now.cost - known.cost),
     )
-    if not found.activity and used == Usage():
-        return []
-    return [Note(RemoteProgressed(activity=found.activity, usage=used, cursor=found.cursor))]
+    if found.activity or used != Usage():
+        draft.note(RemoteProgressed(activity=found.activity, usage=used, cursor=found.cursor))
 
 
-def _ended(ending: RemoteCancelRequested) -> Moves:
-    return [EndStep(ending.error), Stop(ending.state, error=ending.error)]
+def _end(draft: Draft, ending: RemoteCancelRequested) -> None:
+    draft.end_step(ending.error)
+    draft.stop(ending.state, error=ending.error)
 
 
 REMOTE = RemoteKind()

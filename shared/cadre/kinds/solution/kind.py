@@ -4,7 +4,7 @@ A proposal is journaled before anything of it runs. Its explicit calls go the wa
 person's word on the whole of it; implicit ones carry their outcome.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cadre.engine.answers.answer_form import last_answer_form
 from cadre.engine.answers.json_form import form_after
@@ -15,12 +15,11 @@ from cadre.engine.chat import as_text
 from cadre.engine.context.context_budget import MESSAGE
 from cadre.engine.context.observation import observation_of
 from cadre.engine.context.tokens import tokens_of
+from cadre.engine.draft import Draft
 from cadre.engine.kind import Chat, Deed
 from cadre.engine.model_request import ModelRequest
-from cadre.engine.moves import PARTIAL_RESULT, Answer, Ask, Call, EndStep, Moves, Note, Stop
-from cadre.engine.steps import step_in_work
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival, ModelFailed, ModelReplied
+from cadre.journal.arrivals import ModelFailed, ModelReplied
 from cadre.journal.events import RequestedCall
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
@@ -38,7 +37,7 @@ from cadre.kinds.solution.request import ask_for_json
 from cadre.kinds.solution.review import hold_solution, policy_problems
 from cadre.kinds.solution.schema import solution_schema
 from cadre.kinds.solution.section import solution_of
-from cadre.kinds.stepwise import StepwiseKind
+from cadre.kinds.stepwise import Stepwise
 from cadre.protocol.codes import ErrorCode
 from cadre.protocol.messages import Decision, ErrorInfo
 from cadre.spec.agent import AgentSpec
@@ -50,7 +49,7 @@ UNDECIDED: tuple[ErrorCode, ...] = ("rejected", "expired")
 FORM = '{"solution": {"calls": [{"name": "some_tool", "arguments": {"some_argument": "value"}}], "output": null}}'
 
 
-class SolutionKind(StepwiseKind):
+class SolutionKind(Stepwise):
     """`cadre.engine.kind.Kind` for agents that propose solutions."""
 
     name = DECLARATION.name
@@ -60,72 +59,82 @@ class SolutionKind(StepwiseKind):
 
     # --- decide
 
-    def act(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
+    def act(self, draft: Draft, reply: ModelReplied) -> None:
+        run = draft.run
         try:
             proposed = read_solution(run, reply.content, reply.calls)
         except ReadingError as error:
             text = f"{error} Answer with JSON of this form and nothing else: {FORM}"
-            return self.went(run, arrival, error.info.saying(text))
+            self.go_on(draft, error.info.saying(text))
+            return
         if not proposed.calls and proposed.output is None and not _null_fits(run):
             text = "Your solution has neither calls nor an output: propose a call, or give the output"
-            return self.went(run, arrival, ErrorInfo("unreadable-answer", text))
-        noted = Note(SolutionProposed(step=step_in_work(run), calls=proposed.calls, output=proposed.output))
-        held = hold_solution(run, proposed, arrival)
-        if held is not None:
-            return [noted, held]
-        return [noted, *self._carry_on(run, proposed, arrival)]
+            self.go_on(draft, ErrorInfo("unreadable-answer", text))
+            return
+        draft.note(SolutionProposed(step=draft.step, calls=proposed.calls, output=proposed.output))
+        if not hold_solution(draft, proposed):
+            self._carry_on(draft, proposed)
 
-    def _carry_on(self, run: Run, proposed: Solution, arrival: Arrival, *, approved: bool = False) -> Moves:
+    def _carry_on(self, draft: Draft, proposed: Solution, *, approved: bool = False) -> None:
         """What follows from a solution that may be carried out."""
         calls = [RequestedCall(call.name, call.arguments) for call in proposed.explicit]
         if calls:
-            return [Call(calls, approved)]
-        return self.went(run, arrival) if proposed.calls else [Answer(proposed.output)]
+            draft.call(calls, approved=approved)
+        elif proposed.calls:
+            self.go_on(draft)
+        else:
+            draft.answer(proposed.output)
 
-    def settled(self, run: Run, call: CallState | None, arrival: Arrival) -> Moves:
-        if call is None or call.kind != "question":
-            return super().settled(run, call, arrival)
-        own = run.current.own if run.current is not None else None
+    def settled(self, draft: Draft, calls: Sequence[CallState]) -> None:
+        question = next((call for call in calls if call.kind == "question"), None)
+        if question is None:
+            super().settled(draft, calls)
+            return
+        own = draft.run.current.own if draft.run.current is not None else None
         assert isinstance(own, SolutionStep)
-        assert run.spec is not None
-        proposed = Solution(own.calls, own.output)
-        if not isinstance(arrival.what, Decision):
-            return self._expired(run, proposed, arrival)
-        if arrival.what.verdict == "rejected":
-            said = f" They said: {arrival.what.feedback}" if arrival.what.feedback else ""
+        proposed, decision = Solution(own.calls, own.output), draft.arrival.what
+        if not isinstance(decision, Decision):
+            self._expired(draft, proposed)
+        elif decision.verdict == "rejected":
+            said = f" They said: {decision.feedback}" if decision.feedback else ""
             text = f"A person did not allow this solution, so no call of it was made.{said}"
-            return self.went(run, arrival, ErrorInfo("rejected", text))
-        if arrival.what.edits:
-            calls = edited_calls(run, proposed_calls(call.arguments), arrival.what.edits)
-            return [Call(calls, approved=True)] if calls else self.went(run, arrival)
-        return self._carry_on(run, proposed, arrival, approved=True)
+            self.go_on(draft, ErrorInfo("rejected", text))
+        elif not decision.edits:
+            self._carry_on(draft, proposed, approved=True)
+        elif left := edited_calls(draft.run, proposed_calls(question.arguments), decision.edits):
+            draft.call(left, approved=True)
+        else:
+            self.go_on(draft)
 
-    def _expired(self, run: Run, proposed: Solution, arrival: Arrival) -> Moves:
-        assert run.spec is not None
-        then = solution_of(run.spec).at_expiry
+    def _expired(self, draft: Draft, proposed: Solution) -> None:
+        then = solution_of(draft.spec).at_expiry
         if then == "approve":
-            return self._carry_on(run, proposed, arrival)
+            self._carry_on(draft, proposed)
+            return
         error = ErrorInfo("expired", "Nobody decided in time about this solution, so no call of it was made.")
         if then == "end":
-            return [EndStep(error), Stop("error", PARTIAL_RESULT, error)]
-        return self.went(run, arrival, error)
+            draft.end_step(error)
+            draft.stop("error", draft.found(), error)
+        else:
+            self.go_on(draft, error)
 
-    def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
-        assert run.spec is not None
+    def go_on(self, draft: Draft, error: ErrorInfo | None = None) -> None:
         is_miss = error is not None and error.code not in UNDECIDED
-        if is_miss and state_of(run).misses + 1 >= solution_of(run.spec).tries:
-            return [EndStep(error), Stop("error", PARTIAL_RESULT, error)]
-        return super().went(run, arrival, error)
+        if is_miss and state_of(draft.run).misses + 1 >= solution_of(draft.spec).tries:
+            draft.end_step(error)
+            draft.stop("error", draft.found(), error)
+        else:
+            super().go_on(draft, error)
 
-    def gave_up(self, run: Run, purpose: str, failure: ModelFailed, arrival: Arrival) -> Moves | None:
+    def ends(self, draft: Draft, error: ErrorInfo) -> bool:
         """An endpoint that refuses the form of the request is asked in the next one."""
-        form, model = form_after(run, failure), run.model
-        if form is None or model is None:
-            return super().gave_up(run, purpose, failure, arrival)
-        return [
-            Note(FormRefused(form=form, reason=failure.message)),
-            Ask(purpose, model.step, model.attempt + 1),
-        ]
+        failure, asked = draft.arrival.what, draft.asked
+        form = form_after(draft.run, failure) if isinstance(failure, ModelFailed) else None
+        if form is None or asked is None:
+            return super().ends(draft, error)
+        draft.note(FormRefused(form=form, reason=error.message))
+        draft.ask(asked.purpose, asked.step, asked.attempt + 1)
+        return True
 
     # --- state
 

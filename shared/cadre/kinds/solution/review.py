@@ -5,9 +5,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.moves import Hold
-from cadre.journal.arrivals import Arrival
-from cadre.journal.run import Run
+from cadre.engine.draft import Draft
 from cadre.kinds.solution.parse import Solution
 from cadre.kinds.solution.section import KIND, solution_of
 from cadre.spec.agent import AgentSpec
@@ -16,26 +14,26 @@ from cadre.spec.expression_types import shape_of
 from cadre.spec.policy import ALWAYS, NEVER, expression_of, reason_to_ask
 
 
-def hold_solution(run: Run, proposed: Solution, arrival: Arrival) -> Hold | None:
-    """The question about the solution; None when nobody is to be asked."""
-    assert run.spec is not None
-    policy = solution_of(run.spec).approve
+def hold_solution(draft: Draft, proposed: Solution) -> bool:
+    """Put the question about the solution to a person. Return False if nobody is to be asked."""
+    policy = solution_of(draft.spec).approve
     if policy == NEVER or (policy == ALWAYS and not proposed.explicit):
-        return None
+        return False
     calls = [{"name": call.name, "arguments": call.arguments} for call in proposed.explicit]
     values: dict[str, Any] = {
         "calls": calls,
         "names": [call["name"] for call in calls],
         "output": proposed.output,
-        "task": run.task.task if run.task is not None else "",
+        "task": draft.run.task.task if draft.run.task is not None else "",
     }
     reason = "every solution needs approval" if policy == ALWAYS else reason_to_ask(policy, values)
     if reason is None:
-        return None
-    seconds = run.spec.approval_seconds
+        return False
+    seconds = draft.spec.approval_seconds
     implicit = [msgspec.to_builtins(call) for call in proposed.calls if call.implicit]
     about = {"calls": calls, **({"implicit": implicit} if implicit else {}), "output": proposed.output}
-    return Hold(KIND, reason, arrival.at + seconds if seconds is not None else None, about)
+    draft.hold(KIND, reason, draft.at + seconds if seconds is not None else None, about)
+    return True
 
 
 def policy_problems(spec: AgentSpec) -> Iterator[ContractProblem]:

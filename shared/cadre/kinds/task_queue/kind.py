@@ -12,13 +12,12 @@ from cadre.engine.answers.truncation import cut_off
 from cadre.engine.context.context_budget import MESSAGE
 from cadre.engine.context.observation import clip
 from cadre.engine.context.tokens import tokens_of
+from cadre.engine.draft import Draft
 from cadre.engine.edits import Editable, EditNotAllowed
-from cadre.engine.kind import Chat, Deed
+from cadre.engine.kind import Chat, Deed, Kind
 from cadre.engine.model_request import ChatMessage, ModelRequest
-from cadre.engine.moves import PARTIAL_RESULT, Answer, Ask, BeginStep, Call, EndStep, Moves, Note, Stop
-from cadre.engine.steps import step_in_work
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival, ModelFailed, ModelReplied
+from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState, Step
@@ -27,14 +26,11 @@ from cadre.kinds.iteration.parse import FINISH, THINK, as_text, is_whole, read_i
 from cadre.kinds.iteration.records import JsonFormRefused
 from cadre.kinds.iteration.thinking import last_action, thinking_question
 from cadre.kinds.iteration.view import step_messages, thinking_messages, thought_messages
-from cadre.kinds.kind import PlainKind
 from cadre.kinds.task_queue import view
 from cadre.kinds.task_queue.editing import editable_queue, edited_tasks
-from cadre.kinds.task_queue.outcome import Outcome, outcome_of, refusal_in
 from cadre.kinds.task_queue.queue import (
     MAX_RESULT_CHARS,
     QUEUE_EVENTS,
-    after,
     first_tasks,
     in_order,
     new_task,
@@ -58,7 +54,7 @@ from cadre.protocol.messages import Edit, ErrorInfo
 from cadre.spec.agent import AgentSpec
 
 
-class TaskQueueKind(PlainKind):
+class TaskQueueKind(Kind):
     """`cadre.engine.kind.Kind` for agents that work through a queue of tasks."""
 
     name = DECLARATION.name
@@ -66,76 +62,81 @@ class TaskQueueKind(PlainKind):
 
     # --- decide
 
-    def begin(self, run: Run, arrival: Arrival) -> Moves:
+    def begin(self, draft: Draft) -> None:
         """The first step, or the one that a fork begins with."""
-        at = run.task.forks.at if run.task is not None and run.task.forks is not None else 1
-        state = rebuilt(arrival.prefix, _section(run))
-        return _ask(run, state, at, thinks=_question(arrival.prefix, state) is not None)
+        thinks = _question(draft.arrival.prefix, state_of(draft.run)) is not None
+        _ask(draft, draft.first_step, thinks=thinks)
 
-    def replied(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
-        assert run.spec is not None
-        assert run.model is not None
-        state, section = state_of(run), _section(run)
-        if run.model.purpose == THINK:
-            return _tried(run, Outcome(clip(reply.content, MAX_RESULT_CHARS), False))
-        if run.model.purpose != state.stage:  # a person has added a task while the answer was written
-            return [EndStep(), *_ask(run, state, step_in_work(run) + 1)]
-        cut = cut_off(run.spec, self, reply)
+    def answered(self, draft: Draft, reply: ModelReplied) -> None:
+        state, section = state_of(draft.run), _section(draft.run)
+        assert draft.asked is not None
+        if draft.asked.purpose == THINK:
+            _tried(draft, reply.content)
+            return
+        if draft.asked.purpose != state.stage:  # a person has added a task while the answer was written
+            self.go_on(draft)
+            return
+        cut = cut_off(draft.spec, self, reply)
         try:
             if cut is not None:
                 raise ReadingError(cut.message)
             match state.stage:
                 case "initialize":
                     tasks = first_tasks(reply.content, state, section)
-                    return _changed(run, [*state.pending, *tasks], tasks)
+                    _change(draft, [*state.pending, *tasks], tasks)
                 case "create":
                     added = new_task(reply.content, state)
-                    return _changed(run, [*state.pending, *added], added)
+                    _change(draft, [*state.pending, *added], added)
                 case "prioritize":
-                    return _changed(run, in_order(reply.content, state.pending), [])
+                    _change(draft, in_order(reply.content, state.pending), [])
                 case "analyse":
-                    return self._act(run, reply)
+                    self._act(draft, reply)
                 case "conclude":
-                    return [Answer(last_answer_of(run, _conclusion(reply.content)))]
+                    draft.answer(last_answer_of(draft.run, _conclusion(reply.content)))
         except ReadingError as error:
-            return _unread(run, error.info)
+            _unread(draft, error.info)
 
-    def _act(self, run: Run, reply: ModelReplied) -> Moves:
+    def _act(self, draft: Draft, reply: ModelReplied) -> None:
         """One tool for the task in hand. Raises ReadingError."""
-        answer = read_iteration(reply.content, offered_schemas(run))
+        answer = read_iteration(reply.content, offered_schemas(draft.run))
         if answer.is_end:
-            return _tried(run, Outcome(clip(as_text(answer.response) or "done", MAX_RESULT_CHARS), False))
-        if answer.is_thinking and _section(run).think:
-            return [EndStep(), *_ask(run, state_of(run), step_in_work(run) + 1, thinks=True)]
-        return [Call([ev.RequestedCall(named_in_offer(run, answer.tool), answer.arguments)])]
+            _tried(draft, as_text(answer.response) or "done")
+        elif answer.is_thinking and _section(draft.run).think:
+            step = draft.step
+            draft.end_step()
+            _ask(draft, step + 1, thinks=True)
+        else:
+            name = named_in_offer(draft.run, answer.tool)
+            draft.call([ev.RequestedCall(name, answer.arguments)])
 
-    def settled(self, run: Run, call: CallState | None, arrival: Arrival) -> Moves:
-        return _tried(run, outcome_of(arrival)) if run.current is not None else []
+    def settled(self, draft: Draft, calls: Sequence[CallState]) -> None:
+        error = calls[0].error
+        if error is not None:
+            _tried(draft, error.message, failed=True)
+        else:
+            _tried(draft, calls[0].observation or "")
 
-    def refused(self, run: Run, calls: Sequence[JournalEvent], arrival: Arrival) -> Moves:
-        return _tried(run, refusal_in(list(calls)))
+    def go_on(self, draft: Draft, error: ErrorInfo | None = None) -> None:
+        """Ask for what the stage of the queue wants next; an answer that was turned down is asked for once more."""
+        step = draft.step
+        draft.end_step(error)
+        _ask(draft, step + 1)
 
-    def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
-        """The answer was turned down: it is asked for once more."""
-        return [EndStep(error), *_ask(run, state_of(run), step_in_work(run) + 1)]
-
-    def gave_up(self, run: Run, purpose: str, failure: ModelFailed, arrival: Arrival) -> Moves | None:
-        return ask_in_next_form(run, failure) or super().gave_up(run, purpose, failure, arrival)
+    def ends(self, draft: Draft, error: ErrorInfo) -> bool:
+        return ask_in_next_form(draft)
 
     # --- what people edit
 
     def editable(self, run: Run) -> Editable | None:
         return editable_queue(state_of(run))
 
-    def check_edit(self, run: Run, edit: Edit) -> None:
-        state = state_of(run)
-        if state.stage == "conclude" and run.model is None:
+    def edit(self, draft: Draft, edit: Edit) -> None:
+        state = state_of(draft.run)
+        if state.stage == "conclude" and draft.run.model is None:
             raise EditNotAllowed("its answer is being checked", "edit-too-late")
-        edited_tasks(state, edit.operations, _section(run))
-
-    def edited(self, run: Run, edit: Edit, arrival: Arrival) -> Moves:
-        pending, added = edited_tasks(state_of(run), edit.operations, _section(run))
-        return [Note(QueueEdited(step=step_in_work(run), pending=pending, added=added))]
+        pending, added = edited_tasks(state, edit.operations, _section(draft.run))
+        draft.edited(edit)
+        draft.note(QueueEdited(step=draft.step, pending=pending, added=added))
 
     # --- state
 
@@ -227,23 +228,28 @@ def _question(steps: Sequence[Step], state: QueueState) -> str | None:
     return thinking_question(last)
 
 
-def _ask(run: Run, state: QueueState, step: int, *, thinks: bool = False) -> Moves:
-    """The next step: a thought, or what the stage of the queue asks for."""
+def _ask(draft: Draft, step: int, *, thinks: bool = False) -> None:
+    """Begin the next step: a thought, or what the stage of the queue asks for."""
+    run = draft.run
     if step > run.max_steps:
         text = f"Reached the limit of {run.max_steps} steps. `cadre continue {run.id}` goes on with it."
-        return [Stop("max_steps_error", PARTIAL_RESULT, ErrorInfo("max-steps", text))]
-    purpose = THINK if thinks else state.stage
-    return [BeginStep(step, purpose), Ask(purpose, step)]
+        draft.stop("max_steps_error", draft.found(), ErrorInfo("max-steps", text))
+        return
+    purpose = THINK if thinks else state_of(run).stage
+    draft.begin_step(step, purpose)
+    draft.ask(purpose, step)
 
 
-def _next(run: Run, events: list[JournalEvent], error: ErrorInfo | None = None) -> Moves:
-    """The step ends with these events, and the queue says what comes next."""
-    state = after(state_of(run), events, _section(run))
-    notes = [Note(event) for event in events]
-    if state.stage == "conclude" and _came_to_nothing(run, state):
+def _next(draft: Draft, error: ErrorInfo | None = None) -> None:
+    """End the step, and begin what the queue says comes next."""
+    state, step = state_of(draft.run), draft.step
+    if state.stage == "conclude" and _came_to_nothing(draft.run, state):
         nothing = ErrorInfo("nothing-done", f"Nothing was done for any task: {state.done[-1].result}")
-        return [*notes, EndStep(error), Stop("error", PARTIAL_RESULT, nothing)]
-    return [*notes, EndStep(error), *_ask(run, state, step_in_work(run) + 1)]
+        draft.end_step(error)
+        draft.stop("error", draft.found(), nothing)
+        return
+    draft.end_step(error)
+    _ask(draft, step + 1)
 
 
 def _came_to_nothing(run: Run, state: QueueState) -> bool:
@@ -262,31 +268,37 @@ def _conclusion(content: str) -> str:
     return text
 
 
-def _changed(run: Run, pending: list[str], added: list[str]) -> Moves:
-    changed = QueueChanged(step=step_in_work(run), reason=state_of(run).stage, pending=pending, added=added)
-    return _next(run, [changed])
+def _change(draft: Draft, pending: list[str], added: list[str]) -> None:
+    reason = state_of(draft.run).stage
+    draft.note(QueueChanged(step=draft.step, reason=reason, pending=pending, added=added))
+    _next(draft)
 
 
-def _tried(run: Run, outcome: Outcome, error: ErrorInfo | None = None) -> Moves:
+def _tried(draft: Draft, outcome: str, error: ErrorInfo | None = None, *, failed: bool = False) -> None:
     """The task in hand is done, is tried again, or is given up."""
-    state, step = state_of(run), step_in_work(run)
+    state, step, text = state_of(draft.run), draft.step, clip(outcome, MAX_RESULT_CHARS)
     task = state.pending[0]
-    if outcome.failed and state.tries + 1 < _section(run).tries:
-        return _next(run, [QueueTaskTried(step=step, task=task, reason=outcome.text)], error)
-    done = QueueTaskDone(step=step, task=task, result=outcome.text, failed=outcome.failed)
-    return _next(run, [done], error)
+    if failed and state.tries + 1 < _section(draft.run).tries:
+        draft.note(QueueTaskTried(step=step, task=task, reason=text))
+    else:
+        draft.note(QueueTaskDone(step=step, task=task, result=text, failed=failed))
+    _next(draft, error)
 
 
-def _unread(run: Run, error: ErrorInfo) -> Moves:
+def _unread(draft: Draft, error: ErrorInfo) -> None:
     """The answer is asked for again, done without, or ends the run: without tasks there is nothing to do."""
-    state, step = state_of(run), step_in_work(run)
-    if state.stage == "analyse":
-        return _tried(run, Outcome(error.message, True), error)
-    given_up = state.tries + 1 >= _section(run).tries
-    unread = QueueAnswerRefused(step=step, purpose=state.stage, reason=error.message, given_up=given_up)
-    if given_up and state.stage in ("initialize", "conclude"):
-        return [Note(unread), EndStep(error), Stop("error", PARTIAL_RESULT, error)]
-    return _next(run, [unread], error)
+    stage, tries = state_of(draft.run).stage, state_of(draft.run).tries
+    if stage == "analyse":
+        _tried(draft, error.message, error, failed=True)
+        return
+    given_up = tries + 1 >= _section(draft.run).tries
+    unread = QueueAnswerRefused(step=draft.step, purpose=stage, reason=error.message, given_up=given_up)
+    draft.note(unread)
+    if given_up and stage in ("initialize", "conclude"):
+        draft.end_step(error)
+        draft.stop("error", draft.found(), error)
+    else:
+        _next(draft, error)
 
 
 TASK_QUEUE = TaskQueueKind()

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from cadre.engine.answers.json_text import ReadingError, read_array
 from cadre.engine.context.observation import clip
 from cadre.journal.parts import JournalEvent
@@ -58,18 +56,13 @@ def take(state: QueueState, event: JournalEvent, section: TaskQueueSpec) -> None
             pass
 
 
-def after(state: QueueState, events: Sequence[JournalEvent], section: TaskQueueSpec) -> QueueState:
-    """The queue as it is behind the events."""
-    found = msgspec.structs.replace(state)
-    for event in events:
-        take(found, event, section)
-    return found
-
-
 def rebuilt(steps: Sequence[Step], section: TaskQueueSpec) -> QueueState:
     """The queue behind steps that a fork begins with."""
     owns = [step.own for step in steps if isinstance(step, ActionStep) and isinstance(step.own, QueueStep)]
-    return after(QueueState(), [event for own in owns for event in own.events], section)
+    state = QueueState()
+    for event in (event for own in owns for event in own.events):
+        take(state, event, section)
+    return state
 
 
 def _behind(state: QueueState, stage: Stage, section: TaskQueueSpec) -> Stage:

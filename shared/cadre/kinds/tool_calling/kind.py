@@ -10,35 +10,37 @@ from cadre.engine.answers.answer_form import answer_of
 from cadre.engine.answers.json_text import UNREADABLE, ReadingError, decode_text, read_arguments
 from cadre.engine.calls.call_check import CallNotAllowed, check_call
 from cadre.engine.calls.calls_in_text import read_calls, schemas_of
+from cadre.engine.draft import Draft
 from cadre.engine.kind import Chat
 from cadre.engine.model_request import ModelRequest
-from cadre.engine.moves import Answer, Call, Moves
 from cadre.engine.tool_names import FINAL_ANSWER
-from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.arrivals import ModelReplied
 from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run
-from cadre.kinds.stepwise import StepwiseKind
+from cadre.kinds.stepwise import Stepwise
 from cadre.kinds.tool_calling.arguments import with_values
 from cadre.kinds.tool_calling.records import DECLARATION
 from cadre.kinds.tool_calling.request import ask_for_calls, unreadable
 from cadre.spec.agent import AgentSpec
 
 
-class ToolCallingKind(StepwiseKind):
+class ToolCallingKind(Stepwise):
     """`cadre.engine.kind.Kind` for agents that call tools."""
 
     name = DECLARATION.name
 
-    def act(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
+    def act(self, draft: Draft, reply: ModelReplied) -> None:
+        run = draft.run
         try:
             calls = reply.calls or read_calls(reply.content, schemas_of(run))
         except ReadingError as error:
-            return self.went(run, arrival, unreadable(run, error))
-        if len(calls) == 1 and calls[0].name == FINAL_ANSWER:
-            arguments = self._final_answer(run, calls[0])
-            if arguments is not None:
-                return [Answer(answer_of(run, with_values(run, arguments)["answer"]), arguments)]
-        return [Call(calls)]
+            self.go_on(draft, unreadable(run, error))
+            return
+        arguments = self._final_answer(run, calls[0]) if len(calls) == 1 else None
+        if arguments is not None:
+            draft.answer(answer_of(run, with_values(run, arguments)["answer"]), arguments)
+        else:
+            draft.call(calls)
 
     def action_request(self, run: Run, chat: Chat) -> ModelRequest:
         return ask_for_calls(run, chat)
@@ -55,7 +57,10 @@ class ToolCallingKind(StepwiseKind):
             return False
 
     def _final_answer(self, run: Run, call: RequestedCall) -> dict[str, Any] | None:
-        """The call's arguments, or None when the call itself is wrong (it is refused like any other then)."""
+        """Return the arguments of a call of `final_answer`; None for any other, and for one that is wrong, which is
+        refused like any other then."""
+        if call.name != FINAL_ANSWER:
+            return None
         try:
             arguments = read_arguments(call)
             check_call(run, call.name, arguments)

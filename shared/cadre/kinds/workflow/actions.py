@@ -1,8 +1,10 @@
-"""What a step does when it is entered: the moves that begin it, or its outcome where nothing is to be waited for."""
+"""What a step does when it is entered: what begins it, or its outcome where nothing is to be waited for."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from cadre.engine.moves import Ask, Call, Hold, Moves, Wait
+from cadre.engine.draft import Draft
 from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run
 from cadre.kinds.workflow.outcome import StepOutcome
@@ -36,37 +38,43 @@ OVERDUE = "expired"
 _WRONG = (ExpressionError, ValueError)
 
 
-def begin_action(
-    run: Run, state: WorkflowState, step: WorkflowStep, number: int, at: float
-) -> Moves | StepOutcome:
-    """The moves with which the step begins, or its outcome. `number` is the run's step, `at` in Unix seconds."""
+def begin_action(draft: Draft, state: WorkflowState, step: WorkflowStep, number: int) -> StepOutcome | None:
+    """Begin the step, or return its outcome where nothing is to be waited for. `number` is the run's step."""
     try:
-        return _begun(run, state, step, number, at)
+        begun = _begun(draft, state, step, number)
     except _WRONG as error:
         return StepOutcome(error=ErrorInfo("no-value", str(error)))
+    if isinstance(begun, StepOutcome):
+        return begun
+    begun()
+    return None
 
 
-def _begun(run: Run, state: WorkflowState, step: WorkflowStep, number: int, at: float) -> Moves | StepOutcome:
-    values = values_of(run, state)
+def _begun(
+    draft: Draft, state: WorkflowState, step: WorkflowStep, number: int
+) -> StepOutcome | Callable[[], None]:
+    """The step's outcome, or what begins it: nothing is decided before all of its templates have their values."""
+    values = values_of(draft.run, state)
     match action_of(step):
         case ToolAction() as tool:
             arguments = filled(tool.arguments, values)
             if tool.instruction:
                 text_of(tool.instruction, values)
-                return [Ask("arguments", number)]
-            return [Call([RequestedCall(tool.name, arguments)])]
+                return partial(draft.ask, "arguments", number)
+            return partial(draft.call, [RequestedCall(tool.name, arguments)])
         case AskAction(prompt=prompt):
             text_of(prompt, values)
-            return [Ask("ask", number)]
+            return partial(draft.ask, "ask", number)
         case AgentAction() as agent:
-            return [Call([RequestedCall(agent.name, _task(agent, values))])]
+            return partial(draft.call, [RequestedCall(agent.name, _task(agent, values))])
         case EachAction() | ParallelAction() as parts:
-            return begin_parts(run, state, parts, values)
+            return begin_parts(draft, parts, values)
         case ApproveAction() as asked:
-            expires = None if asked.seconds is None else at + seconds_of(asked.seconds)
-            return [Hold(state.step, text_of(asked.question, values), expires)]
+            expires = None if asked.seconds is None else draft.at + seconds_of(asked.seconds)
+            return partial(draft.hold, state.step, text_of(asked.question, values), expires)
         case WaitAction() as wait:
-            return [Wait(f"{PAUSE}{number}", _end_of(wait, values, at), wait.signal or None)]
+            end = _end_of(wait, values, draft.at)
+            return partial(draft.wait, f"{PAUSE}{number}", end, wait.signal or None)
         case ChooseAction(cases=cases, default=default):
             return _first_that_holds(cases, default, values)
         case EndAction(error=error) if error:

@@ -43,11 +43,7 @@ def fold_workflow(run: Run, event: JournalEvent, n: int, at: float) -> None:
     if isinstance(event, WorkflowStepFinished) and run.spec is not None:
         undo = workflow_of(run.spec).steps[event.name].undo
     state = after(state, event, at, undo)
-    if isinstance(event, ev.DelegateFinished) and run.current is not None and run.spec is not None:
-        action = action_of(workflow_of(run.spec).steps[state.step])
-        if isinstance(action, EachAction | ParallelAction):
-            state = msgspec.structs.replace(state, value=together(action, run.current.calls, state.answers))
-    run.own = state
+    run.own = state = _with_parts(run, state)
     if run.current is not None and isinstance(event, ev.StepStarted):
         run.current.own = WorkflowStepNote(name=event.name, attempt=event.attempt)
     elif isinstance(event, WorkflowStepFinished) and run.current is not None:
@@ -55,6 +51,16 @@ def fold_workflow(run: Run, event: JournalEvent, n: int, at: float) -> None:
         run.current.own = WorkflowStepNote(
             name=event.name, attempt=state.attempt, result=result, next=event.next
         )
+
+
+def _with_parts(run: Run, state: WorkflowState) -> WorkflowState:
+    """The state with what the parts of the step in work have given so far, if it has parts."""
+    if run.current is None or not state.step:
+        return state
+    action = action_of(workflow_of(run.spec).steps[state.step])
+    if not isinstance(action, EachAction | ParallelAction):
+        return state
+    return msgspec.structs.replace(state, value=together(action, run.current.calls, state.answers))
 
 
 def _counts(run: Run, call: str) -> bool:

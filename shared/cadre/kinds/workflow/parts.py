@@ -1,16 +1,17 @@
 """The parts of an `each` or `parallel` step: runs of the same agent, begun in turn, and what they give together."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from cadre.engine.moves import Call, Move, Moves, Note, RunPart
+from cadre.engine.calls.open_calls import RunPart
+from cadre.engine.draft import Draft
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
 from cadre.kinds.workflow.check import names_read
 from cadre.kinds.workflow.edges import reached_from
-from cadre.kinds.workflow.fold import together
 from cadre.kinds.workflow.outcome import StepOutcome
 from cadre.kinds.workflow.records import ItemsListed, WorkflowState
 from cadre.kinds.workflow.section import EachAction, ParallelAction, WorkflowSpec, action_of, workflow_of
@@ -22,39 +23,42 @@ _OF_THE_RUN = ("visits", "now", "item", "index")
 
 
 def begin_parts(
-    run: Run, state: WorkflowState, action: EachAction | ParallelAction, values: dict[str, Any]
-) -> Moves | StepOutcome:
-    """The first parts; the outcome where there is none. Raises ExpressionError, ValueError."""
+    draft: Draft, action: EachAction | ParallelAction, values: dict[str, Any]
+) -> StepOutcome | Callable[[], None]:
+    """Return what begins the first parts of a step, or its outcome where there are none. Raises ValueError and
+    ExpressionError where there is no list of items."""
     if isinstance(action, ParallelAction):
-        return [Call([RunPart(branch, {}) for branch in action.branches])]
+        return partial(draft.call, [RunPart(branch, {}) for branch in action.branches])
     items = filled(action.items, values)
     if not isinstance(items, list):
         raise ValueError(f"each.items must give a list, not {type(items).__name__}")
     if not items:
         return StepOutcome([])
-    moves: list[Move] = [Note(ItemsListed(items=items))]
-    first = range(min(len(items), action.parallel or _at_once(run)))
-    return [*moves, Call([_item(action, items, index) for index in first])]
+    at_once = action.parallel or draft.spec.limits.parallel
+
+    def begin() -> None:
+        draft.note(ItemsListed(items=items))
+        draft.call([_item(action, items, index) for index in range(min(len(items), at_once))])
+
+    return begin
 
 
-def on_part(
-    run: Run, state: WorkflowState, action: EachAction | ParallelAction, call: CallState, outcome: StepOutcome
-) -> Moves | StepOutcome:
-    """What follows when a part is over: the next one, nothing for now, or the step's outcome."""
-    calls: Sequence[CallState] = run.current.calls if run.current is not None else []
-    answers = state.answers if outcome.error is not None else {**state.answers, call.id: outcome.value}
-    failed = sum(one.error is not None for one in calls) + (outcome.error is not None)
+def after_part(
+    draft: Draft, state: WorkflowState, action: EachAction | ParallelAction, outcome: StepOutcome
+) -> StepOutcome | None:
+    """Return the step's outcome behind that of a part; None while it goes on, with the next part if there is one."""
+    calls: Sequence[CallState] = draft.run.current.calls if draft.run.current is not None else []
+    failed = sum(one.error is not None for one in calls)
     total = len(state.items) if isinstance(action, EachAction) else len(action.branches)
     need = min(action.need or total, total)
     if outcome.error is not None and failed > total - need:
         missing = f"{failed} of {total} have failed, {need} must succeed: {outcome.error.message}"
         return StepOutcome(error=outcome.error.saying(missing))
     if isinstance(action, EachAction) and len(calls) < total:
-        return [Call([_item(action, state.items, len(calls))])]
-    enough = isinstance(action, ParallelAction) and len(answers) >= need
-    if enough or len(answers) + failed == total:
-        return StepOutcome(together(action, calls, answers))
-    return []
+        draft.call([_item(action, state.items, len(calls))])
+        return None
+    enough = isinstance(action, ParallelAction) and len(state.answers) >= need
+    return StepOutcome(state.value) if enough or len(state.answers) + failed == total else None
 
 
 def part_of(run: Run, state: WorkflowState, call: CallState) -> dict[str, Any]:
@@ -89,7 +93,3 @@ def part_of(run: Run, state: WorkflowState, call: CallState) -> dict[str, Any]:
 def _item(action: EachAction, items: list[Any], index: int) -> RunPart:
     task = f"{action.step}: {index + 1} of {len(items)}"
     return RunPart(task, {"item": items[index], "index": index})
-
-
-def _at_once(run: Run) -> int:
-    return run.spec.limits.parallel if run.spec is not None else 1

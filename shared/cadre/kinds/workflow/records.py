@@ -22,7 +22,8 @@ class ItemsListed(JournalEvent, frozen=True, tag="workflow.items"):
 
 
 class AnswerParsed(JournalEvent, frozen=True, tag="workflow.answer_parsed"):
-    """What the model's answer to an `ask` step was read as: the step's result."""
+    """A step's result, where no common event has it: what the model's answer to an `ask` step was read as, the signal
+    that has ended a wait, the value of an end behind which others are made up for."""
 
     value: Any
 

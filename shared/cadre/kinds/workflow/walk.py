@@ -1,30 +1,13 @@
 """The way that one arrival takes a run through its workflow: from the step that it settles to the next one that waits
 for something, or to the end."""
 
-import msgspec
+from typing import Any
 
-from cadre.engine.moves import (
-    PARTIAL_RESULT,
-    Answer,
-    Ask,
-    BeginStep,
-    Drop,
-    EndStep,
-    Move,
-    Moves,
-    Note,
-    Stop,
-    Wait,
-)
-from cadre.engine.steps import step_in_work, still_open
-from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival
-from cadre.journal.parts import JournalEvent
-from cadre.journal.run import Run
+from cadre.engine.draft import Draft
 from cadre.kinds.workflow.actions import PAUSE, begin_action, way_after
-from cadre.kinds.workflow.fold import after, state_of, unsure_steps
+from cadre.kinds.workflow.fold import state_of, unsure_steps
 from cadre.kinds.workflow.outcome import StepOutcome
-from cadre.kinds.workflow.records import Ending, UndoBegun, WorkflowState, WorkflowStepFinished
+from cadre.kinds.workflow.records import AnswerParsed, UndoBegun, WorkflowState, WorkflowStepFinished
 from cadre.kinds.workflow.section import (
     AgentAction,
     AskAction,
@@ -58,116 +41,101 @@ _FINAL: tuple[ErrorCode, ...] = ("rejected", "expired", "interrupted", "workflow
 
 
 class Walk:
-    """One arrival's way. `moves` are what it has come to."""
+    """One arrival's way; all of its state is the run's."""
 
-    def __init__(self, run: Run, arrival: Arrival, state: WorkflowState | None = None) -> None:
-        assert run.spec is not None
-        self._run, self._arrival = run, arrival
-        self._workflow: WorkflowSpec = workflow_of(run.spec)
-        self.state = state if state is not None else state_of(run)
-        self._number = step_in_work(run)
-        self.moves: list[Move] = []
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._workflow: WorkflowSpec = workflow_of(draft.spec)
+        self._out = draft.run.open_calls()
+        """Calls of the step in work that were open when the way began."""
         self._going: tuple[str, int] | None = None
+
+    @property
+    def state(self) -> WorkflowState:
+        return state_of(self._draft.run)
 
     @property
     def step(self) -> WorkflowStep:
         """The step in work."""
         return self._workflow.steps[self.state.step]
 
-    def enter(self, name: str, attempt: int = 1) -> Moves:
-        """Enters a step, and those that follow for as long as none of them waits for anything."""
+    def enter(self, name: str, attempt: int = 1) -> None:
+        """Enter a step, and those that follow for as long as none of them waits for anything."""
         self._going = (name, attempt)
-        return self._walked()
+        self._walk()
 
-    def settle(self, outcome: StepOutcome) -> Moves:
+    def settle(self, outcome: StepOutcome) -> None:
         """The step in work has its outcome."""
         self._settle(outcome)
-        return self._walked()
+        self._walk()
 
-    def leave(self, target: str, label: str = "") -> Moves:
+    def leave(self, target: str, label: str = "") -> None:
         """The step in work has succeeded, and leads there; "" is the end."""
-        self._leave(target, label)
-        return self._walked()
+        self._leave(target, label, self.state.value)
+        self._walk()
 
-    def fail(self, error: ErrorInfo) -> Moves:
+    def fail(self, error: ErrorInfo) -> None:
         """The step in work has failed for good, and nothing catches that."""
         self._fail(error)
-        return self._walked()
+        self._walk()
 
-    def give_up(self, state: RunState, error: ErrorInfo) -> Moves:
+    def give_up(self, state: RunState, error: ErrorInfo) -> None:
         """The workflow ends so, whatever it is at; what was done is made up for first."""
+        self._draft.drop(error.message)
         self._end_badly(state, error)
-        return self._walked()
+        self._walk()
 
-    def stop_undoing(self) -> Moves:
+    def stop_undoing(self) -> None:
         """The time to make up for things is over."""
         ending = self.state.ending
         assert ending is not None
-        return [self._last(ending)]
+        self._draft.stop(ending.state, self._draft.found(), ending.error)
 
-    def drop(self, reason: str) -> None:
-        """Gives up what the step in work still waits for."""
-        if still_open(self._run, self._arrival):
-            self.moves.append(Drop(reason))
-
-    def note(self, event: JournalEvent) -> None:
-        """Journals an event of the kind's own; what follows is decided in the state after it."""
-        self.moves.append(Note(event))
-        self._take(event)
-
-    def _take(self, event: JournalEvent) -> None:
-        undo = self.step.undo if isinstance(event, WorkflowStepFinished) else ""
-        self.state = after(self.state, event, self._arrival.at, undo)
-
-    def _walked(self) -> Moves:
-        while self._going is not None:
+    def _walk(self) -> None:
+        while self._going is not None and not self._draft.is_over:
             (name, attempt), self._going = self._going, None
             self._enter(name, attempt)
-        return self.moves
 
     # --- one step
 
     def _enter(self, name: str, attempt: int) -> None:
-        self._number += 1
-        entered = self.state.visits.get(name, 0)
-        self._take(ev.StepStarted(step=self._number, name=name, attempt=attempt))
-        self.moves.append(BeginStep(self._number, name, attempt, self.state))
-        task = self._run.task
+        draft, number, entered = self._draft, self._draft.step + 1, self.state.visits.get(name, 0)
+        draft.begin_step(number, name, attempt)
+        self._out = []
+        task = draft.run.task
         if attempt == 1 and entered >= self.step.visits:
             text = f"It was entered {entered} times, which is all that its `visits` allow."
             self._fail(ErrorInfo("loop", text), is_own=True)
-        elif task is not None and task.max_steps is not None and self._number > task.max_steps:
+        elif task is not None and task.max_steps is not None and number > task.max_steps:
             error = ErrorInfo("max-steps", f"Reached the limit of {task.max_steps} steps.")
             self._fail(error, is_own=True)
-        else:
-            begun = begin_action(self._run, self.state, self.step, self._number, self._arrival.at)
-            if isinstance(begun, StepOutcome):
-                self._settle(begun)
-            else:
-                self.moves += begun
+        elif (outcome := begin_action(draft, self.state, self.step, number)) is not None:
+            self._settle(outcome)
 
     def _settle(self, outcome: StepOutcome) -> None:
         error = outcome.error
         if error is None:
-            self.state = msgspec.structs.replace(self.state, value=outcome.value)
-            way = way_after(self._run, self.state, self.step, outcome)
+            way = way_after(self._draft.run, self.state, self.step, outcome)
             error = way.error
             if error is None and self.step.route is not None:
-                self.moves.append(Ask("route", self._number))
+                self._draft.ask("route", self._draft.step)
                 return
             if error is None:
-                self._leave(way.target, way.label)
+                self._leave(way.target, way.label, outcome.value)
                 return
         if not self._tries_again(error):
             self._fail(error)
 
-    def _leave(self, target: str, label: str) -> None:
+    def _leave(self, target: str, label: str, value: Any) -> None:
+        draft = self._draft
         if not target and self.state.ending is None:
-            self.moves.append(Answer(self.state.value))
+            draft.answer(value)
             return
+        if value != self.state.value:
+            draft.note(AnswerParsed(value=value))
         more = bool(self.state.undo)
-        self.note(WorkflowStepFinished(name=self.state.step, next=target, label=label))
-        self.moves.append(EndStep())
+        draft.note(WorkflowStepFinished(name=self.state.step, next=target, label=label))
+        draft.end_step()
         if target:
             self._going = (target, 1)
         else:
@@ -175,21 +143,22 @@ class Walk:
 
     def _tries_again(self, error: ErrorInfo) -> bool:
         """Whether the step is tried once more, at once or after a pause."""
-        attempts, attempt = attempts_of(self.step), self.state.attempt
-        absent = self._callee() in self._arrival.offer.missing and error.code in _OF_THE_MODEL
-        away = error.code == "away" and isinstance(self._arrival.what, TimerFired)
+        draft, attempts, attempt = self._draft, attempts_of(self.step), self.state.attempt
+        absent = self._callee() in draft.arrival.offer.missing and error.code in _OF_THE_MODEL
+        away = error.code == "away" and isinstance(draft.arrival.what, TimerFired)
         most = max(attempts.most, AWAY_TRIES) if away else self._most(attempts, error, absent)
         if attempt >= most or not (absent or away or _is_passing(attempts, error)):
             return False
-        self.note(WorkflowStepFinished(name=self.state.step, next=self.state.step, error=error, retry=True))
-        self.moves.append(EndStep(error))
+        number = draft.step
+        draft.note(WorkflowStepFinished(name=self.state.step, next=self.state.step, error=error, retry=True))
+        draft.end_step(error)
         pause = 2.0 if absent else 0.0 if away else seconds_of(attempts.pause)
         if not pause:
             self._going = (self.state.step, attempt + 1)
         else:
             longest = _LONGEST_ABSENCE_SECONDS if absent else _LONGEST_PAUSE_SECONDS
             pause = min(pause * 2.0 ** (attempt - 1), max(pause, longest))
-            self.moves.append(Wait(f"{PAUSE}{self._number}", self._arrival.at + pause))
+            draft.wait(f"{PAUSE}{number}", draft.at + pause)
         return True
 
     def _callee(self) -> str:
@@ -207,33 +176,33 @@ class Walk:
 
     def _fail(self, error: ErrorInfo, *, is_own: bool = False) -> None:
         """`is_own`: a bound of the workflow itself is reached, behind which no step follows."""
-        name, target, more = self.state.step, self.step.on_error, bool(self.state.undo)
+        draft, name, target, more = self._draft, self.state.step, self.step.on_error, bool(self.state.undo)
         if is_own:
             target = ""
-        self.note(WorkflowStepFinished(name=name, next=target, error=error))
+        draft.note(WorkflowStepFinished(name=name, next=target, error=error))
         if target:
-            self.moves.append(EndStep(error))
+            draft.end_step(error)
             self._going = (target, 1)
         elif self.state.ending is not None:
-            self.moves.append(EndStep(error))
+            draft.end_step(error)
             self._undo_next(more)
         else:
             state: RunState = "max_steps_error" if is_own and error.code == "max-steps" else "error"
             self._end_badly(state, error.saying(f"Step {name!r} has failed: {error.message}"))
 
     def _end_badly(self, state: RunState, error: ErrorInfo) -> None:
-        if self.state.undo and self.state.ending is None:
+        draft = self._draft
+        undoes = bool(self.state.undo) and self.state.ending is None
+        if undoes:
             steps = [entry.step for entry in reversed(self.state.undo)]
-            unsure = unsure_steps(self._run, self.state, still_open(self._run, self._arrival))
-            self.note(UndoBegun(state=state, error=error, steps=steps, unsure=unsure))
-            self.moves += [EndStep(error)] if self._is_in_step() else []
+            unsure = unsure_steps(draft.run, self.state, self._out)
+            draft.note(UndoBegun(state=state, error=error, steps=steps, unsure=unsure))
+        if draft.run.current is not None:
+            draft.end_step(error)
+        if undoes:
             self._undo_next(True)
         else:
-            self.moves += [EndStep(error)] if self._is_in_step() else []
-            self.moves.append(Stop(state, PARTIAL_RESULT, error))
-
-    def _is_in_step(self) -> bool:
-        return self._run.current is not None or any(isinstance(move, BeginStep) for move in self.moves)
+            draft.stop(state, draft.found(), error)
 
     def _undo_next(self, more: bool) -> None:
         """Goes on with what is to be made up for, or ends the run as it was to end."""
@@ -241,12 +210,8 @@ class Walk:
         assert ending is not None
         if more and ending.undone is not None:
             self._going = (ending.undone.undo, 1)
-            return
-        self.moves.append(self._last(ending))
-
-    @staticmethod
-    def _last(ending: Ending) -> Stop:
-        return Stop(ending.state, PARTIAL_RESULT, ending.error)
+        else:
+            self.stop_undoing()
 
 
 def _is_passing(attempts: StepAttempts, error: ErrorInfo) -> bool:

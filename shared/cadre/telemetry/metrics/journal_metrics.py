@@ -10,7 +10,6 @@ from cadre.engine.kind import kind_of
 from cadre.engine.model_choice import asked_model
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelFailed
-from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, PlanningStep
 from cadre.telemetry.metrics import names
@@ -23,71 +22,70 @@ PROVIDER = "openai"
 TIMED_OUT = "timeout"
 
 
-def measurements_of(run: Run, entry: Entry, what: object) -> list[Measurements]:
-    """Returns what one journal entry adds to the metrics.
+class EntryMetrics:
+    """Gathers what one journal entry adds to the metrics; called with each event and the run in the state before it."""
 
-    Args:
-        run: as it was before the entry.
-        what: the arrival that the entry accounts for.
-    """
-    found: list[Measurements] = []
-    for event in entry.events:
+    def __init__(self, run: Run, what: object, at: float) -> None:
+        """Look at the run before the entry. `what` is the arrival that it accounts for, at `at` in Unix seconds."""
+        self.found: list[Measurements] = []
+        self._at = at
+        if isinstance(what, ModelFailed) and run.model is not None:
+            fault = str(what.status or ("rate_limited" if what.rate_limited else "unavailable"))
+            labels = (run.agent, _model_of(run), run.model.purpose, fault)
+            self.found.append((_failed_call, labels, (max(0.0, at - run.model.at),)))
+
+    def __call__(self, run: Run, event: ev.AnyEvent) -> None:
         add = _MEASURES.get(type(event))
         if add is not None:
-            found += add(run, entry, event)
+            self.found += add(run, self._at, event)
         elif run.spec is not None and (done := kind_of(run).executed(event)) is not None:
-            found.append((_tool, (entry.agent, done.tool, done.error), (done.seconds,)))
-    if isinstance(what, ModelFailed) and run.model is not None:
-        fault = str(what.status or ("rate_limited" if what.rate_limited else "unavailable"))
-        labels = (entry.agent, _model_of(run), run.model.purpose, fault)
-        found.append((_failed_call, labels, (max(0.0, entry.at - run.model.at),)))
-    return found
+            self.found.append((_tool, (run.agent, done.tool, done.error), (done.seconds,)))
 
 
 # --- what an event adds
 
 
-def _answered(run: Run, entry: Entry, event: ev.ModelAnswered) -> list[Measurements]:
-    agent, model, usage = entry.agent, _model_of(run) or event.model, event.usage
+def _answered(run: Run, at: float, event: ev.ModelAnswered) -> list[Measurements]:
+    agent, model, usage = run.agent, _model_of(run) or event.model, event.usage
     values = (event.seconds, usage.input_tokens, usage.output_tokens)
     return [(_call, (agent, model, event.purpose), values)]
 
 
-def _answered_late(run: Run, entry: Entry, event: ev.RecordIgnored) -> list[Measurements]:
-    agent, model, usage = entry.agent, _model_of(run) or event.model, event.usage
+def _answered_late(run: Run, at: float, event: ev.RecordIgnored) -> list[Measurements]:
+    agent, model, usage = run.agent, _model_of(run) or event.model, event.usage
     if not usage.model_calls:
         return []
     return [(_late, (agent, model), (1, usage.input_tokens, usage.output_tokens))]
 
 
-def _tool_answered(run: Run, entry: Entry, event: ev.ToolAnswered) -> list[Measurements]:
-    labels = (entry.agent, event.tool, event.error.type if event.error else "")
+def _tool_answered(run: Run, at: float, event: ev.ToolAnswered) -> list[Measurements]:
+    labels = (run.agent, event.tool, event.error.type if event.error else "")
     return [(_tool, labels, (event.seconds,))]
 
 
-def _timed_out(run: Run, entry: Entry, event: ev.CallTimedOut) -> list[Measurements]:
+def _timed_out(run: Run, at: float, event: ev.CallTimedOut) -> list[Measurements]:
     name = next((call.name for call in run.open_calls() if call.id == event.call), "")
-    return [(_tool, (entry.agent, name, TIMED_OUT), (event.seconds,))]
+    return [(_tool, (run.agent, name, TIMED_OUT), (event.seconds,))]
 
 
-def _decided(run: Run, entry: Entry, event: ev.ApprovalDecided) -> list[Measurements]:
+def _decided(run: Run, at: float, event: ev.ApprovalDecided) -> list[Measurements]:
     held = next((call.hold for call in run.open_calls() if call.id == event.call), None)
     if held is None:
         return []
-    return [(_approval, (entry.agent, event.verdict), (max(0.0, entry.at - held.at),))]
+    return [(_approval, (run.agent, event.verdict), (max(0.0, at - held.at),))]
 
 
-def _stepped(run: Run, entry: Entry, event: ev.StepFinished) -> list[Measurements]:
-    return [(_step, (entry.agent,), (1,))]
+def _stepped(run: Run, at: float, event: ev.StepFinished) -> list[Measurements]:
+    return [(_step, (run.agent,), (1,))]
 
 
-def _finished(run: Run, entry: Entry, event: ev.RunFinished) -> list[Measurements]:
-    asked, answered = _calls(run, entry.events)
-    took = max(0.0, entry.at - (run.started_at or entry.at))
-    return [(_run, (entry.agent, event.state), (took, answered, asked))]
+def _finished(run: Run, at: float, event: ev.RunFinished) -> list[Measurements]:
+    asked, answered = _calls(run)
+    took = max(0.0, at - (run.started_at or at))
+    return [(_run, (run.agent, event.state), (took, answered, asked))]
 
 
-_MEASURES: dict[type, Callable[[Run, Entry, Any], list[Measurements]]] = {
+_MEASURES: dict[type, Callable[[Run, float, Any], list[Measurements]]] = {
     ev.ModelAnswered: _answered,
     ev.RecordIgnored: _answered_late,
     ev.ToolAnswered: _tool_answered,
@@ -98,15 +96,13 @@ _MEASURES: dict[type, Callable[[Run, Entry, Any], list[Measurements]]] = {
 }
 
 
-def _calls(run: Run, events: list[ev.AnyEvent]) -> tuple[int, int]:
-    """Tool calls and model answers of the run, those of the entry that ends it included."""
+def _calls(run: Run) -> tuple[int, int]:
+    """Tool calls and model answers of the run; the answer that follows its last step is no step."""
     actions = [step for step in run.steps if isinstance(step, ActionStep) and step.entry]
     plans = sum(isinstance(step, PlanningStep) for step in run.steps)
     actions += [run.current] if run.current is not None else []
     asked = sum(call.kind == "tool" for step in actions for call in step.asked)
-    last = sum(isinstance(event, ev.ModelAnswered) for event in events)
-    asked += sum(isinstance(event, ev.ToolCalled) for event in events) if last else 0
-    return asked, len(actions) + plans + last
+    return asked, len(actions) + plans
 
 
 def _model_of(run: Run) -> str:

@@ -3,11 +3,11 @@
 import functools
 
 from cadre.engine.chat import Transcript
+from cadre.engine.fold import apply
 from cadre.engine.model_request import ModelRequest
 from cadre.journal.entry import Entry
 from cadre.journal.events import AnyEvent
 from cadre.journal.run import Run
-from cadre.loop.fold import apply
 from cadre.prompting.prompts import Prompts, kind_for, shipped_for
 
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from cadre.engine.answers.json_text import ReadingError, read_arguments
-from cadre.engine.edits import (
-    Editable,
-    EditNotAllowed,
-)
-from cadre.engine.kind import Chat
+from cadre.engine.draft import Draft
+from cadre.engine.edits import Editable, EditNotAllowed
+from cadre.engine.kind import Absent, Chat, Kind, Signalled
 from cadre.engine.model_request import ModelRequest
-from cadre.engine.moves import Answer, Ask, Call, EndStep, Hold, Moves, Note, Signalled, Wait
-from cadre.engine.steps import step_in_work
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival, ModelReplied
+from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
-from cadre.kinds.kind import PlainKind
 from cadre.protocol.messages import (
     Decision,
     Edit,
@@ -32,60 +28,70 @@ from cadre.protocol.messages import (
 from patient_kind.records import DECLARATION, Noted, Nudge, Nudged, PatientSpec, PatientState
 
 
-class PatientKind(PlainKind):
+class PatientKind(Kind):
     """`cadre.engine.kind.Kind` for patient agents."""
 
     name = DECLARATION.name
 
-    def begin(self, run: Run, arrival: Arrival) -> Moves:
-        assert run.task is not None
-        return [Ask("act", run.task.forks.at if run.task.forks is not None else 1)]
+    def begin(self, draft: Draft) -> None:
+        draft.ask("act", draft.first_step)
 
-    def replied(self, run: Run, reply: ModelReplied, arrival: Arrival) -> Moves:
+    def answered(self, draft: Draft, reply: ModelReplied) -> None:
         if not reply.calls:
-            return self.went(run, arrival, ErrorInfo("unreadable-answer", "Call a tool."))
+            self.go_on(draft, ErrorInfo("unreadable-answer", "Call a tool."))
+            return
         if len(reply.calls) == 1 and reply.calls[0].name == FINAL_ANSWER:
             try:
                 arguments = read_arguments(reply.calls[0])
             except ReadingError as error:
-                return self.went(run, arrival, error.info)
-            return [Answer(arguments.get("answer"), arguments)]
-        step = step_in_work(run)
-        noted = Note(Noted(step=step, calls=len(reply.calls)))
-        if _section(run).ask and step == 1:
-            return [noted, Hold("go", f"May I make {len(reply.calls)} calls?")]
-        return [noted, Call(reply.calls)]
+                self.go_on(draft, error.info)
+            else:
+                draft.answer(arguments.get("answer"), arguments)
+            return
+        draft.note(Noted(step=draft.step, calls=len(reply.calls)))
+        if _section(draft.run).ask and draft.step == 1:
+            draft.hold("go", f"May I make {len(reply.calls)} calls?")
+        else:
+            draft.call(reply.calls)
 
-    def settled(self, run: Run, call: CallState | None, arrival: Arrival) -> Moves:
-        if call is None or call.kind != "question":
-            return super().settled(run, call, arrival)
-        if isinstance(arrival.what, Decision) and arrival.what.verdict != "rejected":
-            return [Call([ev.RequestedCall(name, arguments) for name, arguments in _state(run).asked])]
-        return self.went(run, arrival, ErrorInfo("rejected", "A person did not want the calls."))
+    def settled(self, draft: Draft, calls: Sequence[CallState]) -> None:
+        decision = draft.arrival.what
+        if not any(call.kind == "question" for call in calls):
+            super().settled(draft, calls)
+        elif isinstance(decision, Decision) and decision.verdict != "rejected":
+            draft.call([ev.RequestedCall(name, arguments) for name, arguments in _state(draft.run).asked])
+        else:
+            self.go_on(draft, ErrorInfo("rejected", "A person did not want the calls."))
 
-    def went(self, run: Run, arrival: Arrival, error: ErrorInfo | None = None) -> Moves:
-        pause, go = _section(run).pause, _section(run).signal or None
+    def go_on(self, draft: Draft, error: ErrorInfo | None = None) -> None:
+        pause, go, step = _section(draft.run).pause, _section(draft.run).signal or None, draft.step
+        draft.end_step(error)
         if pause or go:
-            return [EndStep(error), Wait("pause", arrival.at + pause if pause else None, go)]
-        return [EndStep(error), Ask("act", step_in_work(run) + 1)]
+            draft.wait("pause", draft.at + pause if pause else None, go)
+        else:
+            draft.ask("act", step + 1)
 
-    def arrived(self, run: Run, what: Message | Signalled, arrival: Arrival) -> Moves | None:
-        if isinstance(what, TimerFired):
-            return [Ask("act", run.step + 1)]
-        if isinstance(what, Signalled):
-            hurried = Note(Nudged(text=f"{what.wait} ended by {what.signal}: {what.payload}"))
-            return [hurried, Ask("act", run.step + 1)]
-        return [Note(Nudged(text=what.text))] if isinstance(what, Nudge) else None
+    def arrived(self, draft: Draft, what: Message | Signalled | Absent) -> bool:
+        match what:
+            case TimerFired():
+                draft.ask("act", draft.run.step + 1)
+            case Signalled():
+                draft.note(Nudged(text=f"{what.wait} ended by {what.signal}: {what.payload}"))
+                draft.ask("act", draft.run.step + 1)
+            case Nudge():
+                draft.note(Nudged(text=what.text))
+            case _:
+                return False
+        return True
 
     def editable(self, run: Run) -> Editable | None:
         state = _state(run)
         return Editable("queue", state.version, state.wishes)
 
-    def check_edit(self, run: Run, edit: Edit) -> None:
-        _wishes_after(_state(run).wishes, edit.operations)
-
-    def edited(self, run: Run, edit: Edit, arrival: Arrival) -> Moves:
-        return [Note(Nudged(text=f"{len(_state(run).wishes)} wishes"))]
+    def edit(self, draft: Draft, edit: Edit) -> None:
+        _wishes_after(_state(draft.run).wishes, edit.operations)
+        draft.edited(edit)
+        draft.note(Nudged(text=f"{len(_state(draft.run).wishes)} wishes"))
 
     def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
         match event:

@@ -1,0 +1,411 @@
+"""What becomes true when something arrives at a run: the whole of an agent's decisions, pure.
+
+`decide` goes by phase and arrival; what it returns is appended to the journal as one entry.
+An arrival that no case takes is late, unknown or a duplicate: it is accounted for and changes nothing.
+"""
+
+import copy
+
+from cadre.engine.budget import budget_of, deadline_of, out_of_time
+from cadre.engine.calls.approval import held_call
+from cadre.engine.calls.call_events import made
+from cadre.engine.calls.decisions import on_decision, on_expiry
+from cadre.engine.calls.results import delegate_finished, late_outcome, on_report, on_result, on_time_out
+from cadre.engine.context.compaction import on_summary
+from cadre.engine.context.observation import clip
+from cadre.engine.draft import Draft, Tap
+from cadre.engine.edits import EditNotAllowed
+from cadre.engine.kind import Absent, Signalled
+from cadre.engine.model_failure import on_model_failure
+from cadre.engine.parts import as_tasked
+from cadre.engine.recall import on_memories, on_no_memories
+from cadre.engine.timers import away_of, call_of, deadline_timer, kind_wait_of, resume_timer
+from cadre.journal import events as ev
+from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned
+from cadre.journal.run import SUMMARY, Phase, Run
+from cadre.journal.steps import CallState
+from cadre.protocol.codes import EditRefusal, IgnoredCode
+from cadre.protocol.messages import (
+    Cancel,
+    Decision,
+    Edit,
+    ErrorInfo,
+    Message,
+    Report,
+    Signal,
+    Task,
+    TimerFired,
+    ToolResult,
+    UserMessage,
+)
+from cadre.protocol.topology import call_id
+from cadre.protocol.usage import TokenUsage, Usage
+from cadre.spec.kinds import decided_by, declaration_of
+from cadre.spec.templates.template_work import one_decision
+
+_QUESTION_CHARS = 2_000
+"""Characters of a task that the memory service is asked with."""
+
+MAX_KEPT_SIGNALS = 64
+"""Signals that a run keeps for later waits; the next one is refused."""
+
+MAX_UNREAD_MESSAGES = 64
+"""Messages that a run keeps for its next model call; the next one is refused."""
+
+
+def decide(run: Run, arrival: Arrival, cause: str, tap: Tap | None = None) -> list[ev.AnyEvent]:
+    """Return the events that the arrival makes true of the run, at least one, and take the run behind them.
+
+    All templates that are evaluated share one allowance of work. What raises leaves the run as it was at that moment:
+    the caller folds it again.
+
+    Args:
+        run: the run, which is changed.
+        arrival: what arrived, and what a decision may know besides the run.
+        cause: the id of the record that the entry accounts for, or of the model's answer.
+        tap: called with each event before it is true of the run.
+    """
+    with one_decision():
+        run.entries += 1
+        run.seen.add(cause)
+        draft = Draft(run, as_tasked(run, arrival), tap)
+        _decide(draft)
+        while draft.settle_refused() or _end_signalled_wait(draft):
+            pass
+        return draft.events
+
+
+def transition(run: Run, arrival: Arrival) -> list[ev.AnyEvent]:
+    """Return the same events, and leave the run as it is. It is copied, which may cost more than the decision."""
+    return decide(copied(run), arrival, "")
+
+
+def copied(run: Run) -> Run:
+    """Return a copy of the run that can be changed. The agent is the same: it is never changed."""
+    return copy.deepcopy(run, {id(run.spec): run.spec})
+
+
+def _decide(draft: Draft) -> None:
+    run, what = draft.run, draft.arrival.what
+    if run.phase is Phase.DONE:
+        late = late_outcome(run, what)
+        draft.emit(late if late is not None else _ignored(what, "run-ended"))
+        return
+    if isinstance(what, Signal):
+        _on_signal(draft, what)
+        return
+    if isinstance(what, UserMessage):
+        _on_message(draft, what)
+        return
+    if run.phase is Phase.NEW:
+        _before_the_task(draft)
+        return
+    match what:
+        case Edit():
+            _on_edit(draft, what)
+        case Cancel():
+            _on_cancel(draft, what)
+        case Poisoned():
+            draft.stop("error", error=_poison(what))
+        case TimerFired(name=name) if name == deadline_timer(run) and run.deadline is not None:
+            draft.give_up(out_of_time())
+        case _:
+            taken = _of_the_model(draft) or _of_a_call(draft) or _of_the_kind(draft)
+            if not (taken and draft.events):
+                draft.emit(_ignored(what, "not-awaited"))
+
+
+# --- before the task, and the end from outside
+
+
+def _before_the_task(draft: Draft) -> None:
+    match draft.arrival.what:
+        case Task() as task:
+            _accept(draft, task)
+            _begin(draft, task)
+        case Cancel() as cancel:
+            # It overtook its task, which will find it here.
+            draft.emit(_requested(cancel))
+        case Poisoned(task=Task() as task) as poisoned:
+            _accept(draft, task)
+            draft.stop("error", error=_poison(poisoned))
+        case what:
+            draft.emit(_ignored(what, "not-begun"))
+
+
+def _accept(draft: Draft, task: Task) -> None:
+    """The task is this run's. Here alone it is found out which kind decides the run, in its version of today."""
+    arrival = draft.arrival
+    kind = arrival.decided_by or decided_by(arrival.spec)
+    draft.emit(
+        ev.RunAccepted(
+            task=task,
+            spec=arrival.spec,
+            history=arrival.history,
+            prefix=arrival.prefix,
+            deadline=deadline_of(task, arrival.spec, arrival.at),
+            budget=budget_of(task, arrival.spec),
+            fixed_tokens=arrival.base,
+            decided_by=kind,
+            kind_version=arrival.kind_version or declaration_of(kind).version,
+            revision=arrival.revision,
+            prompts=arrival.prompts,
+        )
+    )
+
+
+def _begin(draft: Draft, task: Task) -> None:
+    """Asks for memories, or has the agent's kind begin."""
+    run, arrival = draft.run, draft.arrival
+    if run.cancelled is not None:
+        draft.stop("cancelled", error=ErrorInfo("cancelled", run.cancelled or "cancelled before it began"))
+    elif arrival.problem:
+        draft.stop("error", error=ErrorInfo("not-found", arrival.problem))
+    elif arrival.spec.memory.recall and task.forks is None:  # a fork has what the other run was given
+        query = clip(task.task, _QUESTION_CHARS)
+        draft.emit(ev.MemoryAsked(call=call_id(run.id, 0, 0), query=query, count=arrival.spec.memory.recall))
+    else:
+        draft.kind.begin(draft)
+
+
+def _on_cancel(draft: Draft, cancel: Cancel) -> None:
+    """Ends the run, or has its kind see to the end. A second request is noted, unless it wants the end at once."""
+    is_first = draft.run.cancelled is None
+    draft.emit(_requested(cancel))
+    error = ErrorInfo("cancelled", cancel.reason or "cancelled")
+    if cancel.now:
+        draft.stop("cancelled", error=error)
+    elif is_first:
+        draft.give_up(error)
+
+
+def _requested(cancel: Cancel) -> ev.CancelRequested:
+    return ev.CancelRequested(reason=cancel.reason, sender=cancel.sender, now=cancel.now)
+
+
+# --- what people send
+
+
+def _on_signal(draft: Draft, signal: Signal) -> None:
+    """Keeps the signal; the waits that it ends are ended last of all."""
+    if len(draft.run.signals) >= MAX_KEPT_SIGNALS:
+        draft.emit(ev.RecordIgnored(kind="Signal", code="signals-full"))
+    else:
+        draft.emit(ev.SignalReceived(name=signal.name, payload=signal.payload, sender=signal.sender))
+
+
+def _end_signalled_wait(draft: Draft) -> bool:
+    """Ends the oldest wait whose signal is there: it stood already, or begins now. Returns False if there is none."""
+    run = draft.run
+    over = _first_over(run) if run.signals and run.phase is not Phase.DONE else None
+    if over is None:
+        return False
+    draft.emit(ev.WaitFinished(name=over.wait, signal=over.signal))
+    draft.kind.arrived(draft, over)
+    return True
+
+
+def _first_over(run: Run) -> Signalled | None:
+    for name, wait in run.waits.items():
+        for kept in run.signals:
+            if kept.name == wait.signal:
+                return Signalled(name, kept.name, kept.payload, kept.sender)
+    return None
+
+
+def _on_message(draft: Draft, message: UserMessage) -> None:
+    """Keeps the message for the next model call, which it may bring about."""
+    run, model = draft.run, draft.asked
+    if len(run.unread) >= MAX_UNREAD_MESSAGES:
+        draft.emit(ev.RecordIgnored(kind="UserMessage", code="messages-full"))
+        return
+    draft.emit(ev.MessageReceived(text=message.text, mode=message.mode, sender=message.sender))
+    if message.mode == "interrupt" and model is not None and model.purpose != SUMMARY:
+        draft.call_model(model.purpose, model.step, model.attempt + 1, model.postponed)
+    elif message.mode != "append" and run.phase is Phase.ACTING:
+        _put_aside(draft)
+
+
+def _put_aside(draft: Draft) -> None:
+    """The calls that have not begun are given up: they wait for a person, or for their turn. What the model does not
+    read itself goes on: a block of code, checks of its answer, questions of its kind."""
+    run = draft.run
+    if run.proposal is not None or not draft.kind.reads_calls(run):
+        return
+    waiting = [call for call in run.open_calls() if not call.opened and call.kind in ("tool", "member")]
+    error = ErrorInfo("skipped", "This call was not made: a message came that is to be read first.")
+    for call in waiting:
+        draft.emit(ev.CallRefused(call=call.id, name=call.name, arguments=call.arguments, error=error))
+    if waiting and not run.open_calls() and run.current is not None:
+        ids = {call.id for call in waiting}
+        draft.kind.settled(draft, [call for call in run.current.calls if call.id in ids])
+
+
+def _on_edit(draft: Draft, edit: Edit) -> None:
+    """Makes an edit that is based on the present version, or says why it is not made."""
+    run, kind = draft.run, draft.kind
+    present = kind.editable(run)
+    if present is None:
+        _refuse_edit(
+            draft, edit, None, "not-editable", f"there is nothing to edit in this run of kind {kind.name}"
+        )
+        return
+    if edit.base != present.version:
+        reason = (
+            f"the {present.name} is at version {present.version} by now, and the edit is based on {edit.base}"
+        )
+        _refuse_edit(draft, edit, present.version, "stale-version", reason)
+        return
+    try:
+        kind.edit(draft, edit)
+    except EditNotAllowed as error:
+        _refuse_edit(draft, edit, present.version, error.code, str(error))
+
+
+def _refuse_edit(draft: Draft, edit: Edit, version: int | None, code: EditRefusal, reason: str) -> None:
+    draft.emit(ev.EditRefused(base=edit.base, version=version, code=code, reason=reason, sender=edit.sender))
+
+
+# --- what the run waits for; each returns False for anything else
+
+
+def _of_the_model(draft: Draft) -> bool:
+    """The outcome of the model call in flight, or the end of the pause before it."""
+    run, asked = draft.run, draft.asked
+    match draft.arrival.what:
+        case ModelReplied(attempt=attempt) as reply if asked is not None and asked.attempt == attempt:
+            _on_reply(draft, reply)
+        case ModelFailed(attempt=attempt) as failure if asked is not None and asked.attempt == attempt:
+            on_model_failure(draft, failure)
+        case ModelLost(attempt=attempt) if asked is not None and asked.attempt == attempt:
+            draft.call_model(asked.purpose, asked.step, attempt + 1, asked.postponed)
+        case TimerFired(name=name) if run.deferral is not None and run.deferral.timer == name:
+            put_off = run.deferral
+            draft.call_model(put_off.purpose, put_off.step, put_off.attempt + 1, put_off.postponed)
+        case _:
+            return False
+    return True
+
+
+def _on_reply(draft: Draft, reply: ModelReplied) -> None:
+    model = draft.asked
+    assert model is not None
+    draft.emit(
+        ev.ModelAnswered(
+            purpose=model.purpose,
+            step=model.step,
+            attempt=model.attempt,
+            content=reply.content,
+            calls=reply.calls,
+            usage=TokenUsage.of(reply.usage),
+            model=reply.model,
+            finish_reason=reply.finish_reason,
+            seconds=reply.seconds,
+            unpriced=reply.unpriced,
+            items=reply.items,
+            cached_tokens=reply.cached_tokens,
+            reasoning_tokens=reply.reasoning_tokens,
+            context=reply.context,
+            endpoint=reply.endpoint,
+            learned=reply.learned,
+        )
+    )
+    if model.purpose == SUMMARY:
+        on_summary(draft, reply)
+    else:
+        draft.kind.answered(draft, reply)
+
+
+def _of_a_call(draft: Draft) -> bool:
+    """The outcome of an open call, or of asking for memories."""
+    run = draft.run
+    if run.phase is not Phase.ACTING:
+        return False
+    match draft.arrival.what:
+        case ToolResult() as result if run.recalling and run.recalling.call == result.call:
+            on_memories(draft, result)
+        case ToolResult() as result if _is_open(run, result.call):
+            on_result(draft, result)
+        case Report() as report if _is_open(run, report.child):
+            on_report(draft, report)
+        case Decision() as decision if held := held_call(run, decision.call):
+            on_decision(draft, held, decision)
+        case TimerFired() as timer:
+            return _on_timer_of_call(draft, timer)
+        case _:
+            return False
+    return True
+
+
+def _on_timer_of_call(draft: Draft, timer: TimerFired) -> bool:
+    run = draft.run
+    call = call_of(timer.name, "call")
+    if call and run.recalling and run.recalling.call == call:
+        on_no_memories(draft, run.recalling)
+    elif call and _is_open(run, call):
+        on_time_out(draft, call, timer)
+    elif (absence := away_of(timer.name)) is not None:
+        return _on_absence(draft, absence[0], timer)
+    elif (due := _due(run, timer)) is not None:
+        draft.emit(made(run, due.id, due.name, due.arguments))
+    elif (asked := call_of(timer.name, "approval")) and (held := held_call(run, asked)):
+        on_expiry(draft, held)
+    else:
+        return False
+    return True
+
+
+def _on_absence(draft: Draft, message: str, timer: TimerFired) -> bool:
+    """The callee of a call has been away for too long; False if the call is closed."""
+    run = draft.run
+    call = next((one for one in run.open_calls() if one.message == message), None)
+    if call is not None and call.opened and _is_open(run, call.id):
+        on_time_out(draft, call.id, timer)
+        return True
+    return draft.kind.arrived(draft, Absent(message))
+
+
+def _due(run: Run, timer: TimerFired) -> CallState | None:
+    """The call whose pause is over."""
+    paused = (one for one in run.open_calls() if one.pause is not None and one.pause.until is not None)
+    return next((one for one in paused if resume_timer(one) == timer.name), None)
+
+
+def _of_the_kind(draft: Draft) -> bool:
+    """What the common cases do not take: a member that nobody waits for any more, a wait or a record of the kind's."""
+    run, what = draft.run, draft.arrival.what
+    if isinstance(what, Report) and what.child in run.late_members:
+        draft.emit(delegate_finished(what))
+        return True
+    if isinstance(what, TimerFired):
+        name = kind_wait_of(run, what.name)
+        if name is None:
+            return False
+        draft.emit(ev.WaitFinished(name=name))
+        return draft.kind.arrived(draft, _named(what, name)) or True
+    return isinstance(what, Message) and draft.kind.arrived(draft, what)
+
+
+def _named(timer: TimerFired, name: str) -> TimerFired:
+    return TimerFired(id=timer.id, tree=timer.tree, run=timer.run, name=name, at=timer.at)
+
+
+def _is_open(run: Run, call: str) -> bool:
+    """Whether an answer to the call is awaited: it was sent, and has none."""
+    return any(state.id == call and state.hold is None and state.pause is None for state in run.open_calls())
+
+
+def _poison(poisoned: Poisoned) -> ErrorInfo:
+    text = f"record {poisoned.id} was delivered {poisoned.deliveries} times and never handled to the end"
+    if poisoned.why:
+        text += f": {poisoned.why}"
+    return ErrorInfo("poisoned", text)
+
+
+def _ignored(what: object, code: IgnoredCode) -> ev.RecordIgnored:
+    if isinstance(what, ModelReplied):
+        usage = what.usage + Usage(model_calls=1)
+        return ev.RecordIgnored(
+            kind="ModelReplied", code=code, usage=usage, model=what.model, unpriced=what.unpriced
+        )
+    return ev.RecordIgnored(kind=type(what).__name__, code=code)
