@@ -7,12 +7,13 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
 from cadre.cli.team.model import command
 from cadre.errors import CadreError, CommandFailed
-from cadre.service.tested_models import report_of, with_tested_calls
+from cadre.service.tested_models import doubtful_calls, report_of, with_tested_calls
 from cadre.settings import ModelSettings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.model import ModelSpec
@@ -86,6 +87,19 @@ def test_a_weak_model_is_asked_for_calls_under_a_schema_from_then_on() -> None:
     assert [begun.model.calls, *(one.calls for one in begun.model.fallbacks)] == ["schema", "native", "text"]
     # Nothing is known of an endpoint elsewhere.
     assert with_tested_calls(agent, ModelSettings(url="http://elsewhere/v1")).model.calls == "native"
+
+
+def test_short_prompts_are_for_calls_under_a_schema_unless_native_ones_are_known_to_work() -> None:
+    auto = AgentSpec(name="a", description="d", prompts="short", model=ModelSpec(name="m-1", calls="auto"))
+    nowhere = ModelSettings(url="http://elsewhere/v1")
+    assert with_tested_calls(auto, nowhere).model.calls == "schema"
+    with probed_server(able) as server:
+        native = msgspec.structs.replace(auto, model=ModelSpec(name="m-1", url=server.url))
+        assert doubtful_calls(native) is not None
+        found_by(server.url)
+    assert doubtful_calls(native) is None
+    assert with_tested_calls(auto, ModelSettings(url=server.url)).model.calls == "native"
+    assert doubtful_calls(msgspec.structs.replace(native, prompts=None)) is None
 
 
 def test_a_model_that_wants_the_other_name_for_the_limit_and_tells_its_context_by_refusing() -> None:

@@ -84,11 +84,18 @@ def test_the_output_type_is_named(schema: dict[str, Any] | None, says: str) -> N
 
 
 def test_the_system_prompt_shows_tools_members_and_instructions() -> None:
-    text = TOOL_CALLING.system([SEARCH], [ANALYST], "You are the manager of it all.\n")
+    shown = {"calls": "schema"}
+    text = TOOL_CALLING.system([SEARCH], [ANALYST], "You are the manager of it all.\n", shown)
     assert f"- {to_tool_calling_prompt(SEARCH)}\n" in text
     assert f"- {to_tool_calling_prompt(ANALYST)}\n" in text
     assert text.endswith("You are the manager of it all.")
     assert "final_answer" in text
+
+
+def test_tools_and_members_of_native_calls_are_left_to_the_request() -> None:
+    text = TOOL_CALLING.system([SEARCH], [ANALYST], "", {"calls": "native"})
+    assert ANALYST.name in text
+    assert not [card for card in (SEARCH, ANALYST) if card.description in text]
 
 
 def test_an_agent_without_a_team_reads_nothing_about_teams(prompts: Prompts) -> None:

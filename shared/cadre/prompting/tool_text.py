@@ -11,7 +11,7 @@ from cadre.protocol.cards import AgentCard, ToolCard
 __all__ = [
     "docstring_of",
     "signature_of",
-    "to_call_example",
+    "to_call",
     "to_code_prompt",
     "to_json",
     "to_listed_prompt",
@@ -54,15 +54,9 @@ def to_listed_prompt(card: ToolCard | AgentCard) -> str:
     return f'"{card.name}": {description}, args json schema: {to_json(inputs)}'
 
 
-def to_call_example(card: ToolCard | AgentCard, calls: str) -> str:
-    """A call of the card as the model is to write it (`calls` is `schema` or `text`), with its arguments left open.
-    Prompt files have it as a filter of the same name."""
-    needed = ["task"] if isinstance(card, AgentCard) else card.input_schema.get("required", [])
-    return _written_call(card.name, dict.fromkeys(needed, "…"), calls)
-
-
-def _written_call(name: str, arguments: dict[str, Any], calls: str) -> str:
-    """A call as text, in the form that `calls` says."""
+def to_call(name: str, arguments: dict[str, Any], calls: str) -> str:
+    """Return a call as a model is to write it in its text (`calls` is `schema` or `text`). Prompt files have it as a
+    filter of the same name."""
     call = {"name": name, "arguments": arguments}
     return to_json({"function": call} if calls == "schema" else call)
 

@@ -42,7 +42,7 @@ from cadre.service.health import AsgiApp
 from cadre.service.platform import Platform
 from cadre.service.revision import blob_ref, differing_replicas, revision_of
 from cadre.service.revision_slots import RevisionSlots
-from cadre.service.tested_models import with_tested_calls
+from cadre.service.tested_models import doubtful_calls, with_tested_calls
 from cadre.settings import ModelSettings, Settings, read_settings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
@@ -197,6 +197,8 @@ class AgentHost:
             log.warning("%s: every run will fail: %s", self._spec.name, lack)
         if (tight := tight_context(self._spec, self._prompts.own)) is not None:
             log.warning("%s: %s", self._spec.name, tight)
+        if (doubt := doubtful_calls(self._spec)) is not None:
+            log.warning("%s: %s", self._spec.name, doubt)
         if self._asks_endpoint:
             # Its import takes the better part of a second of the processor: not the first run's.
             await self._own_model.load()

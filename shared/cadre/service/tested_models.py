@@ -8,7 +8,7 @@ from cadre.adapters.local_stack import default_data
 from cadre.adapters.models.failure import shown_url
 from cadre.adapters.models.probing.report import ModelReport
 from cadre.settings import ModelSettings
-from cadre.spec.agent import AgentSpec
+from cadre.spec.agent import SHORT_PROMPTS, AgentSpec
 from cadre.spec.model import CallForm, ModelSpec, with_calls
 
 
@@ -45,16 +45,32 @@ def report_of(url: str, model: str, data: Path | None = None) -> ModelReport | N
 
 
 def with_tested_calls(spec: AgentSpec, settings: ModelSettings) -> AgentSpec:
-    """The agent with each `model.calls: auto` decided by what was found of its model; `native` where nothing was.
+    """The agent with each `model.calls: auto` decided by what was found of its model; `native` where nothing was,
+    or `schema` with the short prompts: small models that are never tested write calls best under a schema.
 
     Runs are begun with what this returns, so a run keeps the form that it began with.
     """
 
     def form_of(model: ModelSpec) -> CallForm:
         report = report_of(model.url or settings.url, model.name or settings.name)
-        return report.calls if report is not None else "native"
+        untested: CallForm = "schema" if spec.prompts == SHORT_PROMPTS else "native"
+        return report.calls if report is not None else untested
 
     return msgspec.structs.replace(spec, model=with_calls(spec.model, form_of))
+
+
+def doubtful_calls(spec: AgentSpec) -> str | None:
+    """Return what to do about native calls with the short prompts, as small models take them, where no test has shown
+    that the model calls tools; None where there is nothing to do. `spec` names its URL and its model."""
+    if spec.kind != "tool_calling" or spec.prompts != SHORT_PROMPTS or spec.model.calls != "native":
+        return None
+    report = report_of(spec.model.url, spec.model.name)
+    if report is not None and report.can("tools", "tool_choice: required"):
+        return None
+    return (
+        "prompts: short is for small models, which seldom make native calls right; set model.calls: schema, or auto"
+        " and run `cadre model test`"
+    )
 
 
 def _file(data: Path | None) -> Path:
