@@ -57,7 +57,7 @@ class Service:
     def sent(self) -> ToolResult:
         (result,) = self.world.bus.sent
         assert isinstance(result, ToolResult)
-        assert self.world.bus.inbox[0].agent == "boss"
+        assert self.world.stream.inbox[0].agent == "boss"
         return result
 
 

@@ -50,7 +50,7 @@ async def test_a_manager_is_told_of_a_task_that_cannot_be_read() -> None:
     [reason] = await settle(world, b"nonsense")
     (sent,) = world.bus.sent
     assert isinstance(sent, Report)
-    assert (sent.child, sent.run, sent.state, world.bus.inbox[0].agent) == (CHILD, "r1", "error", "chief")
+    assert (sent.child, sent.run, sent.state, world.stream.inbox[0].agent) == (CHILD, "r1", "error", "chief")
     assert sent.error is not None
     assert str(reason) in sent.error.message
 
@@ -84,7 +84,7 @@ async def test_what_is_not_its_senders_to_send_is_dropped_and_nobody_is_told(
     world = MemoryWorld()
     [reason] = await settle(world, encode(record), sender=sender)
     assert why in str(reason)
-    assert (world.bus.sent, world.journal.entries(CHILD)) == ([], [])
+    assert (world.bus.sent, world.entries(CHILD)) == ([], [])
 
 
 async def test_an_answer_on_the_wrong_subject_ends_the_run_that_waits_for_its_sender() -> None:

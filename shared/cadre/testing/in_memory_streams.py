@@ -5,7 +5,18 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from cadre.errors import Fenced
-from cadre.testing.skipping_clock import SkippingClock
+
+
+class Alarms(Protocol):
+    """A clock that calls back; times in Unix seconds."""
+
+    def now(self) -> float: ...
+
+    def at(self, due: float, callback: Callable[[], None]) -> int:
+        """Call back at `due`; the number that is returned cancels that."""
+        ...
+
+    def cancel(self, number: int) -> None: ...
 
 
 class StreamMessage(NamedTuple):
@@ -27,7 +38,7 @@ class Subscriber(Protocol):
 class InMemoryConsumer:
     """Delivers each message to one subscriber at a time, in turn, until it is settled."""
 
-    def __init__(self, clock: SkippingClock) -> None:
+    def __init__(self, clock: Alarms) -> None:
         self._clock = clock
         self._waiting: deque[StreamMessage] = deque()
         self._subscribers: deque[Subscriber] = deque()
@@ -86,13 +97,14 @@ class GivenUp(NamedTuple):
 class InMemoryStream:
     """The one stream of a deployment in memory; `in_memory_ports.Stream` says what its methods do."""
 
-    def __init__(self, clock: SkippingClock) -> None:
+    def __init__(self, clock: Alarms) -> None:
         self._clock = clock
         self.messages: dict[int, StreamMessage] = {}
         self.dead: list[GivenUp] = []
         self._subjects: dict[str, list[int]] = {}
         self._known: dict[str, int] = {}
-        self._schedules: dict[str, int] = {}
+        self.scheduled: dict[str, int] = {}
+        """The alarm of each subject under which something is scheduled."""
         self._consumers: dict[tuple[str, str], InMemoryConsumer] = {}
 
     def append(
@@ -136,14 +148,14 @@ class InMemoryStream:
 
     def schedule(self, subject: str, due: float, target: str, data: bytes) -> None:
         self.unschedule(subject)
-        self._schedules[subject] = self._clock.at(due, lambda: self._go_off(subject, target, data))
+        self.scheduled[subject] = self._clock.at(due, lambda: self._go_off(subject, target, data))
 
     def unschedule(self, subject: str) -> None:
-        if (number := self._schedules.pop(subject, None)) is not None:
+        if (number := self.scheduled.pop(subject, None)) is not None:
             self._clock.cancel(number)
 
     def _go_off(self, subject: str, target: str, data: bytes) -> None:
-        del self._schedules[subject]
+        del self.scheduled[subject]
         self.append(target, data)
 
     def consumer(self, kind: str, name: str) -> InMemoryConsumer:

@@ -1,43 +1,33 @@
-"""A world in memory for runners: a fenced journal, a bus that delivers at least once, a virtual clock.
+"""A world in memory for runners: the ports of `cadre.testing` on one stream, driven by hand, on a virtual clock.
 
-Everything is kept as bytes, as on the wire; nothing is deduplicated, so each message is heard as often
-as it is sent. Faults are asked for by number: the next so many sends or appends go wrong.
+Nothing is deduplicated, so each message is heard as often as it is sent. Faults are asked for by number: the next so
+many sends or appends go wrong.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from cadre.delivery.codec import decode, encode
-from cadre.delivery.hash_chain import seal
-from cadre.delivery.whole_journal import whole_journal
 from cadre.engine.fold import fold
 from cadre.engine.model_request import ModelRequest
-from cadre.errors import BusUnavailable, Fenced, OutcomeUnknown, RetryableError
+from cadre.errors import BusUnavailable, RetryableError
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Offer
 from cadre.journal.entry import Entry
 from cadre.journal.run import Run
-from cadre.ports import Appended, Delivery, FoundMessage, Model, ModelReply, OnText, Stored
+from cadre.ports import Delivery, Model, ModelReply, OnText
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.deltas import Delta
-from cadre.protocol.messages import (
-    Addressed,
-    CodeCall,
-    EffectResult,
-    Record,
-    Task,
-    TimerFired,
-    ToolCall,
-    ToolResult,
-)
-from cadre.protocol.topology import result_id, tree_of
+from cadre.protocol.messages import Addressed, EffectResult, Record, ToolCall, ToolResult
+from cadre.protocol.topology import Topology, result_id, tree_of
 from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.runner import Runner, World
 from cadre.spec.agent import AgentSpec
+from cadre.testing.in_memory_ports import InMemoryBlobs, InMemoryBus, InMemoryJournal, Reach, Silence, T
+from cadre.testing.in_memory_streams import InMemoryStream
 
 PROMPTS = Prompts.load("tool_calling")
 MOST_DELIVERIES = 20
@@ -46,7 +36,7 @@ Answer = ModelReply | Exception
 
 
 class MemoryClock:
-    """ports.Clock: sleeping takes no time but moves the clock on, while it runs."""
+    """ports.Clock: sleeping takes no time but moves the clock on, while it runs. Alarms wait to be let go off."""
 
     def __init__(self) -> None:
         self.time = 1000.0
@@ -54,6 +44,7 @@ class MemoryClock:
         self.asleep = asyncio.Event()
         self.running = asyncio.Event()
         self.running.set()
+        self.alarms: dict[int, tuple[float, Callable[[], None]]] = {}
 
     def now(self) -> float:
         return self.time
@@ -65,72 +56,19 @@ class MemoryClock:
         self.time += seconds
         await asyncio.sleep(0)
 
+    def at(self, due: float, callback: Callable[[], None]) -> int:
+        number = max(self.alarms, default=0) + 1
+        self.alarms[number] = (due, callback)
+        return number
 
-class MemoryJournal:
-    """ports.Journal with the fence and the back-pointers of the real one."""
+    def cancel(self, number: int) -> None:
+        self.alarms.pop(number, None)
 
-    def __init__(self, timers: dict[tuple[str, str], TimerSet], seqs: Iterator[int]) -> None:
-        self._seqs = seqs
-        self._subjects: dict[str, list[int]] = {}
-        self._stream: dict[int, bytes] = {}
-        self._timers = timers
-        self.reads = 0
-        self.lost_answers = 0
-
-    async def read(self, tree: str, run: str) -> list[Stored]:
-        await asyncio.sleep(0)
-        self.reads += 1
-        seqs = self._subjects.get(run, [])
-        if not seqs:
-            return []
-        return await whole_journal(self._get(seqs[-1]), self._get_all)
-
-    async def last(self, tree: str, run: str) -> int:
-        await asyncio.sleep(0)
-        return next(reversed(self._subjects.get(run, [])), 0)
-
-    async def _get_all(self, seqs: Sequence[int]) -> list[Stored]:
-        return [self._get(seq) for seq in seqs]
-
-    async def append(
-        self,
-        entry: Entry,
-        fence: int,
-        *,
-        before: str = "",
-        ends_timer: str | None = None,
-        meanwhile: Callable[[], None] | None = None,
-    ) -> Appended:
-        data, hash_ = seal(entry, before)
-        if meanwhile is not None:
-            meanwhile()
-        await asyncio.sleep(0)
-        seqs = self._subjects.setdefault(entry.run, [])
-        if fence != (seqs[-1] if seqs else 0):
-            raise Fenced
-        seq = next(self._seqs)
-        seqs.append(seq)
-        self._stream[seq] = data
-        if ends_timer is not None:
-            self._timers.pop((entry.run, ends_timer), None)
-        if self.lost_answers:
-            self.lost_answers -= 1
-            raise OutcomeUnknown("an append", "the test lost its answer")
-        return Appended(seq, hash_)
-
-    def entries(self, run: str) -> list[Entry]:
-        """Return all entries of a run."""
-        return [self._get(seq).entry for seq in self._subjects.get(run, [])]
-
-    def _get(self, seq: int) -> Stored:
-        data = self._stream[seq]
-        return Stored(seq, decode(data, Entry))
-
-
-class TimerSet(NamedTuple):
-    due: float
-    agent: str
-    timer: TimerFired
+    def let_one_go_off(self) -> None:
+        number = min(self.alarms, key=lambda one: self.alarms[one][0])
+        due, callback = self.alarms.pop(number)
+        self.time = max(self.time, due)
+        callback()
 
 
 class Delivered(NamedTuple):
@@ -145,16 +83,52 @@ class Delivered(NamedTuple):
         return record
 
 
-class MemoryBus:
-    """ports.Bus, and the tools that answer the calls sent over it."""
+class MemoryStream(InMemoryStream):
+    """A stream without deduplication, whose records for agents wait in `inbox`."""
 
-    def __init__(
-        self, clock: MemoryClock, timers: dict[tuple[str, str], TimerSet], seqs: Iterator[int]
-    ) -> None:
-        self._clock = clock
-        self._seqs = seqs
-        self.timers = timers
+    def __init__(self, clock: MemoryClock) -> None:
+        super().__init__(clock)
         self.inbox: list[Delivered] = []
+
+    def append(self, subject: str, data: bytes, *, message_id: str | None = None, **more: Any) -> int:
+        seq = super().append(subject, data, **more)
+        _, kind, _, receiver, *_ = subject.split(".")
+        if kind == "in":
+            self.inbox.append(Delivered(receiver, data, seq=seq))
+        return seq
+
+
+class MemoryWire:
+    """Wire to the stream that fails when a test says so."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+        self.failing_sends = 0
+        self.lost_answers = 0
+
+    async def ask(self, doing: str, operation: Callable[[], T], silence: Silence) -> T:
+        await asyncio.sleep(0)
+        if doing == "reading a journal":
+            self.reads += 1
+        if doing.startswith("sending") and self.failing_sends:
+            self.failing_sends -= 1
+            raise BusUnavailable("sending", "the test cut the wire")
+        found = operation()
+        if doing == "appending" and self.lost_answers:
+            self.lost_answers -= 1
+            raise silence(doing, "the test lost its answer")
+        return found
+
+    def post(self, operation: Callable[[], object], loss: str) -> None:
+        operation()
+
+
+class MemoryBus(InMemoryBus):
+    """The bus, what was sent over it, and the tools that answer calls."""
+
+    def __init__(self, reach: Reach, clock: MemoryClock) -> None:
+        super().__init__(reach, InMemoryBlobs(reach.wire, {}), self._interrupt)
+        self._clock = clock
         self.sent: list[Addressed] = []
         self.deltas: list[Delta] = []
         self.revoked: list[str] = []
@@ -162,62 +136,43 @@ class MemoryBus:
         """What went to the queues of other revisions: the slot and the record."""
         self.tools: dict[str, Callable[..., Any]] = {"add": lambda a, b: a + b}
         self.runners: list[Runner] = []
-        self.failing_sends = 0
 
     async def send(self, message: Addressed, sender: str, *, to: str | None = None) -> None:
-        await asyncio.sleep(0)
-        if self.failing_sends:
-            self.failing_sends -= 1
-            raise BusUnavailable("sending", "the test cut the wire")
+        await super().send(message, sender, to=to)
         self.sent.append(message)
-        if isinstance(message, ToolCall):
-            self._call(message)
-            return
-        if isinstance(message, CodeCall):
-            return  # nobody runs code here: a test answers itself
-        agent = message.agent if isinstance(message, Task) else to
-        assert agent is not None
-        self.arrive(agent, message)
+        if isinstance(message, ToolCall) and message.tool in self.tools:
+            self.arrive(message.agent, self._answer(message))
 
     def arrive(self, agent: str, record: Record) -> None:
         """Puts a record into the agent's inbox, behind everything that the stream holds."""
-        self.inbox.append(Delivered(agent, encode(record), seq=next(self._seqs)))
-
-    async def find(self, tree: str, seq: int) -> FoundMessage | None:
-        return None
+        stream = self._reach.stream(record.tree)
+        stream.append(self._reach.topology.inbox(agent, "test", record.tree, record.run), encode(record))
 
     async def pass_on(self, delivery: Delivery, record: Record, slot: int) -> None:
         await asyncio.sleep(0)
         self.passed_on.append((slot, delivery.data))
 
     async def revoke(self, settled: EffectResult) -> bool:
-        await asyncio.sleep(0)
         self.revoked.append(settled.claim.call)
-        return True
-
-    async def schedule(self, timer: TimerFired, agent: str, due: float) -> None:
-        await asyncio.sleep(0)
-        self.timers[timer.run, timer.name] = TimerSet(due, agent, timer)
-
-    async def interrupt(self, tree: str, run: str) -> None:
-        for runner in self.runners:
-            runner.interrupt(run)
+        return await super().revoke(settled)
 
     async def tell(self, tree: str, delta: Delta) -> None:
         self.deltas.append(delta)
 
-    def _call(self, asked: ToolCall) -> None:
-        if asked.tool in self.tools:
-            answer = ToolResult(
-                id=result_id(asked.id),
-                tree=asked.tree,
-                run=asked.run,
-                at=self._clock.now(),
-                call=asked.id,
-                tool=asked.tool,
-                output=self.tools[asked.tool](**asked.arguments),
-            )
-            self.arrive(asked.agent, answer)
+    def _interrupt(self, run: str) -> None:
+        for runner in self.runners:
+            runner.interrupt(run)
+
+    def _answer(self, asked: ToolCall) -> ToolResult:
+        return ToolResult(
+            id=result_id(asked.id),
+            tree=asked.tree,
+            run=asked.run,
+            at=self._clock.now(),
+            call=asked.id,
+            tool=asked.tool,
+            output=self.tools[asked.tool](**asked.arguments),
+        )
 
 
 class ScriptedModel:
@@ -244,14 +199,16 @@ class ScriptedModel:
 
 
 class MemoryWorld:
-    """What several runners share: each stands for a process of its own, with its own cache."""
+    """What several runners share: each stands for another process, with its own cache."""
 
     def __init__(self) -> None:
         self.clock = MemoryClock()
-        timers: dict[tuple[str, str], TimerSet] = {}
-        seqs = itertools.count(1)
-        self.journal = MemoryJournal(timers, seqs)
-        self.bus = MemoryBus(self.clock, timers, seqs)
+        self.stream = MemoryStream(self.clock)
+        self.wire = MemoryWire()
+        self._topology = Topology(1)
+        reach = Reach(self.wire, [self.stream], self._topology)
+        self.journal = InMemoryJournal(reach)
+        self.bus = MemoryBus(reach, self.clock)
         self._agents: dict[str, Runner] = {}
 
     def worker(
@@ -268,14 +225,35 @@ class MemoryWorld:
         """Delivers records, everything at hand at once, and lets timers go off, until all is quiet."""
         for record in first:
             self.bus.arrive(agent, record)
-        while self.bus.inbox or self.bus.timers:
-            if not self.bus.inbox:
-                self.let_a_timer_go_off()
-            batch, self.bus.inbox = self.bus.inbox, []
+        while self.stream.inbox or self.clock.alarms:
+            if not self.stream.inbox:
+                self.clock.let_one_go_off()
+            batch, self.stream.inbox = self.stream.inbox, []
             await asyncio.gather(*(self._deliver(one) for one in batch))
 
+    def place(self) -> int:
+        """Take the next sequence of the stream, for a record that a test hands over itself."""
+        return self.stream.append("cadre.place.0.test", b"")
+
+    def timers(self) -> dict[str, float]:
+        """Return when each timer that is set goes off, by the timer's name."""
+        return {
+            subject.split(".")[-1]: self.clock.alarms[number][0]
+            for subject, number in self.stream.scheduled.items()
+        }
+
+    def lose_timers(self) -> None:
+        """Have nothing go off."""
+        for subject in list(self.stream.scheduled):
+            self.stream.unschedule(subject)
+
+    def entries(self, run: str) -> list[Entry]:
+        """Return all entries of a run."""
+        subject = self._topology.journal(tree_of(run), run)
+        return [decode(one.data, Entry) for one in self.stream.of_subject(subject)]
+
     def run(self, run: str) -> Run:
-        return fold(self.journal.entries(run), run, tree_of(run))
+        return fold(self.entries(run), run, tree_of(run))
 
     def result(self, run: str) -> Any:
         """How the run has ended."""
@@ -284,13 +262,7 @@ class MemoryWorld:
         return result
 
     def events(self, run: str) -> list[ev.AnyEvent]:
-        return [event for entry in self.journal.entries(run) for event in entry.events]
-
-    def let_a_timer_go_off(self) -> None:
-        key = min(self.bus.timers, key=lambda one: self.bus.timers[one].due)
-        due, agent, timer = self.bus.timers.pop(key)
-        self.clock.time = max(self.clock.time, due)
-        self.bus.arrive(agent, timer)
+        return [event for entry in self.entries(run) for event in entry.events]
 
     async def _deliver(self, one: Delivered) -> None:
         """As the host does it: a bus that fails is tried again, a record not acked comes back."""
@@ -300,4 +272,4 @@ class MemoryWorld:
         except RetryableError:
             acked = False
         if not acked:
-            self.bus.inbox.append(one._replace(deliveries=one.deliveries + 1))
+            self.stream.inbox.append(one._replace(deliveries=one.deliveries + 1))

@@ -57,9 +57,9 @@ async def test_it_ends_the_run_and_the_queue_finds_it_accounted_for() -> None:
     asking.cancels.hear(cancel_hint("r1", 7))
     assert await asyncio.wait_for(handling, 30), "the call is dropped, and the task may be acked"
     assert asking.world.result("r1").state == "cancelled"
-    entries = len(asking.world.journal.entries("r1"))
+    entries = len(asking.world.entries("r1"))
     assert await asking.runner.handle(cancel(), 1, 7)
-    assert len(asking.world.journal.entries("r1")) == entries
+    assert len(asking.world.entries("r1")) == entries
 
 
 async def test_it_may_be_heard_of_before_the_model_is_asked() -> None:

@@ -246,5 +246,5 @@ async def test_a_run_that_is_gone_ends_its_fork_with_a_clear_word() -> None:
     ended = world.result("r2")
     assert (ended.state, ended.error.type) == ("error", "NotFound")
     assert "r1" in ended.error.message
-    journal = [Journaled(n, entry) for n, entry in enumerate(world.journal.entries("r2"), start=1)]
+    journal = [Journaled(n, entry) for n, entry in enumerate(world.entries("r2"), start=1)]
     assert redecide([journal]).divergences == []

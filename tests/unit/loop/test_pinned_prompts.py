@@ -51,7 +51,7 @@ async def test_another_replica_goes_on_with_the_prompts_of_the_first() -> None:
     assert first_words(second) == ["New", "New"]
     run = world.run("r1")
     assert (run.prompts, run.revision) == (ours.ref, ours.ref[5:17])
-    journaled = [Journaled(entry.n, entry) for entry in world.journal.entries("r1")]
+    journaled = [Journaled(entry.n, entry) for entry in world.entries("r1")]
     assert {one.about for one in redecide([journaled]).divergences} <= {"back-pointers"}
     accepted = world.events("r1")[0]
     assert isinstance(accepted, ev.RunAccepted)

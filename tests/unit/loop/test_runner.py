@@ -45,11 +45,11 @@ async def test_a_run_that_delegates() -> None:
     assert run.usage == Usage(40, 4, 4, steps=4)
     child = world.run("r1_1_0")
     assert child.parent == "r1"
-    assert {entry.parent for entry in world.journal.entries("r1_1_0")} == {"r1"}
+    assert {entry.parent for entry in world.entries("r1_1_0")} == {"r1"}
     assert child.task is not None
     assert child.task.path == ["boss"]
     assert [(delta.run, delta.attempt) for delta in world.bus.deltas].count(("r1_1_0", 1)) == 2
-    assert [entry.n for entry in world.journal.entries("r1")] == list(range(1, run.entries + 1))
+    assert [entry.n for entry in world.entries("r1")] == list(range(1, run.entries + 1))
 
 
 async def test_a_member_that_fails_is_an_observation_of_its_manager() -> None:
@@ -67,7 +67,7 @@ async def test_a_short_wait_is_waited_for_in_place() -> None:
     runner = worker(world, ScriptedModel(ModelUnavailable("busy"), says(ANSWER)))
     assert await runner.handle(task())
     assert world.clock.slept == [0.5]
-    assert world.bus.timers == {}
+    assert world.timers() == {}
     assert world.run("r1").phase is Phase.DONE
 
 
@@ -78,8 +78,7 @@ async def test_a_long_wait_is_a_timer_and_holds_no_record() -> None:
     assert await runner.handle(task())
     assert world.run("r1").phase is Phase.WAITING
     assert world.clock.slept == []
-    ((due, agent, _),) = world.bus.timers.values()
-    assert (due, agent) == (1060.0, "boss")
+    assert [*world.timers().values()] == [1060.0]
     await world.drive()
     assert world.clock.now() == 1120.0
     assert world.run("r1").phase is Phase.DONE
@@ -102,7 +101,7 @@ async def test_a_stray_record_does_not_take_away_the_timer_that_a_run_waits_for(
     runner = worker(world, ScriptedModel(ModelUnavailable("busy", retry_after=9.0), says(ANSWER)))
     await runner.handle(task())
     await runner.handle(result("r1_9_0", "stray"))
-    assert len(world.bus.timers) == 1
+    assert len(world.timers()) == 1
     await world.drive()
     assert world.run("r1").phase is Phase.DONE
 
@@ -112,7 +111,7 @@ async def test_the_end_of_a_run_takes_its_timer_along() -> None:
     runner = worker(world, ScriptedModel(ModelUnavailable("busy", retry_after=9.0)))
     await runner.handle(task())
     await runner.handle(cancel())
-    assert world.bus.timers == {}
+    assert world.timers() == {}
 
 
 async def test_a_long_journal_is_read_from_its_end() -> None:
@@ -120,12 +119,12 @@ async def test_a_long_journal_is_read_from_its_end() -> None:
     long = spec(limits=Limits(max_steps=400, repeats=0))
     runner = worker(world, ScriptedModel(says(content="no call")), long)
     await runner.handle(task())
-    entries = world.journal.entries("r1")
+    entries = world.entries("r1")
     assert max(len(entry.earlier) for entry in entries) < 31 + 402 // 32 + 1
     read = [stored.entry for stored in await world.journal.read("r1", "r1")]
     assert [entry.n for entry in read] == list(range(1, 403))
     assert await worker(world, ScriptedModel(says(ANSWER)), long).handle(cancel())
-    assert world.journal.entries("r1")[-1].n == 403
+    assert world.entries("r1")[-1].n == 403
 
 
 async def test_a_journal_of_200_observations_takes_less_than_twice_what_they_do() -> None:
@@ -134,7 +133,7 @@ async def test_a_journal_of_200_observations_takes_less_than_twice_what_they_do(
     world.bus.tools["look"] = lambda **_: "o" * 4000
     worker(world, ScriptedModel(says(call("look", at="here"))), long)
     await world.drive(task())
-    stored = sum(len(encode(entry)) for entry in world.journal.entries("r1"))
+    stored = sum(len(encode(entry)) for entry in world.entries("r1"))
     assert 200 * 4000 < stored < 2 * 200 * 4000
 
 
@@ -151,7 +150,7 @@ async def test_runs_pushed_out_of_the_cache_are_folded_again(monkeypatch: pytest
     await world.drive(*(task(run=f"r{number}") for number in range(12)))
     assert [world.run(f"r{number}").step for number in range(12)] == [4] * 12
     assert all(world.run(f"r{number}").phase is Phase.DONE for number in range(12))
-    assert world.journal.reads > 12
+    assert world.wire.reads > 12
 
 
 async def test_a_session_goes_on_from_the_journal_of_its_last_run() -> None:
@@ -177,7 +176,7 @@ async def test_a_poisoned_task_ends_its_run_and_its_manager_is_told() -> None:
     assert (sent.run, sent.state) == ("r1", "error")
     assert sent.error is not None
     assert sent.error.type == "Poisoned"
-    assert world.journal.entries("r1_1_0")[0].parent == "r1"
+    assert world.entries("r1_1_0")[0].parent == "r1"
 
 
 class Fatal(Exception):

@@ -145,7 +145,7 @@ async def test_a_late_worker_pays_for_whoever_ended_the_run_and_died_of_it() -> 
     delegated = task(parent="r0")
     late = asyncio.create_task(worker(world, model).handle(delegated))
     await model.asked.wait()
-    world.bus.failing_sends = 1
+    world.wire.failing_sends = 1
     with pytest.raises(BusUnavailable):
         await worker(world, ScriptedModel(says(ANSWER))).handle(delegated, deliveries=2)
     assert world.run("r1").phase is Phase.DONE
@@ -181,7 +181,7 @@ async def test_two_results_handled_by_two_processes_make_one_next_step(turns: in
 async def test_what_was_journaled_but_not_sent_is_sent_on_redelivery(deliveries: int) -> None:
     world = MemoryWorld()
     dead = worker(world, ScriptedModel(says(call("add", a=1, b=1))))
-    world.bus.failing_sends = 1
+    world.wire.failing_sends = 1
     with pytest.raises(BusUnavailable):
         await dead.handle(task())
     assert world.bus.sent == []
@@ -196,7 +196,7 @@ async def test_what_was_journaled_but_not_sent_is_sent_on_redelivery(deliveries:
 async def test_one_send_of_several_that_fails_is_healed_with_all_of_them() -> None:
     world = MemoryWorld()
     worker(world, ScriptedModel(says(call("add", a=1, b=1), call("add", a=2, b=2)), says(ANSWER)))
-    world.bus.failing_sends = 1
+    world.wire.failing_sends = 1
     await world.drive(task())
     assert world.run("r1").phase is Phase.DONE
     assert count(world, ev.ToolAnswered) == 2
@@ -252,7 +252,7 @@ async def test_of_two_workers_in_the_same_short_wait_one_goes_on_and_one_walks_a
 async def test_an_append_whose_answer_is_lost_is_not_made_twice(lost: int) -> None:
     world = MemoryWorld()
     worker(world, ScriptedModel(says(call("add", a=1, b=1)), says(ANSWER)))
-    world.journal.lost_answers = lost
+    world.wire.lost_answers = lost
     await world.drive(task())
     run = world.run("r1")
     assert run.phase is Phase.DONE
@@ -265,7 +265,7 @@ async def test_an_append_whose_answer_is_lost_is_not_made_twice(lost: int) -> No
 async def test_a_lost_answer_is_told_to_the_caller() -> None:
     world = MemoryWorld()
     runner = worker(world, ScriptedModel(says(ANSWER)))
-    world.journal.lost_answers = 1
+    world.wire.lost_answers = 1
     with pytest.raises(OutcomeUnknown):
         await runner.handle(task())
 
@@ -306,8 +306,8 @@ async def test_a_record_seen_before_is_let_go_without_a_word() -> None:
     runner = worker(world, ScriptedModel(says(call("look", at="x")), says(ANSWER)))
     await runner.handle(task())
     await runner.handle(result("r1_1_0", "x"))
-    entries, sent = len(world.journal.entries("r1")), len(world.bus.sent)
+    entries, sent = len(world.entries("r1")), len(world.bus.sent)
     for deliveries in (1, 2, 3):
         assert await runner.handle(result("r1_1_0", "x"), deliveries)
         assert await runner.handle(task(), deliveries)
-    assert (len(world.journal.entries("r1")), len(world.bus.sent)) == (entries, sent)
+    assert (len(world.entries("r1")), len(world.bus.sent)) == (entries, sent)

@@ -46,9 +46,9 @@ async def test_a_record_published_again_is_no_reason_to_send_all_again_once_the_
     world.bus.tools = {}
     asked = [call("add", a=1, b=1), call("subtract", a=1, b=1)]
     first = worker(world, ScriptedModel(says(*asked), says(ANSWER)))
-    assert await first.handle(task(), seq=next(world.bus._seqs))
-    again = next(world.bus._seqs)
-    assert await first.handle(result("r1_1_1", 0), seq=next(world.bus._seqs))
+    assert await first.handle(task(), seq=world.place())
+    again = world.place()
+    assert await first.handle(result("r1_1_1", 0), seq=world.place())
     before = len(world.bus.sent)
     later = worker(world, ScriptedModel(says(ANSWER))) if fresh_worker else first
     assert await later.handle(task(), deliveries=1, seq=again)
@@ -78,7 +78,7 @@ async def test_a_long_wait_stays_with_its_timer_however_little_of_it_is_left() -
     world.clock.time += 29.5
     other = worker(world, ScriptedModel(says(ANSWER)))
     assert await other.handle(task(), deliveries=2)
-    assert (world.clock.slept, len(world.bus.timers)) == ([], 1)
+    assert (world.clock.slept, len(world.timers())) == ([], 1)
     await world.drive()
     causes = [event.cause for event in world.events("r1") if isinstance(event, ev.ModelCalled)]
     assert causes == ["r1:task", "r1:model-act-1-1"]
@@ -119,7 +119,7 @@ async def test_what_the_end_of_a_poisoned_run_owes_does_not_hang_on_its_record(
     assert world.run("r1").phase is Phase.DONE
     monkeypatch.undo()
     worker(world, ScriptedModel(says(ANSWER)))
-    (reminder,) = [one for one in world.bus.inbox if one.record.id == f"{task().id}:condemned"]
-    world.bus.inbox = [reminder]
+    (reminder,) = [one for one in world.stream.inbox if one.record.id == f"{task().id}:condemned"]
+    world.stream.inbox = [reminder]
     assert await worker(world, ScriptedModel(says(ANSWER))).handle(reminder.record, 1, reminder.seq)
     assert world.bus.sent[-1].id == "r1_1_0:cancel"

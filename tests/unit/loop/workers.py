@@ -24,7 +24,7 @@ def worker(world: MemoryWorld, model: ScriptedModel) -> Runner:
 
 
 def each_cause_once(world: MemoryWorld, run: str = "r1") -> None:
-    causes = Counter(entry.cause for entry in world.journal.entries(run))
+    causes = Counter(entry.cause for entry in world.entries(run))
     assert [cause for cause, count in causes.items() if count > 1] == []
 
 
