@@ -1,14 +1,12 @@
 """Calls of a model through the real client, for tests of it and of the endpoint."""
 
-import hashlib
-
 from cadre.adapters.models.openai_model import OpenAIModel
 from cadre.engine.model_request import ModelRequest
-from cadre.errors import BlobMissing
 from cadre.ports import Model, ModelReply
 from cadre.settings import ModelSettings
 from cadre.spec.model import ModelSpec
 from cadre.testing import ModelServer
+from harness.memory_ports import MemoryBlobs
 
 ADD = {
     "type": "function",
@@ -25,23 +23,6 @@ ADD = {
 SEARCH = {"type": "function", "function": {"name": "search", "description": "Searches.", "parameters": {}}}
 
 NO_ENDPOINT = ModelSettings()
-
-
-class MemoryBlobs:
-    """ports.Blobs in a dict."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, bytes] = {}
-
-    async def put(self, data: bytes) -> str:
-        ref = f"blob:{hashlib.sha256(data).hexdigest()}"
-        self._kept[ref] = data
-        return ref
-
-    async def get(self, ref: str) -> bytes:
-        if ref not in self._kept:
-            raise BlobMissing(ref)
-        return self._kept[ref]
 
 
 def saying(text: str) -> ModelRequest:

@@ -12,7 +12,8 @@ from cadre.ports import ModelReply, OnText
 from cadre.prompting.prompts import prompts_for
 from cadre.spec.agent import AgentSpec
 from cadre.spec.model import ModelSpec
-from integration.model_calls import NO_ENDPOINT, MemoryBlobs
+from harness.memory_ports import MemoryBlobs
+from integration.model_calls import NO_ENDPOINT
 from unit.loop.build import OFFER, SPEC, task
 from unit.loop.memory_world import MemoryWorld
 

@@ -16,8 +16,9 @@ from cadre.adapters.models.request_slots import RequestSlots
 from cadre.errors import ModelRefused
 from cadre.ports import ModelReply
 from cadre.spec.model import ModelSpec
+from harness.memory_ports import MemoryBlobs
 from harness.patience import SECONDS, patience
-from integration.model_calls import NO_ENDPOINT, MemoryBlobs, saying
+from integration.model_calls import NO_ENDPOINT, saying
 from integration.probed_server import Body, ProbedServer, Refused, probed_server
 
 _BODY = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}]}'

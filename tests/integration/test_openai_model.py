@@ -14,7 +14,8 @@ from cadre.errors import ModelRefused
 from cadre.settings import ModelSettings
 from cadre.spec.model import ModelApi, ModelSpec, NamedFunction
 from cadre.testing import ModelServer
-from integration.model_calls import ADD, NO_ENDPOINT, SEARCH, MemoryBlobs, ask, saying, spec_for
+from harness.memory_ports import MemoryBlobs
+from integration.model_calls import ADD, NO_ENDPOINT, SEARCH, ask, saying, spec_for
 from integration.probed_server import Body, Refused, probed_server
 
 SCRIPT = """

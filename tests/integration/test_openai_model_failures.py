@@ -16,8 +16,9 @@ from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.spec.model import ModelApi, ModelSpec
 from cadre.testing import ModelServer
+from harness.memory_ports import MemoryBlobs
 from harness.texts import holds
-from integration.model_calls import ADD, NO_ENDPOINT, MemoryBlobs, ask, saying, spec_for
+from integration.model_calls import ADD, NO_ENDPOINT, ask, saying, spec_for
 
 SCRIPT = """
 rules:

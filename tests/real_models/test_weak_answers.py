@@ -17,8 +17,9 @@ from cadre.spec.model import ModelSpec
 from cadre.spec.sections import sections
 from cadre.testing import RunFailed, Team
 from cadre.tool import Tool, tool
+from harness.memory_ports import MemoryBlobs
 from harness.patience import patience
-from integration.model_calls import NO_ENDPOINT, MemoryBlobs, ask, saying
+from integration.model_calls import NO_ENDPOINT, ask, saying
 from real_models.replay import ANSWERS, read_answer, replaying
 
 TOKENS = 120

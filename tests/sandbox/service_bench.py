@@ -1,7 +1,6 @@
 """The service's inner part over a real sandbox, with blobs in memory: code calls in, answers out."""
 
 import asyncio
-import hashlib
 import os
 from typing import Any
 
@@ -9,7 +8,6 @@ from msgspec.structs import replace
 
 from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.codec import decode, encode
-from cadre.errors import BlobMissing
 from cadre.protocol.code import BASE_IMPORTS, CodeExchange, CodeFunction, CodeReply, CodeRequest
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded
 from cadre_sandbox.interpreters.pool import Sandbox
@@ -17,29 +15,9 @@ from cadre_sandbox.serving.answer import AnswerBuilder
 from cadre_sandbox.serving.position import Answer
 from cadre_sandbox.serving.run_block import CodeRunner
 from cadre_sandbox.serving.warm_pool import HandoverListener, WarmPool
+from harness.memory_ports import MemoryBlobs
 
 LOOK = CodeFunction(name="look", signature="(what: str, times: int = 1) -> str")
-
-
-class Blobs:
-    """ports.Blobs in memory; counts what is asked for."""
-
-    def __init__(self) -> None:
-        self.held: dict[str, bytes] = {}
-        self.puts = 0
-        self.gets = 0
-
-    async def put(self, data: bytes) -> str:
-        self.puts += 1
-        ref = f"blob:{hashlib.sha256(data).hexdigest()}"
-        self.held[ref] = data
-        return ref
-
-    async def get(self, ref: str) -> bytes:
-        self.gets += 1
-        if ref not in self.held:
-            raise BlobMissing(ref)
-        return self.held[ref]
 
 
 class Bench:
@@ -51,12 +29,12 @@ class Bench:
         *,
         most: int = 8,
         idle: float = 600.0,
-        blobs: Blobs | None = None,
+        blobs: MemoryBlobs | None = None,
         listener: HandoverListener | None = None,
         secret: bytes = b"of the pool",
     ) -> None:
         self.sandbox = sandbox
-        self.blobs = blobs or Blobs()
+        self.blobs = blobs or MemoryBlobs()
         self.warm_pool = WarmPool(sandbox, most, idle, listener)
         self.runner = CodeRunner(
             self.warm_pool, self.blobs, AnswerBuilder(self.blobs, "here", sandbox.tier), SystemClock(), secret

@@ -11,7 +11,8 @@ from cadre.protocol.files import holds_binary
 from cadre.protocol.messages import CodeCall, FileInfo
 from cadre_sandbox.serving.blob_values import from_json, to_json
 from cadre_sandbox.wire.values import BinaryValue, FileValue
-from sandbox.service_bench import Bench, Blobs, after, block, exchange, reply
+from harness.memory_ports import MemoryBlobs
+from sandbox.service_bench import Bench, after, block, exchange, reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -154,7 +155,7 @@ VALUES: list[Any] = [
 
 @pytest.mark.parametrize("value", VALUES, ids=str)
 async def test_values_come_back_from_the_bus_as_they_went(value: Any) -> None:
-    blobs = Blobs()
+    blobs = MemoryBlobs()
     assert await from_json(await to_json(value, blobs), blobs, open_files=False) == value
 
 

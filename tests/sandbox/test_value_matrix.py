@@ -18,7 +18,8 @@ from cadre.tool import tool
 from cadre_sandbox.jail.values import from_value, to_value
 from cadre_sandbox.serving.blob_values import from_json, to_json
 from cadre_sandbox.wire.values import BinaryValue, TaggedValue, dump, load, pack, unpack
-from sandbox.service_bench import Bench, Blobs, after, block, reply
+from harness.memory_ports import MemoryBlobs
+from sandbox.service_bench import Bench, after, block, reply
 
 IMPORTS = "import array, collections, dataclasses, datetime, decimal, enum, fractions, pathlib, uuid\n"
 MODULES = [
@@ -187,7 +188,7 @@ def arrives(item: Any) -> Any:
 
 async def _travel(item: Any) -> Any:
     """Out of the jail, over the bus and into another."""
-    blobs = Blobs()
+    blobs = MemoryBlobs()
     given: list[bytes] = []
     packed = json.loads(json.dumps(pack(to_value(item), given)))
     on_the_bus = msgspec.json.decode(msgspec.json.encode(await to_json(unpack(packed, given), blobs)))
@@ -214,7 +215,7 @@ _forms = st.sampled_from(
 @settings(max_examples=300)
 @given(st.lists(st.tuples(_forms, _contents).map(lambda pair: {"$given": [*pair]}), max_size=2) | _contents)
 async def test_what_anybody_writes_is_read_without_an_error(value: Any) -> None:
-    blobs = Blobs()
+    blobs = MemoryBlobs()
     from_value(await from_json(value, blobs))
     for reader in (for_tool, for_schema, for_people):
         reader(value)

@@ -1,25 +1,9 @@
-"""A file index and a blob store in memory, as the ports say: for tests without a server."""
-
-import hashlib
+"""A file index in memory, as its port says: for tests without a server."""
 
 from cadre.delivery.workspace_store import WorkspaceStore
-from cadre.errors import BlobMissing, Fenced, OutcomeUnknown
+from cadre.errors import Fenced, OutcomeUnknown
 from cadre.protocol.files import WorkspaceFile
-
-
-class MemoryBlobs:
-    def __init__(self) -> None:
-        self.kept: dict[str, bytes] = {}
-
-    async def put(self, data: bytes) -> str:
-        ref = f"blob:{hashlib.sha256(data).hexdigest()}"
-        self.kept[ref] = data
-        return ref
-
-    async def get(self, ref: str) -> bytes:
-        if ref not in self.kept:
-            raise BlobMissing(ref)
-        return self.kept[ref]
+from harness.memory_ports import MemoryBlobs
 
 
 class MemoryIndex:

@@ -11,7 +11,7 @@ from cadre.delivery.codec import encode
 from cadre.errors import TerminalError
 from cadre.protocol.messages import ErrorInfo, ToolCall, ToolResult
 from cadre.protocol.topology import Address
-from sandbox.service_bench import Blobs
+from harness.memory_ports import MemoryBlobs
 from unit.loop.memory_world import MemoryWorld
 from unit.test_newer_schema import Delivered
 from unit.test_quarantine import MemoryQuarantine
@@ -34,7 +34,7 @@ class Service:
         self._worker = CallWorker(
             self._serve,
             bus=self.world.bus,
-            blobs=Blobs(),
+            blobs=MemoryBlobs(),
             quarantine=MemoryQuarantine(),
             clock=self.world.clock,
             log=logging.getLogger("test"),

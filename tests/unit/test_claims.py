@@ -14,7 +14,7 @@ from cadre.runtime.executor import Executor
 from cadre.runtime.in_hand import InHand
 from cadre.tool import tool
 from cadre.tools.loading import AnyTool
-from sandbox.service_bench import Blobs
+from harness.memory_ports import MemoryBlobs
 from unit.loop.memory_world import MemoryWorld
 from unit.test_newer_schema import Delivered
 from unit.test_quarantine import MemoryQuarantine
@@ -76,7 +76,7 @@ class Process:
         self.is_alive: bool | None = False
         self.in_hand, self.quarantine = InHand("here", self.effects, self), MemoryQuarantine()
         self.executor = Executor(
-            self.effects, self.world.bus, Blobs(), self.in_hand, self.quarantine, self.world.clock
+            self.effects, self.world.bus, MemoryBlobs(), self.in_hand, self.quarantine, self.world.clock
         )
 
     async def has_in_hand(self, tool: str, instance: str, call: str) -> bool | None:

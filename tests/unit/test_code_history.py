@@ -15,7 +15,8 @@ from cadre.delivery.codec import decode, encode, pack
 from cadre.errors import BlobMissing, UnreadableMessage
 from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
 from cadre.protocol.messages import CodeCall
-from sandbox.service_bench import Blobs, block
+from harness.memory_ports import MemoryBlobs
+from sandbox.service_bench import block
 
 
 def exchanges(count: int, size: int = 500) -> list[CodeExchange]:
@@ -33,7 +34,7 @@ def call_after(done: list[CodeExchange]) -> CodeCall:
     return replace(block("look('…')"), exchanges=done)
 
 
-class Counting(Blobs):
+class Counting(MemoryBlobs):
     def __init__(self) -> None:
         super().__init__()
         self.bytes = 0
@@ -66,7 +67,7 @@ async def test_bytes_grow_with_the_calls_and_not_with_their_square(size: int) ->
 
 @pytest.mark.parametrize("count", [0, 1, 2, PIECE_EXCHANGES, PIECE_EXCHANGES + 1, PIECE_EXCHANGES + 2, 100])
 async def test_what_was_left_out_is_found_again(count: int) -> None:
-    blobs, call = Blobs(), call_after(exchanges(count))
+    blobs, call = MemoryBlobs(), call_after(exchanges(count))
     short = await HistoryCutter(blobs)(call)
     assert short.done == count
     assert len(short.exchanges) <= PIECE_EXCHANGES
@@ -87,7 +88,7 @@ async def test_a_piece_is_full_by_its_exchanges_or_its_bytes(size: int, in_a_pie
 
 async def test_it_is_cut_alike_by_whoever_cuts_it() -> None:
     past = exchanges(70)
-    steadily, at_once = HistoryCutter(Blobs()), HistoryCutter(Blobs())
+    steadily, at_once = HistoryCutter(MemoryBlobs()), HistoryCutter(MemoryBlobs())
     for done in range(len(past)):
         short = await steadily(call_after(past[: done + 1]))
         assert short == await at_once(call_after(exchanges(done + 1))), "as a process that begins here"
@@ -96,7 +97,7 @@ async def test_it_is_cut_alike_by_whoever_cuts_it() -> None:
 
 
 async def test_another_past_of_the_same_block_is_not_taken_for_it() -> None:
-    blobs = Blobs()
+    blobs = MemoryBlobs()
     shorten = HistoryCutter(blobs)
     await shorten(call_after(exchanges(40)))
     other = call_after(exchanges(40, size=7))
@@ -108,14 +109,14 @@ async def test_a_message_of_before_has_all_of_it() -> None:
     data = encode(call).replace(b'"before":0,"earlier":null,', b"")
     assert b"before" not in data
     assert decode(data, CodeCall) == call
-    assert await with_whole_history(decode(data, CodeCall), Blobs()) == call
+    assert await with_whole_history(decode(data, CodeCall), MemoryBlobs()) == call
 
 
 async def test_a_past_that_is_none_is_refused() -> None:
-    blobs = Blobs()
+    blobs = MemoryBlobs()
     short = await HistoryCutter(blobs)(call_after(exchanges(40)))
     with pytest.raises(BlobMissing):
-        await with_whole_history(short, Blobs())
+        await with_whole_history(short, MemoryBlobs())
     for wrong in (
         replace(short, before=short.before + 1),
         replace(short, before=0),

@@ -16,8 +16,8 @@ from cadre.ports import ModelReply
 from cadre.protocol.messages import Message
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.runner import World
+from harness.memory_ports import MemoryBlobs
 from kinds.code.build import ANSWER_WITH_CODE, asks, ended, yielded
-from sandbox.service_bench import Blobs
 from unit.loop.build import ANSWER, OFFER, call, report, result, spec, task, timer
 from unit.loop.memory_world import MemoryWorld, ScriptedModel
 from unit.loop.workers import says
@@ -86,7 +86,7 @@ def test_whatever_became_of_an_answer_its_run_goes_on_or_ends(name: str, data: s
             "boss",
             world.worker(of_kind, model, OFFER),
             World(world.journal, world.bus, model, world.clock),
-            Blobs(),
+            MemoryBlobs(),
             MemoryQuarantine(),
         )
         await inbox.handle(Delivered(1, sent, f"cadre.in.0.boss.{awaited.sender}.r1.r1"))

@@ -9,8 +9,8 @@ from cadre.ports import QuarantineRecord, Stored
 from cadre.protocol.messages import Report
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.runner import World
+from harness.memory_ports import MemoryBlobs
 from harness.texts import holds
-from sandbox.service_bench import Blobs
 from unit.loop.build import ANSWER, OFFER, SPEC, call, result, task
 from unit.loop.memory_world import MemoryWorld, ScriptedModel
 from unit.loop.workers import says
@@ -32,7 +32,9 @@ async def settle(
     """What becomes of a record for `boss`; `quarantine` is of a message that has come often."""
     model = ScriptedModel(says(ANSWER))
     ports = World(world.journal, world.bus, model, world.clock)
-    inbox = Inbox("boss", world.worker(SPEC, model, OFFER), ports, Blobs(), quarantine or MemoryQuarantine())
+    inbox = Inbox(
+        "boss", world.worker(SPEC, model, OFFER), ports, MemoryBlobs(), quarantine or MemoryQuarantine()
+    )
     delivered = Delivered(99 if quarantine else 1, data, f"cadre.in.0.boss.{sender}.r1.{run}")
     delivered.retried = published_again
     await inbox.handle(delivered)

@@ -7,7 +7,7 @@ from cadre.protocol.messages import ToolCall
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.serving.interpreter_tool import InterpreterTool
 from cadre_sandbox.serving.warm_pool import WarmPool
-from sandbox.service_bench import Blobs
+from harness.memory_ports import MemoryBlobs
 from unit.loop.memory_world import MemoryWorld
 from unit.test_newer_schema import Delivered
 from unit.test_quarantine import MemoryQuarantine
@@ -16,7 +16,7 @@ from unit.test_quarantine import MemoryQuarantine
 async def test_code_in_the_name_of_another_agent_is_not_run() -> None:
     world = MemoryWorld()
     pool = WarmPool(cast(Sandbox, None), 1, 1.0)
-    tool = InterpreterTool(pool, world.bus, Blobs(), MemoryQuarantine(), world.clock)
+    tool = InterpreterTool(pool, world.bus, MemoryBlobs(), MemoryQuarantine(), world.clock)
     call = ToolCall(
         id="r1_1_0",
         tree="r1",

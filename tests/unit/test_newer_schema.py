@@ -7,7 +7,7 @@ from cadre.delivery.worker import Job, Worker
 from cadre.errors import NewerSchema, TerminalError
 from cadre.ports import Blobs, Delivery
 from cadre.protocol.topology import Topology
-from sandbox.service_bench import Blobs as MemoryBlobs
+from harness.memory_ports import MemoryBlobs
 from unit.test_quarantine import MemoryQuarantine, StillClock
 
 

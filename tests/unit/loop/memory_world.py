@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from cadre.delivery.codec import decode, encode
 from cadre.engine.fold import fold
 from cadre.engine.model_request import ModelRequest
-from cadre.errors import BusUnavailable, RetryableError
+from cadre.errors import RetryableError
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Offer
 from cadre.journal.entry import Entry
@@ -26,8 +26,9 @@ from cadre.protocol.topology import Topology, result_id, tree_of
 from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.runner import Runner, World
 from cadre.spec.agent import AgentSpec
-from cadre.testing.in_memory_ports import InMemoryBlobs, InMemoryBus, InMemoryJournal, Reach, Silence, T
+from cadre.testing.in_memory_ports import InMemoryBus, InMemoryJournal, Reach
 from cadre.testing.in_memory_streams import InMemoryStream
+from harness.memory_ports import MemoryBlobs, MemoryWire
 
 PROMPTS = Prompts.load("tool_calling")
 MOST_DELIVERIES = 20
@@ -98,36 +99,11 @@ class MemoryStream(InMemoryStream):
         return seq
 
 
-class MemoryWire:
-    """Wire to the stream that fails when a test says so."""
-
-    def __init__(self) -> None:
-        self.reads = 0
-        self.failing_sends = 0
-        self.lost_answers = 0
-
-    async def ask(self, doing: str, operation: Callable[[], T], silence: Silence) -> T:
-        await asyncio.sleep(0)
-        if doing == "reading a journal":
-            self.reads += 1
-        if doing.startswith("sending") and self.failing_sends:
-            self.failing_sends -= 1
-            raise BusUnavailable("sending", "the test cut the wire")
-        found = operation()
-        if doing == "appending" and self.lost_answers:
-            self.lost_answers -= 1
-            raise silence(doing, "the test lost its answer")
-        return found
-
-    def post(self, operation: Callable[[], object], loss: str) -> None:
-        operation()
-
-
 class MemoryBus(InMemoryBus):
     """The bus, what was sent over it, and the tools that answer calls."""
 
     def __init__(self, reach: Reach, clock: MemoryClock) -> None:
-        super().__init__(reach, InMemoryBlobs(reach.wire, {}), self._interrupt)
+        super().__init__(reach, MemoryBlobs(), self._interrupt)
         self._clock = clock
         self.sent: list[Addressed] = []
         self.deltas: list[Delta] = []

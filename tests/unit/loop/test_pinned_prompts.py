@@ -11,7 +11,7 @@ from cadre.prompting.prompt_file import contracts, locate, read_texts
 from cadre.prompting.prompts import Prompts, PromptTexts
 from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.runner import Runner
-from integration.model_calls import MemoryBlobs
+from harness.memory_ports import MemoryBlobs
 from unit.loop.build import ANSWER, OFFER, SPEC, call, result, task
 from unit.loop.memory_world import MemoryWorld, ScriptedModel
 

@@ -38,8 +38,8 @@ from cadre.protocol.messages import (
     ToolCall,
 )
 from cadre.spec.agent import AgentSpec
+from harness.memory_ports import MemoryBlobs
 from unit.loop.build import SPEC, Course, call, result, task
-from unit.memory_files import MemoryBlobs
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
@@ -181,14 +181,14 @@ async def test_a_small_message_travels_whole() -> None:
     data = await pack(task(), blobs)
     assert data == encode(task())
     assert await unpack_record(data, blobs) == task()
-    assert blobs.kept == {}
+    assert blobs.held == {}
 
 
 async def test_a_message_at_the_limit_travels_whole_and_one_byte_more_spills() -> None:
     blobs = MemoryBlobs()
     room = SPILL_BYTES - len(encode(task("")))
     assert len(await pack(task("x" * room), blobs)) == SPILL_BYTES
-    assert blobs.kept == {}
+    assert blobs.held == {}
     large = task("x" * (room + 1))
     data = await pack(large, blobs)
     assert len(data) < 500
@@ -209,7 +209,7 @@ async def test_large_calls_results_and_entries_spill_too() -> None:
     for entry in course.journal():
         sealed = await pack_entry(entry, "", blobs)
         assert await unpack_entry(sealed.data, blobs) == msgspec.structs.replace(entry, hash=sealed.hash)
-    assert len(blobs.kept) == 3
+    assert len(blobs.held) == 3
 
 
 async def test_a_spilled_message_is_read_as_strictly_as_any() -> None:
@@ -217,7 +217,7 @@ async def test_a_spilled_message_is_read_as_strictly_as_any() -> None:
     data = await pack(task("x" * SPILL_BYTES), blobs)
     with pytest.raises(UnreadableMessage, match="'task'"):
         await unpack(data, ToolCall, blobs)
-    blobs.kept.clear()
+    blobs.held.clear()
     with pytest.raises(BlobMissing, match="not in the object store"):
         await unpack_record(data, blobs)
 
