@@ -4,6 +4,7 @@ BIN := .venv/bin
 ARGS ?=
 # Files of tests that run side by side; most of them wait most of the time.
 JOBS ?= 4
+TOOLS := $(CURDIR)/tools:$(CURDIR)/tests
 
 export UV_PYTHON_DOWNLOADS := never
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -42,16 +43,16 @@ lint: .venv/.ready-dev ## Run the static checks: format, lint, types, imports, g
 check: lint test ## Run everything that a change must pass: lint, then test
 
 bench: .venv/.ready-dev ## Measure throughput and latency on this machine
-	@PYTHONPATH=tests $(BIN)/python -m bench.main $(ARGS)
+	@PYTHONPATH=$(TOOLS) $(BIN)/python -m bench.main $(ARGS)
 
 bench-scale: .venv/.ready-dev ## Measure what grows with load, kept runs and the length of a run; parts and --runs=1000,10000 go into ARGS
-	@PYTHONPATH=tests $(BIN)/python -m bench.scaling.main $(ARGS)
+	@PYTHONPATH=$(TOOLS) $(BIN)/python -m bench.scaling.main $(ARGS)
 
 waiting: .venv/.ready-dev ## Measure what runs that wait (600, 2000 and RUNS=n) cost an agent's process, for each kind of agent
-	@PYTHONPATH=tests $(BIN)/python -m bench.waiting_kinds $(RUNS) $(ARGS)
+	@PYTHONPATH=$(TOOLS) $(BIN)/python -m bench.waiting_kinds $(RUNS) $(ARGS)
 
 chaos: .venv/.ready-dev ## Kill, pause and restart a team at work; SECONDS=n (60), SEED=n (a random one). Fails if anything is lost
-	@PYTHONPATH=tests $(BIN)/python -m chaos.main $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+	@PYTHONPATH=$(TOOLS) $(BIN)/python -m chaos.main $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 test-long: .venv/.ready-dev ## Give tasks of MINUTES=n (60) by A2A and MCP Tasks and kill the gateway on the way. Fails unless each gives one result
 	@PYTHONPATH=tests $(BIN)/python -m long_tasks.main $(if $(MINUTES),--minutes $(MINUTES))
@@ -60,13 +61,13 @@ simulate: .venv/.ready-dev ## Play simulated teams through crashes and lost mess
 	@PYTHONPATH=tests $(BIN)/python -m simulation.main $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 mutate: .venv/.ready-dev ## Plant small bugs in the core and see whether tests notice; COUNT=n (60), SEED=n, ONLY=module, JOBS=n (4)
-	@PYTHONPATH=tests $(BIN)/python -m mutation.main --jobs $(JOBS) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED)) \
+	@PYTHONPATH=$(TOOLS) $(BIN)/python -m mutation.main --jobs $(JOBS) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 COMPAT := build/compat-venv
 
 compat: .venv/.ready-dev $(COMPAT)/.ready ## Compare agents with smolagents' own (in an environment of its own); options for pytest go into ARGS
-	@$(BIN)/pytest tests/compat $(ARGS)
+	@$(BIN)/pytest tools/compat $(ARGS)
 
 CLIENTS := build/clients-venv
 
@@ -223,7 +224,7 @@ else "$$python" -m venv --clear $(@D); $(@D)/bin/python -m pip install --quiet -
 @touch $@
 endef
 
-$(COMPAT)/.ready: tests/compat/requirements.txt
+$(COMPAT)/.ready: tools/compat/requirements.txt
 	$(call new-venv,)
 
 $(OPENAPI)/.ready: tests/openapi/requirements.txt

@@ -64,7 +64,7 @@ def quotes() -> Iterator[str]:
         for literal in literals(ast.parse(file.read_text()))
         for phrase in phrases(text_of(literal) or "")
     }
-    for file in sorted(Path("tests").rglob("*.py")):
+    for file in sorted([*Path("tests").rglob("*.py"), *Path("tools").rglob("*.py")]):
         found = {(one.lineno, one.col_offset): one for one in asserted(ast.parse(file.read_text()))}
         for one in found.values():
             if not said.isdisjoint(phrases(text_of(one) or "")):

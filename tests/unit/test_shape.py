@@ -63,7 +63,7 @@ def sources(*rooms: str) -> list[Path]:
 
 
 PRODUCT = sources("shared", "services")
-ALL = [*PRODUCT, *sources("docs", "tests", "teams")]
+ALL = [*PRODUCT, *sources("docs", "tests", "tools", "teams")]
 
 
 def name(file: Path) -> str:

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jinja2 import TemplateError
 
-from bench.dear_templates import operations, values
 from cadre.spec.expressions import ExpressionError, NoTemplate, check_template, environment, filled, parsed
 from cadre.spec.templates.bounded_environment import (
     MAX_LEVELS,
@@ -24,6 +23,7 @@ from cadre.spec.templates.bounded_environment import (
 from cadre.spec.templates.template_filters import allowed_filters
 from cadre.spec.templates.template_prices import MAX_TEXT_CHARACTERS
 from cadre.spec.templates.template_work import MAX_DECISION_WORK, MAX_WORK, one_decision
+from harness.template_work import operations, values
 
 FAILS = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from cadre.errors import Fenced
 
 
-class Alarms(Protocol):
+class AlarmClock(Protocol):
     """A clock that calls back; times in Unix seconds."""
 
     def now(self) -> float: ...
@@ -38,7 +38,7 @@ class Subscriber(Protocol):
 class InMemoryConsumer:
     """Delivers each message to one subscriber at a time, in turn, until it is settled."""
 
-    def __init__(self, clock: Alarms) -> None:
+    def __init__(self, clock: AlarmClock) -> None:
         self._clock = clock
         self._waiting: deque[StreamMessage] = deque()
         self._subscribers: deque[Subscriber] = deque()
@@ -97,7 +97,7 @@ class GivenUp(NamedTuple):
 class InMemoryStream:
     """The one stream of a deployment in memory; `in_memory_ports.Stream` says what its methods do."""
 
-    def __init__(self, clock: Alarms) -> None:
+    def __init__(self, clock: AlarmClock) -> None:
         self._clock = clock
         self.messages: dict[int, StreamMessage] = {}
         self.dead: list[GivenUp] = []

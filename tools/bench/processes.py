@@ -15,6 +15,10 @@ from typing import Any
 
 from harness.nats_server import nats_binary
 
+ROOT = Path(__file__).parents[2]
+PYTHONPATH = os.pathsep.join([str(ROOT / "tools"), str(ROOT / "tests")])
+"""Of processes that are modules of the bench."""
+
 _TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 _PAGE_MB = os.sysconf("SC_PAGE_SIZE") / 1e6
 _START_WITHIN = 30.0
@@ -47,8 +51,7 @@ async def running_module(module: str, *options: str, **environment: str) -> Asyn
     """`python -m module`, once it has said `ready`."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", module, *options),
-        env={**os.environ, **environment},
-        cwd=Path(__file__).parents[1],
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, **environment},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )

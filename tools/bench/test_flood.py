@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,7 +9,7 @@ from nats.aio.msg import Msg
 
 from bench.deployment import Deployment, deployment
 from bench.instant import InstantModel, answer
-from bench.processes import Member, rss_mb
+from bench.processes import PYTHONPATH, Member, rss_mb
 from cadre.adapters.nats.connection.connect import settled
 from cadre.engine.model_request import ModelRequest
 from cadre.journal.entry import Entry
@@ -82,7 +81,7 @@ async def send_all(here: Deployment, tasks: list[Task]) -> set[str]:
 async def test_ten_thousand_tasks_wait_for_their_agent_and_all_are_served(
     here: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    monkeypatch.setenv("PYTHONPATH", PYTHONPATH)
     ends = Ends(here)
     await ends.listen()
     runs = await send_all(here, [here.task("worker", "Be quick.") for _ in range(FLOOD)])

@@ -13,7 +13,7 @@ from typing import Any
 from bench.processes import cpu_of_command, cpu_seconds, rss_mb
 from harness.stack import Stack
 
-TEAM = Path(__file__).parents[1] / "e2e" / "team"
+TEAM = Path(__file__).parents[2] / "tests" / "e2e" / "team"
 APOLLO = Path(__file__).parents[2] / "teams" / "apollo"
 CADRE = Path(sys.executable).parent / "cadre"
 UP_WITHIN = 60.0
