@@ -20,8 +20,9 @@ from cadre.spec.agent import AgentSpec
 from cadre.spec.model import ModelSpec
 from cadre.spec.profile import Profile
 from cadre.testing import Team
+from harness.memory_ports import MemoryBlobs
 from harness.patience import patience
-from integration.model_calls import ADD, NO_ENDPOINT, MemoryBlobs, saying
+from integration.model_calls import ADD, NO_ENDPOINT, saying
 from integration.probed_server import Body, ProbedServer, Refused, call, probed_server
 
 USER = {"role": "user", "content": "Go."}
