@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cadre.cli.run_view import labels
 from cadre.engine.kind import Kind, find_kind
 from cadre.journal.parts import JournalEvent, KindState, KindStep
 from cadre.journal.unions import close
@@ -16,6 +15,7 @@ from cadre.prompting.prompts import Prompts, kind_for
 from cadre.protocol.messages import Message
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import KindDeclaration, declared_kinds
+from cadre.views.rows import purpose_text
 
 SHARED = Path(__file__).parents[2] / "shared"
 REGISTRY = {"cadre.spec.kinds"}
@@ -71,8 +71,7 @@ def test_a_person_is_told_of_each_purpose(declared: KindDeclaration) -> None:
         or not declared.needs(AgentSpec(name="a", description="A.", kind=declared.name)).model
     )
     for purpose, text in declared.purposes.items():
-        assert labels.purpose(purpose) == text
-    assert set(declared.doing) <= {event.__struct_config__.tag for event in declared.events}
+        assert purpose_text(purpose) == text
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:

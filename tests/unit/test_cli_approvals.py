@@ -5,16 +5,15 @@ from typing import Any
 import click
 import pytest
 
-from cadre.cli.run_view import tree_lines
 from cadre.cli.run_view.run_text import state
-from cadre.cli.run_view.run_tree import RunTree, apply
 from cadre.cli.runs.ask import decision_of
 from cadre.cli.terminal.arguments import json_object, key_values
 from cadre.cli.terminal.options import Duration
 from cadre.cli.terminal.outcome import exit_code
 from cadre.errors import ExitCode
+from cadre.journal import events as ev
 from cadre.views.words import call_text
-from unit.test_cli_tree import drawn, fold
+from unit.sent_rows import Sent, Told, accepted
 
 RUN = "r"
 CALL = "r_1_0"
@@ -105,88 +104,84 @@ def test_a_call_on_one_line() -> None:
 # --- a followed run
 
 
-def data(at: float, **event: Any) -> dict[str, Any]:
-    return {"run": RUN, "parent": None, "agent": "clerk", "at": at, "event": event}
-
-
-ACCEPTED = ("run.accepted", data(1, task={"agent": "clerk", "task": "refund it"}, spec={}))
+ACCEPTED = accepted(RUN, 1, "refund it", "clerk")
 REQUESTED = (
-    "approval.requested",
-    data(2, call=CALL, name="refund", kind="tool", arguments={"amount": 500}, reason="when: amount > 100"),
+    RUN,
+    2.0,
+    ev.ApprovalRequested(
+        call=CALL, name="refund", kind="tool", arguments={"amount": 500}, reason="when: amount > 100"
+    ),
 )
-CALLED = ("tool.called", data(3, call=CALL, tool="refund", arguments={"amount": 500}))
+CALLED = (RUN, 3.0, ev.ToolCalled(call=CALL, tool="refund", arguments={"amount": 500}))
+NOTE = (RUN, 3.0, ev.ToolCalled(call=CALL, tool="note", arguments={"text": "no"}))
 
 
-def decided(verdict: str, **fields: Any) -> tuple[str, dict[str, Any]]:
-    return "approval.decided", data(3, call=CALL, verdict=verdict, sender="ann", **fields)
+def decided(verdict: Any, **fields: Any) -> Told:
+    return RUN, 3.0, ev.ApprovalDecided(call=CALL, verdict=verdict, sender="ann", **fields)
 
 
-def lines(*events: tuple[str, dict[str, Any]]) -> list[str]:
-    tree, shown = RunTree(), []
-    for name, content in events:
-        tree = apply(tree, name, content)
-        line = tree_lines.event_line(tree, name, content)
-        shown.append(line.partition(" ")[2] if line else "")
-    return shown
+CORRECTED = decided("corrected", name="note", arguments={"text": "no"}, feedback="only a note")
 
 
 def test_a_held_call_is_drawn_with_what_to_type() -> None:
-    tree = fold(ACCEPTED, REQUESTED)
-    shown = drawn(tree)
-    assert "waits for approval: refund(amount=500) (when: amount > 100)" in shown
-    assert f"cadre approve {CALL}" in shown
-    assert tree.nodes[RUN].state == "waiting"
+    sent = Sent(ACCEPTED, REQUESTED)
+    assert "waits for approval: refund(amount=500) (when: amount > 100)" in sent.drawn()
+    assert f"cadre approve {CALL}" in sent.drawn()
+    assert sent.run(RUN).state == "waiting"
 
 
 def test_an_approved_call_goes_on_in_its_place() -> None:
-    tree = fold(ACCEPTED, REQUESTED, decided("approved"), CALLED)
-    (call,) = tree.nodes[RUN].calls
-    assert (call.state, tree.nodes[RUN].state) == ("open", "running")
-    assert "approved by ann" in drawn(tree)
-    assert "cadre approve" not in drawn(tree)
+    sent = Sent(ACCEPTED, REQUESTED, decided("approved"), CALLED)
+    assert (sent.call(CALL).state, sent.run(RUN).state) == ("open", "open")
+    assert "approved by ann" in sent.drawn()
+    assert "cadre approve" not in sent.drawn()
 
 
 def test_a_corrected_call_is_drawn_as_it_is_made() -> None:
-    corrected = decided("corrected", name="note", arguments={"text": "no"}, feedback="only a note")
-    note = ("tool.called", data(3, call=CALL, tool="note", arguments={"text": "no"}))
-    tree = fold(ACCEPTED, REQUESTED, corrected, note)
-    (call,) = tree.nodes[RUN].calls
-    assert (call.name, call.arguments, call.state) == ("note", {"text": "no"}, "open")
-    assert "corrected by ann: only a note" in drawn(tree)
+    sent = Sent(ACCEPTED, REQUESTED, CORRECTED, NOTE)
+    row = sent.call(CALL)
+    assert (row.name, row.brief, row.state) == ("note", '{"text": "no"}', "open")
+    assert "corrected by ann: only a note" in sent.drawn()
 
 
 def test_a_rejected_call_has_failed_and_the_other_one_waits() -> None:
-    other = (
-        "approval.requested",
-        data(2, call="r_1_1", name="refund", kind="tool", arguments={"amount": 700}),
+    other = ev.ApprovalRequested(
+        call="r_1_1", name="refund", kind="tool", arguments={"amount": 700}, reason=""
     )
-    tree = fold(ACCEPTED, REQUESTED, other, decided("rejected", feedback="no"))
-    first, second = tree.nodes[RUN].calls
-    assert (first.state, second.state, tree.nodes[RUN].state) == ("failed", "held", "waiting")
-    assert "rejected by ann: no" in drawn(tree)
+    sent = Sent(ACCEPTED, REQUESTED, (RUN, 2.0, other), decided("rejected", feedback="no"))
+    assert (sent.call(CALL).state, sent.call("r_1_1").state) == ("failed", "held")
+    assert sent.run(RUN).state == "waiting"
+    assert "rejected by ann: no" in sent.drawn()
+
+
+def test_an_answered_question_is_no_open_call() -> None:
+    question = ev.ApprovalRequested(call=CALL, name="", kind="question", arguments={}, reason="go on?")
+    sent = Sent(ACCEPTED, (RUN, 2.0, question))
+    assert sent.call(CALL).is_question
+    assert sent.texts[-1] == f"clerk: asks a person: go on?: cadre approve|reject {CALL}"
+    sent.add(*decided("approved", feedback="do"))
+    assert (sent.call(CALL).state, sent.call(CALL).result, sent.run(RUN).state) == ("ok", "do", "open")
 
 
 def test_a_run_that_ends_while_it_waits() -> None:
-    tree = fold(ACCEPTED, REQUESTED, ("run.finished", data(4, state="cancelled")))
-    assert "waited for approval" in drawn(tree)
-    assert "cadre approve" not in drawn(tree)
+    sent = Sent(ACCEPTED, REQUESTED, (RUN, 4, ev.RunFinished(state="cancelled")))
+    assert sent.call(CALL).state == "dropped"
+    assert "cadre approve" not in sent.drawn()
 
 
 def test_a_call_that_took_too_long_has_failed() -> None:
-    tree = fold(ACCEPTED, CALLED, ("call.timed_out", data(9, call=CALL, seconds=5)))
-    (call,) = tree.nodes[RUN].calls
-    assert (call.state, call.result) == ("failed", "no answer within 5 s")
+    sent = Sent(ACCEPTED, CALLED, (RUN, 9, ev.CallTimedOut(call=CALL, seconds=5)))
+    assert (sent.call(CALL).state, sent.call(CALL).result) == ("failed", "no answer within 5 s")
 
 
 def test_the_lines_of_a_held_call() -> None:
-    corrected = decided("corrected", name="note", arguments={"text": "no"}, feedback="only a note")
-    assert lines(REQUESTED, corrected) == [
+    assert Sent(ACCEPTED, REQUESTED, CORRECTED).texts[1:] == [
         f"clerk: waits for approval: refund(amount=500) (when: amount > 100): cadre approve {CALL}",
         'clerk: refund: corrected by ann: only a note, now note(text="no")',
     ]
-    assert lines(REQUESTED, decided("expired"))[1] == "clerk: refund: nobody decided in time"
-    late = ("call.timed_out", data(9, call=CALL, seconds=5))
-    assert lines(CALLED, late)[1] == "clerk: refund: no answer within 5 s"
+    assert Sent(ACCEPTED, REQUESTED, decided("expired")).texts[-1] == "clerk: refund: no decision in time"
+    late = (RUN, 9.0, ev.CallTimedOut(call=CALL, seconds=5))
+    assert Sent(ACCEPTED, CALLED, late).texts[-1] == "clerk: refund: no answer within 5 s"
 
 
 def test_what_a_run_waits_for_stands_in_the_list() -> None:

@@ -103,8 +103,10 @@ def test_answers_that_no_model_gave_are_said_to_be_such(gateway: Gateway, model:
     play_run(gateway, finished("success", "42"))
     gateway.events(
         "GET /v1/runs/r1/events",
-        ("run.accepted", {"run": "r1", "agent": "boss", "at": 1.0, "event": {"task": {}, "spec": {}}}),
-        ("model.answered", {"run": "r1", "agent": "boss", "at": 2.0, "event": {"step": 1, "model": model}}),
+        (
+            "rows",
+            {"seq": 1, "rows": [{"key": "run:r1", "run": "r1", "kind": "run", "facts": {"model": model}}]},
+        ),
         ("end", {"run": "r1", "state": "success"}),
     )
     result = cadre("run", "boss", "go")

@@ -12,7 +12,11 @@ import pytest
 from cadre.errors import ExitCode
 from unit.played_gateway import PROBLEM, Answer, Gateway, cadre, playing
 
-ACCEPTED = {"run": "r1", "agent": "boss", "at": 1.0, "event": {"task": {"task": "go"}, "spec": {}}}
+BEGUN = {
+    "seq": 1,
+    "rows": [{"key": "run:r1", "run": "r1", "kind": "run", "name": "boss"}],
+    "lines": [{"seq": 1, "at": 1.0, "run": "r1", "event": "run.accepted", "text": "boss: begins: go"}],
+}
 
 PROXYS: Answer = (502, "text/html", "<html>502 Bad Gateway</html>")
 LATE: Answer = (504, "text/html", "<html>504 Gateway Time-out</html>")
@@ -64,7 +68,7 @@ def test_a_proxy_without_its_gateway_does_not_end_what_is_followed(gateway: Gate
 @pytest.fixture
 def endless(gateway: Gateway) -> Gateway:
     """The run begins and does not end; its stream is taken up again and again."""
-    gateway.events("GET /v1/runs/r1/events", ("run.accepted", ACCEPTED))
+    gateway.events("GET /v1/runs/r1/events", ("rows", BEGUN))
     return gateway
 
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator
+from typing import Literal
 
 import httpx2
 
@@ -11,6 +12,9 @@ from cadre.client.answer_texts import AnswerTexts
 from cadre.client.errors import Unreachable
 from cadre.client.event import Event
 from cadre.client.transport import answer_of
+
+View = Literal["events", "rows"]
+"""What a stream has: the events of the journals, or what each entry has changed of the rows (`cadre.views.rows`)."""
 
 _SILENCE_SECONDS = 45.0
 """Seconds without a byte (the gateway pings every 15) after which the connection counts as lost."""
@@ -66,11 +70,12 @@ class Backoff:
 
 
 async def read_events(
-    client: httpx2.AsyncClient, run: str, *, patience: float = 60.0, after: str = ""
+    client: httpx2.AsyncClient, run: str, *, patience: float = 60.0, after: str = "", view: View = "events"
 ) -> AsyncGenerator[Event, None]:
     """Yields all events of the run's tree, or those after the event id `after`; the last one is `end`.
 
-    The deltas of each model's answer are its whole text. A lost connection is taken up again for `patience` seconds,
+    The deltas of each model's answer are its whole text; in the view `rows` they are those that came. A lost
+    connection is taken up again for `patience` seconds,
     anew each time. Raises ClientError: NotFound, Unreachable.
     """
     texts = AnswerTexts()
@@ -80,12 +85,12 @@ async def read_events(
     while True:
         try:
             # Closed at once when the reader leaves: a connection is behind it.
-            async with contextlib.aclosing(_read(client, run, resumption)) as reading:
+            async with contextlib.aclosing(_read(client, run, resumption, view)) as reading:
                 async for event in reading:
                     backoff.reset()
                     if event is None:
                         continue
-                    for one in texts.complete(event):
+                    for one in texts.complete(event) if view == "events" else (event,):
                         yield one
                     if event.name == "end":
                         return
@@ -101,12 +106,12 @@ async def read_events(
 
 
 async def _read(
-    client: httpx2.AsyncClient, run: str, resumption: StreamResumption
+    client: httpx2.AsyncClient, run: str, resumption: StreamResumption, view: View
 ) -> AsyncGenerator[Event | None, None]:
     """Yields the events of one connection, and None for each frame without news: the gateway is alive."""
     headers = {"Last-Event-ID": resumption.last_id} if resumption.last_id else {}
     timeout = httpx2.Timeout(_SILENCE_SECONDS, connect=5)
-    path = f"/v1/runs/{run}/events"
+    path = f"/v1/runs/{run}/events" + (f"?view={view}" if view != "events" else "")
     async with client.sse(path, headers=headers, timeout=timeout, max_event_size=_MAX_EVENT_BYTES) as source:
         if not source.response.is_success:
             await source.response.aread()

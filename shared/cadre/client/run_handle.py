@@ -21,7 +21,7 @@ from cadre.api.steering import (
 from cadre.api.traces import TraceTree
 from cadre.client.errors import OutputMismatch, RunCancelled, RunFailed, TimedOut
 from cadre.client.event import Event
-from cadre.client.events import read_events
+from cadre.client.events import View, read_events
 from cadre.client.run_options import ForkOptions, fork_body
 from cadre.client.run_requests import RunRequests
 from cadre.client.transport import RUNS, typed
@@ -66,13 +66,15 @@ class RunHandle:
     def __aiter__(self) -> AsyncIterator[Event]:
         return self.events()
 
-    def events(self, *, after: int = 0, patience: float = 60.0) -> AsyncGenerator[Event, None]:
-        """Yields the events behind `after`, the `seq` of an earlier one.
+    def events(
+        self, *, after: int = 0, patience: float = 60.0, view: View = "events"
+    ) -> AsyncGenerator[Event, None]:
+        """Yields the events behind `after`, the `seq` of an earlier one; with `view="rows"` those named `rows`.
 
         The deltas of each model's answer are its whole text. A lost connection is taken up again for `patience`
         seconds, anew each time.
         """
-        return read_events(self._client.http, self.id, patience=patience, after=str(after or ""))
+        return read_events(self._client.http, self.id, patience=patience, after=str(after or ""), view=view)
 
     async def detail(self, *, full: bool = False, limit: int | None = None, after: int = 0) -> RunDetail:
         """The run as it is now, with its output and all runs below it; see Client.get_run."""

@@ -68,3 +68,7 @@ class KindState(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="kin
 
 class KindStep(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="kind"):
     """What one kind of agent keeps of an action step beside its calls; its tag is the kind's name."""
+
+    def lines(self) -> Sequence[str]:
+        """Return what it means to a person, in lines."""
+        return ()

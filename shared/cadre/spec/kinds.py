@@ -137,16 +137,10 @@ class KindDeclaration(NamedTuple):
     """Values of the variables of its `PromptFile`."""
     capabilities: Callable[[Any], frozenset[str]] = _no_capabilities
     """What it asks of its model, of `tools` and `json_schema`."""
-    doing: Mapping[str, str] = {}
-    """What a run does after an event of the kind's own, by the event's name, as a person is told; "" for what it did
-    before."""
     writes_calls: bool = True
     """Whether its model writes calls, so that `model.calls` can say how."""
     graph: str = "cadre.kinds.graph:graph_of"
     """Where the lines of a Mermaid flowchart are made of a spec, as `module:attribute`."""
-    lines: str = ""
-    """Where its own events and steps are told in lines, as `module:attribute`: a function of the event's or kind's name
-    and of its fields as JSON; "" when they are not."""
     spans: str = ""
     """Where the spans of its own events are made, as `module:attribute`; "" when there are none."""
     document: str = ""

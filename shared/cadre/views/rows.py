@@ -16,7 +16,7 @@ from cadre.protocol.messages import RunState
 from cadre.protocol.topology import is_within
 from cadre.protocol.usage import Usage
 from cadre.spec.kinds import declared_kinds, once
-from cadre.views.words import brief, error_text, too_late, verdict
+from cadre.views.words import brief, call_text, error_text, too_late, verdict
 
 MAX_CHARS = 300
 """A text of a row is cut here; the whole of it is in the entry that the row names."""
@@ -71,12 +71,14 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
     began_at: float = 0.0
     """When work on it began."""
     ended_at: float = 0.0
+    is_question: bool = False
+    """A person is asked, and no call follows."""
     usage: Usage | None = None
     """Of a run: without the runs below it. Of a model: of its answer."""
     waits: Awaited | None = None
     brief: str = ""
-    """Of a run: its task. Of a call: its arguments. Of work: what is to be done. Of a model: its answer. Of a note:
-    what it says."""
+    """Of a run: its task. Of a call: its arguments as JSON, while it is held as `(name=value, …)`. Of work: what is to
+    be done. Of a model: its answer. Of a note: what it says."""
     result: str = ""
     error: str = ""
     """What went wrong: `Type: message`, of a call the message alone."""
@@ -123,8 +125,6 @@ class Node:
         """Key of the row of the model call that is open."""
         self.held: set[str] = set()
         """Keys of the calls that wait for a person."""
-        self.questions: set[str] = set()
-        """Keys of those that are no calls: the answer of the person ends them."""
         self.open: set[str] = set()
         """Keys of all its rows that are not over."""
 
@@ -409,9 +409,10 @@ class Rows:
         if row.ended_at:
             return
         row.state, row.remark = "held", brief(event.reason, MAX_CHARS)
+        row.brief = call_text("", event.arguments, MAX_CHARS)
         node.held.add(row.key)
         if event.kind == "question" and row.waits is None:
-            node.questions.add(row.key)
+            row.is_question = True
         self._settle(node)
 
     def decide(self, node: Node, event: ev.ApprovalDecided) -> None:
@@ -423,7 +424,7 @@ class Rows:
         if event.verdict in ("rejected", "expired"):
             row.result = row.remark
             self._close(node, row, "failed")
-        elif row.key in node.questions:
+        elif row.is_question:
             row.result = brief(event.feedback or "yes", MAX_CHARS)
             self._close(node, row, "ok")
         else:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from patient_kind.records import PatientSpec
 
-from cadre.cli.run_view import labels
 from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values
 from cadre.deploy.team_components import components_of
@@ -60,10 +62,6 @@ def test_its_spans_stand_in_the_one_tree() -> None:
     assert "note" in [span.name for span in spans]
 
 
-def test_the_terminal_has_words_for_it() -> None:
-    assert labels.doing("patient.noted") == "noting"
-
-
 def test_its_file_is_read_and_a_wrong_section_refused(tmp_path: Path) -> None:
     file = tmp_path / "waiter.yaml"
     file.write_text(AGENT)
@@ -102,6 +100,23 @@ def test_a_real_service_runs_it_and_its_events_are_streamed(tmp_path: Path) -> N
         run = gateway.submit("waiter", "Look.")
         found = gateway.finished(run)
         names = [name for name, _ in gateway.events(run)]
+        shown = show_without_the_kind(gateway.service.url, run)
     assert (found["state"], found["output"]) == ("success", "seen")
     assert names.count("patient.noted") == 1
     assert names.index("wait.started") < names.index("wait.finished")
+    assert "waiter: notes 1 calls" in shown
+
+
+def show_without_the_kind(url: str, run: str) -> str:
+    """Return what `cadre show --follow` prints of a run where only the gateway has its kind."""
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    missing = "from cadre.spec.kinds import declared_kinds; assert 'patient' not in declared_kinds()"
+    subprocess.run([sys.executable, "-c", missing], env=environment, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "cadre.cli.main", "show", run, "--follow"],
+        env={**environment, "CADRE_GATEWAY_URL": url},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stderr

@@ -1,55 +1,33 @@
-"""Words for what a run does, as the kinds of agents declare them."""
+"""What is shown of an action step beside its calls."""
 
 import json
 import re
-from importlib import import_module
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
-from cadre.journal.run import SUMMARY
+import msgspec
+
+from cadre.journal.parts import KindStep
 from cadre.spec.kinds import declared_kinds, once
 
 _TAG = re.compile(r"(?:\s*[<`\[][^\s]*)+\s*\Z")
 """What stands before a block of code: a tag, or the beginning of a fence."""
 
 
-class _Words(NamedTuple):
-    purposes: dict[str, str]
-    doing: dict[str, str]
-    lines: dict[str, str]
-
-
 @once
-def _words() -> _Words:
-    """Return the words of all kinds, by purpose, by event, and by event or kind."""
-    kinds = declared_kinds().values()
-    purposes = {purpose: text for kind in kinds for purpose, text in kind.purposes.items()}
-    return _Words(
-        purposes | {SUMMARY: "summarizing earlier steps"},
-        {event: text for kind in kinds for event, text in kind.doing.items()},
-        {name: kind.lines for kind in kinds for name in (kind.name, *kind.doing)},
-    )
+def _steps() -> dict[str, Any]:
+    return {kind.name: kind.step for kind in declared_kinds().values() if kind.step is not None}
 
 
-def purpose(name: str) -> str:
-    """What a run does while a model call of this purpose is under way."""
-    return _words().purposes.get(name, "thinking")
-
-
-def doing(event: str) -> str | None:
-    """What a run does after an event that only some kinds of agents journal; None for any other event."""
-    return _words().doing.get(event)
-
-
-def lines(name: str, told: dict[str, Any]) -> list[str]:
-    """What is told of an event of a kind's own, by its name, or of the kind's part of a step, by the kind's."""
-    module, _, attribute = _words().lines.get(name, "").partition(":")
-    return [*getattr(import_module(module), attribute)(name, told)] if module else []
-
-
-def step_lines(step: dict[str, Any]) -> list[str]:
-    """What is told of the part of an action step that is its kind's own."""
+def step_lines(step: dict[str, Any]) -> Sequence[str]:
+    """Return what the part of an action step that is its kind's own means; nothing for a kind that is not installed
+    here."""
     own = step.get("own") or {}
-    return lines(str(own.get("kind")), own)
+    kind = _steps().get(str(own.get("kind")))
+    if kind is None:
+        return ()
+    read: KindStep = msgspec.convert(own, kind)
+    return read.lines()
 
 
 def model_output(step: dict[str, Any]) -> list[tuple[str, str]]:

@@ -60,19 +60,6 @@ def plan_of(items: Iterable[dict[str, Any]]) -> list[PlanLine]:
     ]
 
 
-def plan_after(plan: tuple[PlanLine, ...], name: str, event: dict[str, Any]) -> tuple[PlanLine, ...]:
-    """The plan after one of its events."""
-    if name == "plan.made":
-        steps = event.get("steps") or []
-        again = {step.get("step") for step in steps}
-        kept = [one for one in plan if one.state not in ("pending", "replaced") and one.step not in again]
-        if event.get("origin") == "replan":
-            kept = [one._replace(state="replaced") if one.state == "failed" else one for one in kept]
-        return (*kept, *(_line(step, "pending") for step in steps))
-    state = "running" if name == "plan.step_started" else "failed" if event.get("error") else "done"
-    return tuple(one._replace(state=state) if one.step == event.get("step") else one for one in plan)
-
-
 def _line(step: dict[str, Any], state: str, result: Any = None, error: str | None = None) -> PlanLine:
     text = step.get("task") or (brief(step["args"], _LONGEST) if step.get("args") else "")
     outcome = brief(error if error else result, _LONGEST) if error or result is not None else ""

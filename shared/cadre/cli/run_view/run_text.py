@@ -12,9 +12,8 @@ from typing import Any
 from cadre.cli.run_view import labels
 from cadre.cli.run_view.items_text import item_lines
 from cadre.cli.run_view.plan_lines import plan_line, plan_of
-from cadre.cli.run_view.run_tree import error_text
 from cadre.cli.terminal.answer import as_text
-from cadre.views.words import brief, call_text, number, seconds
+from cadre.views.words import brief, call_text, error_text, number, seconds
 
 Account = dict[str, Any]
 Step = dict[str, Any]

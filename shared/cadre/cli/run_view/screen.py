@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from cadre.cli.run_view import tree_lines
 from cadre.cli.run_view.run_tree import RunTree
 from cadre.cli.terminal.answer import print_text, printable
+from cadre.views.rows import Line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Screen:
-    """Prints a line for each event of a followed run that is worth one. Use as a context manager."""
+    """Prints the lines that the gateway sends of a followed run. Use as a context manager."""
 
     def __enter__(self) -> Self:
         return self
@@ -26,11 +26,11 @@ class Screen:
     def __exit__(self, *failure: Any) -> None:
         return None
 
-    def show(self, tree: RunTree, name: str, data: dict[str, Any]) -> None:
-        """Shows the tree as it is after this event."""
-        line = tree_lines.event_line(tree, name, data)
-        if line is not None:
-            print_text(line, err=True)
+    def show(self, tree: RunTree, lines: Sequence[Line]) -> None:
+        """Show the tree as it is now; `lines` say what has happened since."""
+        for line in lines:
+            clock = time.strftime("%H:%M:%S", time.localtime(line.at))
+            print_text(f"{clock} {line.text}", err=True)
 
     def note(self, text: str) -> None:
         """Shows a remark that is not an event of the run."""
@@ -77,7 +77,7 @@ class LiveScreen(Screen):
         self._live.vertical_overflow = "visible"
         self._live.__exit__(*failure)
 
-    def show(self, tree: RunTree, name: str, data: dict[str, Any]) -> None:
+    def show(self, tree: RunTree, lines: Sequence[Line]) -> None:
         self._tree = tree
 
     def note(self, text: str) -> None:

@@ -7,16 +7,19 @@ import contextlib
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cadre.cli.run_view.run_tree import RunTree
 from cadre.cli.run_view.screen import Screen
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.arguments import json_object
 from cadre.cli.terminal.decision import PATH, login_name
 from cadre.client.errors import ClientError, InvalidRequest
-from cadre.views.words import brief, call_text
+from cadre.views.rows import Row, run_key
+from cadre.views.words import brief
 
 if TYPE_CHECKING:
     from cadre.client.client import Client
@@ -70,8 +73,8 @@ class Asker:
     def __init__(self, client: Client, screen: Screen) -> None:
         self._client = client
         self._screen = screen
-        self._waiting: dict[str, dict[str, Any]] = {}
-        """Events `approval.requested` that are still to be asked about, by call."""
+        self._waiting: dict[str, tuple[str, Row]] = {}
+        """The rows of calls that are still to be asked about, each with the agent's name, by call."""
         self._news = asyncio.Event()
         self._question: asyncio.Task[None] | None = None
         self._asked = ""
@@ -90,16 +93,17 @@ class Asker:
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
 
-    def hear(self, name: str, data: dict[str, Any]) -> None:
-        """Takes an event of the run: remembers a call to ask about, or drops one that needs no decision any more."""
-        event = data.get("event") or {}
-        if name == "approval.requested":
-            self._waiting[event["call"]] = {**event, "agent": data.get("agent", ""), "run": data.get("run")}
-            self._news.set()
-        elif name == "approval.decided":
-            self._drop(event["call"])
-        elif name == "run.finished":
-            for call in [call for call, one in self._waiting.items() if one["run"] == data.get("run")]:
+    def hear(self, tree: RunTree, rows: Sequence[Row]) -> None:
+        """Take rows that have changed: remembers the calls to ask about, and drops those that need no decision any
+        more."""
+        for row in rows:
+            if row.kind != "call":
+                continue
+            call = row.key.partition(":")[2]
+            if row.state == "held":
+                self._waiting[call] = (tree.rows[run_key(row.run)].name, row)
+                self._news.set()
+            elif call in self._waiting:
                 self._drop(call)
 
     def _drop(self, call: str) -> None:
@@ -114,10 +118,10 @@ class Asker:
             if not self._waiting:
                 self._news.clear()
                 continue
-            self._asked, event = next(iter(self._waiting.items()))
+            self._asked, (agent, row) = next(iter(self._waiting.items()))
             self._answered = False
             with self._screen.paused():
-                self._question = asyncio.create_task(self._ask(self._asked, event))
+                self._question = asyncio.create_task(self._ask(self._asked, agent, row))
                 await asyncio.wait([self._question])
                 if self._question.cancelled():
                     click.echo("(decided elsewhere)", err=True)
@@ -128,13 +132,12 @@ class Asker:
                 self._screen.note("no more input: held calls wait on")
                 return
 
-    async def _ask(self, call: str, event: dict[str, Any]) -> None:
+    async def _ask(self, call: str, agent: str, row: Row) -> None:
         self._lines.discard_typed()
-        why = brief(event.get("reason", ""), 100)
-        wants = f"wants {call_text(event['name'], event.get('arguments'), 300)}  ({why})"
-        if event.get("kind") == "question":
-            wants = f"asks: {brief(event.get('reason', ''), 300)}"
-        print_text(f"{event['agent']} {wants}", err=True)
+        wants = f"wants {row.name}{row.brief}  ({brief(row.remark, 100)})"
+        if row.is_question:
+            wants = f"asks: {row.remark}"
+        print_text(f"{agent} {wants}", err=True)
         while True:
             click.echo(_CHOICES, err=True, nl=False)
             line = await self._lines.next()

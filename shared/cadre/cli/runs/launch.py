@@ -4,7 +4,6 @@ from typing import Any
 
 import click
 
-from cadre.cli.run_view.run_tree import error_text
 from cadre.cli.run_view.screen import screen
 from cadre.cli.runs.ask import Asker, should_ask
 from cadre.cli.runs.watch import Detached, watch
@@ -13,6 +12,7 @@ from cadre.cli.terminal.options import print_json
 from cadre.cli.terminal.outcome import exit_code
 from cadre.client.transport import RUNS
 from cadre.errors import CommandFailed, ExitCode
+from cadre.views.words import error_text
 
 _MAX_NAMED_FILES = 20
 """Files that one line names."""

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
-from cadre.cli.run_view.run_tree import RunTree, apply
+from cadre.cli.run_view.run_tree import RunTree
 from cadre.cli.run_view.screen import Screen
 from cadre.cli.runs.ask import Asker
 from cadre.cli.runs.stalled import StalledRuns
@@ -66,12 +66,12 @@ async def _read(client: Client, run: str, screen: Screen, asker: Asker | None) -
         stack.callback(looking.cancel)
         if asker is not None:
             await stack.enter_async_context(asker)
-        async for event in client.attach(run):
+        async for event in client.attach(run).events(view="rows"):
             stalled.hear()
-            tree = apply(tree, event.name, event.data)
-            screen.show(tree, event.name, event.data)
+            changed = tree.take(event.name, event.data)
+            screen.show(tree, changed.lines)
             if asker is not None:
-                asker.hear(event.name, event.data)
+                asker.hear(tree, changed.rows)
     if tree.scripted:
         screen.note("the scripted model answered: canned replies, not an AI")
 

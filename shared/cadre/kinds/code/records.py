@@ -134,7 +134,6 @@ DECLARATION = KindDeclaration(
     name=section.KIND,
     behavior={1: "cadre.kinds.code.kind:CODE"},
     purposes=STEPWISE,
-    doing={"code.started": "running code", "code.finished": ""},
     prompt_files={
         "code": PromptFile(
             must=f"custom_instructions {_OFFERED} authorized_imports {_TAGS}",

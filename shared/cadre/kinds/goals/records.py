@@ -41,6 +41,10 @@ class ThoughtStep(KindStep, kw_only=True, tag=KIND, omit_defaults=True):
     question: str = ""
     thought: str | None = None
 
+    def lines(self) -> list[str]:
+        found = [f"finds: {self.thought}"] if self.thought else []
+        return [f"thinks through: {self.question}", *found] if self.question else []
+
 
 class GoalsState(KindState, kw_only=True, tag=KIND, omit_defaults=True):
     """What a run has learned of its endpoint."""
@@ -57,7 +61,6 @@ def goals_of(spec: Any) -> GoalsSpec:
 DECLARATION = KindDeclaration(
     name=KIND,
     graph="cadre.kinds.goals.graph:graph_of",
-    lines="cadre.kinds.goals.lines:lines_of",
     behavior={1: "cadre.kinds.goals.kind:GOALS"},
     prompt_files={
         KIND: PromptFile(
@@ -79,5 +82,4 @@ DECLARATION = KindDeclaration(
     max_steps=lambda spec: max_steps(goals_of(spec)),
     prompt_terms=lambda spec: prompt_terms(goals_of(spec)),
     capabilities=capabilities,
-    doing={"goals.thought": "", "iteration.form_refused": ""},
 )

@@ -154,13 +154,6 @@ DECLARATION = KindDeclaration(
     name=section.KIND,
     behavior={1: "cadre.kinds.plan.kind:PLAN"},
     purposes={**STEPWISE, **PLAN_PURPOSES},
-    doing={
-        "plan.made": "",
-        "plan.refused": "",
-        "plan.step_started": "",
-        "plan.step_finished": "",
-        "plan.done": "",
-    },
     prompt_files={
         section.KIND: PromptFile(
             must="custom_instructions prompt",
@@ -171,7 +164,6 @@ DECLARATION = KindDeclaration(
             has_short=False,
         )
     },
-    lines="cadre.kinds.plan.lines:lines_of",
     events=(PlanMade, PlanRefused, PlanStepStarted, PlanStepFinished, PlanDone),
     state=PlanState,
     step=PlanNote,

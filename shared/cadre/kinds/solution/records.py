@@ -76,12 +76,14 @@ class SolutionStep(KindStep, kw_only=True, tag=section.KIND, omit_defaults=True)
     review: str = ""
     """What a person changed or said, as the model reads it."""
 
+    def lines(self) -> list[str]:
+        return [*proposed_lines(self.calls, self.output), *([self.review] if self.review else [])]
+
 
 DECLARATION = KindDeclaration(
     name=section.KIND,
     behavior={1: "cadre.kinds.solution.kind:SOLUTION"},
     purposes=STEPWISE,
-    doing={"solution.proposed": "", "solution.form_refused": ""},
     prompt_files={
         section.KIND: PromptFile(
             must="custom_instructions tools managed_agents implicit",
@@ -100,5 +102,4 @@ DECLARATION = KindDeclaration(
     spans="cadre.kinds.solution.spans:SolutionSpans",
     writes_calls=False,
     graph="cadre.kinds.solution.graph:graph_of",
-    lines="cadre.kinds.solution.lines:lines_of",
 )

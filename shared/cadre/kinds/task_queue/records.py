@@ -141,6 +141,9 @@ class QueueStep(KindStep, kw_only=True, tag=KIND, omit_defaults=True):
     thought: str | None = None
     events: list[QueueChanged | QueueTaskTried | QueueTaskDone | QueueAnswerRefused | QueueEdited] = []
 
+    def lines(self) -> list[str]:
+        return [line for event in self.events for line in event.describe().lines]
+
 
 def queue_of(spec: Any) -> TaskQueueSpec:
     """The section of an agent's spec."""
@@ -157,7 +160,6 @@ def _check(spec: Any) -> None:
 DECLARATION = KindDeclaration(
     name=KIND,
     graph="cadre.kinds.task_queue.graph:graph_of",
-    lines="cadre.kinds.task_queue.lines:lines_of",
     behavior={1: "cadre.kinds.task_queue.kind:TASK_QUEUE"},
     prompt_files={
         KIND: PromptFile(
@@ -193,11 +195,4 @@ DECLARATION = KindDeclaration(
     max_steps=lambda spec: max_steps(queue_of(spec)),
     capabilities=capabilities,
     prompt_terms=lambda spec: prompt_terms(queue_of(spec)),
-    doing=dict.fromkeys(
-        [
-            *(f"queue.{name}" for name in ("changed", "task_tried", "task_done", "answer_refused", "edited")),
-            "iteration.form_refused",
-        ],
-        "",
-    ),
 )

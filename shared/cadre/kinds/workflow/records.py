@@ -137,12 +137,6 @@ DECLARATION = KindDeclaration(
         "route": "choosing the next step",
     },
     capabilities=lambda spec: frozenset(() if spec.model.calls == "text" else {"json_schema"}),
-    doing={
-        "workflow.step_finished": "",
-        "workflow.items": "going through a list",
-        "workflow.undo": "undoing",
-        "workflow.answer_parsed": "",
-    },
     prompt_files={
         "workflow": PromptFile(
             must="custom_instructions",

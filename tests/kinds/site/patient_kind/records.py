@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cadre.journal.parts import JournalEvent, KindState
+from cadre.journal.parts import Description, JournalEvent, KindState
 from cadre.protocol.messages import KindMessage
 from cadre.spec.kinds import KindDeclaration, Section
 
@@ -23,6 +23,9 @@ class Noted(JournalEvent, frozen=True, tag="patient.noted"):
 
     step: int
     calls: int
+
+    def describe(self) -> Description:
+        return Description("noting", [f"notes {self.calls} calls"])
 
 
 class Nudged(JournalEvent, frozen=True, tag="patient.nudged"):
@@ -60,6 +63,5 @@ DECLARATION = KindDeclaration(
     state=PatientState,
     section=PatientSpec,
     prompt_file=lambda _: "tool_calling",
-    doing={"patient.noted": "noting"},
     spans="patient_kind.spans:PatientSpans",
 )
