@@ -122,11 +122,11 @@ def test_pieces_of_reasoning_are_put_together() -> None:
     kept = KeptParts()
     for text in ("I ", "look."):
         kept.add({"reasoning": text, "reasoning_content": text})
-    assert kept.items(0, []) == [{"type": "message", "reasoning_content": "I look."}]
+    assert kept.items([], []) == [{"type": "message", "reasoning_content": "I look."}]
     kept = KeptParts()
     for more in ({"text": "I "}, {"text": "look."}, {"signature": "Ej=="}):
         kept.add({"reasoning_details": [{"type": "reasoning.text", "index": 0, **more}]})
-    [message] = kept.items(0, [])
+    [message] = kept.items([], [])
     whole = {"type": "reasoning.text", "index": 0, "text": "I look.", "signature": "Ej=="}
     assert message["reasoning_details"] == [whole]
 

@@ -173,16 +173,23 @@ KEPT = "T.\n<code>\nx = 'Observation: </code>'\n</code>"
 
 
 @asynccontextmanager
-async def server_that_sends(body: str, kind: str = "text/event-stream") -> AsyncIterator[ModelSpec]:
-    """An endpoint that answers everything with the same bytes, as no scripted model would."""
+async def server_that_sends(
+    body: str, kind: str = "text/event-stream", *, missing: int = 0, stays: bool = False
+) -> AsyncIterator[ModelSpec]:
+    """An endpoint that answers everything with the same bytes, as no scripted model would.
+
+    `missing`: bytes that it announces and never sends; `stays`: it waits for the client to close the connection.
+    """
 
     closed = asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         await reader.readexactly(int(request.partition("content-length: ")[2].split()[0]))
-        head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n"
+        head = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body) + missing}\r\n\r\n"
         writer.write((head + body).encode("latin-1"))
+        if stays:
+            await reader.read()
         writer.close()
         await writer.wait_closed()
         closed.set()
@@ -225,7 +232,7 @@ async def test_a_stream_that_runs_on_behind_its_block_is_left() -> None:
     ("body", "kind", "complaint"),
     [
         ("data: [DONE]\n\n", "text/event-stream", "holds no choice"),
-        ("<html>welcome</html>", "text/html", r"holds no choice; does the URL end .* /v1"),
+        ("<html>welcome</html>", "text/html", r"a page of HTML; does the URL end .* /v1"),
         ("data: {half\n\n", "text/event-stream", "is malformed"),
         ('data: {"choices": [{"delta": {"content": "\xff"}}]}\n\n', "text/event-stream", "is malformed"),
         (
@@ -233,7 +240,6 @@ async def test_a_stream_that_runs_on_behind_its_block_is_left() -> None:
             "application/json",
             "is malformed|holds no choice",
         ),
-        ('data: {"choices": [{"delta": {"content": 7}}]}\n\n', "text/event-stream", "is malformed"),
         (
             'data: {"choices": [{"delta": {"content": "a"}}]}\n\n',
             "text/event-stream",
@@ -248,6 +254,60 @@ async def test_a_stream_that_is_no_answer(body: str, kind: str, complaint: str) 
         with pytest.raises(ModelUnavailable, match=complaint) as caught:
             await ask(spec, saying("plain"))
     assert caught.value.rate_limited == ("429" in complaint)
+
+
+WHOLE = (
+    '{"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 3}}'
+)
+CHUNK = 'data: {"choices": [{"delta": {"content": "Hi"}, "finish_reason": %s}]}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("body", "stream"),
+    [
+        (CHUNK % "null" + "data: [DONE]\n\n", True),
+        (CHUNK % "null" + "data:[DONE]", True),
+        (": keep-alive\n\n\n" + CHUNK % '"stop"', True),
+        ("\ufeff" + (CHUNK % '"stop"').replace("\n", "\r\n"), True),
+        ((CHUNK % '"stop"').replace("\n", "\r"), True),
+        ("event: message\nid: 1\n" + CHUNK % '"stop"' + "event: ping\ndata: {}\n\ndata: null\n\n", True),
+        (WHOLE, True),
+        ("\n\n\n  " + WHOLE + "\n", True),
+        (WHOLE, False),
+        (CHUNK % '"stop"', False),
+    ],
+)
+async def test_an_answer_is_read_by_what_it_is(body: str, stream: bool) -> None:
+    """Not by what was asked for, nor by its content type."""
+    async with server_that_sends(body.encode().decode("latin-1"), "text/plain") as spec:
+        reply, _ = await ask(msgspec.structs.replace(spec, stream=stream), saying("plain"))
+    assert (reply.content, reply.finish_reason) == ("Hi", "stop")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"error": {"message": "Insufficient credits.", "code": 402}}',
+        'data: {"error": {"message": "Insufficient credits.", "code": 402}}\n\n',
+        'event: error\ndata: {"message": "Insufficient credits.", "code": 402}\n\n',
+        'data: {"choices": [{"delta": {"content": "a"}, "finish_reason": "error", "error":'
+        ' {"message": "Insufficient credits.", "code": "insufficient_credits"}}]}\n\n',
+    ],
+)
+async def test_an_error_within_200_keeps_its_words(body: str, stream: bool) -> None:
+    async with server_that_sends(body) as spec:
+        with pytest.raises(ModelRefused, match=r"answered 402: Insufficient credits\.; .*model\.fallbacks"):
+            await ask(msgspec.structs.replace(spec, stream=stream), saying("plain"))
+
+
+@pytest.mark.parametrize("ends", ['"stop"', "null"])
+async def test_a_whole_answer_does_not_wait_for_an_end_that_never_comes(ends: str) -> None:
+    """An endpoint that keeps the connection open behind `[DONE]`, or breaks it behind the finish_reason."""
+    body = CHUNK % ends + ("data: [DONE]\n\n" if ends == "null" else "")
+    async with server_that_sends(body, missing=100, stays=ends == "null") as spec:
+        reply, _ = await ask(spec, saying("plain"))
+    assert reply.content == "Hi"
 
 
 async def test_an_answer_that_a_content_filter_cut_is_none() -> None:

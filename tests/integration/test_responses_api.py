@@ -188,7 +188,7 @@ def event(kind: str, **fields: Any) -> str:
     [
         ("data: [DONE]\n\n", "holds no response", None),
         ("data: {half\n\n", "is malformed", None),
-        (event("response.output_text.delta", delta=7), "is malformed", None),
+        (event("response.output_text.delta", delta=[None, 7]), "without a finish_reason", None),
         (event("response.output_text.delta", delta="half"), "without a finish_reason", None),
         (event("error", error={"message": "overloaded"}), "answered 500: overloaded", 500),
         (event("error", code="rate_limit_exceeded", message="slow"), "answered 429: slow", 429),

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from cadre.adapters.models.answer import MalformedAnswer, ModelAnswer
+from cadre.adapters.models.answer import FailedAnswer, MalformedAnswer, ModelAnswer
 from cadre.adapters.models.api import answer_of
+from cadre.adapters.models.error_body import read_error
 from cadre.errors import SpecError
 from cadre.ports import ModelReply
 from cadre.spec.agent import AgentSpec
@@ -136,16 +137,205 @@ async def test_each_call_of_a_whole_completion_is_one(ids: tuple[str | None, str
     [
         ([], "holds no choice"),
         ([{"choices": []}], "holds no choice"),
+        ([{"choices": "none"}], "holds no choice"),
+        ([{"choices": [7, None]}], "holds no choice"),
         ([piece(content="half")], "without a finish_reason"),
-        ([piece(tool_calls=[call("{}", index=0)]), piece("stop")], "1 of its tool calls have no name"),
-        (["<html>"], "Expected"),
-        ([{"choices": "none"}], r"\$\.choices"),
-        ([piece(content=5)], r"\$\.choices\[0\]\.delta\.content"),
+        (["<html>"], "holds no choice"),
+        ([None], "holds no choice"),
+        ([{"choices": [{"message": {"content": None}, "finish_reason": None}]}], "without a finish_reason"),
     ],
 )
 async def test_what_is_no_answer(pieces: list[object], complaint: str) -> None:
     with pytest.raises(MalformedAnswer, match=complaint):
         await put_together(*pieces)
+
+
+CLOCK = {"function": {"name": "clock", "arguments": "{}"}}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"tool_calls": [{**CLOCK, "id": 17}]},
+        {"tool_calls": [{**CLOCK, "index": "0"}]},
+        {"tool_calls": [{**CLOCK, "type": None, "id": None, "index": None}]},
+        {"tool_calls": CLOCK},
+        {"tool_calls": [None, 5, CLOCK]},
+        {"tool_calls": [{"function": {"name": "clock", "arguments": {}}}]},
+        {"tool_calls": [{"name": "clock", "arguments": "{}", "function": None}]},
+        {"function_call": {"name": "clock", "arguments": "{}"}, "tool_calls": None},
+        {"content": {"text": 1}, "role": 5, "tool_calls": [CLOCK], "refusal": [], "annotations": "none"},
+        {"content": [{"type": "text"}, None, 7], "tool_calls": [CLOCK]},
+    ],
+)
+@pytest.mark.parametrize("place", ["delta", "message"])
+async def test_an_odd_field_takes_nothing_else_along(message: dict[str, Any], place: str) -> None:
+    reply, _ = await put_together(
+        {"choices": [{place: message, "finish_reason": "tool_calls", "index": None}]}
+    )
+    assert [(one.name, one.arguments, one.error) for one in reply.calls] == [("clock", "{}", None)]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (
+            [
+                {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]},
+                {"type": "text", "text": "Hi"},
+            ],
+            "Hi",
+        ),
+        (["H", {"text": "i"}], "Hi"),
+        ([{"type": "output_text", "text": "Hi"}, {"type": "image_url", "image_url": {}}], "Hi"),
+        ([{"type": "refusal", "refusal": "Hi"}], "Hi"),
+        ([{"type": "text", "text": {"value": "Hi"}}], "Hi"),
+        ({"n": 1}, '{"n":1}'),
+        (5, "5"),
+        (None, ""),
+    ],
+)
+@pytest.mark.parametrize("place", ["delta", "message"])
+async def test_content_in_other_forms_than_text(content: Any, text: str, place: str) -> None:
+    reply, heard = await put_together({"choices": [{place: {"content": content}, "finish_reason": "stop"}]})
+    assert reply.content == "".join(heard) == text
+
+
+@pytest.mark.parametrize(
+    ("usages", "tokens"),
+    [
+        ([{"prompt_tokens": "100", "completion_tokens": 9.0}], (100, 9, 0)),
+        ([{"prompt_tokens": 100, "completion_tokens": n} for n in (1, 5, 9)] + [None], (100, 9, 0)),
+        (
+            [
+                {
+                    "prompt_tokens": 100,
+                    "completion_tokens": 9,
+                    "prompt_tokens_details": {"cached_tokens": 50},
+                },
+                {"prompt_tokens": 0, "completion_tokens": 0},
+            ],
+            (100, 9, 50),
+        ),
+        ([{"prompt_tokens": 100, "completion_tokens": 9, "prompt_cache_hit_tokens": 64}], (100, 9, 64)),
+        ([{"prompt_tokens": 100, "completion_tokens": 9, "cached_tokens": 64.0}], (100, 9, 64)),
+        ([{"prompt_tokens": -3, "completion_tokens": "many", "total_tokens": float("inf")}], (0, 0, 0)),
+        ([{"prompt_tokens": 10**30, "completion_tokens": True}], (0, 1, 0)),
+        (["none", [], 7], (0, 0, 0)),
+        (
+            [
+                {
+                    "prompt_tokens": 10,
+                    "completion_tokens": 5,
+                    "total_tokens": 35,
+                    "completion_tokens_details": {"reasoning_tokens": 20},
+                }
+            ],
+            (10, 25, 0),
+        ),
+    ],
+)
+async def test_usage_as_endpoints_write_it(usages: list[Any], tokens: tuple[int, int, int]) -> None:
+    reply, _ = await put_together(*({**piece(content="a"), "usage": one} for one in usages), piece("stop"))
+    assert (reply.usage.input_tokens, reply.usage.output_tokens, reply.cached_tokens) == tokens
+
+
+@pytest.mark.parametrize("where", ["choice", "x_groq"])
+async def test_usage_in_other_places(where: str) -> None:
+    used = {"usage": {"prompt_tokens": 3, "completion_tokens": 4}}
+    last = piece("stop")
+    if where == "choice":
+        last["choices"][0] |= used
+    else:
+        last["x_groq"] = used
+    reply, _ = await put_together(piece(content="a"), last)
+    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (3, 4)
+
+
+async def test_calls_in_the_second_choice() -> None:
+    whole = {
+        "choices": [
+            {"message": {"content": "I look."}, "finish_reason": "tool_calls"},
+            {"message": {"tool_calls": [CLOCK]}, "finish_reason": "tool_calls"},
+        ]
+    }
+    reply, _ = await put_together(whole)
+    assert (reply.content, [one.name for one in reply.calls]) == ("I look.", ["clock"])
+    first, second = piece(content="I look."), piece("tool_calls", tool_calls=[CLOCK])
+    second["choices"][0]["index"] = 1
+    reply, _ = await put_together(first, second)
+    assert (reply.content, [one.name for one in reply.calls]) == ("I look.", ["clock"])
+
+
+async def test_only_one_of_two_whole_answers_is_done() -> None:
+    choices = [{"message": {"tool_calls": [CLOCK]}, "finish_reason": "stop"} for _ in range(2)]
+    reply, _ = await put_together({"choices": choices})
+    assert len(reply.calls) == 1
+
+
+async def test_a_whole_message_behind_the_stream_repeats_it() -> None:
+    message = {"content": "Hello", "tool_calls": [{**CLOCK, "id": "A"}]}
+    last = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
+    reply, heard = await put_together(
+        piece(content="Hel", tool_calls=[{**CLOCK, "id": "A", "index": 0}]), last
+    )
+    assert (reply.content, "".join(heard), len(reply.calls)) == ("Hello", "Hello", 1)
+
+
+@pytest.mark.parametrize("wrapper", ["provider", "result", "data"])
+async def test_a_completion_in_a_gateways_own_object(wrapper: str) -> None:
+    reply, _ = await put_together({wrapper: piece("stop", content="Hi"), "success": True})
+    assert reply.content == "Hi"
+
+
+async def test_a_call_without_a_name_is_not_made_and_takes_no_other_along() -> None:
+    nameless = {"index": 1, "id": "B", "function": {"name": "", "arguments": '{"city": "Bern"}'}}
+    reply, _ = await put_together(
+        piece("tool_calls", tool_calls=[{**CLOCK, "index": 0, "id": "A"}, nameless])
+    )
+    assert [(one.name, one.error and one.error.code) for one in reply.calls] == [
+        ("clock", None),
+        ("", "invalid-call"),
+    ]
+
+
+async def test_the_end_may_be_marked_without_a_finish_reason() -> None:
+    whole = {"choices": [{"message": {"tool_calls": [CLOCK]}, "finish_reason": None}]}
+    reply, _ = await put_together(whole)
+    assert (len(reply.calls), reply.finish_reason) == (1, "tool_calls")
+
+    async def ignore(text: str, *, of_answer: bool = False) -> None: ...
+
+    answer = ModelAnswer([], ignore, lambda: 0.0)
+    await answer.add(piece(content="Hi"))
+    answer.end()
+    assert (await answer.done()).finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"error": {"message": "no credit", "code": 402}},
+        {"error": "no credit", "choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}]},
+        {"choices": [{"delta": {}, "finish_reason": "error", "error": {"message": "no credit"}}]},
+        [{"error": {"message": "no credit"}}],
+        {"object": "error", "message": "no credit"},
+        {"base_resp": {"status_code": 1008, "status_msg": "no credit"}, "choices": None},
+        {"message": "no credit", "code": "wrong_api_format"},
+        {"detail": "no credit"},
+        {"success": False, "errors": [{"code": 1, "message": "no credit"}]},
+    ],
+)
+async def test_an_error_within_an_answer_keeps_its_words(sent: Any) -> None:
+    with pytest.raises(FailedAnswer) as caught:
+        await put_together(piece(content="half"), sent)
+    assert "no credit" in read_error(caught.value.error).text
+
+
+@pytest.mark.parametrize("sent", [{"error": None}, {"error": {}}, {"error": "", "message": None}])
+async def test_an_empty_error_is_none(sent: Any) -> None:
+    reply, _ = await put_together({**piece("stop", content="Hi"), **sent})
+    assert reply.content == "Hi"
 
 
 async def test_a_character_in_two_pieces_is_passed_on_whole() -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from cadre.engine.answers.answer_checks import check_calls, problem_with
 from cadre.engine.budget import GRACE_SECONDS, over_bounds
-from cadre.engine.calls.open_calls import RefusedCall, RunPart, opened_calls
+from cadre.engine.calls.open_calls import RunPart, opened_calls
 from cadre.engine.calls.repeats import deed_in, is_failing_alike, is_stuck
 from cadre.engine.context.context_budget import is_full, may_have_room, no_room, to_cover
 from cadre.engine.fold import apply
@@ -119,7 +119,7 @@ class Draft:
 
     def call(
         self,
-        requests: Sequence[ev.RequestedCall | RunPart | RefusedCall],
+        requests: Sequence[ev.RequestedCall | RunPart],
         *,
         approved: bool = False,
         may_repeat: bool = False,

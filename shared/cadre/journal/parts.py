@@ -55,11 +55,13 @@ class JournalEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         return None
 
 
-class RequestedCall(msgspec.Struct, frozen=True):
+class RequestedCall(msgspec.Struct, frozen=True, omit_defaults=True):
     """A call as the model wrote it; `arguments` is JSON text or, parsed from text, already an object."""
 
     name: str
     arguments: str | dict[str, Any]
+    error: ErrorInfo | None = None
+    """The reason why it is not made, whatever it says: it came broken, or its values may not be passed on."""
 
 
 class KindState(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="kind"):

@@ -1,74 +1,30 @@
-"""Puts a model's answer together from what the endpoint sends, whole or in pieces."""
+"""Puts a model's answer together from what the endpoint sends, whole or in pieces: field by field, so that what can be
+used of an odd answer is used."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import jiter
-import msgspec
 
 from cadre.adapters.models.answer_text import AnswerText, EndOf, joined
+from cadre.adapters.models.call_assembly import AssembledCall, CallAssembly, as_json, read_piece
+from cadre.adapters.models.error_body import error_in
+from cadre.adapters.models.finish_reason import ending_of
 from cadre.adapters.models.kept_parts import KeptParts
+from cadre.adapters.models.usage import SentUsage
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.events import RequestedCall
 from cadre.ports import ModelReply, OnText
-from cadre.protocol.usage import Usage
+from cadre.protocol.messages import ErrorInfo
 from cadre.spec.model import MAX_ANSWER_CHARS
 
-FILTERED = "content_filter"
-"""The finish_reason of an answer that the endpoint's content filter withheld or cut."""
+_MOST_CALLS = 1000
+"""Of one answer: more are an endpoint's mistake."""
 
-
-class _Function(msgspec.Struct, frozen=True):
-    name: str | None = None
-    arguments: str | dict[str, Any] | None = None
-
-
-class _PartialCall(msgspec.Struct, frozen=True):
-    index: int | None = None
-    id: str | None = None
-    function: _Function | None = None
-
-
-class _ChatAnswer(msgspec.Struct, frozen=True):
-    content: str | None = None
-    refusal: str | None = None
-    """Some endpoints say here, instead of in the content, that they will not answer."""
-    tool_calls: list[_PartialCall] | None = None
-    annotations: Any = None
-
-
-class _Choice(msgspec.Struct, frozen=True):
-    delta: _ChatAnswer | None = None
-    message: _ChatAnswer | None = None
-    finish_reason: str | None = None
-
-
-class _Usage(msgspec.Struct, frozen=True):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: Any = None
-    completion_tokens_details: Any = None
-
-
-class _Piece(msgspec.Struct, frozen=True):
-    """A chunk of a streamed completion, or a whole one."""
-
-    choices: list[_Choice] | None = None
-    usage: _Usage | None = None
-    model: str | None = None
-
-
-class _OpenCall(msgspec.Struct):
-    index: int | None
-    id: str
-    name: str = ""
-    pieces: list[str] = []
-
-    @property
-    def arguments(self) -> str:
-        """What has come of them: joined once, for they may come in a million pieces."""
-        self.pieces = ["".join(self.pieces)]
-        return self.pieces[0]
+_NAMELESS = (
+    "This call was not made: it came without a name, or glued to the call before it."
+    " Make each call on its own, with the name of a tool and its arguments as one JSON object."
+)
 
 
 class MalformedAnswer(Exception):
@@ -79,8 +35,24 @@ class MalformedAnswer(Exception):
         self.is_foreign = is_foreign
 
 
+class FailedAnswer(Exception):
+    """The endpoint says within its answer that it failed.
+
+    Attributes:
+        error: what it sent, as `cadre.adapters.models.error_body` reads it.
+    """
+
+    def __init__(self, error: Any) -> None:
+        super().__init__("the endpoint reports an error in its answer")
+        self.error = error
+
+
 class ModelAnswer:
-    """Collects the pieces of one answer; passes its text on, cut where it ends."""
+    """Collects the pieces of one answer; passes its text on, cut where it ends.
+
+    Args:
+        names: the functions on offer.
+    """
 
     def __init__(
         self,
@@ -89,43 +61,40 @@ class ModelAnswer:
         clock: Callable[[], float],
         max_chars: int = MAX_ANSWER_CHARS,
         end_of: EndOf | None = None,
+        names: Collection[str] = (),
     ) -> None:
         self._max_chars = max_chars
         self._on_text = on_text
         self._text = AnswerText(stop, on_text, clock, end_of)
+        self._names = names
         self._chars = 0
-        self._calls: list[_OpenCall] = []
+        self._calls: dict[int, CallAssembly] = {}
+        """By the index of the choice that they are in."""
+        self._first: int | None = None
+        """The index of the choice that the text is taken from."""
+        self._others: list[str] = []
+        """The text of the other choices."""
         self._answer_passed = ""
         """What was passed on of the argument of `final_answer`."""
-        self._usage = Usage()  # who asks counts the calls
-        self._cached = self._reasoned = 0
+        self._usage = SentUsage()
         self._annotations: list[Any] = []
         self._kept = KeptParts()
         self._model = ""
         self._finish = ""
-        self._empty = True
+        self._ended = False
 
     async def add(self, data: object) -> None:
-        """Takes a chunk, or a whole completion. Raises MalformedAnswer."""
-        try:
-            piece = msgspec.convert(data, _Piece, from_attributes=True)
-        except msgspec.ValidationError as error:
-            raise MalformedAnswer(str(error)) from error
-        self._model = piece.model or self._model
-        if piece.usage is not None:
-            used = piece.usage
-            self._usage = Usage(used.prompt_tokens or 0, used.completion_tokens or 0)
-            self._cached = _detail(used.prompt_tokens_details, "cached_tokens")
-            self._reasoned = _detail(used.completion_tokens_details, "reasoning_tokens")
-        for choice in (piece.choices or [])[:1]:
-            self._empty = False
-            self._finish = choice.finish_reason or self._finish
-            message = choice.delta or choice.message or _ChatAnswer()
-            self._kept.add(_message_in(data))
-            self._text.add(self._counted(message.content or message.refusal or ""))
-            self._annotations += message.annotations if isinstance(message.annotations, list) else []
-            for call in message.tool_calls or []:
-                self._add_call(call, whole=choice.delta is None)
+        """Take a chunk, or a whole completion, as plain JSON. Raises MalformedAnswer, FailedAnswer."""
+        if (error := error_in(data)) is not None:
+            raise FailedAnswer(error)
+        if not isinstance(data, dict):
+            raise MalformedAnswer("it holds no choice", is_foreign=True)
+        data = _completion(data)
+        self._model = data["model"] if isinstance(data.get("model"), str) and data["model"] else self._model
+        self._usage.add(data)
+        for place, choice in enumerate(_objects(data.get("choices"))):
+            self._usage.add(choice)
+            self._add_choice(place, choice)
         if self._text.is_due:
             await self._text.pass_on()
             await self._pass_answer()
@@ -139,6 +108,10 @@ class ModelAnswer:
         """Ends it here, as an endpoint does at its limit of tokens."""
         self._finish = "length"
 
+    def end(self) -> None:
+        """Take it as whole, though no finish_reason has come: the endpoint has marked the end in another way."""
+        self._ended = True
+
     @property
     def is_over(self) -> bool:
         """Whether its text goes on behind what was asked for: no more of it is wanted."""
@@ -147,38 +120,80 @@ class ModelAnswer:
     @property
     def begun(self) -> bool:
         """Whether some of it has come."""
-        return not self._empty
+        return self._first is not None
+
+    @property
+    def finished(self) -> bool:
+        """Return whether its finish_reason has come."""
+        return bool(self._finish)
 
     async def done(self) -> ModelReply:
         """Returns the answer, once everything was added. Raises MalformedAnswer when it is not complete."""
-        if self._empty:
+        if self._first is None:
             raise MalformedAnswer("it holds no choice", is_foreign=True)
+        for piece in self._others if self._text.is_empty else ():
+            self._text.add(piece)
         text = await self._text.finish()
+        calls = self._assembled()
         finish = "stop" if self.is_over and self._finish in ("", "length") else self._finish
-        if not finish:
+        if not finish and not (self._ended and (calls or text)):
             raise MalformedAnswer("it ends without a finish_reason: it broke off in the middle")
-        if nameless := [call for call in self._calls if not call.name]:
-            raise MalformedAnswer(f"{len(nameless)} of its tool calls have no name")
         return ModelReply(
             content=text,
-            calls=[RequestedCall(call.name, joined(call.arguments)) for call in self._calls],
-            usage=self._usage,
+            calls=[_requested(call) for call in calls],
+            usage=self._usage.total,
             model=self._model,
-            finish_reason=finish,
-            items=self._kept.items(len(self._calls), _plain(self._annotations)),
-            cached_tokens=self._cached,
-            reasoning_tokens=self._reasoned,
+            finish_reason=finish or ("tool_calls" if calls else "stop"),
+            items=self._kept.items(calls, self._annotations),
+            cached_tokens=self._usage.cached,
+            reasoning_tokens=self._usage.reasoned,
         )
 
-    def _add_call(self, delta: _PartialCall, *, whole: bool) -> None:
-        call = self._new_call(delta) if whole else self._open_call(delta)
-        function = delta.function or _Function()
-        # A name comes once; servers that repeat it in each piece mean the same name.
-        call.name = call.name or function.name or ""
-        if isinstance(function.arguments, dict):
-            call.pieces = [msgspec.json.encode(function.arguments).decode()]
-        else:
-            call.pieces.append(self._counted(function.arguments or ""))
+    def _add_choice(self, place: int, choice: dict[str, Any]) -> None:
+        delta, message = choice.get("delta"), choice.get("message")
+        is_whole = not isinstance(delta, dict) and isinstance(message, dict)
+        said: dict[str, Any] = (
+            delta if isinstance(delta, dict) else message if isinstance(message, dict) else {}
+        )
+        index = choice.get("index")
+        # Some endpoints number all choices of a whole answer alike.
+        place = index if isinstance(index, int) and not is_whole else place
+        self._first = place if self._first is None else self._first
+        self._finish = _finish_of(choice) or self._finish
+        self._ended = self._ended or is_whole
+        self._add_text(
+            place, _text_in(said.get("content")) or _text_in(said.get("refusal")), is_whole=is_whole
+        )
+        self._kept.add(said)
+        notes = said.get("annotations")
+        self._annotations += notes if isinstance(notes, list) else []
+        sent = _objects(said.get("tool_calls")) or _objects(said.get("function_call"))
+        pieces = [piece for one in sent if (piece := read_piece(one)) is not None]
+        for piece in pieces:
+            self._counted(piece.arguments)
+        if pieces:
+            calls = self._calls.setdefault(place, CallAssembly(self._names))
+            if is_whole:
+                calls.add_whole(pieces)
+            else:
+                for piece in pieces:
+                    calls.add(piece)
+            if len(calls) > _MOST_CALLS:
+                raise MalformedAnswer(f"it holds over {_MOST_CALLS:,} calls")
+
+    def _add_text(self, place: int, text: str, *, is_whole: bool) -> None:
+        if place != self._first:
+            self._others.append(self._counted(text))
+            return
+        if is_whole:
+            # Behind a stream, a whole message repeats what has come.
+            text = self._text.behind(text)
+        self._text.add(self._counted(text))
+
+    def _assembled(self) -> list[AssembledCall]:
+        """Return the calls of the first choice that holds any."""
+        found = (self._calls[place].done() for place in sorted(self._calls))
+        return next((calls for calls in found if calls), [])
 
     def _counted(self, piece: str) -> str:
         self._chars += len(piece)
@@ -188,25 +203,17 @@ class ModelAnswer:
             )
         return piece
 
-    def _open_call(self, delta: _PartialCall) -> _OpenCall:
-        """Finds the call that a piece belongs to. Some servers leave the index out, or give each call index 0, or no
-        id."""
-        same = [c for c in self._calls if delta.index is None or c.index == delta.index]
-        call = same[-1] if same else None
-        if call is None or (delta.id and call.id and delta.id != call.id) or _begins_another(delta, call):
-            return self._new_call(delta)
-        return call
-
-    def _new_call(self, delta: _PartialCall) -> _OpenCall:
-        call = _OpenCall(delta.index, delta.id or "")
-        self._calls.append(call)
-        return call
+    def _only_call(self) -> tuple[str, str]:
+        """The name and the arguments, so far, of the answer's one call."""
+        only = next(iter(self._calls.values())).only if len(self._calls) == 1 else None
+        return only or ("", "")
 
     async def _pass_answer(self) -> None:
         """Passes on what has come of the one call of `final_answer`, whose arguments are whole at the end only."""
-        if len(self._calls) != 1 or self._calls[0].name != FINAL_ANSWER:
+        name, arguments = self._only_call()
+        if name != FINAL_ANSWER:
             return
-        text = _answer_in(self._calls[0].arguments)
+        text = _answer_in(arguments)
         if len(text) > len(self._answer_passed) and text.startswith(self._answer_passed):
             piece, self._answer_passed = text[len(self._answer_passed) :], text
             self._text.mark()
@@ -226,31 +233,52 @@ def _answer_in(arguments: str) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _begins_another(delta: _PartialCall, call: _OpenCall) -> bool:
-    """Whether a piece names a function and has arguments, where those of the call before it are whole already."""
-    function = delta.function
-    if function is None or not function.name or not function.arguments or not call.arguments:
-        return False
-    try:
-        msgspec.json.decode(call.arguments)
-    except (ValueError, RecursionError):
-        return False
-    return True
+def _requested(call: AssembledCall) -> RequestedCall:
+    error = (
+        None if call.name else ErrorInfo("invalid-call", f"{_NAMELESS} It came with: {call.arguments[:200]}")
+    )
+    return RequestedCall(call.name, joined(call.arguments), error)
 
 
-def _message_in(data: object) -> dict[str, Any]:
-    """The first choice's message as the endpoint sent it."""
-    choices = data.get("choices") if isinstance(data, dict) else None
-    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
-    said = choice.get("delta") or choice.get("message")
-    return said if isinstance(said, dict) else {}
+def _finish_of(choice: dict[str, Any]) -> str:
+    """Return the finish_reason; that of the model behind a relay where it alone says that something went wrong."""
+    reasons = [choice.get("finish_reason"), choice.get("native_finish_reason")]
+    shown, native = (reason if isinstance(reason, str) else "" for reason in reasons)
+    return native if ending_of(native) in ("failed", "too_long", "unread_call") else shown
 
 
-def _detail(details: Any, name: str) -> int:
-    """A count within the details of the usage, which endpoints write as they like."""
-    found = details.get(name) if isinstance(details, dict) else getattr(details, name, None)
-    return found if isinstance(found, int) else 0
+def _completion(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the completion, which some gateways wrap into an object of their own."""
+    if "choices" in data:
+        return data
+    inner = (value for value in data.values() if isinstance(value, dict) and "choices" in value)
+    return next(inner, data)
 
 
-def _plain(values: list[Any]) -> list[Any]:
-    return [value.to_dict() if hasattr(value, "to_dict") else value for value in values]
+def _objects(value: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list; those of an object that stands in the place of a list of one."""
+    values = value if isinstance(value, list) else [value]
+    return [one for one in values if isinstance(one, dict)]
+
+
+def _text_in(content: Any) -> str:
+    """Return the text of a message's content: a text, a list of parts, or the JSON that stands in its place.
+
+    Thoughts, pictures and references among the parts are no text.
+    """
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "".join(map(_text_of_part, content))
+    return as_json(content)
+
+
+def _text_of_part(part: Any) -> str:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, dict) or part.get("type", "text") not in ("text", "output_text", "refusal"):
+        return ""
+    text = part.get("text", part.get("refusal"))
+    if isinstance(text, dict):
+        text = text.get("value")
+    return text if isinstance(text, str) else ""

@@ -58,11 +58,24 @@ class AnswerText:
         await self._pass(end)
         return joined(self._text[:end])
 
-    def _joined_end(self) -> int:
-        """Join the text, and return where it ends."""
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of it has come."""
+        return not self._text and not any(self._pieces)
+
+    def behind(self, text: str) -> str:
+        """Return what is new in a text that may repeat all that has come."""
+        self._join()
+        return text.removeprefix(self._text)
+
+    def _join(self) -> None:
         if self._pieces:
             self._text = "".join([self._text, *self._pieces])
             self._pieces.clear()
+
+    def _joined_end(self) -> int:
+        """Join the text, and return where it ends."""
+        self._join()
         places = [place for word in self._stop if (place := self._text.find(word)) >= 0]
         if self._end_of is not None and (end := self._end_of(self._text)) is not None:
             places.append(end)

@@ -3,6 +3,7 @@ up to here."""
 
 import functools
 import time
+from collections.abc import AsyncGenerator, Collection
 from typing import Any
 
 from cadre.adapters.models.answer import ModelAnswer
@@ -17,16 +18,24 @@ Answer = ModelAnswer | ResponsesAnswer
 
 
 def answer_of(
-    spec: ModelSpec, stop: list[str], on_text: OnText, block: tuple[str, str] | None = None
+    spec: ModelSpec,
+    stop: list[str],
+    on_text: OnText,
+    block: tuple[str, str] | None = None,
+    names: Collection[str] = (),
 ) -> Answer:
-    """Collects what the model's API sends for one request; `block`: the tags around the code that is asked for."""
+    """Collects what the model's API sends for one request.
+
+    Args:
+        block: the tags around the code that is asked for.
+        names: the functions on offer.
+    """
     kind = ResponsesAnswer if spec.api == "responses" else ModelAnswer
     end_of = functools.partial(end_of_answer, tags=block) if block is not None else None
-    return kind(stop, on_text, time.monotonic, spec.chars, end_of)
+    return kind(stop, on_text, time.monotonic, spec.chars, end_of, names)
 
 
-async def create(client: Any, spec: ModelSpec, body: dict[str, Any]) -> Any:
-    """Sends a chat completion request through the model's API; returns the answer, or the stream of its pieces, as
-    plain JSON."""
+def create(client: Any, spec: ModelSpec, body: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    """Send a chat completion request through the model's API; yield what `post` does."""
     path = "/responses" if spec.api == "responses" else "/chat/completions"
-    return await post(client, path, sent_body(spec, body))
+    return post(client, path, sent_body(spec, body))

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -10,8 +10,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from cadre.adapters.models.error_body import SentError, header_wait, named_wait, read_error
+from cadre.adapters.models.finish_reason import ending_of
 from cadre.adapters.models.too_long import excess_of, is_too_long
 from cadre.errors import ModelError, ModelRefused, ModelUnavailable
+from cadre.journal.events import RequestedCall
+from cadre.ports import ModelReply
+from cadre.protocol.messages import ErrorInfo
 from cadre.spec.model import ModelSpec
 
 MAX_SHOWN_CHARS = 500
@@ -41,14 +46,59 @@ _IN_RESPONSES = {
 
 _UNTOLD_CONTEXT = "model.context in the agent's spec to what the model takes"
 
+EXHAUSTED_HINT = "top up its account or raise its quota, or set model.fallbacks in the agent's spec"
+
 FILTER_HINT = "change the task or what the run has read, or set model.fallbacks in the agent's spec"
 
-_FILTER_CODES = (
-    *("content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation"),
-    *("bio_policy", "misalignment_policy_violation", "image_content_policy_violation"),
+_FILTER_CODES = frozenset(
+    (
+        *("content_filter", "content_policy_violation", "responsibleaipolicyviolation", "content_policy"),
+        *("bio_policy", "misalignment_policy_violation", "image_content_policy_violation"),
+        *("data_inspection_failed", "datainspectionfailed", "sensitive", "1301"),
+    )
 )
-_FILTER_WORDS = re.compile(r"content (?:management|filtering|usage) polic|content[_ ]filter", re.IGNORECASE)
+"""Codes of filters, in small letters: OpenAI's, Azure's, DashScope's, Z.ai's."""
+_FILTER_WORDS = re.compile(
+    r"content (?:management|filtering|usage|safety) polic|content[_ ]filter|may contain inappropriate content"
+    r"|considered high risk|flagged (?:for|as|by)|violat\w+ (?:our|the|openai's) (?:usage|content) polic"
+    r"|PROHIBITED_CONTENT|敏感内容",
+    re.IGNORECASE,
+)
 """What endpoints say when their filter refuses a request."""
+
+_EXHAUSTED_CODES = frozenset(
+    (
+        *("insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "payment_required"),
+        *(
+            "exceeded_current_quota_error",
+            "insufficient_balance",
+            "insufficient_user_quota",
+            "insufficient_credits",
+        ),
+        *("budget_exceeded", "arrearage", "allocationquota.freetieronly", "accountoverdueerror"),
+        *("1113", "1308", "1310", "1008"),
+    )
+)
+"""Codes for credit or a quota that is used up, in small letters: OpenAI's, Kimi's, those of relays, LiteLLM's,
+DashScope's, Volcengine's, Z.ai's (by number), MiniMax's (1008)."""
+_EXHAUSTED_WORDS = re.compile(
+    r"insufficient (?:account |user )?(?:balance|credits?|funds|quota)|credit balance is too low|out of credits"
+    r"|requires more credits|used all available credits|spending limit|budget has been exceeded"
+    r"|payment required|free-models-per-day|余额不足|欠费",
+    re.IGNORECASE,
+)
+_QUOTA_WORDS = re.compile(r"exceeded your (?:current|monthly|daily) quota", re.IGNORECASE)
+"""For a quota that is used up, and with some endpoints for a rate limit: these then say how long to wait."""
+
+_INVALID_CALL_WORDS = re.compile(
+    r"error parsing tool call|failed to (?:parse|call) (?:a |the )?(?:tool|function)|tool call validation failed"
+    r"|malformed[_ ]function[_ ]call",
+    re.IGNORECASE,
+)
+_WRONG_REQUEST = re.compile(
+    r"(?:unsupported|unknown|unrecognized) (?:request )?(?:parameter|argument|value)", re.IGNORECASE
+)
+"""Words for a request that is wrong, whatever the status: some endpoints answer it with 500."""
 
 _FORM_WORDS = re.compile(
     r"response_?format|json_?schema|json_?object|json mode|structured|grammar", re.IGNORECASE
@@ -64,6 +114,11 @@ def shown_url(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
+_RATE_WORDS = re.compile(r"rate[ _-]?limit|too many requests|throttl|429", re.IGNORECASE)
+_FOR_GOOD = re.compile("invalid|unsupported|policy|context_length|content_filter|image", re.IGNORECASE)
+"""In an endpoint's names for what is wrong: another try would not help."""
+
+
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """An answer of the endpoint that is no completion: what is wrong, and whether it may pass."""
 
@@ -74,20 +129,40 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """The request parameter that it complains of."""
     code: str | None = None
     """The server's name for what is wrong."""
+    more_codes: tuple[str, ...] = ()
+    """Its other names for it: the type of the error, and the codes of errors within it."""
     wait: float | None = None
     """Seconds that it asks to wait."""
+    generation: str | None = None
+    """What the model wrote, where the endpoint could not read a call in it."""
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """All its names for what is wrong."""
+        return (*((self.code,) if self.code else ()), *self.more_codes)
 
     @property
     def passes(self) -> bool:
         """Whether the same request may be answered later."""
-        return self.status in (408, 409, 429) or self.status >= 500
+        if self.exhausted or self.too_long or self.filtered or _WRONG_REQUEST.search(self.text):
+            return False
+        return self.status in (408, 409, 425, 429, 498) or (self.status >= 500 and self.status != 501)
+
+    @property
+    def exhausted(self) -> bool:
+        """Return whether credit or a quota is used up, which no waiting within a run brings back."""
+        if self.status == 402 or self._has_code(_EXHAUSTED_CODES) or _EXHAUSTED_WORDS.search(self.text):
+            return True
+        if any("perday" in code.lower() for code in self.codes):
+            return True
+        return self.wait is None and self.status == 429 and _QUOTA_WORDS.search(self.text) is not None
 
     @property
     def filtered(self) -> bool:
         """Whether the endpoint's content filter refused the request."""
-        return self.status in (400, 403, 422) and (
-            self.code in _FILTER_CODES or _FILTER_WORDS.search(self.text) is not None
-        )
+        if not 400 <= self.status < 500 or self.status in (401, 402, 404, 408, 429):
+            return False
+        return self._has_code(_FILTER_CODES) or _FILTER_WORDS.search(self.text) is not None
 
     @property
     def about_form(self) -> bool:
@@ -97,7 +172,48 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def too_long(self) -> bool:
         """Whether it says that request and answer together take more than the model's context."""
-        return self.status in (400, 413, 422) and is_too_long(self.code or "", self.text)
+        return is_too_long(self.status, self.codes, self.text)
+
+    @property
+    def about_call(self) -> bool:
+        """Return whether the endpoint could not read a call in what the model wrote."""
+        return "tool_use_failed" in self.codes or _INVALID_CALL_WORDS.search(self.text) is not None
+
+    def _has_code(self, codes: frozenset[str]) -> bool:
+        return any(code.lower() in codes for code in self.codes)
+
+
+def refusal_of(sent: Any, status: int | None = None, wait: float | None = None) -> Refusal:
+    """Return what an endpoint's error means.
+
+    Args:
+        sent: the error as the endpoint sent it, JSON or text.
+        status: of HTTP; None for an error within an answer, whose status is what it says.
+        wait: seconds that the headers ask to wait.
+    """
+    error = read_error(sent)
+    own = [code for code in error.codes if code != str(error.status)]
+    code = next((code for code in own if not code.isdecimal()), next(iter(own), None))
+    return Refusal(
+        status=status or error.status or _status_in_words(error),
+        text=error.text,
+        param=error.param,
+        code=code,
+        more_codes=error.codes,
+        wait=error.wait if wait is None else wait,
+        generation=error.generation,
+    )
+
+
+def _status_in_words(error: SentError) -> int:
+    """Return the HTTP status that says the same as an error that names none; 500 where it says nothing known."""
+    said = Refusal(status=400, text=error.text, more_codes=error.codes)
+    if said.exhausted:
+        return 402
+    if _RATE_WORDS.search(" ".join([*error.codes, error.text])):
+        return 429
+    for_good = said.too_long or said.filtered or said.about_call or _FOR_GOOD.search(" ".join(error.codes))
+    return 400 if for_good else 500
 
 
 def unavailable(line: str, refusal: Refusal) -> ModelUnavailable:
@@ -111,7 +227,9 @@ def failed_status(spec: ModelSpec, url: str, refusal: Refusal, sent: Mapping[str
     status, wait = refusal.status, refusal.wait
     message = " ".join(refusal.text.split())[:MAX_SHOWN_CHARS]
     line = f"the model endpoint {shown_url(url)} answered {status}" + (f": {message}" if message else "")
-    if refusal.passes:
+    if refusal.exhausted and not refusal.too_long:
+        return ModelRefused(f"{line}; {EXHAUSTED_HINT}", status=status)
+    if refusal.passes or (refusal.about_call and not sent.get("tools")):
         return unavailable(line if wait is None else f"{line}; it asks to wait {wait:g} s", refusal)
     if refusal.too_long:
         context, tokens = excess_of(refusal.text)
@@ -171,8 +289,12 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
         value = headers.get(name, "").strip()
         if re.fullmatch(r"\d+(\.\d+)?", value):
             return float(value) * unit
+        if (seconds := named_wait(value)) is not None:
+            return seconds
     due, dated = _moment(headers.get("retry-after", "")), _moment(headers.get("date", ""))
-    return max(0.0, due - (now if dated is None else dated)) if due is not None else None
+    if due is None:
+        return header_wait(headers)
+    return max(0.0, due - (now if dated is None else dated))
 
 
 def _moment(value: str) -> float | None:
@@ -198,12 +320,56 @@ def failed_silence(url: str, seconds: float) -> ModelUnavailable:
     )
 
 
-def filtered_answer(url: str) -> ModelRefused:
-    """Makes the error for an answer that the endpoint's content filter withheld or cut."""
-    return ModelRefused(
-        f"the content filter of the model endpoint {shown_url(url)} withheld the answer"
-        f" (finish_reason content_filter); {FILTER_HINT}"
+def ended_answer(url: str, reply: ModelReply, names: Collection[str]) -> ModelReply:
+    """Return the reply as what its finish_reason says of it; `names` are the functions that were on offer.
+
+    Raises ModelUnavailable, ModelRefused where nothing of it may be used.
+    """
+    reason, where = reply.finish_reason, f"the model endpoint {shown_url(url)}"
+    match ending_of(reason):
+        case "failed":
+            raise ModelUnavailable(f"{where} failed in the middle of its answer (finish_reason {reason})")
+        case "filtered":
+            raise ModelRefused(
+                f"the content filter of {where} withheld the answer (finish_reason {reason}); {FILTER_HINT}"
+            )
+        case "too_long":
+            raise ModelRefused(
+                f"{where} has no room for the answer (finish_reason {reason}); set {_UNTOLD_CONTEXT}",
+                too_long=True,
+            )
+        case "unread_call":
+            if not names:
+                raise ModelUnavailable(
+                    f"{where} could not read what its model wrote (finish_reason {reason})"
+                )
+            told = refused_call(Refusal(status=400, text=f"finish_reason {reason}"), names)
+            return msgspec.structs.replace(reply, calls=told.calls)
+        case "cut":
+            return msgspec.structs.replace(reply, finish_reason="length")
+    return reply
+
+
+class UnreadCall(Exception):
+    """The endpoint refuses the call that its model wrote: the model can write another one."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.text)
+        self.refusal = refusal
+
+
+def refused_call(refusal: Refusal, names: Collection[str]) -> ModelReply:
+    """Return the reply of a model whose call its endpoint could not read: a call that is not made, and why."""
+    written = refusal.generation or ""
+    named = sorted(
+        (written.find(name), name) for name in names if re.search(rf"\b{re.escape(name)}\b", written)
     )
+    text = f"Your call could not be read, so it was not made: {refusal.text[:MAX_SHOWN_CHARS]}"
+    if written:
+        text += f"\nYou wrote: {written[:MAX_SHOWN_CHARS]}"
+    text += "\nCall the tool again, with its arguments as one JSON object that fits its schema."
+    call = RequestedCall(named[0][1] if named else "", "", ErrorInfo("invalid-call", text))
+    return ModelReply(calls=[call], finish_reason="tool_calls")
 
 
 def failed_answer(url: str, what: str) -> ModelUnavailable:

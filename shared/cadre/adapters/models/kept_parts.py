@@ -10,6 +10,8 @@ signatures of calls. It is kept as it came, put together from the pieces of a st
 
 from typing import Any
 
+from cadre.adapters.models.call_assembly import AssembledCall
+
 _TEXTS = ("reasoning_content", "reasoning", "reasoning_text")
 _GROWING = ("text", "summary", "data", "signature")
 """Fields of an entry of `reasoning_details` that come in pieces."""
@@ -24,8 +26,6 @@ class KeptParts:
         self._thinking: list[str] = []
         self._thought: dict[str, Any] = {}
         self._extra: dict[str, Any] = {}
-        self._calls: list[dict[str, Any]] = []
-        """One for each call: its place as `index` and `id`, and what came with it."""
         self.characters = 0
 
     def add(self, message: dict[str, Any]) -> None:
@@ -40,11 +40,9 @@ class KeptParts:
                 self._add_thinking(part)
         if isinstance(extra := message.get("extra_content"), dict):
             self._extra |= extra
-        for call in _objects(message.get("tool_calls")):
-            self._add_call(call)
 
-    def items(self, calls: int, annotations: list[Any]) -> list[dict[str, Any]]:
-        """Return the items of an answer with that many calls; [] where nothing is to be kept."""
+    def items(self, calls: list[AssembledCall], annotations: list[Any]) -> list[dict[str, Any]]:
+        """Return the items of an answer with these calls; [] where nothing is to be kept."""
         texts = {name: "".join(pieces) for name, pieces in self._texts.items()}
         # Some endpoints send the same text under several names.
         fields: dict[str, Any] = {}
@@ -61,9 +59,8 @@ class KeptParts:
         if annotations:
             fields["annotations"] = annotations
         items = [{"type": "message", **fields}] if fields else []
-        needs_ids = bool(self._details) or any("extra_content" in call for call in self._calls)
-        if needs_ids:
-            items += [_item(call) for call in [*self._calls, *({} for _ in range(calls))][:calls]]
+        if self._details or any(call.extra for call in calls):
+            items += map(_item, calls)
         return items
 
     def _add_detail(self, entry: dict[str, Any]) -> None:
@@ -86,36 +83,14 @@ class KeptParts:
         self._thinking += [self._counted(text) for text in texts if isinstance(text, str)]
         self._thought |= {key: value for key, value in part.items() if key != "thinking"}
 
-    def _add_call(self, piece: dict[str, Any]) -> None:
-        function = piece.get("function") if isinstance(piece.get("function"), dict) else {}
-        assert isinstance(function, dict)
-        index, id, name = piece.get("index"), piece.get("id") or "", function.get("name")
-        same = [call for call in self._calls if call["index"] == index] or ([] if name else self._calls)
-        found = same[-1] if same else None
-        if found is None or (name and _begins_another(found, id, function)):
-            found = {"index": index, "id": id, "begun": False}
-            self._calls.append(found)
-        found["id"] = found["id"] or id
-        found["begun"] = found["begun"] or bool(function.get("arguments"))
-        if isinstance(extra := piece.get("extra_content"), dict):
-            found["extra_content"] = found.get("extra_content", {}) | extra
-
     def _counted(self, text: str) -> str:
         self.characters += len(text)
         return text
 
 
-def _begins_another(call: dict[str, Any], id: Any, function: dict[str, Any]) -> bool:
-    """Whether a piece with a name is another call than the one at its index."""
-    if id and call["id"]:
-        return bool(id != call["id"])
-    arguments = function.get("arguments")
-    return bool(call["begun"] and (not isinstance(arguments, str) or arguments.lstrip().startswith("{")))
-
-
-def _item(call: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: call[key] for key in ("id", "extra_content") if call.get(key)}
-    return {"type": "function_call", **kept}
+def _item(call: AssembledCall) -> dict[str, Any]:
+    kept = {"id": call.id, "extra_content": call.extra}
+    return {"type": "function_call", **{key: value for key, value in kept.items() if value}}
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from cadre.adapters.http_options import http_options
-from cadre.adapters.models.failure import Refusal, retry_after, root_cause
+from cadre.adapters.models.event_stream import read_body
+from cadre.adapters.models.failure import Refusal, refusal_of, retry_after, root_cause
 from cadre.errors import ModelRefused, SettingError
 from cadre.settings import read_secret
 from cadre.tools.thread import run_in_thread
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
 
 PLACEHOLDER_KEY = "none"
 """Sent when there is no key: the client wants one, servers on one's own machine do not."""
-
-
-_FOR_GOOD = re.compile("invalid|unsupported|policy|context_length|content_filter|image")
-"""In the server's name for what is wrong: another try would not help."""
 
 
 class EndpointRefused(Exception):
@@ -76,6 +72,7 @@ class OpenAIClient:
         """Yields the client for one request. Raises EndpointRefused, EndpointLost; ModelRefused for a key that cannot
         be one."""
         client = await self._opened()
+        import httpx2
         import openai
 
         # `from None` throughout: the client's errors may repeat the key.
@@ -85,8 +82,8 @@ class OpenAIClient:
             raise self._refused(error) from None
         except openai.APIConnectionError as error:
             raise self._lost(error) from None
-        except openai.APIError as error:
-            raise self.refused_inside(str(error.code or ""), error.message) from None
+        except httpx2.RequestError as error:
+            raise self._lost(error) from None
 
     def redacted(self, text: str) -> str:
         """Returns the text without the key, which some servers repeat."""
@@ -144,60 +141,58 @@ class OpenAIClient:
         return key
 
     def _refused(self, error: openai.APIStatusError) -> EndpointRefused:
-        refusal = Refusal(
-            status=error.status_code,
-            text=self.redacted(_server_text(error.body)),
-            param=error.param if isinstance(error.param, str) else None,
-            code=str(error.code) if error.code else None,
-            wait=retry_after(error.response.headers, time.time()),
-        )
-        return EndpointRefused(self.redacted(error.message), refusal)
+        body = error.response.text if error.body is not None else ""
+        wait = retry_after(error.response.headers, time.time())
+        return self.refused(json_or_text(body), error.status_code, wait)
 
-    def refused_inside(self, code: str, message: str, param: str | None = None) -> EndpointRefused:
-        """An error that the server sends within an answer; some give their status as its code."""
-        text = self.redacted(message)
-        refusal = Refusal(status=_status_of(code), text=text, code=code, param=param)
-        return EndpointRefused(text, refusal)
+    def refused(self, sent: Any, status: int | None = None, wait: float | None = None) -> EndpointRefused:
+        """Return the error for what the endpoint sent: with an HTTP status, or within an answer."""
+        refusal = refusal_of(sent, status, wait)
+        shown = self.redacted(refusal.text)
+        written = None if refusal.generation is None else self.redacted(refusal.generation)
+        return EndpointRefused(shown, msgspec.structs.replace(refusal, text=shown, generation=written))
 
-    def _lost(self, error: openai.APIConnectionError) -> EndpointLost:
+    def _lost(self, error: Exception) -> EndpointLost:
         import httpx2
 
-        cause = error.__cause__ or error
+        # What the client itself raises has the transport's error as its cause.
+        cause = error if isinstance(error, httpx2.RequestError) else error.__cause__ or error
         text = self.redacted(root_cause(cause))
         if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout):
             return EndpointLost(text, "unreachable")
         return EndpointLost(text, "silent" if isinstance(cause, httpx2.TimeoutException) else "cut")
 
 
-async def post(client: openai.AsyncOpenAI, path: str, body: dict[str, Any]) -> Any:
-    """Posts a request as it is; returns what comes back as plain JSON, or a stream of such.
+async def post(client: openai.AsyncOpenAI, path: str, body: dict[str, Any]) -> AsyncGenerator[Any, None]:
+    """Post a request as it is; yield what comes back as plain JSON: one whole answer, or the pieces of a stream and
+    END_OF_STREAM where the endpoint marks its end.
 
     The client's own methods walk a request field by field and make an object of each piece of an answer: of a long
-    conversation that was most of an agent's work.
+    conversation that was most of an agent's work. Its stream also hides what comes in the place of a stream.
+
+    Raises MalformedBody, and what the client raises.
     """
+    import httpx2
     import openai
 
-    return await client.post(
-        path,
-        cast_to=object,
-        content=msgspec.json.encode(body),
-        stream=bool(body.get("stream")),
-        stream_cls=openai.AsyncStream[object],
-    )
+    content, is_stream = msgspec.json.encode(body), bool(body.get("stream"))
+    if is_stream:
+        stream = await client.post(
+            path, cast_to=object, content=content, stream=True, stream_cls=openai.AsyncStream[object]
+        )
+        response = stream.response
+    else:
+        response = await client.post(path, cast_to=httpx2.Response, content=content)
+    try:
+        async for data in read_body(response.aiter_bytes()):
+            yield data
+    finally:
+        await response.aclose()
 
 
-def _status_of(code: str) -> int:
-    """The HTTP status that says the same as the server's name for what is wrong."""
-    if re.fullmatch("[45][0-9][0-9]", code):
-        return int(code)
-    if code in ("rate_limit_exceeded", "insufficient_quota"):
-        return 429
-    return 400 if _FOR_GOOD.search(code) else 500
-
-
-def _server_text(body: object) -> str:
-    """The message in an error body: OpenAI's shape, FastAPI's `detail`, or whatever else came."""
-    if isinstance(body, dict):
-        message = body.get("message") or body.get("detail") or body.get("error") or body
-        return message if isinstance(message, str) else json.dumps(message, ensure_ascii=False)
-    return str(body or "")
+def json_or_text(body: str) -> Any:
+    """Return the JSON value of a body, or the body where it is none."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return body

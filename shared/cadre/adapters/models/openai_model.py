@@ -2,26 +2,28 @@
 
 import asyncio
 import contextlib
-import json
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 import msgspec
 
 from cadre.adapters.http_options import http_options
-from cadre.adapters.models.answer import FILTERED, MalformedAnswer
+from cadre.adapters.models.answer import FailedAnswer, MalformedAnswer
 from cadre.adapters.models.api import Answer, answer_of, create
 from cadre.adapters.models.context_size import context_of, is_unnamed
+from cadre.adapters.models.event_stream import END_OF_STREAM, MalformedBody
 from cadre.adapters.models.failure import (
     Refusal,
+    UnreadCall,
     complains_of,
+    ended_answer,
     failed_answer,
     failed_connection,
     failed_silence,
     failed_status,
-    filtered_answer,
+    refused_call,
     shown_url,
 )
 from cadre.adapters.models.images import with_images
@@ -29,7 +31,6 @@ from cadre.adapters.models.openai_client import EndpointLost, EndpointRefused, O
 from cadre.adapters.models.profiles import taught_by
 from cadre.adapters.models.request_body import TOKEN_LIMITS, chat_body, limits_of
 from cadre.adapters.models.request_slots import RequestSlots
-from cadre.adapters.models.responses_answer import ResponseFailed
 from cadre.adapters.models.too_long import Excess, excess_of
 from cadre.adapters.models.usage import estimated
 from cadre.engine.context.context_budget import ANSWER, answer_tokens
@@ -45,6 +46,11 @@ CONNECT_SECONDS = 10.0
 
 _ENCRYPTION = re.compile(r"encrypted[_ ]content|\binclude\b", re.IGNORECASE)
 """What a refusal speaks of when the endpoint does not take reasoning, or gives none to take along."""
+
+_URL_HINT = "; does the URL end as it should (most end in /v1)?"
+
+_USAGE_SECONDS, _END_SECONDS = 10.0, 1.0
+"""How long an endpoint may take for what follows the finish_reason, and for the end of a body behind `[DONE]`."""
 
 _LIST_SECONDS = 3.0
 """How long an endpoint may take to list its models before it is used without."""
@@ -122,7 +128,8 @@ class OpenAIModel:
             raise ModelRefused(missing)
         self._learn(request.learned.get(self._limits.id, {}))
         body = await self._body(request)
-        answer = answer_of(self._spec, request.stop, on_text, request.block)
+        names = [tool["function"]["name"] for tool in request.tools]
+        answer = answer_of(self._spec, request.stop, on_text, request.block, names)
         # Waiting here is no silence of the endpoint: nothing was sent yet.
         async with self._slots.slot(self._url, self._name, self._spec.parallel):
             await confirm()
@@ -132,13 +139,14 @@ class OpenAIModel:
             except TimeoutError:
                 text = f"is not whole after {self._spec.seconds:g} s; model.seconds sets how long it may take"
                 raise failed_answer(self._url, text) from None
+            except UnreadCall as error:
+                return self._with_usage(request, refused_call(error.refusal, names), is_cut=False)
         try:
             reply = await answer.done()
         except MalformedAnswer as error:
-            hint = "; does the URL end as it should (most end in /v1)?" if error.is_foreign else ""
+            hint = _URL_HINT if error.is_foreign else ""
             raise failed_answer(self._url, f"cannot be used: {error}{hint}") from None
-        if reply.finish_reason == FILTERED:
-            raise filtered_answer(self._url)
+        reply = ended_answer(self._url, reply, names)
         if not reply.usage.tokens:
             reply = self._with_usage(request, reply, is_cut=answer.is_over)
         known, of = request.learned.get(self._limits.id, {}), self._limits.id
@@ -217,6 +225,8 @@ class OpenAIModel:
                 else:
                     again = self._otherwise(body, refusal)
             if again is None:
+                if refusal.about_call and body.get("tools"):
+                    raise UnreadCall(refusal) from None
                 raise failed_status(self._spec, self._url, refusal, body) from None
             body = again
 
@@ -254,27 +264,48 @@ class OpenAIModel:
     async def _send(self, body: dict[str, Any], answer: Answer) -> None:
         """As `_ask`, but raises EndpointRefused."""
         try:
-            async with self._endpoint.client_for_request() as client:
-                sent = await create(client, self._spec, body)
-                if not self._spec.stream:
-                    await answer.add(sent)
-                    return
-                async with sent as stream:
-                    async for chunk in stream:
-                        await answer.add(chunk)
-                        if answer.characters > self._most_characters():
-                            answer.cut()
-                            return
-                        if answer.is_over:
-                            return
+            async with (
+                self._endpoint.client_for_request() as client,
+                contextlib.aclosing(create(client, self._spec, body)) as sent,
+            ):
+                await self._take(sent, answer)
         except EndpointLost as error:
-            raise self._lost(error) from None
-        except ResponseFailed as error:
-            raise self._endpoint.refused_inside(error.code, str(error), error.param) from None
+            # Behind its finish_reason nothing is missing but what the answer has used.
+            if not answer.finished:
+                raise self._lost(error) from None
+        except FailedAnswer as error:
+            raise self._endpoint.refused(error.error) from None
+        except MalformedBody as error:
+            if error.is_page:
+                raise failed_answer(self._url, f"cannot be used: it is a page of HTML{_URL_HINT}") from None
+            raise failed_answer(self._url, f"is malformed: {error}") from None
         except MalformedAnswer as error:
             raise failed_answer(self._url, f"is malformed: {self._endpoint.redacted(str(error))}") from None
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise failed_answer(self._url, f"is malformed: {error}") from None
+
+    async def _take(self, sent: AsyncGenerator[Any, None], answer: Answer) -> None:
+        """Add all that comes; wait no longer than needed for what may follow a whole answer."""
+        ended = False
+        while True:
+            grace = _END_SECONDS if ended else _USAGE_SECONDS if answer.finished else None
+            try:
+                async with asyncio.timeout(grace) as waiting:
+                    piece = await anext(sent)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                if waiting.expired():
+                    return
+                raise
+            if piece is END_OF_STREAM:
+                ended = True
+                answer.end()
+                continue
+            await answer.add(piece)
+            if answer.characters > self._most_characters():
+                answer.cut()
+                return
+            if answer.is_over:
+                return
 
     def _most_characters(self) -> int:
         """What no answer within its limit of tokens is longer than: some endpoints take no limit, or pass it over."""

@@ -1,27 +1,18 @@
 """Puts an answer of the Responses API together, from a whole response or from the events of a stream."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
 
-from cadre.adapters.models.answer import FILTERED, MalformedAnswer, ModelAnswer
+from cadre.adapters.models.answer import FailedAnswer, MalformedAnswer, ModelAnswer
 from cadre.adapters.models.answer_text import EndOf
+from cadre.adapters.models.error_body import error_in
 from cadre.ports import ModelReply, OnText
 
 _TEXT = ("response.output_text.delta", "response.refusal.delta")
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
-_REASONS = {"max_output_tokens": "length", "content_filter": FILTERED}
-
-
-class ResponseFailed(Exception):
-    """The endpoint says within its answer that it failed: its message, its name for what is wrong, the parameter."""
-
-    def __init__(self, error: Any) -> None:
-        told = error if isinstance(error, dict) else {}
-        super().__init__(str(told.get("message") or "the response failed"))
-        self.code = str(told.get("code") or "")
-        self.param = told.get("param")
+_REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
 class ResponsesAnswer:
@@ -34,8 +25,9 @@ class ResponsesAnswer:
         clock: Callable[[], float],
         max_chars: int,
         end_of: EndOf | None = None,
+        names: Collection[str] = (),
     ) -> None:
-        self._answer = ModelAnswer(stop, on_text, clock, max_chars, end_of)
+        self._answer = ModelAnswer(stop, on_text, clock, max_chars, end_of, names)
         self._items: list[dict[str, Any]] = []
         self._texts = self._calls = 0
         self._heard: list[str] = []
@@ -50,6 +42,14 @@ class ResponsesAnswer:
         """Ends it here, as an endpoint does at its limit of tokens."""
         self._answer.cut()
 
+    def end(self) -> None:
+        """Take note of the end of the stream, which says nothing: the last event is the end of an answer."""
+
+    @property
+    def finished(self) -> bool:
+        """Return whether its last event has come."""
+        return self._answer.finished
+
     @property
     def is_over(self) -> bool:
         """Whether its text goes on behind what was asked for: no more of it is wanted."""
@@ -61,12 +61,13 @@ class ResponsesAnswer:
         return self._answer.begun or bool(self._items)
 
     async def add(self, sent: Any) -> None:
-        """Takes an event, or a whole response. Raises MalformedAnswer, ResponseFailed."""
-        data = sent.to_dict(warnings=False) if hasattr(sent, "to_dict") else sent
-        if not isinstance(data, dict):
+        """Takes an event, or a whole response. Raises MalformedAnswer, FailedAnswer."""
+        if (error := error_in(sent)) is not None:
+            raise FailedAnswer(error)
+        if not isinstance(sent, dict):
             raise MalformedAnswer("it holds no response", is_foreign=True)
         try:
-            await self._take(data)
+            await self._take(sent)
         except (KeyError, TypeError, AttributeError) as error:
             raise MalformedAnswer(f"{type(error).__name__}: {error}") from error
 
@@ -86,8 +87,6 @@ class ResponsesAnswer:
             await self._add_item(data["item"])
         elif kind in _ENDS:
             await self._end(data["response"])
-        elif kind == "error":
-            raise ResponseFailed(data.get("error") or data)
         elif data.get("object") == "response":
             await self._end(data)
 
@@ -101,14 +100,15 @@ class ResponsesAnswer:
                 await self._add(delta={"content": text[len(heard) :]})
             self._heard.clear()
         elif kind == "function_call":
-            self._calls += 1
             function = {"name": item["name"], "arguments": item["arguments"]}
-            await self._add(message={"tool_calls": [{"id": item["call_id"], "function": function}]})
+            call = {"index": self._calls, "id": item["call_id"], "function": function}
+            await self._add(delta={"tool_calls": [call]})
+            self._calls += 1
         self._items.append(item)
 
     async def _end(self, response: dict[str, Any]) -> None:
         if response.get("status") == "failed" or response.get("error"):
-            raise ResponseFailed(response.get("error"))
+            raise FailedAnswer(response)
         if not self._items:
             for item in response.get("output") or ():
                 await self._add_item(item)

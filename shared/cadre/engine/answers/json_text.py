@@ -46,14 +46,19 @@ def decode_text(text: str) -> Any:
 
 
 def read_arguments(call: RequestedCall) -> dict[str, Any]:
-    """The arguments as an object. Raises ReadingError naming the call and what is wrong with its JSON."""
+    """Return the arguments as an object; {} where they are blank, null or an empty list.
+
+    Raises ReadingError naming the call and what is wrong with its JSON.
+    """
     arguments: Any = call.arguments
-    if isinstance(arguments, str):
-        try:
-            arguments = decode_text(arguments or "{}")
-        except UNREADABLE as error:
-            raise ReadingError(f"The arguments of {call.name!r} are not valid JSON: {error}") from error
-    if arguments is None:
+    try:
+        if isinstance(arguments, str):
+            arguments = decode_text(arguments) if arguments.strip() else {}
+        if isinstance(arguments, str) and _holds_object(arguments):
+            arguments = decode_text(arguments)
+    except UNREADABLE as error:
+        raise ReadingError(f"The arguments of {call.name!r} are not valid JSON: {error}") from error
+    if arguments in (None, "", []):
         return {}
     if not isinstance(arguments, dict):
         raise ReadingError(f"The arguments of {call.name!r} must be a JSON object, not {_kind(arguments)}")
@@ -63,6 +68,11 @@ def read_arguments(call: RequestedCall) -> dict[str, Any]:
             " objects in each other"
         )
     return arguments
+
+
+def _holds_object(text: str) -> bool:
+    """Return whether a text in the place of arguments is their JSON, written as a text once more."""
+    return text.lstrip().startswith("{")
 
 
 def read_objects(content: str) -> list[dict[str, Any]]:

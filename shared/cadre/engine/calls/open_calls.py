@@ -29,12 +29,6 @@ class RunPart(NamedTuple):
     inputs: dict[str, Any]
 
 
-class RefusedCall(ev.RequestedCall, frozen=True):
-    """A call that the kind itself refuses, for a reason that its model or its code reads."""
-
-    error: ErrorInfo
-
-
 def opened_calls(
     run: Run,
     arrival: Arrival,
@@ -75,17 +69,19 @@ def _open(
     run: Run, arrival: Arrival, call: ev.RequestedCall, call_id: str, *, approved: bool, may_repeat: bool
 ) -> ev.AnyEvent:
     arguments: dict[str, Any] = {}
+    error = call.error
     try:
         arguments = read_arguments(call)
-        check_call(run, call.name, kind_of(run).arguments(run, arguments))
-    except (ReadingError, CallNotAllowed) as error:
-        refusal = refused_alike(run, call.name, arguments, error.info) or error.info
+        if error is None:
+            check_call(run, call.name, kind_of(run).arguments(run, arguments))
+    except (ReadingError, CallNotAllowed) as wrong:
+        error = error or wrong.info
+    if error is not None:
+        refusal = refused_alike(run, call.name, arguments, error) or error
         return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=refusal)
     if call.name not in run.tools and call.name not in run.members:
         alone = ErrorInfo("invalid-call", ALONE)
         return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=alone)
-    if isinstance(call, RefusedCall):
-        return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=call.error)
     counts = kind_of(run).stops_repeats and not may_repeat
     repeated = refusal_of(run, call.name, arguments) if counts else None
     if repeated is not None:

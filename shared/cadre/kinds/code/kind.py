@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from cadre.engine.answers.json_text import UNREADABLE, ReadingError
 from cadre.engine.budget import MEGABYTE, share
-from cadre.engine.calls.open_calls import RefusedCall
 from cadre.engine.commands import Command
 from cadre.engine.context.context_budget import MESSAGE
 from cadre.engine.context.images import images_of
@@ -153,11 +152,7 @@ class CodeKind(Stepwise):
         for call in yielded.calls:
             name = cards[call.name].name if call.name in cards else call.name
             error = self._unknown(run, call.arguments, yielded.references)
-            calls.append(
-                RequestedCall(name, call.arguments)
-                if error is None
-                else RefusedCall(name, call.arguments, error)
-            )
+            calls.append(RequestedCall(name, call.arguments, error))
         draft.note(event)
         if used_up is not None:
             draft.stop("error", draft.found(), used_up)

@@ -30,6 +30,9 @@ def read_solution(run: Run, content: str, native: list[RequestedCall]) -> Soluti
 
     Raises ReadingError with what is wrong: no solution, or an implicit call that does not fit its schemas.
     """
+    broken = next((one.error for one in native if one.error is not None), None)
+    if broken is not None and not content.strip():
+        raise ReadingError(broken.message)
     if native and not content.strip():
         found = Solution([ProposedCall(name=one.name, arguments=read_arguments(one)) for one in native], None)
     else:

@@ -23,6 +23,8 @@ def read_tool_arguments(run: Run, tool: str, reply: ModelReplied) -> dict[str, A
     """The arguments, from a call of the API or from JSON in the text. Raises ReadingError."""
     schema = input_schema(run, tool) or {}
     value = reply.calls[0] if reply.calls else _json(reply.content)
+    if isinstance(value, RequestedCall) and value.error is not None:
+        raise ReadingError(value.error.message)
     if isinstance(value, dict) and not _is_call(value, tool, schema.get("properties", {})):
         return read_given(tool, value, schema)
     if not isinstance(value, dict | RequestedCall):

@@ -1,18 +1,18 @@
 """An endpoint that is probed: each request is bounded in tokens and in time, however the endpoint behaves."""
 
 import asyncio
-import json
 from collections.abc import Coroutine
+from contextlib import aclosing
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from cadre.adapters.models.answer import MalformedAnswer
+from cadre.adapters.models.answer import FailedAnswer, MalformedAnswer
 from cadre.adapters.models.api import answer_of, create
+from cadre.adapters.models.event_stream import END_OF_STREAM, MalformedBody
 from cadre.adapters.models.failure import failed_answer, failed_connection, failed_status
 from cadre.adapters.models.openai_client import EndpointLost, EndpointRefused, OpenAIClient
 from cadre.adapters.models.profiles import profile_of
-from cadre.adapters.models.responses_answer import ResponseFailed
 from cadre.errors import ModelError, ModelRefused
 from cadre.ports import ModelReply
 from cadre.spec.model import ModelApi, ModelSpec
@@ -132,28 +132,28 @@ class ProbedEndpoint:
 
         spec = msgspec.structs.replace(self._spec, api=self.api)
         answer, pieces, reasoned = answer_of(spec, [], ignore), 0, False
-        async with self._client.client_for_request() as client:
-            sent = await create(client, spec, body)
-            if not body.get("stream"):
-                await answer.add(sent)
-                pieces, reasoned = 1, _has_reasoning(sent)
-            else:
-                async with sent as stream:
-                    async for chunk in stream:
-                        await answer.add(chunk)
-                        pieces += _has_text(chunk)
-                        reasoned = reasoned or _has_reasoning(chunk)
+        async with (
+            self._client.client_for_request() as client,
+            aclosing(create(client, spec, body)) as sent,
+        ):
+            async for piece in sent:
+                if piece is END_OF_STREAM:
+                    answer.end()
+                    continue
+                await answer.add(piece)
+                pieces += _has_text(piece)
+                reasoned = reasoned or _has_reasoning(piece)
         reply = await answer.done()
         reasoned = reasoned or bool(reply.reasoning_tokens) or "<think>" in reply.content
         return ProbeReply(reply, pieces, reasoned)
 
     async def _begin(self, body: dict[str, Any]) -> None:
         """Sends the request, and closes the connection when something of the answer is there."""
-        async with self._client.client_for_request() as client:
-            sent = await create(client, self._spec, body)
-            async with sent as stream:
-                async for _ in stream:
-                    return
+        async with (
+            self._client.client_for_request() as client,
+            aclosing(create(client, self._spec, body)) as sent,
+        ):
+            await anext(sent, None)
 
     async def _within(self, request: Coroutine[Any, Any, T], body: dict[str, Any]) -> T:
         try:
@@ -164,8 +164,8 @@ class ProbedEndpoint:
         except EndpointRefused as error:
             found = failed_status(self._spec, self._spec.url, error.refusal, body)
             raise _failed(found, refused=not error.refusal.passes, sent=str(error)) from None
-        except ResponseFailed as error:
-            raise ProbeFailed(self._client.redacted(str(error))) from None
+        except FailedAnswer as error:
+            raise ProbeFailed(str(self._client.refused(error.error))) from None
         except EndpointLost as error:
             if error.how == "silent":
                 text = f"the endpoint sent nothing for {self._seconds:g} s"
@@ -176,7 +176,7 @@ class ProbedEndpoint:
             raise ProbeFailed(
                 failed_answer(self._spec.url, f"broke off: {error}").message, cut=True
             ) from None
-        except (MalformedAnswer, json.JSONDecodeError, TypeError, AttributeError, IndexError) as error:
+        except (MalformedAnswer, MalformedBody, TypeError, AttributeError, IndexError) as error:
             text = self._client.redacted(str(error))
             raise _failed(failed_answer(self._spec.url, f"cannot be used: {text}")) from None
         except ModelRefused as error:

@@ -1,0 +1,102 @@
+"""Reads the body of an endpoint's answer, a stream of events or one whole JSON value, by what it is and not by what was
+asked for: some endpoints send the other one, or an error in the place of a stream. Pure, over the bytes as they come.
+"""
+
+import codecs
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+END_OF_STREAM: Final = object()
+"""What stands for `[DONE]`, or for the end of a whole answer."""
+
+_FIELD = re.compile(r"(?:data|event|id|retry)?:|(?:data|event|id|retry)$")
+
+
+class MalformedBody(Exception):
+    """A body, or an event of one, that is no JSON; `is_page`: it is HTML."""
+
+    def __init__(self, reason: str, *, is_page: bool = False) -> None:
+        super().__init__(reason)
+        self.is_page = is_page
+
+
+async def read_body(chunks: AsyncIterator[bytes]) -> AsyncIterator[Any]:
+    """Yield the JSON value of each event, or that of the whole body; END_OF_STREAM where the endpoint marks the end.
+
+    An event called `error` is given as `{"error": …}`. Comments, blank events and blank lines before a body pass over.
+    Raises MalformedBody.
+    """
+    whole: list[str] = []
+    event = ""
+    data: list[str] = []
+    async for line in _lines(chunks):
+        if whole or (line.strip() and not event and not data and not _FIELD.match(line)):
+            whole.append(line)
+        elif not line.strip():
+            for value in _values(event, data):
+                yield value
+            event, data = "", []
+        elif not line.startswith(":"):
+            name, _, value = line.partition(":")
+            if name == "data":
+                data.append(value.removeprefix(" "))
+            elif name == "event":
+                event = value.strip()
+    if whole:
+        yield _decoded("\n".join(whole).strip())
+        yield END_OF_STREAM
+    for value in _values(event, data):
+        yield value
+
+
+def _values(event: str, data: list[str]) -> list[Any]:
+    text = "\n".join(data).strip()
+    if not text:
+        return []
+    if text[:6].upper() == "[DONE]":
+        return [END_OF_STREAM]
+    if event == "error":
+        try:
+            value = _decoded(text)
+        except MalformedBody:
+            value = text
+        return [value if isinstance(value, dict) and value.get("error") else {"error": value}]
+    value = _decoded(text)
+    return [] if value is None else [value]
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MalformedBody(str(error), is_page=text.startswith("<")) from error
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
+    """Yield lines without their ends. A line that comes in very many pieces is joined once."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    held: list[str] = []
+    carried = ""
+    async for chunk in chunks:
+        text = carried + _text(decoder, chunk)
+        # A bare \r at the end may be half of a line's end.
+        carried = "\r" if text.endswith("\r") else ""
+        *whole, last = text.removesuffix("\r").replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        for line in whole:
+            yield "".join([*held, line])
+            held = []
+        held.append(last)
+    held.append(_text(decoder, b"", final=True))
+    if rest := "".join(held):
+        yield rest
+    if carried:
+        yield ""
+
+
+def _text(decoder: codecs.IncrementalDecoder, chunk: bytes, *, final: bool = False) -> str:
+    try:
+        return decoder.decode(chunk, final)
+    except UnicodeDecodeError as error:
+        raise MalformedBody(str(error)) from error
