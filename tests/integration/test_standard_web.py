@@ -148,7 +148,7 @@ async def test_redirects_come_to_an_end(web: WebServer) -> None:
 
 async def test_this_machine_is_refused_unless_allowed(web: WebServer) -> None:
     for url in (web.url, f"http://localhost:{web.port}", f"http://[::ffff:127.0.0.1]:{web.port}"):
-        with pytest.raises(PageUnavailable, match="not on the public internet"):
+        with pytest.raises(PageUnavailable, match="public internet"):
             await visit(url, Fetcher(()))
     assert web.asked == []
 
@@ -158,7 +158,7 @@ async def test_a_redirect_to_a_private_address_is_refused(web: WebServer) -> Non
         inner.pages["/"] = Answer(b"secret", "text/plain")
         for target in (inner.url, f"//127.0.0.2:{inner.port}/", "http://169.254.169.254/latest/meta-data"):
             web.pages["/"] = Answer(status=307, headers={"Location": target})
-            with pytest.raises(PageUnavailable, match="not on the public internet"):
+            with pytest.raises(PageUnavailable, match="public internet"):
                 await visit(web.url)
         assert inner.asked == []
         everywhere = Fetcher(read_networks("CADRE_VISIT_PRIVATE", "1"))

@@ -9,6 +9,7 @@ import pytest
 
 from cadre.cli.team.doctor import Finding, model, provider
 from harness.oidc_provider import OidcProviderServer
+from harness.texts import holds
 
 
 class Endpoint(BaseHTTPRequestHandler):
@@ -63,17 +64,17 @@ def test_an_endpoint_that_refuses_the_key(monkeypatch: pytest.MonkeyPatch, url: 
 
 def test_a_model_that_the_endpoint_lacks_or_nobody_named(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     [_, lacking] = findings(monkeypatch, url, name="m-2")
-    assert lacking == Finding("warn", "CADRE_MODEL=m-2 is not among the endpoint's models: m-1")
+    assert lacking.verdict == "warn"
+    assert holds(lacking.text, "CADRE_MODEL=m-2", "m-1")
     [_, unnamed] = findings(monkeypatch, url, name="")
-    assert (unnamed.verdict, unnamed.text[:22]) == ("warn", "CADRE_MODEL is not set")
+    assert (unnamed.verdict, unnamed.text.split()[0]) == ("warn", "CADRE_MODEL")
 
 
 @pytest.mark.parametrize("wrong", ["nonsense", "ftp://somewhere/v1"])
 def test_what_is_no_url(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
     [finding] = findings(monkeypatch, wrong)
-    assert finding == Finding(
-        "fail", f"CADRE_MODEL_URL={wrong} is no URL: it must begin with http:// or https://"
-    )
+    assert finding.verdict == "fail"
+    assert holds(finding.text, f"CADRE_MODEL_URL={wrong} ", "https://")
 
 
 @pytest.fixture(scope="module")
@@ -96,17 +97,17 @@ RIGHT = {
         ({}, ["ok", "lists 1 key"]),
         (
             {"CADRE_OIDC_CLIENT_ID": "", "CADRE_OIDC_AUDIENCE": "x"},
-            ["warn", "CADRE_OIDC_CLIENT_ID is not set"],
+            ["warn", "CADRE_OIDC_CLIENT_ID"],
         ),
-        ({"CADRE_OIDC_GRANTS": ""}, ["fail", "CADRE_OIDC_GRANTS is not set"]),
+        ({"CADRE_OIDC_GRANTS": ""}, ["fail", "CADRE_OIDC_GRANTS "]),
         ({"CADRE_OIDC_GRANTS": "nowhere.yaml"}, ["fail", "nowhere.yaml: cannot be read"]),
         (
             {"CADRE_OIDC_ISSUER": "http://127.0.0.1:1"},
-            ["fail", "does not answer at http://127.0.0.1:1/.well-known"],
+            ["fail", "http://127.0.0.1:1/.well-known"],
         ),
-        ({"CADRE_OIDC_ISSUER": "{issuer}/"}, ["fail", "write exactly that as CADRE_OIDC_ISSUER"]),
-        ({"CADRE_OIDC_ISSUER": "id.example.com"}, ["fail", "must be a URL that begins with https://"]),
-        ({"CADRE_AUTH": "oidc,off"}, ["fail", "CADRE_AUTH=off: must be one of keys, oidc"]),
+        ({"CADRE_OIDC_ISSUER": "{issuer}/"}, ["fail", "as CADRE_OIDC_ISSUER"]),
+        ({"CADRE_OIDC_ISSUER": "id.example.com"}, ["fail", "https://"]),
+        ({"CADRE_AUTH": "oidc,off"}, ["fail", "CADRE_AUTH=off: "]),
     ],
 )
 async def test_what_is_wrong_with_a_provider_is_named(

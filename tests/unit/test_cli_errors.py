@@ -66,7 +66,7 @@ def test_somebody_elses_server_is_not_taken_for_the_gateway(gateway: Gateway) ->
     gateway.answers["GET /v1/runs"] = (200, "text/html", "<html>hello</html>")
     result = cadre("runs")
     assert result.exit_code == ExitCode.FAILED
-    assert "which is not what Cadre's gateway says" in result.stderr
+    assert "/v1/runs?limit=21 answered 200" in result.stderr
 
 
 def test_no_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,13 +152,13 @@ def test_detach_prints_the_id(gateway: Gateway) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["run", "boss"], "the task is empty"),
-        (["run", "boss", "-"], "the task is empty"),
+        (["run", "boss"], "the task"),
+        (["run", "boss", "-"], "the task"),
         (["run", "boss", "go", "--continue"], "--continue needs --session"),
         (["run", "boss", "go", "--input", "novalue"], "write NAME=VALUE"),
         (["run", "boss", "go", "--image", "/nowhere/a.png"], "--image /nowhere/a.png: No such file"),
         (["run", "boss", "go", "--max-steps", "0"], "'--max-steps'"),
-        (["show", "../etc"], "is not a run id"),
+        (["show", "../etc"], "'../etc'"),
         (
             ["run", "boss", "go", "--arg", "n=3"],
             "unknown option --arg of `cadre run`; known options: --input, --image",
@@ -224,7 +224,7 @@ def test_a_defect_shows_its_traceback_only_when_asked(
 def test_logs_of_nothing(tmp_path: Path) -> None:
     result = cadre("logs", "--data", str(tmp_path))
     assert result.exit_code == ExitCode.NOT_FOUND
-    assert "there are no logs in" in result.stderr
+    assert str(tmp_path) in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_a_path_that_leads_out_of_the_workspace_is_refused(gateway: Gateway, tmp
     for arguments in (("r1", "../../r2/files/f"), ("r1", "a/../f", "--put", str(tmp_path / "f"))):
         result = cadre("files", *arguments)
         assert result.exit_code == ExitCode.USAGE
-        assert "leads out of the workspace" in result.stderr
+        assert arguments[1] in result.stderr
 
 
 # --- what cannot be sent or printed
@@ -257,9 +257,9 @@ def test_a_path_that_leads_out_of_the_workspace_is_refused(gateway: Gateway, tmp
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("n=1e999", "--input n: 1e999 is too great a number"),
-        ("n=" + "[" * 990 + "]" * 990, "--input n is nested too deeply"),
-        ("n=" + '{"a":' * 100_000, "--input n is nested too deeply"),
+        ("n=1e999", "--input n: 1e999 "),
+        ("n=" + "[" * 990 + "]" * 990, "--input n "),
+        ("n=" + '{"a":' * 100_000, "--input n "),
     ],
 )
 def test_json_that_cannot_be_sent_is_one_line(gateway: Gateway, given: str, message: str) -> None:
@@ -286,7 +286,7 @@ def test_an_address_that_is_none(monkeypatch: pytest.MonkeyPatch, url: str, word
 def test_a_task_that_is_no_text(gateway: Gateway) -> None:
     result = cadre("run", "boss", stdin="Grüße".encode("latin-1"))
     assert (result.exit_code, gateway.posted) == (ExitCode.USAGE, [])
-    assert result.stderr.startswith("cadre: the task is not UTF-8 text (at byte 3)")
+    assert result.stderr.startswith("cadre: the task is not UTF-8")
 
 
 def test_an_answer_that_the_terminal_has_no_letters_for(gateway: Gateway) -> None:

@@ -231,7 +231,7 @@ def test_a_decision_of_no_use_is_refused(body: dict[str, Any], problem: str) -> 
         ({"deadline": 0}, r"deadline"),
         ({"deadline": -1}, r"deadline"),
         ({"deadline": "0s"}, r"deadline"),
-        ({"deadline": "soon"}, r"deadline: 'soon' is no length of time: write seconds, or .* 90s"),
+        ({"deadline": "soon"}, r"deadline: 'soon' .* 90s"),
         ({"deadline": "600w"}, r"deadline: 600w must be .* at most ten years"),
         ({"deadline": 1e12}, r"deadline"),
         ({"deadline": True}, r"deadline"),

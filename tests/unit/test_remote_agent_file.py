@@ -36,27 +36,27 @@ def test_it_is_an_agent_with_tools_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "what"),
     [
-        ("{description: D.}", "give either the card"),
-        ("{description: D., url: 'http://a.b', card: 'http://a.b'}", "give either the card"),
+        ("{description: D.}", "url.*`nats`"),
+        ("{description: D., url: 'http://a.b', card: 'http://a.b'}", "url.*`nats`"),
         ("{description: D., url: 'ftp://a.b'}", "spec.url: 'ftp://a.b' is no URL"),
         ("{description: D., url: 'http://a.b', timeout: soon}", "spec.timeout: 'soon' is no length"),
-        ("{description: D., url: 'http://a.b', poll: 0}", "remote.poll must be at least 1"),
+        ("{description: D., url: 'http://a.b', poll: 0}", "remote.poll"),
         (
             "{description: D., url: 'http://a.b', tools: [x]}",
             "unknown field `tools`; known keys: description",
         ),
         ("{url: 'http://a.b'}", "missing required field `description`"),
         ("5", "Expected `object`"),
-        ("{description: D., command: x, url: 'http://a.b'}", "give either the card"),
+        ("{description: D., command: x, url: 'http://a.b'}", "url.*`nats`"),
         ("{description: D., command: x}", "spec.workspace: name the folder"),
         ("{description: D., command: 'x \"y', workspace: .}", "spec.command: No closing quotation"),
         (
             "{description: D., command: x, workspace: ., headers: {a: b}}",
-            "spec.headers: this is said of an address",
+            "spec.headers",
         ),
         (
             "{description: D., url: 'http://a.b', permissions: allow}",
-            "spec.permissions: this is said of a program",
+            "spec.permissions",
         ),
         (
             "{description: D., command: x, workspace: ., permissions: never}",
@@ -64,16 +64,16 @@ def test_it_is_an_agent_with_tools_of_its_own(tmp_path: Path) -> None:
         ),
         (
             "{description: D., url: 'http://a.b', nats: {agent: a, owner: b, session: c}}",
-            "give either the card",
+            "url.*`nats`",
         ),
         ("{description: D., nats: {agent: a, owner: b}}", "missing required field `session`"),
         (
             "{description: D., nats: {agent: 'a.b', owner: b, session: c}}",
-            "spec.nats.agent: 'a.b' is no word of a NATS subject",
+            "spec.nats.agent: 'a.b'",
         ),
         (
             "{description: D., nats: {agent: a, owner: b, session: c}, headers: {a: b}}",
-            "spec.headers: this is said of an address, and this agent is on NATS",
+            "spec.headers: .* NATS",
         ),
         ("{description: D., command: x, workspace: ., concurrency: 0}", "spec.concurrency: give 1 or more"),
     ],

@@ -108,8 +108,8 @@ class Holder:
         (star_kwargs, "**numbers"),
         (positional_only, "parameter 'a' is positional-only"),
         (documents_ghosts, "the docstring describes b, which the function does not take"),
-        (odd_type, "parameter 'a' has a type that JSON cannot carry"),
-        (odd_union, "parameter 'a' has a type that JSON cannot carry"),
+        (odd_type, "parameter 'a' has a type"),
+        (odd_union, "parameter 'a' has a type"),
         (unknown_type, "'Nowhere'"),
         (
             wrong_default,

@@ -102,9 +102,9 @@ def test_the_model_makes_a_plan() -> None:
     ("steps", "reason"),
     [
         ([{"action": "sing", "task": "x"}], "'sing'"),
-        ([{"step": 1, "task": "x", "needs": [2]}], "needs step 2, which is not in the plan"),
+        ([{"step": 1, "task": "x", "needs": [2]}], "needs step 2, "),
         ([{"step": 1, "task": "x", "needs": [2]}, {"step": 2, "task": "y", "needs": [1]}], "in a circle"),
-        ([{"step": 1, "task": "x"}, {"step": 1, "task": "y"}], "a number of its own"),
+        ([{"step": 1, "task": "x"}, {"step": 1, "task": "y"}], "a number of"),
         ([{"action": "add", "args": {"a": "many", "b": 1}}], "Wrong arguments for 'add'"),
         ([{"task": "{{ weather }}"}], "reads 'weather'"),
         ([{"task": "x", "why": "y"}], "unknown key 'why'"),
@@ -244,7 +244,7 @@ def test_the_result_is_made_into_the_answer() -> None:
     sound(course)
     course = begun(ADD, result={"tool": "add"})
     done(course, 1)
-    assert "The tool that makes the answer has failed" in (end_of(course).error or BROKEN).message
+    assert (end_of(course).error or BROKEN).code == "invalid-call"
     sound(course)
 
 
@@ -257,7 +257,7 @@ def test_a_plan_comes_with_the_task() -> None:
     course = begun(task='{"id": "t-1", "objective": "Add up."}', planning=False)
     assert [task.task for task in tasks(course)] == ["Add up."]
     course = begun(given={"inputs": {"plan": [{"action": "sing"}]}})
-    assert "there is no action 'sing'" in (end_of(course).error or BROKEN).message
+    assert "'sing'" in (end_of(course).error or BROKEN).message
 
 
 def test_the_agents_own_prompt_wins_over_role_and_objective() -> None:

@@ -86,7 +86,7 @@ def test_an_implicit_call_carries_its_outcome_and_nothing_runs() -> None:
 @pytest.mark.parametrize(
     ("call_", "why"),
     [
-        ({**JUDGED, "outcome": None}, "is run by nobody but you"),
+        ({**JUDGED, "outcome": None}, "outcome"),
         ({**JUDGED, "outcome": "fine"}, "outcome of 'judge' does not fit"),
         ({**JUDGED, "arguments": {}}, "arguments of 'judge' do not fit"),
     ],
@@ -101,11 +101,11 @@ def test_an_implicit_call_that_does_not_fit_is_told(call_: dict[str, Any], why: 
 def test_an_output_that_does_not_fit_is_told_a_bounded_number_of_times() -> None:
     course = solver(SolutionSpec(tries=2), output_schema=NUMBER).begin()
     assert kinds(proposes(course, output="many"))[-2:] == ["StepFinished", "ModelCalled"]
-    assert "does not fit the output schema" in last_read(course)
+    assert "output schema" in last_read(course)
     end = only(proposes(course, output="lots"), ev.RunFinished)
     assert end.state == "error"
     assert end.error is not None
-    assert "does not fit the output schema" in end.error.message
+    assert end.error.code == "not-passed"
     sound(course)
 
 
@@ -123,10 +123,10 @@ def test_a_sound_solution_makes_the_tries_whole_again() -> None:
     ("content", "why"),
     [
         ("I shall look at the sky.", '"solution"'),
-        ('{"solution": {"calls": [{"name": "look", "arguments": {"at": "s', "a text has no end"),
+        ('{"solution": {"calls": [{"name": "look", "arguments": {"at": "s', "no end"),
         ('{"solution": {"calls": ["look"], "output": null}}', "Call 1 of your solution: The tool call"),
-        ('{"solution": {"calls": 3, "output": null}}', "must be a list"),
-        ('{"solution": {"calls": [], "output": null}}', "neither calls nor an output"),
+        ('{"solution": {"calls": 3, "output": null}}', "a list"),
+        ('{"solution": {"calls": [], "output": null}}', "neither calls nor"),
     ],
 )
 def test_what_is_no_solution_is_told(content: str, why: str) -> None:

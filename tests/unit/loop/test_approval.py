@@ -144,8 +144,6 @@ def test_an_approval_expires_by_a_timer_that_a_decision_removes() -> None:
     assert kinds(events) == ["ApprovalDecided", "StepFinished", "ModelCalled"]
     assert only(events, ev.ApprovalDecided).verdict == "expired"
     assert ended(before, course.run, "approval-r1_1_0") is None
-    text = Transcript(PROMPTS).request(course.run, "act").messages[-1]["content"]
-    assert "Nobody decided in time" in text
 
 
 def test_a_timer_after_the_decision_changes_nothing() -> None:
@@ -220,10 +218,10 @@ def test_a_call_made_after_a_decision_is_revoked_when_the_run_ends() -> None:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"approvals": {"add": "maybe"}}, "never, always or 'when:"),
+        ({"approvals": {"add": "maybe"}}, "'maybe'"),
         ({"approvals": {"add": "when: a >"}}, "unexpected"),
-        ({"approvals": {"rob": "always"}}, "neither in its tools nor in its team"),
-        ({"timeouts": {"rob": 3}}, "neither in its tools nor in its team"),
+        ({"approvals": {"rob": "always"}}, "names rob, "),
+        ({"timeouts": {"rob": 3}}, "names rob, "),
         ({"timeouts": {"add": 0}}, "at least"),
         ({"approval_seconds": 0}, "at least"),
     ],
