@@ -1,8 +1,7 @@
 """Teams in one process (`cadre.testing.Team`): what a user asserts on in a test of their own."""
 
 import asyncio
-import subprocess
-import sys
+import inspect
 from pathlib import Path
 
 import pytest
@@ -28,6 +27,7 @@ from cadre.testing import (
     call,
     crash_points,
 )
+from cadre.testing.pytest_plugin import cadre_team
 
 WRITER = Agent(name="writer", description="Writes.", tools=["count_words"])
 
@@ -347,29 +347,17 @@ async def test_code_goes_on_after_the_death_of_its_sandbox() -> None:
         assert [one.output for one in team.calls] == [3, 1]
 
 
-PLUGIN_TEST = """
-from cadre import Agent
-from cadre.testing import answer
-
-AGENT = Agent(name="a", description="Answers.")
-
-async def test_all_is_said(cadre_team):
-    async with cadre_team([AGENT], model=[answer("yes")]) as team:
-        assert await team.run("a", "Well?") == "yes"
-
-async def test_something_is_left(cadre_team):
-    async with cadre_team([AGENT], model=[answer("yes"), answer("no")]) as team:
-        assert await team.run("a", "Well?") == "yes"
-"""
-
-
-def test_the_fixture_finds_what_was_overlooked(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(PLUGIN_TEST)
-    (tmp_path / "pytest.ini").write_text("[pytest]\nasyncio_mode = auto\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
-    assert "1 replies of a script were never asked for" in done.stdout
-    assert "2 passed, 1 error" in done.stdout
+async def test_the_fixture_finds_what_was_overlooked() -> None:
+    agent = Agent(name="a", description="Answers.")
+    for left in ([], [answer("no")]):
+        fixture = inspect.unwrap(cadre_team)()
+        async with next(fixture)([agent], model=[answer("yes"), *left]) as team:
+            assert await team.run("a", "Well?") == "yes"
+        if left:
+            with pytest.raises(pytest.fail.Exception, match=r"^1 "):
+                next(fixture)
+        else:
+            assert next(fixture, None) is None
 
 
 async def test_people_steer_a_run(tmp_path: Path) -> None:
