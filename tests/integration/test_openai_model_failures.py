@@ -5,8 +5,9 @@ import contextlib
 import itertools
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 import pytest
@@ -214,8 +215,10 @@ async def test_a_stream_that_runs_on_behind_its_block_is_left() -> None:
                 chunk = {"choices": [{"delta": {"content": text}}]}
                 writer.write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
                 await writer.drain()
-        left.set()
         writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        left.set()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     async with server:
@@ -226,6 +229,81 @@ async def test_a_stream_that_runs_on_behind_its_block_is_left() -> None:
         await left.wait()
     assert (reply.content, "".join(heard), reply.finish_reason) == (KEPT, KEPT, "stop")
     assert reply.usage.tokens > 0
+
+
+def chat(text: str) -> str:
+    chunk = {"choices": [{"delta": {"content": text}, "finish_reason": "stop"}]}
+    return f"data: {json.dumps(chunk)}\n\n"
+
+
+@asynccontextmanager
+async def endpoint(
+    answer: Callable[[dict[str, Any]], tuple[int, str]], name: str = "any"
+) -> AsyncIterator[tuple[ModelSpec, list[dict[str, Any]]]]:
+    """An endpoint that answers each body with a status and a text."""
+    bodies: list[dict[str, Any]] = []
+    open_connections: list[asyncio.Future[None]] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ended = asyncio.get_running_loop().create_future()
+        open_connections.append(ended)
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                request = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+                size = int(request.partition("content-length: ")[2].split("\r\n")[0] or 0)
+                status, sent = 200, '{"data": []}'
+                if request.startswith("post"):
+                    bodies.append(json.loads(await reader.readexactly(size)))
+                    status, sent = answer(bodies[-1])
+                kind = "text/event-stream" if sent.startswith("data:") else "application/json"
+                head = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(sent.encode())}\r\n\r\n"
+                writer.write((head + sent).encode())
+                await writer.drain()
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+        ended.set_result(None)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        yield ModelSpec(name=name, url=f"http://127.0.0.1:{port}/v1"), bodies
+        await asyncio.gather(*open_connections)
+
+
+@pytest.mark.parametrize("words", ["response_format is not supported", "Invalid parameter"])
+@pytest.mark.parametrize("is_needed", [True, False])
+async def test_a_form_that_is_refused_is_left_out_where_it_may(words: str, is_needed: bool) -> None:
+    def answer(body: dict[str, Any]) -> tuple[int, str]:
+        refused = json.dumps({"error": {"message": words}})
+        return (400, refused) if "response_format" in body else (200, chat('{"n": 1}'))
+
+    asked = saying("How many?")
+    asked.schema, asked.is_form_needed = {"type": "object"}, is_needed
+    async with endpoint(answer) as (spec, bodies):
+        if is_needed:
+            with pytest.raises(ModelRefused):
+                await ask(spec, asked)
+        else:
+            reply, _ = await ask(spec, asked)
+            assert reply.content == '{"n": 1}'
+    assert ("response_format" in bodies[-1]) is is_needed
+
+
+async def test_a_model_whose_template_opens_its_thoughts_is_learned() -> None:
+    sent = chat("SECRET</think>4")
+    async with endpoint(lambda body: (200, sent)) as (spec, _):
+        heard: list[str] = []
+
+        async def hear(text: str, *, of_answer: bool = False) -> None:
+            heard.append(text)
+
+        model = OpenAIModel(spec, NO_ENDPOINT, MemoryBlobs())
+        await model.complete(saying("Hi"), hear)
+        heard.clear()
+        reply = await model.complete(saying("Hi"), hear)
+        await model.close()
+    assert (reply.content, heard) == ("SECRET</think>4", ["4"])
 
 
 @pytest.mark.parametrize(

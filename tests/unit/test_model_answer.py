@@ -70,10 +70,10 @@ async def test_a_refusal_is_the_answer() -> None:
 
 
 async def test_quick_pieces_are_passed_on_together() -> None:
-    letters = [piece(content=letter) for letter in "abcdefghij"]
+    letters = [piece(content=letter) for letter in "bcdefghijk"]
     reply, heard = await put_together(*letters, piece("stop"), seconds=0.02)
-    assert reply.content == "".join(heard) == "abcdefghij"
-    assert heard == ["a", "bcd", "efg", "hij"]
+    assert reply.content == "".join(heard) == "bcdefghijk"
+    assert heard == ["b", "cde", "fgh", "ijk"]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
@@ -339,9 +339,9 @@ async def test_an_empty_error_is_none(sent: Any) -> None:
 
 
 async def test_a_character_in_two_pieces_is_passed_on_whole() -> None:
-    halves = (piece(content="a\ud83d"), piece(content="\ude42b"))
+    halves = (piece(content="b\ud83d"), piece(content="\ude42b"))
     reply, heard = await put_together(*halves, piece("stop"))
-    assert (reply.content, heard) == ("a🙂b", ["a", "🙂b"])
+    assert (reply.content, heard) == ("b🙂b", ["b", "🙂b"])
 
 
 async def test_an_answer_in_very_many_pieces_is_joined_once() -> None:
@@ -395,3 +395,38 @@ async def test_an_answer_with_code_is_cut_behind_its_block(size: int) -> None:
     await answer.add(piece("length"))
     reply = await answer.done()
     assert (reply.content, "".join(heard)) == (kept, kept)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+@pytest.mark.parametrize(
+    ("sent", "told", "is_opened"),
+    [
+        ("<think>\nSECRET\n</think>\n\nThe answer is <b>4</b>.", "The answer is <b>4</b>.", False),
+        ("Sure. <thinking>SECRET</thinking>4 < 5", "Sure. 4 < 5", False),
+        ("[THINK]SECRET[/THINK][1] says so", "[1] says so", False),
+        ("◁think▷SECRET◁/think▷4", "4", False),
+        ("<think>SECRET", "", False),
+        (
+            "<|channel|>analysis<|message|>SECRET<|end|><|start|>assistant<|channel|>final<|message|>4",
+            "4",
+            False,
+        ),
+        ("analysisWe SECRETassistantfinal4", "4", False),
+        ("SECRET\n</think>\n\n4", "4", True),
+        ("No thought at all.", "No thought at all.", True),
+    ],
+)
+async def test_no_piece_of_a_thought_is_passed_on(sent: str, told: str, is_opened: bool, size: int) -> None:
+    heard: list[str] = []
+
+    async def hear(text: str, *, of_answer: bool = False) -> None:
+        heard.append(text)
+
+    answer = ModelAnswer([], hear, iter(range(1000)).__next__)
+    if is_opened:
+        answer.expect_thought()
+    for at in range(0, len(sent), size):
+        await answer.add(piece(content=sent[at : at + size]))
+    await answer.add(piece("stop"))
+    reply = await answer.done()
+    assert (reply.content, "".join(heard)) == (sent, told)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cadre.engine.answers.json_text import ReadingError
-from cadre.engine.answers.reasoning import behind_reasoning, without_reasoning
+from cadre.engine.answers.reasoning import for_people, without_reasoning
 from cadre.kinds.code.parse import read_code
 from cadre.kinds.code.section import CodeSpec
 
@@ -104,9 +104,9 @@ def test_a_tag_among_code_is_a_tag(text: str) -> None:
 
 def test_prose_is_freed_of_what_it_begins_with() -> None:
     about = "The tags <think> and </think> enclose it."
-    assert behind_reasoning(about) == about
-    assert behind_reasoning(f"\n<think>How?</think>{about}") == about
-    assert behind_reasoning("How?</think>So.") == "So."
+    assert for_people(about) == about
+    assert for_people(f"\n<think>How?</think>{about}") == about
+    assert for_people("How?</think>So.") == "So."
 
 
 PIECES = [

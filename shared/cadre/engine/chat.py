@@ -181,10 +181,8 @@ class Transcript:
         return self._prompts.rendered(key, **values)
 
     def _final_question(self, run: Run) -> str:
-        """With the form of the answer, where the request itself does not carry it."""
-        spec = run.spec
-        in_text = spec is not None and asked_model(run).calls == "text"
-        schema = spec.output_schema if in_text and spec is not None else None
+        """With the form of the answer: an endpoint may refuse the request that carries it."""
+        schema = run.spec.output_schema if run.spec is not None else None
         return self._prompts.final_post(repeated_task(run), schema)
 
 
@@ -213,7 +211,8 @@ def base_tokens(run: Run, prompts: Prompts) -> int:
     if run.spec is not None:
         asked += kind_of(run).frame(prompts)
     planned = prompts.update_plan_pre("") + prompts.update_plan_post("", tools, members, 0)
-    last = prompts.final_pre() + prompts.final_post("")
+    schema = run.spec.output_schema if run.spec is not None else None
+    last = prompts.final_pre() + prompts.final_post("", schema)
     longest = max(map(tokens_of, (asked, planned, prompts.initial_plan("", tools, members), last)))
     return longest + 8 * MESSAGE
 

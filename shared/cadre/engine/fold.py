@@ -229,7 +229,7 @@ def _answer(run: Run, event: ev.ModelAnswered, weight: int) -> None:
     elif event.purpose == "act":
         run.current = ActionStep(
             number=event.step,
-            content=kind_of(run).as_read(run.spec, event.content) if run.spec is not None else event.content,
+            content=event.content,
             native=bool(event.calls),
             items=event.items,
             items_of=event.endpoint if event.items else "",

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from cadre.engine.answers.reasoning import for_people
 from cadre.engine.commands import Command
 from cadre.engine.edits import Editable, EditNotAllowed
 from cadre.engine.model_request import ChatMessage, ModelRequest
@@ -226,8 +227,8 @@ class Kind(ABC):
         raise TypeError(f"steps of kind {self.name} hold nothing but calls, not {type(own).__name__}")
 
     def as_read(self, spec: AgentSpec, content: str) -> str:
-        """The model's answer as it will read it again."""
-        return content
+        """Return the model's answer as it will read it again: without its thoughts."""
+        return for_people(content)
 
     def reads_calls(self, run: Run) -> bool:
         """Whether the model itself reads the outcomes of the calls that are open now."""

@@ -22,6 +22,8 @@ class ModelRequest(msgspec.Struct, kw_only=True):
     """The tags around the block of code that is asked for: what the model writes behind it is cut off."""
     schema: dict[str, Any] | None = None
     """JSON Schema that the answer must fit."""
+    is_form_needed: bool = True
+    """An endpoint that refuses the schema is not asked without it; False: the messages hold it as well."""
     json_object: bool = False
     """The answer must be some JSON object, for endpoints that hold it to no schema."""
     max_tokens: int | None = None

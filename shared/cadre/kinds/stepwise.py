@@ -69,9 +69,8 @@ class Stepwise(Kind):
             return ModelRequest(messages=chat.planning(run), stop=[END_PLAN])
         if purpose == "final":
             in_text = asked_model(run).calls == "text"
-            return ModelRequest(
-                messages=chat.last_word(run), schema=None if in_text else last_answer_form(run)
-            )
+            schema = None if in_text else last_answer_form(run)
+            return ModelRequest(messages=chat.last_word(run), schema=schema, is_form_needed=False)
         return self.action_request(run, chat)
 
     def _next(self, draft: Draft, step: int) -> None:

@@ -113,6 +113,12 @@ def arrived_of(what: Any, events: list[ev.AnyEvent], cause: str) -> ArrivalRecor
         if isinstance(first, ev.RecordIgnored) and not _is_short(value):
             continue
         fields[key] = value if isinstance(value, _PLAIN) else msgspec.to_builtins(value)
+    if (
+        isinstance(what, ModelReplied)
+        and isinstance(first, ev.ModelAnswered)
+        and what.content != first.content
+    ):
+        fields["content"] = what.content  # the event has it without the thoughts
     return ArrivalRecord(name, fields) if fields or _implied(first) != name else None
 
 

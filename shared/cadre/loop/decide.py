@@ -6,6 +6,7 @@ An arrival that no case takes is late, unknown or a duplicate: it is accounted f
 
 import copy
 
+from cadre.engine.answers.reasoning import for_people
 from cadre.engine.budget import budget_of, deadline_of, out_of_time
 from cadre.engine.calls.approval import held_call
 from cadre.engine.calls.call_events import made
@@ -295,7 +296,8 @@ def _on_reply(draft: Draft, reply: ModelReplied) -> None:
             purpose=model.purpose,
             step=model.step,
             attempt=model.attempt,
-            content=reply.content,
+            # Its thoughts stay in what has arrived: no later step, summary or person reads them.
+            content=_said(draft, model.purpose, reply.content),
             calls=reply.calls,
             usage=TokenUsage.of(reply.usage),
             model=reply.model,
@@ -314,6 +316,11 @@ def _on_reply(draft: Draft, reply: ModelReplied) -> None:
         on_summary(draft, reply)
     else:
         draft.kind.answered(draft, reply)
+
+
+def _said(draft: Draft, purpose: str, content: str) -> str:
+    spec = draft.run.spec
+    return draft.kind.as_read(spec, content) if purpose == "act" and spec is not None else for_people(content)
 
 
 def _of_a_call(draft: Draft) -> bool:

@@ -104,6 +104,10 @@ class ModelAnswer:
         """How long it is so far, calls included."""
         return self._chars + self._kept.characters
 
+    def expect_thought(self) -> None:
+        """Pass no text on before a thought that the chat template has opened is over."""
+        self._text.is_opened = True
+
     def cut(self) -> None:
         """Ends it here, as an endpoint does at its limit of tokens."""
         self._finish = "length"

@@ -1,8 +1,9 @@
-"""The text of an answer while it comes: joined, cut where it ends, and passed on."""
+"""The text of an answer while it comes: joined, cut where it ends, and passed on without its thoughts."""
 
 from collections.abc import Callable
 
 from cadre.engine.answers.code_blocks import MADE_UP
+from cadre.engine.answers.reasoning import for_people, has_tag, so_far
 from cadre.ports import OnText
 
 MIN_PAUSE_SECONDS = 0.05
@@ -21,8 +22,14 @@ class AnswerText:
     """
 
     def __init__(
-        self, stop: list[str], on_text: OnText, clock: Callable[[], float], end_of: EndOf | None = None
+        self,
+        stop: list[str],
+        on_text: OnText,
+        clock: Callable[[], float],
+        end_of: EndOf | None = None,
     ) -> None:
+        self.is_opened = False
+        """The chat template opens a thought before the text begins: nothing is passed on until a tag has come."""
         self._stop = [word for word in stop if word]
         self._held = [*self._stop, *(f"\n{word}" for word in MADE_UP)] if end_of is not None else self._stop
         self._end_of = end_of
@@ -31,7 +38,8 @@ class AnswerText:
         self._text = ""
         """What was joined of the text; the pieces that came since are in `_pieces`."""
         self._pieces: list[str] = []
-        self._passed = 0
+        self._told = ""
+        """What was passed on."""
         self._passed_at = float("-inf")
         self.is_over = False
         """More than blanks stood behind the end of the text when it was last passed on."""
@@ -50,12 +58,15 @@ class AnswerText:
 
     async def pass_on(self) -> None:
         """Pass on what is surely no beginning of an end, and no half of a character."""
-        await self._pass(self._certain(self._joined_end()))
+        end = self._certain(self._joined_end())
+        if self.is_opened and not has_tag(self._text):
+            return
+        await self._pass(so_far(self._text[:end]))
 
     async def finish(self) -> str:
         """Pass on the rest, and return the whole text."""
         end = self._joined_end()
-        await self._pass(end)
+        await self._pass(for_people(self._text[:end]))
         return joined(self._text[:end])
 
     @property
@@ -99,11 +110,11 @@ class AnswerText:
         )
         return end - held
 
-    async def _pass(self, end: int) -> None:
-        if end > self._passed:
-            text, self._passed = self._text[self._passed : end], end
+    async def _pass(self, text: str) -> None:
+        if len(text) > len(self._told) and text.startswith(self._told):
+            piece, self._told = text[len(self._told) :], text
             self.mark()
-            await self._on_text(joined(text))
+            await self._on_text(joined(piece))
 
 
 def joined(text: str) -> str:

@@ -33,6 +33,7 @@ from cadre.adapters.models.request_body import TOKEN_LIMITS, chat_body, limits_o
 from cadre.adapters.models.request_slots import RequestSlots
 from cadre.adapters.models.too_long import Excess, excess_of
 from cadre.adapters.models.usage import estimated
+from cadre.engine.answers.reasoning import has_tag, lacks_opening
 from cadre.engine.context.context_budget import ANSWER, answer_tokens
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable, SettingError
@@ -51,6 +52,14 @@ _URL_HINT = "; does the URL end as it should (most end in /v1)?"
 
 _USAGE_SECONDS, _END_SECONDS = 10.0, 1.0
 """How long an endpoint may take for what follows the finish_reason, and for the end of a body behind `[DONE]`."""
+
+_THINKS = re.compile(
+    r"\br1\b|qwq|think|reason|magistral|deephermes|nemotron|exaone-deep|skywork-or", re.IGNORECASE
+)
+"""Names of models whose chat templates often open a thought before the answer begins."""
+
+_REFUSED = (400, 404, 415, 422, 501)
+"""Statuses of requests that an endpoint does not take as they are."""
 
 _LIST_SECONDS = 3.0
 """How long an endpoint may take to list its models before it is used without."""
@@ -101,6 +110,8 @@ class OpenAIModel:
         self._listed_context: int | None = None
         self._learned: dict[str, Any] = {}
         self._limits = limits_of(spec, self._url, self._name)
+        self._is_opened = _THINKS.search(self._name) is not None
+        """Whether a chat template opens its thoughts: guessed by its name, learned from its answers."""
         self._endpoint = OpenAIClient(
             self._url,
             spec.key_env,
@@ -130,6 +141,8 @@ class OpenAIModel:
         body = await self._body(request)
         names = [tool["function"]["name"] for tool in request.tools]
         answer = answer_of(self._spec, request.stop, on_text, request.block, names)
+        if self._is_opened:
+            answer.expect_thought()
         # Waiting here is no silence of the endpoint: nothing was sent yet.
         async with self._slots.slot(self._url, self._name, self._spec.parallel):
             await confirm()
@@ -147,6 +160,8 @@ class OpenAIModel:
             hint = _URL_HINT if error.is_foreign else ""
             raise failed_answer(self._url, f"cannot be used: {error}{hint}") from None
         reply = ended_answer(self._url, reply, names)
+        if has_tag(reply.content):
+            self._is_opened = lacks_opening(reply.content)
         if not reply.usage.tokens:
             reply = self._with_usage(request, reply, is_cut=answer.is_over)
         known, of = request.learned.get(self._limits.id, {}), self._limits.id
@@ -223,7 +238,7 @@ class OpenAIModel:
                     self._learn(keys)
                     again = await self._body(request)
                 else:
-                    again = self._otherwise(body, refusal)
+                    again = self._otherwise(body, refusal) or self._without_form(body, refusal, request)
             if again is None:
                 if refusal.about_call and body.get("tools"):
                     raise UnreadCall(refusal) from None
@@ -238,6 +253,15 @@ class OpenAIModel:
             self._limits.encrypted = refusal.code == "invalid_encrypted_content"
             return {key: value for key, value in body.items() if key != "include"}
         return self._limited_otherwise(body, refusal)
+
+    def _without_form(
+        self, body: dict[str, Any], refusal: Refusal, request: ModelRequest
+    ) -> dict[str, Any] | None:
+        """The request without the form of its answer, where it can do without and nothing else was refused."""
+        is_refusal = refusal.status in _REFUSED and not refusal.too_long and not refusal.filtered
+        if "response_format" not in body or request.is_form_needed or not is_refusal:
+            return None
+        return {key: value for key, value in body.items() if key != "response_format"}
 
     def _limited_otherwise(self, body: dict[str, Any], refusal: Refusal) -> dict[str, Any] | None:
         """The request under the other name of its limit of tokens, or without one, where that may be why it was

@@ -38,6 +38,10 @@ class ResponsesAnswer:
         """How long it is so far, calls included."""
         return self._answer.characters
 
+    def expect_thought(self) -> None:
+        """Pass no text on before a thought that the chat template has opened is over."""
+        self._answer.expect_thought()
+
     def cut(self) -> None:
         """Ends it here, as an endpoint does at its limit of tokens."""
         self._answer.cut()

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import msgspec
-
-from cadre.engine.answers.json_text import UNREADABLE
+from cadre.engine.answers.json_text import values_in
+from cadre.engine.answers.reasoning import behind_thought, for_people
 from cadre.engine.calls.call_check import FINAL_ANSWER_SCHEMA
 from cadre.journal.run import Run
 from cadre.spec.answer_schema import as_parameter, fitted, misfits
@@ -29,17 +28,21 @@ def last_answer_form(run: Run) -> dict[str, Any] | None:
 def answer_of(run: Run, given: Any) -> Any:
     """The answer of a call; models that write JSON as a text have meant the value."""
     schema = run.spec.output_schema if run.spec is not None else None
+    if isinstance(given, str):
+        given = behind_thought(given)
     return fitted(schema, given) if schema is not None else given
 
 
 def last_answer_of(run: Run, text: str) -> Any:
-    """What the model wrote when its steps were used up: the value in it if it fits the schema, else the text."""
+    """Return what the model wrote when its steps were used up, without its thoughts: the value in it that fits the
+    schema, bare, in a fence or behind words, else the text."""
     schema = run.spec.output_schema if run.spec is not None else None
+    text = for_people(text).strip()
     if schema is None:
         return text
-    try:
-        said = msgspec.json.decode(text)
-    except UNREADABLE:
-        return text
-    value = said["answer"] if isinstance(said, dict) and said.keys() == {"answer"} else said
-    return value if not misfits(schema, value) else text
+    for value in values_in(text):
+        meant = value["answer"] if isinstance(value, dict) and value.keys() == {"answer"} else value
+        for one in (meant, value):
+            if not misfits(schema, one):
+                return one
+    return text

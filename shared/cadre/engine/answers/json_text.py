@@ -1,6 +1,8 @@
 """JSON that a model wrote: read as it stands or as it was meant, and told to the model where it cannot be."""
 
+import contextlib
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +22,10 @@ _FENCED = re.compile(r"```[\w-]*[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
 
 _QUOTED_KEY = re.compile(r"\{\s*[\"']")
 _BRACKET = re.compile(r"[\[\]{}]")
+
+
+_MOST_BROKEN = 100
+"""Beginnings of values that come to nothing, after which no further one is looked for."""
 
 
 class ReadingError(Exception):
@@ -130,6 +136,25 @@ def is_closed(content: str) -> bool:
     """Whether the answer's JSON can be read and has all its brackets, so that nothing of it was cut off."""
     found, problem = _objects_in(_unfenced(content))
     return bool(found) and not problem and all(one.closed for one in found)
+
+
+def values_in(text: str) -> Iterator[Any]:
+    """Yield the JSON values that a text without thoughts may mean, the likeliest first: all of it, what stands in its
+    fences, and the objects and arrays among its words."""
+    for part in (text, *_FENCED.findall(text)):
+        with contextlib.suppress(*UNREADABLE):
+            yield decode_text(part.strip())
+    at = broken = 0
+    while broken < _MOST_BROKEN and (begun := BEGINS_VALUE.search(text, at)):
+        reader = Reader(text, begun.start())
+        try:
+            value = reader.value()
+        except (LenientError, *UNREADABLE):
+            at, broken = begun.start() + 1, broken + 1
+            continue
+        at = max(reader.at, begun.start() + 1)
+        if not reader.unclosed:
+            yield value
 
 
 class _ReadObject(NamedTuple):

@@ -5,6 +5,7 @@ not, and its recursive summary). What is kept word for word is the latest half o
 many steps: messages only grow in between, and a long run costs in proportion to its steps.
 """
 
+from cadre.engine.answers.reasoning import for_people
 from cadre.engine.context.context_budget import summary_tokens, to_cover
 from cadre.engine.context.observation import clip
 from cadre.engine.context.tokens import fit
@@ -32,7 +33,7 @@ MOST_REFUSALS = 6
 
 def on_summary(draft: Draft, reply: ModelReplied) -> None:
     """Go on with the model's summary of the history."""
-    text = reply.content.strip()
+    text = for_people(reply.content).strip()
     _summarize(draft, text or digest(draft.run), without_model=not text)
 
 

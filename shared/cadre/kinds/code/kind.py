@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from cadre.engine.answers.json_text import UNREADABLE, ReadingError
+from cadre.engine.answers.reasoning import for_people
 from cadre.engine.budget import MEGABYTE, share
 from cadre.engine.commands import Command
 from cadre.engine.context.context_budget import MESSAGE
@@ -23,7 +24,7 @@ from cadre.journal.run import Run
 from cadre.journal.steps import CallState
 from cadre.kinds.code.fold import fold_code, state_of
 from cadre.kinds.code.owes import owed_code
-from cadre.kinds.code.parse import closed, is_open, read_code
+from cadre.kinds.code.parse import closed, is_open, read_code, said
 from cadre.kinds.code.records import (
     DECLARATION,
     BlockFinished,
@@ -219,9 +220,9 @@ class CodeKind(Stepwise):
         )
 
     def as_read(self, spec: AgentSpec, content: str) -> str:
-        """Return the answer with its closing tag."""
+        """Return the answer without its thoughts, and with its closing tag."""
         code = code_of(spec)
-        return content if code.structured else closed(content, code)
+        return for_people(content) if code.structured else closed(said(content, code), code)
 
     def reads_calls(self, run: Run) -> bool:
         """What the block's calls came to is read by the code alone."""

@@ -6,7 +6,7 @@ import msgspec
 
 from cadre.engine.answers.code_blocks import beginnings, blocks_in, dedented, first_block, is_plain, is_python
 from cadre.engine.answers.json_text import UNREADABLE, ReadingError, read_object
-from cadre.engine.answers.reasoning import TAG, Quotes, without_reasoning
+from cadre.engine.answers.reasoning import TAG, Quotes, has_tag, without_reasoning
 from cadre.kinds.code.section import CodeSpec
 
 
@@ -34,6 +34,13 @@ def is_open(text: str, code: CodeSpec) -> bool:
     return bool(found) and not found[-1].is_closed
 
 
+def said(content: str, code: CodeSpec) -> str:
+    """Return an answer with code without its thoughts; tags in texts of the code stay."""
+    if not has_tag(content) or _quotes_tags(content):
+        return content
+    return without_reasoning(content, _blocks(code))
+
+
 def read_code(content: str, code: CodeSpec) -> str:
     """Return all blocks of the answer, joined by empty lines. Raises ReadingError, for the model, when there is none.
 
@@ -42,7 +49,7 @@ def read_code(content: str, code: CodeSpec) -> str:
     if code.structured:
         return _structured(content)
     whole = content
-    content = content if _quotes_tags(content) else without_reasoning(content, _blocks(code))
+    content = said(content, code)
     if is_python(content) and not is_plain(content):
         return content.strip()
     blocks = blocks_in(content, code.tags)

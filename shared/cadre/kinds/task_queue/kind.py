@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from cadre.engine.answers.answer_form import last_answer_of
 from cadre.engine.answers.json_text import ReadingError
-from cadre.engine.answers.reasoning import behind_reasoning
+from cadre.engine.answers.reasoning import for_people
 from cadre.engine.answers.truncation import cut_off
 from cadre.engine.context.context_budget import MESSAGE
 from cadre.engine.context.observation import clip
@@ -71,7 +71,7 @@ class TaskQueueKind(Kind):
         state, section = state_of(draft.run), _section(draft.run)
         assert draft.asked is not None
         if draft.asked.purpose == THINK:
-            _tried(draft, reply.content)
+            _tried(draft, for_people(reply.content))
             return
         if draft.asked.purpose != state.stage:  # a person has added a task while the answer was written
             self.go_on(draft)
@@ -262,7 +262,7 @@ def _came_to_nothing(run: Run, state: QueueState) -> bool:
 
 def _conclusion(content: str) -> str:
     """The answer without its reasoning. Raises ReadingError where nothing is left."""
-    text = behind_reasoning(content).strip()
+    text = for_people(content).strip()
     if not text:
         raise ReadingError("Your answer is empty.")
     return text

@@ -6,7 +6,7 @@ from typing import Any
 
 from cadre.engine.answers.json_text import ReadingError, read_arguments
 from cadre.engine.answers.lenient_json import LenientError, Reader
-from cadre.engine.answers.reasoning import behind_reasoning, without_reasoning
+from cadre.engine.answers.reasoning import for_people, without_reasoning
 from cadre.engine.calls.call_check import input_schema
 from cadre.engine.calls.calls_in_text import ARGUMENT_KEYS, read_call, read_given
 from cadre.journal.arrivals import ModelReplied
@@ -40,7 +40,7 @@ def read_tool_arguments(run: Run, tool: str, reply: ModelReplied) -> dict[str, A
 def read_answer(schema: dict[str, Any] | None, reply: ModelReplied) -> Any:
     """The answer: text, or JSON that fits the schema. Raises ReadingError."""
     if schema is None:
-        text = behind_reasoning(reply.content).strip()
+        text = for_people(reply.content).strip()
         if not text:
             raise ReadingError("Your answer is empty.")
         return text
