@@ -141,7 +141,6 @@ NO_CALLS = [
     '{"name": ""}',
     '"wipe_all"',
     "wipe_all()",
-    "[wipe_all()]",
     "null",
     "{}",
     "[]",
@@ -230,7 +229,13 @@ AROUND = [
 ]
 
 
-@pytest.mark.parametrize("kind", CALLING)
+@pytest.mark.parametrize("around", [*AROUND[:3], "Sure. {}", "{}\nDone.", "`{}`"])
+def test_no_call_is_found_among_words_where_calls_are_native(around: str) -> None:
+    events, told = FORMS["native"].says(around.format(json.dumps(CALLS[0][0])))
+    assert (done(events), bool(told)) == ([], True)
+
+
+@pytest.mark.parametrize("kind", [name for name in CALLING if name != "native"])
 @pytest.mark.parametrize("around", AROUND)
 def test_a_call_is_found_among_words(around: str, kind: str) -> None:
     form = FORMS[kind]

@@ -16,6 +16,7 @@ from cadre.kinds.stepwise import END_PLAN
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import Limits
+from cadre.spec.model import ModelSpec
 from unit.loop.build import ADD, ANSWER, KID, LOOK, OFFER, Course, call, only, report, result, spec, task
 
 PROMPTS = Prompts.load("tool_calling")
@@ -143,7 +144,7 @@ def test_calls_read_from_text_are_answered_in_text() -> None:
 
 
 def test_a_later_plan_reads_calls_from_text_without_the_words_around_them() -> None:
-    course = Course(spec(planning_interval=1)).begin()
+    course = Course(spec(planning_interval=1, model=ModelSpec(calls="text"))).begin()
     course.say(content="1. Add.")
     course.say(content='I add. {"name": "add", "arguments": {"a": 1, "b": 2}}')
     course.arrive(result("r1_1_0", 3))

@@ -1,7 +1,7 @@
 """Stop sequences: beyond them a model writes its own observations."""
 
-STOP_SEQUENCES = ["Observation:", "Calling tools:"]
-"""smolagents' stop sequences for tool-calling agents."""
+STOP_SEQUENCES = ["\nObservation:", "\nCalling tools:"]
+"""smolagents' stop sequences for tool-calling agents, as lines begin with them: JSON holds no line break in a text."""
 
 
 def cut_at_stop(text: str, stops: list[str]) -> str:

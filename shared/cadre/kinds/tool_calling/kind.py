@@ -9,9 +9,11 @@ from typing import Any
 from cadre.engine.answers.answer_form import answer_of
 from cadre.engine.answers.json_text import UNREADABLE, ReadingError, decode_text, read_arguments
 from cadre.engine.calls.call_check import CallNotAllowed, check_call
-from cadre.engine.calls.calls_in_text import read_calls, schemas_of
+from cadre.engine.calls.call_dialects import read_in_form
+from cadre.engine.calls.calls_in_text import Schema, schemas_of
 from cadre.engine.draft import Draft
 from cadre.engine.kind import Chat
+from cadre.engine.model_choice import asked_model
 from cadre.engine.model_request import ModelRequest
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.arrivals import ModelReplied
@@ -24,6 +26,11 @@ from cadre.kinds.tool_calling.request import ask_for_calls, unreadable
 from cadre.spec.agent import AgentSpec
 
 
+def _any(name: str) -> Schema | None:
+    """What any function may take, to see whether an answer is whole."""
+    return {"type": "object"}
+
+
 class ToolCallingKind(Stepwise):
     """`cadre.engine.kind.Kind` for agents that call tools."""
 
@@ -32,7 +39,7 @@ class ToolCallingKind(Stepwise):
     def act(self, draft: Draft, reply: ModelReplied) -> None:
         run = draft.run
         try:
-            calls = reply.calls or read_calls(reply.content, schemas_of(run))
+            calls = reply.calls or read_in_form(reply.content, schemas_of(run), asked_model(run).calls)
         except ReadingError as error:
             self.go_on(draft, unreadable(run, error))
             return
@@ -52,7 +59,7 @@ class ToolCallingKind(Stepwise):
         try:
             if reply.calls and isinstance(arguments := reply.calls[-1].arguments, str):
                 decode_text(arguments)
-            return bool(reply.calls or read_calls(reply.content))
+            return bool(reply.calls or read_in_form(reply.content, _any, spec.model.calls))
         except (ReadingError, *UNREADABLE):
             return False
 

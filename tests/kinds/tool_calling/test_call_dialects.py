@@ -1,0 +1,187 @@
+"""Calls in the forms that models were trained to write: made where they are the whole answer, never where a text
+mentions them."""
+
+import time
+from typing import Any
+
+import pytest
+
+from cadre.engine.answers.json_text import ReadingError
+from cadre.engine.calls.call_dialects import read_in_form, read_written
+from cadre.spec.model import ModelSpec
+from kinds.test_no_call_is_made import done, offer
+from unit.loop.build import Course, spec
+
+CALL = '{"name": "f", "arguments": {"a": 1}}'
+DIALECTS = {
+    "json": CALL,
+    "json in a fence": f"```json\n{CALL}\n```",
+    "hermes": f"<tool_call>\n{CALL}\n</tool_call>",
+    "hermes without its end": f"<tool_call>\n{CALL}\n",
+    "hermes in a fence": f"```xml\n<tool_call>{CALL}</tool_call>\n```",
+    "hermes behind a thought": f"<think>No.</think>\n<tool_call>{CALL}</tool_call>",
+    "qwen": "<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>",
+    "qwen alone": "<function=f>\n<parameter=a>1</parameter>\n</function>",
+    "llama 3.1": '<function=f>{"a": 1}</function>',
+    "glm": "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>",
+    "glm 4.7": "<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>",
+    "kimi k2": "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>"
+    '{"a": 1}<|tool_call_end|><|tool_calls_section_end|>',
+    "kimi k3": '<|open|>tools<|sep|><|open|>call tool="f" index="1"<|sep|><|open|>argument key="a" type="number"'
+    "<|sep|>1<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
+    "deepseek v3": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n"
+    '{"a": 1}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+    "deepseek v3.1": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>"
+    '{"a": 1}<｜tool▁call▁end｜><｜tool▁calls▁end｜><｜end▁of▁sentence｜>',
+    "deepseek v3.2": '<｜DSML｜function_calls>\n<｜DSML｜invoke name="f">\n'
+    '<｜DSML｜parameter name="a" string="false">1</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>',
+    "harmony": '<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>',
+    "harmony behind analysis": "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary"
+    ' to=functions.f <|constrain|>json<|message|>{"a": 1}<|call|>',
+    "harmony by role": '<|start|>assistant to=functions.f<|channel|>commentary json<|message|>{"a": 1}<|call|>',
+    "llama 3": '<|python_tag|>{"name": "f", "parameters": {"a": 1}}<|eom_id|>',
+    "llama 3 in Python": "<|python_tag|>f.call(a=1)",
+    "llama 4": "[f(a=1)]",
+    "gemma 3": "```tool_code\nf(a=1)\n```",
+    "lfm2": "<|tool_call_start|>[f(a=1)]<|tool_call_end|>",
+    "mistral": f"[TOOL_CALLS][{CALL}]",
+    "mistral, newer": '[TOOL_CALLS]f[ARGS]{"a": 1}',
+    "minimax m2": '<minimax:tool_call>\n<invoke name="f">\n<parameter name="a">1</parameter>\n</invoke>\n'
+    "</minimax:tool_call>",
+    "minimax m3": ']<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="f">]<]minimax[>[<a>1]<]minimax[>[</a>'
+    "]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>",
+    "gemma 4": "<|tool_call>call:f{a:1}<tool_call|>",
+    "granite": f"<|tool_call|>[{CALL}]",
+    "phi": f"functools[{CALL}]",
+    "claude": '<function_calls>\n<invoke name="f">\n<parameter name="a">1</parameter>\n</invoke>\n</function_calls>',
+    "lm studio": f"[TOOL_REQUEST]{CALL}[END_TOOL_REQUEST]",
+    "react": 'Thought: I need it.\nAction: f\nAction Input: {"a": 1}',
+    "react alone": 'Action: f\nAction Input: {"a": 1}',
+    "react in JSON": 'Thought: So.\nAction:\n```json\n{"action": "f", "action_input": {"a": 1}}\n```',
+}
+PLAIN = {"json", "json in a fence", "llama 4", "gemma 3", "hermes in a fence", "harmony behind analysis"}
+"""Those that stand behind words only as JSON, or not at all."""
+
+
+def schema(**properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "additionalProperties": False,
+    }
+
+
+SCHEMAS = {
+    "f": schema(a={"type": "integer"}),
+    "t": schema(
+        text={"type": "string"}, n={"type": "number"}, on={"type": "boolean"}, list={"type": "array"}
+    ),
+}
+
+
+def says(content: str, form: Any = "native") -> list[Any]:
+    agent = spec(kind="tool_calling", model=ModelSpec(calls=form), tools=[*SCHEMAS], team=[])
+    return done(Course(agent, offer(SCHEMAS)).begin("Do it.").say(content=content))
+
+
+@pytest.mark.parametrize("form", ["native", "text", "schema"])
+@pytest.mark.parametrize("name", DIALECTS)
+def test_an_answer_that_is_a_call_makes_it(name: str, form: str) -> None:
+    assert says(DIALECTS[name], form) == [("f", {"a": 1})]
+
+
+@pytest.mark.parametrize("name", [name for name in DIALECTS if name not in PLAIN])
+def test_calls_may_stand_behind_words_where_the_prompt_asks_for_text(name: str) -> None:
+    text = f"Let me look.\n\n{DIALECTS[name]}"
+    assert says(text, "text") == [("f", {"a": 1})]
+    assert says(text) == []
+
+
+MENTIONS = [
+    "You could write {} to call it.",
+    "It is written so:\n\n{}\n\nbut I do not need it.",
+    "`{}`",
+    '"{}"',
+    "> {}",
+    "It is written so:\n```\n{}\n```\nas you know.",
+    "{} is the form.",
+    "As in:\n```\n{}\n```",
+]
+
+
+@pytest.mark.parametrize("mention", MENTIONS)
+@pytest.mark.parametrize("name", [name for name in DIALECTS if "fence" not in name and name != "gemma 3"])
+def test_a_text_that_mentions_a_call_makes_none(name: str, mention: str) -> None:
+    text = mention.format(DIALECTS[name])
+    assert says(text) == []
+    if not name.startswith("json"):
+        assert read_written(text, SCHEMAS.get) == []
+
+
+@pytest.mark.parametrize(
+    "mention",
+    ["You could write {} to call it.", "`{}`", "It is written so:\n```\n{}\n```\nas you know.", "{} is it."],
+)
+@pytest.mark.parametrize(
+    "name", [name for name in DIALECTS if name in ("qwen", "glm", "kimi k2", "claude", "react alone")]
+)
+def test_a_mention_makes_no_call_where_the_prompt_asks_for_text(name: str, mention: str) -> None:
+    assert says(mention.format(DIALECTS[name]), "text") == []
+
+
+@pytest.mark.parametrize("form", ["native", "text"])
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_call_that_breaks_off_is_not_made(name: str, form: str) -> None:
+    text = DIALECTS[name]
+    begun = text.rindex("1")  # within its last argument
+    assert says(text[:begun], form) == []
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_function_that_is_not_offered_is_not_called(name: str) -> None:
+    assert read_written(DIALECTS[name], lambda asked: None) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call>\n<function=t>\n<parameter=text>\n12\n</parameter>\n<parameter=n>\n1.5\n</parameter>\n"
+        "<parameter=on>\ntrue\n</parameter>\n<parameter=list>\n[1, 2]\n</parameter>\n</function>\n</tool_call>",
+        "<tool_call>t\n<arg_key>text</arg_key>\n<arg_value>12</arg_value>\n<arg_key>n</arg_key>\n<arg_value>1.5"
+        "</arg_value>\n<arg_key>on</arg_key>\n<arg_value>True</arg_value>\n<arg_key>list</arg_key>\n<arg_value>[1, 2]"
+        "</arg_value>\n</tool_call>",
+        '<invoke name="t"><parameter name="text">12</parameter><parameter name="n">1.5</parameter>'
+        '<parameter name="on">true</parameter><parameter name="list">[1, 2]</parameter></invoke>',
+        '<|tool_call>call:t{text:<|"|>12<|"|>,n:1.5,on:true,list:[1,2]}<tool_call|>',
+        '[t(text="12", n=1.5, on=True, list=[1, 2])]',
+    ],
+)
+def test_values_have_the_types_of_the_schema(text: str) -> None:
+    assert says(text) == [("t", {"text": "12", "n": 1.5, "on": True, "list": [1, 2]})]
+
+
+@pytest.mark.parametrize(
+    "name", ["hermes", "qwen", "glm", "claude", "deepseek v3.1", "mistral, newer", "llama 4"]
+)
+def test_several_calls_are_made_in_their_order(name: str) -> None:
+    one = DIALECTS[name]
+    other = one.replace("1", "2") if name != "deepseek v3.1" else one.replace(" 1}", " 2}")
+    text = "[f(a=1), f(a=2)]" if name == "llama 4" else f"{one}\n{other}"
+    assert says(text) == [("f", {"a": 1}), ("f", {"a": 2})]
+
+
+def test_what_a_model_makes_up_behind_a_call_is_not_done() -> None:
+    text = 'Action: f\nAction Input: {"a": 1}\nObservation: 5\nAction: f\nAction Input: {"a": 2}'
+    assert says(text) == says(text, "text") == [("f", {"a": 1})]
+
+
+@pytest.mark.parametrize(
+    "unit", ["Thought: a\n", "<tool_call>", "[f(", "Action: f\n", "<function=f>", '{"a": ', "```\n"]
+)
+def test_long_answers_are_read_in_time(unit: str) -> None:
+    begun = time.monotonic()
+    for form in ("native", "text"):
+        with pytest.raises(ReadingError):
+            read_in_form(unit * (100_000 // len(unit)), SCHEMAS.get, form)
+    assert time.monotonic() - begun < 20
