@@ -5,7 +5,6 @@ from typing import NamedTuple, get_args
 import msgspec
 
 from cadre.journal.entry import Entry
-from cadre.protocol.addresses.subjects import Subject
 from cadre.protocol.cards import Presence
 from cadre.protocol.deltas import Delta
 from cadre.protocol.files import WorkspaceFile
@@ -28,6 +27,7 @@ from cadre.protocol.messages import (
     ToolResult,
     UserMessage,
 )
+from cadre.protocol.subjects import Subject
 from cadre.protocol.topology import Topology
 
 Messages = tuple[type[msgspec.Struct], ...]

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.deploy.k8s.definitions import definitions
+from cadre.deploy.k8s.object_kinds import definitions
 from cadre.deploy.k8s.operator import NAME, digest_of, operator_manifests
 from cadre.deploy.k8s.values import Values, Workload, read_values
 from cadre.local.manifest_files import as_yaml

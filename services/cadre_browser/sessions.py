@@ -13,11 +13,9 @@ from typing import TypeVar
 from cadre.adapters.addresses import read_networks
 from cadre.errors import TerminalError
 from cadre.tool import ToolContext
-from cadre_browser.chromium import Chromium, sweep
+from cadre_browser.chromium import BrowserSettings, Chromium, read_browser_settings, sweep
 from cadre_browser.guard import Guard
-from cadre_browser.page import Page
-from cadre_browser.settings import BrowserSettings, read_browser_settings
-from cadre_browser.state import BrowserState, read_state, write_state
+from cadre_browser.page import BrowserState, Page, read_state, write_state
 
 log = logging.getLogger("cadre.browser")
 

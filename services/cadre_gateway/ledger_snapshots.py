@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from cadre.adapters.nats.objects.snapshots import NatsSnapshots
+from cadre.adapters.nats.object_store import NatsSnapshots
 from cadre.protocol.topology import Topology
 from cadre_gateway.index.usage_ledger import SavedLedger, UsageLedger
 

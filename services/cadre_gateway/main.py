@@ -5,13 +5,17 @@ from functools import partial
 from pathlib import Path
 
 import click
+import msgspec
 
 from cadre.adapters.addresses import is_loopback
 from cadre.adapters.oidc.settings import check_packages, read_oidc_settings
+from cadre.deploy.tenants import TENANT_FILE
 from cadre.errors import SettingError
 from cadre.service.frame import Called, run, run_serving
 from cadre.service.served import ServiceProcess
 from cadre.settings import (
+    AccessSettings,
+    read,
     read_access_settings,
     read_doors,
     read_http_bounds,
@@ -22,7 +26,6 @@ from cadre_gateway.doors.card_settings import read_card_settings
 from cadre_gateway.index.database.settings import read_index_settings
 from cadre_gateway.options import GatewayOptions
 from cadre_gateway.requests.body_memory import BodyMemory
-from cadre_gateway.tenants.settings import read_tenants_folder
 from cadre_gateway.tenants.tenants import Tenants
 from cadre_gateway.wiring import start
 
@@ -84,3 +87,23 @@ def command(
 
 def _tenants(folder: Path, bodies: BodyMemory, process: ServiceProcess) -> Tenants:
     return Tenants(folder, process, bodies)
+
+
+class TenantsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the tenants of a gateway are: `CADRE_<FIELD>`."""
+
+    tenants: str = ""
+    """The folder that `cadre tenant` makes; "" for a gateway of one deployment."""
+
+
+def read_tenants_folder(given: Path | None, *, asked: bool) -> Path | None:
+    """The folder of tenants: the one given, else that of the environment; None for a gateway of one deployment.
+    `asked`: whether the command says whom to let in. Raises SettingError for that, which belongs into their files."""
+    named = read(TenantsSettings, "CADRE_").tenants
+    folder = given or (Path(named) if named else None)
+    if folder is not None and (asked or read_access_settings() != AccessSettings()):
+        raise SettingError(
+            "CADRE_TENANTS is set, and so is whom to let in (CADRE_AUTH, CADRE_ADMIN_KEY, CADRE_ALLOWED_HOSTS,"
+            f" CADRE_KEY_RATE, --auth, --insecure): write that into each tenant's {TENANT_FILE} (docs/tenants.md)"
+        )
+    return folder

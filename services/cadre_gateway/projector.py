@@ -11,7 +11,7 @@ from cadre.api.runs import RunSummary
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import RunIndexUnavailable
 from cadre.journal.events import RunAccepted
-from cadre.protocol.fates import Erased, Fate
+from cadre.protocol.messages import Erased, Fate
 from cadre.recent import Recent
 from cadre.views.run_summary import summary_of_task
 from cadre_gateway.index.applying import apply_import, apply_read

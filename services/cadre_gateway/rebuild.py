@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from cadre.adapters.nats.reading.tail import OnEntry, OnFate, Read, Tail
-from cadre.api.index import IndexBuilding, IndexRebuild, IndexState
+from cadre.api.directory import IndexBuilding, IndexRebuild, IndexState
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import CadreError, RunIndexUnavailable
 from cadre.ports import Clock
-from cadre.protocol.fates import Erased, Fate
+from cadre.protocol.messages import Erased, Fate
 from cadre_gateway.index.applying import apply_erasure, apply_import, apply_read
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.requests.problems import Problem

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import msgspec
 from fastapi import APIRouter
 
 from cadre.adapters.addresses import is_loopback
@@ -18,9 +19,8 @@ from cadre.adapters.nats.dead_letters import NatsDeadLetters
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.memory import NatsMemory
 from cadre.adapters.nats.metrics import lag_samples
-from cadre.adapters.nats.objects.snapshots import NatsSnapshots
-from cadre.adapters.nats.reading.archive import NatsArchive
-from cadre.adapters.nats.reading.history import History, watch_deltas
+from cadre.adapters.nats.object_store import NatsSnapshots
+from cadre.adapters.nats.reading.history import History, NatsArchive, watch_deltas
 from cadre.adapters.nats.reading.tail import LiveTail, Tail, stream_states
 from cadre.adapters.nats.registry_view import ServiceKey
 from cadre.adapters.nats.rollouts import NatsRollouts, NatsSlots
@@ -32,12 +32,13 @@ from cadre.adapters.oidc.provider import OidcProvider
 from cadre.api.access import SignInWays
 from cadre.automation.standing_budget import BudgetState
 from cadre.delivery.retry import EVERY_SECOND, retry
-from cadre.errors import RunIndexUnavailable, SetupError
+from cadre.errors import RunIndexUnavailable, SettingError, SetupError
 from cadre.protocol.access import ApiKey
 from cadre.service.platform import Platform
 from cadre.settings import (
     AccessSettings,
     TracingSettings,
+    read,
     read_doors,
     read_tracing_settings,
 )
@@ -47,14 +48,13 @@ from cadre_gateway.access.audit import AuditTrail
 from cadre_gateway.access.gate import Access
 from cadre_gateway.access.makers import Makers
 from cadre_gateway.access.oidc.renewal import SessionRenewal
-from cadre_gateway.access.oidc.signing_keys import SigningKeys
+from cadre_gateway.access.oidc.tokens import SigningKeys
 from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.automation.background import Automation, automation_of
 from cadre_gateway.automation.run_starter import RunStarter
-from cadre_gateway.console.settings import read_console_settings
 from cadre_gateway.doors.open_doors import listening_doors, routers_of
-from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.doors.sender import RunService
 from cadre_gateway.gateway import GatewayService
 from cadre_gateway.index.database.settings import open_database
 from cadre_gateway.index.run_index import RunIndex
@@ -73,32 +73,27 @@ from cadre_gateway.routes import (
     access,
     app,
     approvals,
-    archive,
     dead_letters,
     definitions,
     directory,
     files,
     memory,
-    rollouts,
     runs,
-    sign_in,
     statistics,
     steering,
     time_travel,
     tracing,
 )
-from cadre_gateway.routes import index as index_routes
-from cadre_gateway.starting.admission import Admission, Capacity
+from cadre_gateway.routes import statistics as index_routes
+from cadre_gateway.starting.admission import Admission, Capacity, KeyedRuns
 from cadre_gateway.starting.fork import Forker
-from cadre_gateway.starting.keyed_runs import KeyedRuns
 from cadre_gateway.starting.sessions import Sessions
 from cadre_gateway.starting.standing_budgets import StandingBudgets
 from cadre_gateway.starting.submit import Submitter
 from cadre_gateway.starting.workspaces import FileCarrier, Workspaces
 from cadre_gateway.steering.approvals import Approvals
-from cadre_gateway.steering.decide import ApprovalDecisions
+from cadre_gateway.steering.decide import ApprovalDecisions, HeldCalls
 from cadre_gateway.steering.erase import Eraser
-from cadre_gateway.steering.held_calls import HeldCalls
 from cadre_gateway.steering.record_sender import RecordSender
 from cadre_gateway.steering.run_end import RunEnd
 from cadre_gateway.steering.steer import Steering
@@ -151,7 +146,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     )
     rebuilder = IndexRebuilder(new_tail, index, tail, platform.clock)
     keeper, rollout_router = _rollouts(platform, index)
-    routers += [index_routes.router(rebuilder), rollout_router]
+    routers += [index_routes.index_router(rebuilder), rollout_router]
     application = app.build([*routers, *access_routers], feeds, nc, provider, door, to_provider)
     application.state.body_memory = options.bodies
     application.state.meters = platform.meters
@@ -188,7 +183,7 @@ def _rollouts(platform: Platform, index: RunIndex) -> tuple[RolloutKeeper, APIRo
     stored, slots = NatsRollouts(platform.nc, platform.topology), NatsSlots(platform.nc, platform.topology)
     keeper = RolloutKeeper(stored, slots, platform.registry, index, platform.clock)
     editor = RolloutEditor(stored, slots, platform.registry, index, platform.clock, keeper)
-    return keeper, rollouts.router(editor)
+    return keeper, directory.rollout_router(editor)
 
 
 def _warn_of_strangers(access: AccessSettings, host: str) -> None:
@@ -223,9 +218,9 @@ def _access(
         keys.renewal = SessionRenewal(definitions, provider, tokens, oidc.client_id, clock)
         door = replace(door, tokens=tokens, public_url=oidc.public_url)
         if oidc.client_id:
-            to_provider = sign_in.provider_router(ConsoleSignIn(oidc, provider, tokens, keys), door)
-            sign_in_ways.provider, sign_in_ways.login = oidc.shown_name, sign_in.LOGIN
-    return door, [access.router(keys, door), sign_in.router(sign_in_ways)], to_provider
+            to_provider = access.provider_router(ConsoleSignIn(oidc, provider, tokens, keys), door)
+            sign_in_ways.provider, sign_in_ways.login = oidc.shown_name, access.LOGIN
+    return door, [access.router(keys, door), access.sign_in_router(sign_in_ways)], to_provider
 
 
 def _routers(  # noqa: PLR0913 - what all routes share
@@ -271,7 +266,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
         steering.router(steer),
         dead_letters.router(NatsDeadLetters(nc, topology), journal, blobs),
         time_travel.router(lookup, raw, Forker(lookup, admission, carrier, clock), blobs),
-        archive.router(
+        time_travel.archive_router(
             eraser,
             RunExporter(lookup, raw, file_index, blobs),
             RunImporter(lookup, capacity, tail, raw, file_index, blobs, clock, file_bytes),
@@ -291,10 +286,30 @@ def _routers(  # noqa: PLR0913 - what all routes share
 
 def _tracer_provider(platform: Platform, settings: TracingSettings) -> TracerProvider:
     try:
-        from cadre.adapters.otel.otlp_live import live_provider
+        from cadre.adapters.otlp import live_provider
     except ModuleNotFoundError as error:
         raise SetupError(
             f"OTEL_EXPORTER_OTLP_ENDPOINT is set and the Python module {error.name!r} is not installed: install"
             " 'cadre-agents[tracing]', or unset it"
         ) from error
     return live_provider(settings, "gateway", platform.settings.instance_name())
+
+
+class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the console leads to: `CADRE_<FIELD>`."""
+
+    trace_url: str = ""
+    """Where people look at a trace, with `{trace_id}` in it; "" for nowhere."""
+
+    def __post_init__(self) -> None:
+        url = self.trace_url
+        if url and not (url.startswith(("http://", "https://")) and "{trace_id}" in url):
+            raise SettingError(
+                f"CADRE_TRACE_URL is {url!r}: write an address that begins with http:// or https:// and"
+                " has {trace_id} in it"
+            )
+
+
+def read_console_settings() -> ConsoleSettings:
+    """The settings from the environment. Raises SettingError."""
+    return read(ConsoleSettings, "CADRE_")

@@ -29,8 +29,7 @@ from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.open import open_index
 from cadre_memory.index.schema import Schema
 from cadre_memory.index.scopes import Caller
-from cadre_memory.operations.chunk_embedder import ChunkEmbedder
-from cadre_memory.operations.embed_pending import Sweeper
+from cadre_memory.operations.embed_pending import ChunkEmbedder, Sweeper
 from cadre_memory.operations.expiry import ErasureListener, expire_periodically
 from cadre_memory.operations.reembed import Reembedder
 from cadre_memory.operations.search import Searcher

@@ -7,12 +7,17 @@ from typing import Any
 
 import httpx2
 
+from cadre.automation.automation_file import SCHEDULE, AnySpec, Definition, automation_of
 from cadre.deploy.k8s.components import object_name
 from cadre.deploy.k8s.manifest import Manifest
+from cadre.deploy.k8s.object_kinds import GROUP
 from cadre.deploy.k8s.pod_spec import GATEWAY_SECRET
 from cadre.deploy.k8s.values import Values
 from cadre.errors import SpecError
 from cadre_operator.cluster import Cluster
+from cadre_operator.desired import Desired
+from cadre_operator.namespace import REVISION_OF
+from cadre_operator.status import ACCEPTED, Condition, refused
 
 _SECONDS = 10.0
 
@@ -72,3 +77,82 @@ class Gateways:
 
 def _gateway(values: Values) -> str:
     return object_name(values.instance, "gateway")
+
+
+FINALIZER = "cadre.dev/card-at-rest"
+"""Keeps an Agent until the gateway has taken its card away."""
+
+
+class Retirement:
+    """The agents, tools and pools of all namespaces. The object of an agent that may have no replica is held until its
+    card is gone, which the Job that makes its queues has put. The keys of everything else expire if the gateway cannot
+    be asked to forget it."""
+
+    def __init__(self, gateways: Gateways) -> None:
+        self._gateways = gateways
+        self._served: dict[str, dict[str, set[str]]] = {}
+        """By namespace, what its objects have asked for and the gateway may still know, as `Desired.served`."""
+
+    async def follow(self, namespace: str, wanted: Desired, values: Values) -> str:
+        """Retire what the objects of the namespace do not ask for any more; what an object has asked for stays while
+        the object is refused. Return what went wrong, empty when nothing did."""
+        known = self._served.setdefault(namespace, {})
+        known |= wanted.served
+        gone = [path for path, owners in known.items() if owners.isdisjoint(wanted.problems)]
+        for path in sorted({*gone} - wanted.served.keys()):
+            if told := await self._gateways.forget(path, values):
+                return f"{path}: {told}"
+            del known[path]
+        if not known:
+            del self._served[namespace]
+        return ""
+
+    async def settle(self, found: Manifest, values: Values) -> None:
+        """Raises SpecError when the gateway keeps the card of an agent that is going away."""
+        if (found["metadata"].get("annotations") or {}).get(REVISION_OF):
+            return  # the card is that of the first
+        name = found["metadata"]["name"]
+        if found["metadata"].get("deletionTimestamp"):
+            await self._gateways.let_go(found, FINALIZER, f"/v1/agents/{name}", values)
+            return
+        scale = values.workload(f"agent/{name}").scale
+        if values.keda and scale is not None and scale.min == 0:
+            await self._gateways.hold(found, FINALIZER)
+
+
+class DefinitionObjects:
+    """The definitions of all namespaces."""
+
+    def __init__(self, gateways: Gateways) -> None:
+        self._gateways = gateways
+
+    async def settle(
+        self, definition: Definition[AnySpec], found: Manifest, values: Values
+    ) -> tuple[Condition, ...]:
+        """Brings the gateway up to date with the object; () for one that is going away. Raises SpecError."""
+        name = found["metadata"]["name"]
+        # Keeps the object until the gateway has forgotten what it stands for.
+        finalizer = f"{GROUP}/{definition.name}"
+        if found["metadata"].get("deletionTimestamp"):
+            await self._gateways.let_go(found, finalizer, f"{definition.path}/{name}", values)
+            return ()
+        await self._gateways.hold(found, finalizer)
+        try:
+            spec = automation_of(definition.spec, name, found["spec"])
+        except SpecError as error:
+            return refused(str(error))
+        reason = "Scheduled" if definition is SCHEDULE else "Made"
+        if _is_made(found):
+            return ACCEPTED, Condition("Ready", True, reason)
+        failure = await self._gateways.ask("PUT", f"{definition.path}/{spec.name}", values, found["spec"])
+        return ACCEPTED, Condition("Ready", not failure, reason if not failure else "GatewayRefused", failure)
+
+
+def _is_made(found: Manifest) -> bool:
+    """Return whether the gateway has the current version of the object."""
+    told = (found.get("status") or {}).get("conditions") or ()
+    generation = found["metadata"]["generation"]
+    return any(
+        one["type"] == "Ready" and one["status"] == "True" and one.get("observedGeneration") == generation
+        for one in told
+    )

@@ -45,11 +45,13 @@ def command(files: tuple[Path, ...], namespaces: tuple[str, ...], gateway: str, 
     """
     try:
         from cadre_operator.cluster import Cluster
-        from cadre_operator.definition_objects import DefinitionObjects
-        from cadre_operator.gateways import Gateways
+        from cadre_operator.gateways import (
+            DefinitionObjects,
+            Gateways,
+            Retirement,  # kopf's weight is not the command line's
+        )
         from cadre_operator.operator import Operator
         from cadre_operator.reconcile import Reconciler
-        from cadre_operator.retirement import Retirement  # kopf's weight is not the command line's
     except ModuleNotFoundError as error:
         raise missing_package("operator", error) from error
     try:

@@ -15,9 +15,8 @@ import msgspec
 import yaml
 
 from cadre.deploy.k8s.components import Component
-from cadre.deploy.k8s.manifest import Manifest
+from cadre.deploy.k8s.manifest import Manifest, merged
 from cadre.deploy.k8s.object_kinds import ToolServerSpec
-from cadre.deploy.k8s.overlay import merged
 from cadre.deploy.k8s.values import Values
 from cadre.deploy.team_components import components_of
 from cadre.deploy.team_file import TeamBody, TeamSpec
@@ -25,11 +24,10 @@ from cadre.engine.offer import callable_tools
 from cadre.errors import SetupError, SpecError, UnknownModel
 from cadre.protocol.nats_users import Role
 from cadre.spec.agent import SHORT_PROMPTS
-from cadre.spec.agent_file import read_agent
-from cadre.spec.leaned_on import leaned_on
-from cadre.spec.misfit import misfit_of
+from cadre.spec.agent_file import leaned_on, read_agent
 from cadre.spec.model_file import read_model
 from cadre.spec.names import TEAM_FILE, check_name
+from cadre.spec.yaml_file import misfit_of
 
 _OWN_TOOLS = ("cadre_standard_tools", "cadre_browser")
 """The packages whose tools the operator looks up itself."""

@@ -19,10 +19,9 @@ from cadre.deploy.k8s.values import Values, read_values
 from cadre.deploy.nats_files import SERVER_SECRET
 from cadre.errors import SpecError
 from cadre_operator.cluster import MANAGER, ApiError, Cluster
-from cadre_operator.definition_objects import DefinitionObjects
 from cadre_operator.desired import Desired, Key, desired, superfluous
+from cadre_operator.gateways import DefinitionObjects, Retirement
 from cadre_operator.namespace import Objects, read_namespace
-from cadre_operator.retirement import Retirement
 from cadre_operator.status import ACCEPTED, Condition, of_deployment, refused, replicas, status_with
 from cadre_operator.users import Users
 

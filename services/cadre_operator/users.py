@@ -18,8 +18,8 @@ from cadre.deploy.nats_files import (
     merged,
     role_text,
     secret_name,
+    server_file,
 )
-from cadre.deploy.nats_server_file import server_file
 from cadre.errors import SettingError
 from cadre.protocol.nats_users import Role
 from cadre.protocol.topology import Topology

@@ -18,8 +18,7 @@ from cadre.adapters.tool_entries import load_entry
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import SetupError
 from cadre.ports import Delivery
-from cadre.runtime.executor import Executor
-from cadre.runtime.in_hand import InHand
+from cadre.runtime.executor import Executor, InHand
 from cadre.runtime.invocation import FileAccess
 from cadre.service.health import AsgiApp
 from cadre.service.platform import Platform

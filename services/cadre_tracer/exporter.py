@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
 
-from cadre.adapters.otel.otlp_spans import Sent
+from cadre.adapters.otlp import Sent
 from cadre.protocol.topology import tree_of
 from cadre.telemetry.tracing.spans import SpanRecord
 
@@ -29,7 +29,7 @@ _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 10.0
 
 
 class Sender(Protocol):
-    """A connection to the receiver: see `cadre.adapters.otel.otlp_spans.SpanSender`."""
+    """A connection to the receiver: see `cadre.adapters.otlp.SpanSender`."""
 
     async def send(self, spans: list[SpanRecord]) -> Sent: ...
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from typing import Any
+from typing import Any, Protocol
 
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.metrics import queue_samples
@@ -12,20 +12,22 @@ from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.queues.shard_queues import ShardQueues
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.otel.otlp_spans import SpanSender
+from cadre.adapters.otlp import SpanSender
 from cadre.delivery.codec import decode, unpack_entry
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import BlobMissing, BusUnavailable, NewerSchema, RetryableError, UnreadableMessage
+from cadre.journal.entry import Entry
 from cadre.ports import Stored
-from cadre.protocol.fates import Erased, Fate
+from cadre.protocol.messages import Erased, Fate
+from cadre.recent import Recent
 from cadre.service.health import AsgiApp
 from cadre.service.platform import Platform
 from cadre.settings import TracingSettings
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
+from cadre.telemetry.tracing.projection import Projection
 from cadre.telemetry.tracing.spans import SpanRecord
 from cadre_tracer.exporter import BATCH, BATCH_WITH_CONTENT, Exporter
-from cadre_tracer.projections import Projections
 
 log = logging.getLogger("cadre.tracer")
 
@@ -202,3 +204,78 @@ class Tracer:
             return
         if isinstance(fate, Erased):
             self._projections.forget_tree(fate.tree)
+
+
+MAX_RUNS = 4096
+
+MAX_RUNS_WITH_CONTENT = 512
+"""The same when each holds what its model reads."""
+
+
+class Journals(Protocol):
+    """What has been written of runs."""
+
+    async def read_run(self, tree: str, run: str, after: int = 0) -> list[Stored]:
+        """The run's entries behind sequence `after`; the newest ones may still be missing. Raises BusUnavailable."""
+        ...
+
+
+class _FoldedRun:
+    """A run, folded up to the entry at `seq`."""
+
+    def __init__(self, projection: Projection) -> None:
+        self.projection = projection
+        self.seq = 0
+        self.lock = asyncio.Lock()
+
+    def apply(self, stored: Stored) -> list[SpanRecord]:
+        self.seq = stored.seq
+        return self.projection.apply(stored.entry)
+
+
+class Projections:
+    """Keeps the projections of at most MAX_RUNS runs, forgetting the least recently used: journals give them back."""
+
+    def __init__(self, journals: Journals, *, content: bool) -> None:
+        self._journals = journals
+        self._content = content
+        self._held = Recent[str, _FoldedRun](MAX_RUNS_WITH_CONTENT if content else MAX_RUNS)
+
+    async def spans(self, stored: Stored, *, patient: bool = True) -> list[SpanRecord]:
+        """Returns the spans that end with this entry: the same ones whenever and wherever they are asked for.
+
+        Raises BusUnavailable, with `patient` also while entries before this one cannot be read yet.
+        """
+        entry = stored.entry
+        held = self._get(entry)
+        async with held.lock:
+            if entry.n <= held.projection.entries:
+                # It comes again: folded anew up to it.
+                held = _FoldedRun(self._new(entry))
+            if entry.n > held.projection.entries + 1:
+                await self._catch_up(held, stored)
+            if patient and entry.n != held.projection.entries + 1:
+                missing = f"entry {held.projection.entries + 1} is not there yet"
+                raise BusUnavailable(f"reading run {entry.run}", missing)
+            return held.apply(stored)
+
+    def forget_tree(self, tree: str) -> None:
+        """Forgets the runs of a tree that was erased."""
+        for run in [run for run, held in self._held.items() if held.projection.tree == tree]:
+            del self._held[run]
+
+    def _get(self, entry: Entry) -> _FoldedRun:
+        held = self._held.get(entry.run) or _FoldedRun(self._new(entry))
+        self._held[entry.run] = held
+        return held
+
+    def _new(self, entry: Entry) -> Projection:
+        return Projection(entry.tree, entry.run, content=self._content)
+
+    async def _catch_up(self, held: _FoldedRun, stored: Stored) -> None:
+        """Applies the entries before this one; their spans are exported by the tracers that were delivered those."""
+        entry = stored.entry
+        for one in await self._journals.read_run(entry.tree, entry.run, held.seq):
+            if one.seq >= stored.seq:
+                return
+            held.apply(one)

@@ -12,9 +12,9 @@ from uuid import uuid4
 import httpx2
 import pytest
 
+from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.adapters.nats.journal import NatsJournal
-from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.streams import jetstream, listing
 from cadre.adapters.nats.streams.provision import provision

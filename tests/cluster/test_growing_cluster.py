@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import pytest
 
+from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.connection.connect import connect
-from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.growth import grow
 from cadre.adapters.nats.streams.provision import existing, provision

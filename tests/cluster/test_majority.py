@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.connection.connect import NatsClient, connect
-from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.reading.history import History

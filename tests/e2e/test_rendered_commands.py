@@ -21,8 +21,7 @@ from cadre.deploy import nats_files
 from cadre.deploy.k8s.manifest import Manifest
 from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values
-from cadre.deploy.roles import roles_of
-from cadre.deploy.team_components import components_of
+from cadre.deploy.team_components import components_of, roles_of
 from cadre.deploy.team_file import read_team
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from cadre.deploy import nats_files
-from cadre.protocol.addresses.generations import generation_of
+from cadre.protocol.generations import generation_of
 from cadre.protocol.nats_users import team_roles
 from cadre.protocol.topology import Topology
 from harness.command import commands_of, only_line

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from nats.aio.client import Client
 
-from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.reading.history import History
 from cadre.journal.events import AnyEvent
 from cadre.protocol.topology import Topology

@@ -19,7 +19,7 @@ _CHANGES = {
         (f"    v: Literal[{SCHEMA_VERSION}] =", f"    v: Literal[{NEXT}] ="),
     ),
     "shared/cadre/journal/entry.py": ((f"    v: Literal[{SCHEMA_VERSION}] =", f"    v: Literal[{NEXT}] ="),),
-    "shared/cadre/protocol/upcast.py": (
+    "shared/cadre/delivery/codec.py": (
         (
             "Callable[[Fields], Fields]] = {}",
             f"Callable[[Fields], Fields]] = {{{SCHEMA_VERSION}: lambda message: message}}",

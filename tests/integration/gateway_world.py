@@ -13,12 +13,12 @@ from uuid import uuid4
 
 import httpx2
 
+from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.connection.client import NatsClient
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.journal import NatsJournal
-from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams.provision import provision

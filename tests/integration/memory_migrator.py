@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.vector_index import Chunk
-from cadre_memory.operations.migration import migrate
+from cadre_memory.operations.reembed import migrate
 from integration.memory_index_world import OTHER, open_store
 
 

@@ -8,8 +8,7 @@ import pytest
 from cadre.adapters.nats.automations import NatsAlarms, NatsDefinitions, NatsDeliveries
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.queues.delivery import NatsDelivery
-from cadre.adapters.nats.queues.late_queue import LateQueue
-from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.queues.queue import LateQueue, Queue
 from cadre.adapters.nats.queues.shard_queues import ShardQueues
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.shard_watch import ShardWatch
@@ -17,7 +16,7 @@ from cadre.automation.notice import NoticeDelivery
 from cadre.automation.schedule import ScheduleSpec
 from cadre.automation.schedule_state import ScheduleState, new_schedule
 from cadre.delivery.fair_limiter import FairLimiter
-from cadre.protocol.addresses.subjects import Subject
+from cadre.protocol.subjects import Subject
 from harness.patience import patience
 from integration.secured_world import JOURNAL, Secured, T, secured
 

@@ -12,16 +12,15 @@ from typing import NamedTuple
 
 import pytest
 
+from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.connection.connect import NatsClient, connect
-from cadre.adapters.nats.objects.blobs import NatsBlobs
-from cadre.adapters.nats.objects.snapshots import NatsSnapshots
+from cadre.adapters.nats.object_store import NatsSnapshots
 from cadre.adapters.nats.reading.tail import Read, Tail
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.codec import encode
 from cadre.errors import BlobMissing, BusFull, RetryableError
-from cadre.protocol.fates import Fate
-from cadre.protocol.messages import Spilled
+from cadre.protocol.messages import Fate, Spilled
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
@@ -109,11 +108,11 @@ async def insistently(put: Callable[[], Awaitable[str]]) -> str:
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cadre.adapters.nats.objects.store._REPLICA_SECONDS", 0.1)
+    monkeypatch.setattr("cadre.adapters.nats.object_store._REPLICA_SECONDS", 0.1)
 
 
 def never_young(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cadre.adapters.nats.objects.blobs.YOUNG_SECONDS", NEVER_YOUNG)
+    monkeypatch.setattr("cadre.adapters.nats.blobs.YOUNG_SECONDS", NEVER_YOUNG)
 
 
 # --- what is said to be stored is there
@@ -169,7 +168,7 @@ async def test_a_writer_so_slow_that_its_chunks_are_swept_up_stores_them_anew(
     store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     never_young(monkeypatch)
-    monkeypatch.setattr("cadre.adapters.nats.objects.blobs._TOUCH_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr("cadre.adapters.nats.blobs._TOUCH_AFTER_SECONDS", 0.0)
     data = os.urandom(400_000)
     before_the_entry(store, monkeypatch, other.blobs.sweep)
     assert await store.blobs.get(await store.blobs.put(data)) == data
@@ -251,7 +250,7 @@ async def test_what_a_cancelled_writer_leaves_is_swept_up_when_it_is_not_young(
 
 DYING = """
 import asyncio, os, signal, sys
-from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.streams.provision import provision
 from cadre.settings import Settings

@@ -24,8 +24,8 @@ from cadre.journal.events import (
 )
 from cadre.journal.events import ToolCalled as Called
 from cadre.loop.fork import prefix_of
-from cadre.protocol.fates import Erased
 from cadre.protocol.files import carried_over
+from cadre.protocol.messages import Erased
 from cadre.protocol.topology import call_id, run_id_of
 from harness.patience import until
 from integration.gateway_world import FINISHED, Scribe, World, new_run

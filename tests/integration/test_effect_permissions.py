@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.effects import NatsEffects
-from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.engine.commands import Revoke
 from cadre.errors import NotPermitted
 from cadre.protocol.messages import ErrorInfo, ToolResult

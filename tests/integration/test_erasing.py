@@ -17,8 +17,8 @@ from cadre.automation.push import PUSHES, PushTarget, TaskPushes
 from cadre.delivery.codec import encode
 from cadre.errors import BlobMissing, Fenced
 from cadre.journal.events import RecordIgnored, RunAccepted
-from cadre.protocol.fates import Erased
 from cadre.protocol.messages import (
+    Erased,
     Spilled,
     Task,
     ToolResult,

@@ -10,13 +10,12 @@ from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.peers import NatsPeers
 from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
+from cadre.adapters.nats.server_clock import SystemClock
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.system_clock import SystemClock
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.ports import Effect
 from cadre.protocol.messages import EffectClaim
-from cadre.runtime.executor import Executor
-from cadre.runtime.in_hand import InHand
+from cadre.runtime.executor import Executor, InHand
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
 from harness.patience import patience

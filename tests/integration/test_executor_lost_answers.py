@@ -9,11 +9,10 @@ from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.peers import NatsPeers
 from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
-from cadre.adapters.system_clock import SystemClock
+from cadre.adapters.nats.server_clock import SystemClock
 from cadre.errors import OutcomeUnknown
 from cadre.protocol.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult
-from cadre.runtime.executor import Executor
-from cadre.runtime.in_hand import InHand
+from cadre.runtime.executor import Executor, InHand
 from harness.patience import until
 from integration.executor_bench import Bench
 from integration.executor_tools import mark

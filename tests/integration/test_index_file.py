@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cadre.errors import RunIndexUnavailable, SettingError, SetupError
-from cadre.protocol.fates import Erased
+from cadre.protocol.messages import Erased
 from cadre_gateway.index.database.dialect import DATA_TABLES
 from cadre_gateway.index.database.port import SqlQuery
 from cadre_gateway.index.database.settings import IndexSettings, open_database

@@ -7,7 +7,7 @@ import pytest
 
 from cadre.adapters.nats.connection.client import NatsClient
 from cadre.adapters.nats.connection.connect import connect
-from cadre.adapters.nats.reading.journal_pages import MERGED_RUNS, journal_pages
+from cadre.adapters.nats.reading.history import MERGED_RUNS, journal_pages
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.adapters.nats.streams.provision import provision
@@ -56,7 +56,7 @@ async def test_a_replica_that_lags_is_not_taken_for_the_end(
         await jetstream.append(nc, topology.journal("t", f"t_{number % runs}"), b"{}")
         for number in range(max(8, runs))
     ]
-    monkeypatch.setattr("cadre.adapters.nats.reading.journal_pages._REPLICA_SECONDS", 0.2)
+    monkeypatch.setattr("cadre.adapters.nats.reading.history._REPLICA_SECONDS", 0.2)
     real, behind = jetstream.batch, [True]
 
     async def lagging(*about: Any) -> list[StoredMessage]:

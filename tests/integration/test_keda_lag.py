@@ -14,7 +14,7 @@ from cadre.adapters.nats.queues.consumers import provision_roles
 from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.deploy.k8s.components import Component
-from cadre.deploy.k8s.scaled_object import scaled_object
+from cadre.deploy.k8s.render import scaled_object
 from cadre.deploy.k8s.values import Scale, read_values
 from cadre.protocol.nats_users import Role
 from cadre.protocol.topology import Topology

@@ -14,11 +14,12 @@ from cadre.journal import events as ev
 from cadre.ports import Stored
 from cadre.protocol.topology import call_id
 from cadre.protocol.usage import TokenUsage
-from cadre_gateway.reading import audit, traces
+from cadre_gateway.reading import audit
 from cadre_gateway.reading import lookup as lookup_module
 from cadre_gateway.reading.detail import run_detail
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.problems import Problem
+from cadre_gateway.routes import tracing
 from harness.patience import until
 from integration.gateway_world import CALLED, FINISHED, GatewayProcess, World, new_run
 from unit.inline_index import new_index
@@ -138,10 +139,10 @@ async def test_a_trace_of_too_many_spans_is_refused_with_its_reason(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = await world.ended_run()
-    monkeypatch.setattr(traces, "MAX_SPANS", 1)
+    monkeypatch.setattr(tracing, "MAX_SPANS", 1)
     lookup = await lookup_of(world)
     with pytest.raises(Problem, match="more than 1 spans") as refused:
-        await traces.spans_of(lookup, run, run, now=time.time(), content=False)
+        await tracing.spans_of(lookup, run, run, now=time.time(), content=False)
     assert (refused.value.status, refused.value.code) == (422, "trace-too-long")
 
 

@@ -7,9 +7,9 @@ import pytest
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import encode
 from cadre.errors import MemoryUnavailable
-from cadre.protocol.fates import Erased
 from cadre.protocol.memory import ListRequest, SearchRequest, Selection
 from cadre.protocol.messages import (
+    Erased,
     MemoryScope,
     Origin,
     ToolCall,

@@ -10,9 +10,9 @@ import pytest
 from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.workspace_store import WorkspaceStore
-from cadre.protocol.fates import Erased
 from cadre.protocol.memory import Selection
 from cadre.protocol.messages import (
+    Erased,
     Origin,
 )
 from cadre.settings import Settings

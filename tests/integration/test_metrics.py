@@ -10,8 +10,8 @@ import httpx2
 import pytest
 from nats.aio.client import Client
 
+from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.bus import NatsBus
-from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream
 from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.messages import Origin, ToolCall

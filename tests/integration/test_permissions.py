@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.dead_letters import NatsDeadLetters
 from cadre.adapters.nats.effects import NatsEffects
 from cadre.adapters.nats.erasure import NatsErasure
-from cadre.adapters.nats.objects.blobs import NatsBlobs
-from cadre.adapters.nats.objects.snapshots import NatsSnapshots
+from cadre.adapters.nats.object_store import NatsSnapshots
 from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
@@ -20,12 +20,12 @@ from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import NotPermitted, SetupError
 from cadre.ports import QuarantineRecord
-from cadre.protocol.addresses.subjects import Subject
-from cadre.protocol.fates import Erased
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.messages import (
     EffectClaim,
+    Erased,
 )
+from cadre.protocol.subjects import Subject
 from cadre.settings import Settings
 from harness.patience import patience
 from integration.secured_world import BOSS, CALL, JOURNAL, RUN, TREE, Secured, T, secured
@@ -253,7 +253,7 @@ async def test_who_may_not_remove_a_blob_takes_back_its_own_copy_and_the_gateway
     before, bytes_before = await stored()
     ref, *_ = await asyncio.gather(*(NatsBlobs(nc, T).put(data) for _ in range(3)))
     assert len(data) < (await stored())[1] - bytes_before < 1.1 * len(data)
-    monkeypatch.setattr("cadre.adapters.nats.objects.blobs.YOUNG_SECONDS", -60.0)
+    monkeypatch.setattr("cadre.adapters.nats.blobs.YOUNG_SECONDS", -60.0)
     assert await NatsBlobs(gateway, T).sweep() == 2
     assert await NatsBlobs(nc, T).get(ref) == data
     assert await NatsBlobs(gateway, T).remove(ref)

@@ -16,7 +16,7 @@ from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.quarantine import MAX_CRASHES_ALONE, SUSPECT_AFTER_DELIVERIES
-from cadre.protocol.addresses.subjects import Subject
+from cadre.protocol.subjects import Subject
 from cadre.protocol.topology import Topology
 from harness.nats_server import NatsServer
 from harness.patience import until

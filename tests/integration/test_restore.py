@@ -18,8 +18,8 @@ import pytest
 
 from cadre.adapters.nats.audit import NatsAudit
 from cadre.adapters.nats.automations import NatsDefinitions
+from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.connection.connect import NatsClient, connect
-from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.queues.consumers import ensure_consumer
 from cadre.adapters.nats.streams import jetstream, listing
 from cadre.adapters.nats.streams.backup import DIGESTS, MANIFEST, read_backup

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.connection.connect import connect
-from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision, shard_config
 from cadre.journal.events import RunAccepted
@@ -133,7 +133,7 @@ async def test_putting_an_old_blob_again_makes_it_young(
     first = await blobs._objects.read(ref.removeprefix("blob:"))
     await blobs.put(b"old")
     assert await blobs._objects.read(ref.removeprefix("blob:")) == first, "it is young: nothing is written"
-    monkeypatch.setattr("cadre.adapters.nats.objects.blobs._TOUCH_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr("cadre.adapters.nats.blobs._TOUCH_AFTER_SECONDS", 0.0)
     await blobs.put(b"old")
     touched = await blobs._objects.read(ref.removeprefix("blob:"))
     assert first is not None
@@ -146,7 +146,7 @@ async def test_putting_an_old_blob_again_makes_it_young(
 async def test_a_removal_and_a_put_at_once_never_leave_a_blob_that_is_said_to_be_there(
     blobs: NatsBlobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cadre.adapters.nats.objects.blobs._TOUCH_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr("cadre.adapters.nats.blobs._TOUCH_AFTER_SECONDS", 0.0)
     ref = await blobs.put(b"contended")
     for _ in range(30):
         begun = time.time() - 0.001

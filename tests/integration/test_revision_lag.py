@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from cadre.adapters.nats.connection.client import NatsClient
 from cadre.adapters.nats.queues.consumers import provision_roles
 from cadre.deploy.k8s.components import Component
-from cadre.deploy.k8s.scaled_object import scaled_object
+from cadre.deploy.k8s.render import scaled_object
 from cadre.deploy.k8s.values import Scale, read_values
 from cadre.protocol.cards import AgentCard, Presence
 from cadre.protocol.nats_users import Role

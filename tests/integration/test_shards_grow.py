@@ -10,10 +10,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.connection.client import NatsClient
 from cadre.adapters.nats.connection.connect import connect
-from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.queues.consumers import ensure_consumer
 from cadre.adapters.nats.queues.delivery import NatsDelivery
 from cadre.adapters.nats.queues.queue import Queue
@@ -27,10 +27,10 @@ from cadre.adapters.nats.streams.shard_watch import ShardWatch
 from cadre.adapters.nats.streams.start_claims import NatsStartClaims
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import Fenced, SetupError
-from cadre.protocol.addresses.generations import Layout, UnknownGeneration, generation_of, in_generation
-from cadre.protocol.addresses.subjects import Subject
 from cadre.protocol.cards import AgentCard
+from cadre.protocol.generations import Layout, UnknownGeneration, generation_of, in_generation
 from cadre.protocol.messages import Task
+from cadre.protocol.subjects import Subject
 from cadre.protocol.topology import Topology, task_id
 from cadre.service.platform import open_platform
 from cadre.settings import Settings

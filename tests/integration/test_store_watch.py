@@ -15,8 +15,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.connection.connect import NatsClient, connect
-from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream, store_watch
 from cadre.adapters.nats.streams.provision import check, provision
 from cadre.adapters.nats.streams.store_watch import StoreWatch, refusal

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cadre.deploy.tenant_folder import ACCOUNTS_FILE, ADMIN_KEY
+from cadre.deploy.tenants import ACCOUNTS_FILE, ADMIN_KEY
 from harness.command import Commands
 
 

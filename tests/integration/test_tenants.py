@@ -15,7 +15,7 @@ from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.deploy.nats_files import key_file
-from cadre.deploy.tenant_folder import ACCOUNTS_FILE, ADMIN_KEY, AUTH_FOLDER, create_tenant
+from cadre.deploy.tenants import ACCOUNTS_FILE, ADMIN_KEY, AUTH_FOLDER, create_tenant
 from cadre.errors import BusFull, SetupError
 from cadre.protocol.nats_users import team_roles
 from cadre.protocol.topology import Topology

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.connection.connect import connect
-from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams.provision import provision
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.workspace_store import WorkspaceStore

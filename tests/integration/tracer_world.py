@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
+from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.adapters.nats.journal import NatsJournal
-from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.journal.entry import Entry

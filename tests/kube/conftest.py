@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cadre.deploy.k8s.definitions import definitions
+from cadre.deploy.k8s.object_kinds import definitions
 from harness.patience import patience
 from kube.api_server import ApiServer
 

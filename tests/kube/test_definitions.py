@@ -7,8 +7,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from cadre.deploy.k8s.definitions import definitions
-from cadre.deploy.k8s.object_kinds import OBJECT_KINDS
+from cadre.deploy.k8s.object_kinds import OBJECT_KINDS, definitions
 from cadre.deploy.k8s.operator import operator_manifests
 from cadre.deploy.k8s.values import read_values
 from kube.object_store import BUILT_IN, Refusal, Store

@@ -5,10 +5,8 @@ from pathlib import Path
 import pytest
 
 from cadre_operator.cluster import Cluster
-from cadre_operator.definition_objects import DefinitionObjects
-from cadre_operator.gateways import Gateways
+from cadre_operator.gateways import DefinitionObjects, Gateways, Retirement
 from cadre_operator.reconcile import Reconciler
-from cadre_operator.retirement import Retirement
 from kube.api_server import ApiServer
 from kube.objects import agent, put
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from cadre.adapters.system_clock import SystemClock
+from cadre.adapters.nats.server_clock import SystemClock
 from cadre.delivery.codec import decode, encode
 from cadre.protocol.code import BASE_IMPORTS, CodeExchange, CodeFunction, CodeReply, CodeRequest
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded

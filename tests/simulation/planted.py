@@ -7,8 +7,7 @@ from cadre.journal.entry import Entry
 from cadre.journal.run import Phase, Run
 from cadre.ports import Appended, Delivery, Effect
 from cadre.protocol.messages import Cancel, EffectClaim, EffectResult, Record, Report, Task, ToolResult
-from cadre.runtime.executor import Executor
-from cadre.runtime.in_hand import InHand
+from cadre.runtime.executor import Executor, InHand
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.payments import Payments
 from cadre.runtime.run_cache import Held

@@ -14,10 +14,8 @@ from cadre.ports import Delivery
 from cadre.prompting.prompts import kind_for
 from cadre.protocol.memory import RECALL, REMEMBER
 from cadre.protocol.rollout import slot_receiver
-from cadre.runtime.early_cancels import EarlyCancels
-from cadre.runtime.executor import Executor
-from cadre.runtime.in_hand import InHand
-from cadre.runtime.inbox import Inbox
+from cadre.runtime.executor import Executor, InHand
+from cadre.runtime.inbox import EarlyCancels, Inbox
 from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.runner import Runner
 from cadre.runtime.runner import World as Ports

@@ -11,7 +11,7 @@ from cadre.errors import RunIndexUnavailable
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.ports import Stored
-from cadre.protocol.fates import Erased
+from cadre.protocol.messages import Erased
 from cadre.protocol.topology import call_id
 from cadre_gateway.index.applying import apply_erasure, apply_import, apply_read
 from cadre_gateway.index.database.port import Database, SqlQuery, Statement

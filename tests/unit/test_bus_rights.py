@@ -8,7 +8,7 @@ import pytest
 
 from cadre.delivery.sender_check import impersonation, wrong_subject
 from cadre.deploy import nats_files
-from cadre.deploy.nats_server_file import server_file
+from cadre.deploy.nats_files import server_file
 from cadre.protocol.messages import (
     CodeFinished,
     Decision,

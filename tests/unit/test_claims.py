@@ -10,8 +10,7 @@ from cadre.errors import BusUnavailable, Fenced, OutcomeUnknown, RetryableError
 from cadre.ports import Effect, QuarantineRecord
 from cadre.protocol.messages import EffectClaim, EffectResult, ToolCall, ToolResult
 from cadre.protocol.topology import result_id
-from cadre.runtime.executor import Executor
-from cadre.runtime.in_hand import InHand
+from cadre.runtime.executor import Executor, InHand
 from cadre.tool import tool
 from cadre.tools.loading import AnyTool
 from harness.memory_ports import MemoryBlobs

@@ -57,10 +57,10 @@ VIOLATIONS = {
     "openai": [("shared/cadre/adapters/models/openai_model.py", "import openai")],
     "mcp": [("shared/cadre/adapters/tool_entries.py", "import mcp")],
     "doors": [
-        ("services/cadre_gateway/doors/mcp/outcome.py", "import cadre_gateway.doors.openai.turn"),
-        ("services/cadre_gateway/doors/openai/turn.py", "import cadre_gateway.doors.mcp.outcome"),
+        ("services/cadre_gateway/doors/mcp/outcome.py", "import cadre_gateway.doors.openai.turn_request"),
+        ("services/cadre_gateway/doors/openai/turn_request.py", "import cadre_gateway.doors.mcp.outcome"),
         ("services/cadre_gateway/doors/a2a/card.py", "import cadre_gateway.doors.agui.events"),
-        ("services/cadre_gateway/doors/synadia/settings.py", "import cadre_gateway.doors.a2a.card"),
+        ("services/cadre_gateway/doors/synadia/door.py", "import cadre_gateway.doors.a2a.card"),
     ],
     "synadia": [("services/cadre_gateway/doors/sender.py", "import synadia_ai.agents")],
     "acp": [("shared/cadre/adapters/acp/work.py", "import acp")],

@@ -7,7 +7,7 @@ import pytest
 from cadre.engine.chat import Transcript, base_tokens
 from cadre.engine.kind import to_begin
 from cadre.prompting.prompts import prompts_for
-from cadre.service.first_request import prompt_tokens
+from cadre.service.agent import prompt_tokens
 from cadre.spec.agent import AgentSpec, MemorySpec
 from unit.loop.build import Course, Offer
 

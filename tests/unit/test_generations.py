@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadre.protocol.addresses.generations import (
+from cadre.protocol.generations import (
     ID_LENGTH,
     MARKERS,
     MOST_GENERATIONS,

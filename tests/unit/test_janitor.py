@@ -8,13 +8,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from cadre.adapters.nats.blobs import YOUNG_SECONDS
 from cadre.adapters.nats.erasure import Belongings
-from cadre.adapters.nats.objects.blobs import YOUNG_SECONDS
 from cadre.errors import BusUnavailable, Fenced
 from cadre.journal import events as ev
 from cadre.journal.entry import ArrivalRecord, Entry
-from cadre.protocol.fates import Erased, Fate
 from cadre.protocol.messages import (
+    Erased,
+    Fate,
     Task,
 )
 from cadre.spec.agent import AgentSpec

@@ -5,7 +5,7 @@ import msgspec
 from cadre.journal.entry import Entry
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
-from cadre_gateway.reading.load import MOST_RUNS, load_of
+from cadre_gateway.routes.directory import MOST_RUNS, load_of
 from unit.inline_index import index_of
 from unit.journal_entries import FINISHED, accepted, entry
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cadre.adapters.otel.otel_metrics import OtelForm
+from cadre.adapters.otel_metrics import OtelForm
 from cadre.telemetry.metrics.meters import MAX_PENDING, MAX_SERIES, Meters, Sample, SeriesKey
 from cadre.telemetry.metrics.names import (
     AGENT,

@@ -1,8 +1,8 @@
 """What a gateway tells of the runs in its list."""
 
 from cadre.telemetry.metrics import names
+from cadre_gateway.gateway import of_runs
 from cadre_gateway.index.run_index import RunIndex
-from cadre_gateway.metrics import of_runs
 from unit.inline_index import index_of
 from unit.loop.build import ANSWER, Course, call, spec
 

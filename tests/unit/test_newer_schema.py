@@ -2,8 +2,7 @@
 
 import pytest
 
-from cadre.delivery.newer_schema import MAX_REDELIVERIES, defer_to_newer
-from cadre.delivery.worker import Job, Worker
+from cadre.delivery.worker import MAX_REDELIVERIES, Job, Worker, defer_to_newer
 from cadre.errors import NewerSchema, TerminalError
 from cadre.ports import Blobs, Delivery
 from cadre.protocol.topology import Topology

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from cadre_gateway.doors.openai import hidden_tasks
-from cadre_gateway.doors.verdict_words import PersonsWord, word_in
+from cadre_gateway.doors.openai import conversation
+from cadre_gateway.doors.rulings import PersonsWord, word_in
 
 HIDDEN = "### Task:\n{}\n### Chat History:\n<chat_history>\nUSER: {}\nASSISTANT: Gladly.\n</chat_history>"
 
@@ -47,7 +47,7 @@ def test_a_verdict_is_read_where_there_is_one(text: str, word: PersonsWord | Non
     ],
 )
 def test_a_hidden_request_is_answered_at_once(asked: str, said: str, answer: dict[str, object]) -> None:
-    assert json.loads(hidden_tasks.answer_of(HIDDEN.format(asked, said)) or "") == answer
+    assert json.loads(conversation.answer_of(HIDDEN.format(asked, said)) or "") == answer
 
 
 @pytest.mark.parametrize(
@@ -60,4 +60,4 @@ def test_a_hidden_request_is_answered_at_once(asked: str, said: str, answer: dic
     ],
 )
 def test_what_a_person_says_is_none(text: str) -> None:
-    assert hidden_tasks.answer_of(text) is None
+    assert conversation.answer_of(text) is None

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.api.approvals import PendingCall
+from cadre.api.runs import PendingCall
 from cadre.journal import events as ev
 from cadre.protocol.topology import call_id
 from cadre.views.held_calls import MAX_ARGUMENTS_BYTES

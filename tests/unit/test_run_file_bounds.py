@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cadre_gateway.transfer import run_file
-from cadre_gateway.transfer.check import check
+from cadre_gateway.transfer.import_run import check
 from cadre_gateway.transfer.run_file import PART_BYTES, BadRunFile, BlobPart, Header, encode_line
 
 MEBIBYTE = 1024 * 1024

@@ -16,8 +16,7 @@ from cadre.errors import RunIndexUnavailable
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 from cadre.protocol.codes import ErrorCode
-from cadre.protocol.fates import Erased
-from cadre.protocol.messages import ErrorInfo, Origin
+from cadre.protocol.messages import Erased, ErrorInfo, Origin
 from cadre.protocol.usage import Usage
 from cadre_gateway.index.applying import apply_erasure, apply_read
 from cadre_gateway.index.database.port import Database

@@ -10,9 +10,8 @@ import pytest
 import yaml
 
 from cadre.adapters.nats.connection.keys import read_key
-from cadre.deploy.nats_files import SERVER_FILE
-from cadre.deploy.nats_server_file import server_file
-from cadre.deploy.roles import roles_of
+from cadre.deploy.nats_files import SERVER_FILE, server_file
+from cadre.deploy.team_components import roles_of
 from cadre.deploy.team_file import read_team
 from cadre.protocol.topology import Topology
 from harness.nats_server import nats_binary

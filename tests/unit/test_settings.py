@@ -8,7 +8,7 @@ import pytest
 from cadre.adapters import local_stack
 from cadre.errors import SettingError
 from cadre.settings import Settings, read_model_settings, read_settings
-from cadre_gateway.console.settings import read_console_settings
+from cadre_gateway.wiring import read_console_settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
 

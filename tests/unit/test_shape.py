@@ -24,7 +24,7 @@ READS_THE_ENVIRONMENT = {"shared/cadre/settings.py"}
 CATCHES_ALL = {
     "shared/cadre/adapters/mcp/server.py": "whatever a server or its protocol raises ends one connection",
     "shared/cadre/adapters/nats/connection/client.py": "a listener's failure must not end the reading for all others",
-    "shared/cadre/adapters/nats/queues/work.py": "a handler's failure is a redelivery, not the end of the process",
+    "shared/cadre/adapters/nats/queues/queue.py": "a handler's failure is a redelivery, not the end of the process",
     "shared/cadre/cli/main.py": "whatever ends a command ends it with one line",
     "shared/cadre/tools/thread.py": "what a thread raises is handed to who awaits it",
     "shared/cadre/loop/redecide.py": "where deciding anew fails is what it is to find",

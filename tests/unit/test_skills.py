@@ -6,7 +6,7 @@ import pytest
 
 from cadre.deploy.team_file import read_team
 from cadre.errors import SetupError, SpecError
-from cadre.local.source_files import source_files
+from cadre.local.processes import source_files
 from cadre.spec.agent_file import files_of_agent, read_agent
 from cadre.spec.skill_file import read_skill
 from cadre.testing import Team

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cadre.local.source_files import source_files
+from cadre.local.processes import source_files
 
 FILES = {
     "tools.py": "import json, near\nfrom pkg.inner import deep\nfrom pkg import other\n",

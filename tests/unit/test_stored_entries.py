@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cadre.delivery.codec import decode, encode
-from cadre.delivery.hash_chain import moved, seal
-from cadre.delivery.whole_journal import whole_journal
+from cadre.delivery.hash_chain import moved, seal, whole_journal
 from cadre.journal.back_pointers import FAN, BackPointers, unpacked
 from cadre.journal.entry import Entry
 from cadre.journal.events import MessageReceived

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from cadre.delivery.fair_limiter import FairLimiter
-from cadre.protocol.json_depth import MAX_LEVELS
 from cadre.protocol.messages import ErrorInfo, ToolCall
+from cadre.protocol.tagged import MAX_LEVELS
 from cadre.runtime.invocation import InvocationOutcome, Invocations
 from cadre.tool import InvalidArguments, ToolContext, tool
 from cadre.tools.loading import AnyTool

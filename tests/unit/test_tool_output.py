@@ -8,7 +8,7 @@ import pytest
 
 from cadre.delivery.output_limit import MAX_OUTPUT_BYTES, cut_to_read, oversized
 from cadre.engine.context.observation import clip
-from cadre.protocol.json_depth import MAX_LEVELS, nesting
+from cadre.protocol.tagged import MAX_LEVELS, nesting
 from cadre.runtime.tool_output import to_json, too_large
 from cadre.tools.files import File
 from harness.texts import holds

@@ -6,7 +6,7 @@ from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.events import ModelAnswered, RunFinished
 from cadre.protocol.usage import TokenUsage, Usage
 from cadre.telemetry.metrics import names
-from cadre_gateway.index.totals import Totals
+from cadre_gateway.index.usage_ledger import Totals
 
 ANSWERED = ModelAnswered(
     purpose="act", step=1, attempt=2, content="", usage=TokenUsage(1, 1, cost=0.5), model="m"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
-from cadre.protocol.fates import Erased
+from cadre.protocol.messages import Erased
 from cadre_gateway.index.database.port import SqlQuery
 from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.index.run_index import RunIndex

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cadre.delivery.codec import decode, encode
+from cadre.delivery.codec import STEPS, decode, encode, upcast
 from cadre.errors import NewerSchema, UnreadableMessage
 from cadre.journal.entry import Entry
 from cadre.protocol.messages import (
@@ -16,7 +16,6 @@ from cadre.protocol.messages import (
     Record,
     ToolCall,
 )
-from cadre.protocol.upcast import STEPS, upcast
 from journals import kept
 
 MESSAGES = [(version, stored.type) for version in kept.VERSIONS for stored in kept.messages(version)]

@@ -7,7 +7,7 @@ from cadre.journal.steps import ActionStep, ApprovalHold, CallKind, CallState
 from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
 from cadre.protocol.rollout import Rollout, Share
 from cadre.spec.agent import AgentSpec
-from cadre_gateway.reading.waiting import LiveNames, missing_service
+from cadre_gateway.reading.detail import LiveNames, missing_service
 
 
 def presence(**card: AgentCard | ToolCard | SandboxCard) -> Presence:

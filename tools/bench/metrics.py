@@ -6,7 +6,7 @@ from typing import Any
 from bench.deployment import deployment
 from bench.paced import STEPS, PacedModel
 from bench.steps import Cost, executor, stretches
-from cadre.adapters.otel.otel_metrics import OtelForm
+from cadre.adapters.otel_metrics import OtelForm
 from cadre.spec.agent import AgentSpec, Limits
 
 

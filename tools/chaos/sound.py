@@ -17,10 +17,10 @@ from cadre.loop.decide import decide
 from cadre.loop.owed import owed
 from cadre.ports import Stored
 from cadre.prompting.prompts import prompts_for
-from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.cards import AgentCard
 from cadre.protocol.code import CodeRequest
 from cadre.protocol.messages import (
+    CallEdit,
     CodeCall,
     CodeFinished,
     CodeYielded,

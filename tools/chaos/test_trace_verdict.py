@@ -7,7 +7,7 @@ import pytest
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.resources import Resource
 
-from cadre.adapters.otel.otlp_spans import readable
+from cadre.adapters.otlp import readable
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.otlp_json import resource_of
 from cadre.telemetry.tracing.tree_trace import trace_of

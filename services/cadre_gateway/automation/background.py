@@ -16,8 +16,7 @@ from cadre.automation.trigger import TriggerState
 from cadre.service.platform import Platform
 from cadre_gateway.automation.budget_editor import BudgetEditor
 from cadre_gateway.automation.evaluator import Evaluator
-from cadre_gateway.automation.notice_queues import NoticeQueues
-from cadre_gateway.automation.notices import Notices
+from cadre_gateway.automation.notices import NoticeQueues, Notices
 from cadre_gateway.automation.pushes import PushNotifications
 from cadre_gateway.automation.queues import Trials, start_due_queue, start_event_queue
 from cadre_gateway.automation.run_starter import RunStarter

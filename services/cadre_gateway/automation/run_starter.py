@@ -18,7 +18,7 @@ from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests import body
 from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem
-from cadre_gateway.starting.keyed_runs import KeyedRuns
+from cadre_gateway.starting.admission import KeyedRuns
 from cadre_gateway.starting.submit import Submitter
 from cadre_gateway.steering.run_end import RunEnd
 

@@ -13,7 +13,7 @@ from cadre.service.platform import Platform
 from cadre.telemetry.metrics.meters import Meters
 from cadre_gateway.access.gate import Access
 from cadre_gateway.doors.door_meter import count_from_zero
-from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.doors.sender import RunService
 
 _DESCRIPTIONS = "/.well-known/"
 """In the paths that tell of a door and are not counted."""

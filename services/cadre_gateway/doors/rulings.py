@@ -1,6 +1,7 @@
 """A person's decision on a call, as clients write it in JSON: `{decision, arguments, feedback}`."""
 
-from typing import Any
+import re
+from typing import Any, NamedTuple
 
 from cadre.protocol.messages import Verdict
 from cadre_gateway.access.principal import Principal
@@ -38,3 +39,27 @@ def ruling_of(data: dict[str, Any], by: str) -> Ruling:
     if arguments is not None and verdict != "rejected":
         return said("corrected", by, feedback, arguments)
     return said(verdict, by, feedback)
+
+
+_YES = frozenset({"approve", "approved", "yes", "y", "ok", "okay", "allow", "allowed", "go ahead", "do it"})
+_REJECT = re.compile(r"(?:reject(?:ed)?|deny|denied|no|n)\b[\s,.:;!—-]*", re.IGNORECASE)
+
+
+class PersonsWord(NamedTuple):
+    """A person's word on a call that waits for one."""
+
+    verdict: Verdict
+    feedback: str = ""
+
+
+def word_in(text: str) -> PersonsWord | None:
+    """The word that the text says, with what it says beside it; None for any other text."""
+    plain = text.strip()
+    if plain.rstrip(" .!").lower() in _YES:
+        return PersonsWord("approved")
+    head, _, rest = plain.partition(" ")
+    if head.lower().rstrip(",.:;!") in ("approve", "approved"):
+        return PersonsWord("approved", rest.strip())
+    if found := _REJECT.match(plain):
+        return PersonsWord("rejected", plain[found.end() :].strip())
+    return None

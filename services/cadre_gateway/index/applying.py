@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cadre.adapters.nats.reading.tail import Read
-from cadre.protocol.fates import Erased
+from cadre.protocol.messages import Erased
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.index.saved import PendingErasure
 from cadre_gateway.index.tree_record import EntryStatus

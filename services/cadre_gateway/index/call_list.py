@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cadre.api.approvals import PendingCall
+from cadre.api.runs import PendingCall
 from cadre.views.held_calls import DecidedCall
 from cadre_gateway.index.database.port import SqlQuery, Value
 from cadre_gateway.index.run_filter import Cursor, TreeReach, reach_conditions

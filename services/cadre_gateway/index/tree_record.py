@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from cadre.journal.entry import Entry
 from cadre.journal.events import RunAccepted
-from cadre.protocol.fates import Erased
-from cadre.protocol.messages import Task
+from cadre.protocol.messages import Erased, Task
 from cadre.views.run_summary import end_state, starts_no_run
 
 

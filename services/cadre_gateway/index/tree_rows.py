@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from cadre.api.approvals import PendingCall
-from cadre.api.runs import RunSummary
+from cadre.api.runs import PendingCall, RunSummary
 from cadre.views.held_calls import DecidedCall
 from cadre_gateway.index.database.dialect import Dialect
 from cadre_gateway.index.database.port import Row, SqlQuery, Statement, Value

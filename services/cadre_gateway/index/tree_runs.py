@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cadre.api.approvals import PendingCall
+from cadre.api.runs import PendingCall
 from cadre.journal.entry import Entry
 from cadre.journal.events import RunAccepted, RunFinished
 from cadre.protocol.messages import Task

@@ -1,16 +1,28 @@
 """One run in full: with its output, the runs below it, and its steps."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from msgspec import UNSET, UnsetType
 
 from cadre.api.runs import RunDetail, RunResult, RunSummary
+from cadre.engine.budget import gained
+from cadre.engine.fold import apply_entry
+from cadre.journal.entry import Entry
+from cadre.journal.events import DelegateFinished
+from cadre.journal.run import Phase, Run
+from cadre.ports import Stored
+from cadre.protocol.cards import Presence
+from cadre.protocol.memory import MEMORY_TOOLS, RECALL
+from cadre.protocol.rollout import Rollout
+from cadre.protocol.usage import Usage
+from cadre.service.revision import schemas_of
+from cadre.spec.kinds import declaration_of
 from cadre.telemetry.tracing.ids import trace_id
+from cadre.views.run_summary import end_state
+from cadre.views.story import Story
 from cadre_gateway.reading.lookup import RunLookup, checked_tree_of
-from cadre_gateway.reading.tree_state import TreeState
-from cadre_gateway.reading.waiting import LiveNames, missing_service
 
 
 class DetailPage(NamedTuple):
@@ -18,6 +30,127 @@ class DetailPage(NamedTuple):
 
     limit: int
     after: int = 0
+
+
+class TreeState:
+    """The runs of a tree as far as its entries were taken in, in stream order."""
+
+    def __init__(self, tree: str, *, keep_steps: bool) -> None:
+        self.story = Story(tree)
+        self._tree = tree
+        self._keep_steps = keep_steps
+        self._states: dict[str, Run] = {}
+        self._own_usage: dict[str, Usage] = {}
+        self._ended: set[str] = set()
+        self._schemas: dict[str, str] = {}
+        """Of those that have ended."""
+
+    def take(self, page: Iterable[Stored]) -> None:
+        """Takes in entries; one that was taken in before must not come again."""
+        for seq, entry in page:
+            self.story.take(seq, entry)
+            own = [event for event in entry.events if not isinstance(event, DelegateFinished)]
+            self._own_usage[entry.run] = self.own_usage(entry.run) + gained(own)
+            # What comes behind a run's end changes nothing that is shown.
+            if entry.run not in self._ended:
+                self._fold(entry)
+
+    def run(self, run: str) -> Run | None:
+        """The run's state; None when none of its entries was taken in."""
+        return self._states.get(run)
+
+    def own_usage(self, run: str) -> Usage:
+        """What the run has used without the runs below it."""
+        return self._own_usage.get(run, Usage())
+
+    def schemas(self, run: str) -> str:
+        """The digest of what the tools that its agent names said of themselves in its last offer; empty without one."""
+        state = self._states.get(run)
+        if state is None or run in self._schemas:
+            return self._schemas.get(run, "")
+        return schemas_of(state.tools, state.spec.tools) if state.spec is not None else ""
+
+    def _fold(self, entry: Entry) -> None:
+        state = self._states.get(entry.run) or Run(id=entry.run, tree=self._tree)
+        apply_entry(state, entry)
+        if end_state(entry, entry.run) is not None:
+            self._ended.add(entry.run)
+            self._states[entry.run] = state
+            self._schemas[entry.run] = self.schemas(entry.run)
+            state = self._shown(state)
+        self._states[entry.run] = state
+
+    def _shown(self, ended: Run) -> Run:
+        return Run(
+            id=ended.id,
+            tree=ended.tree,
+            phase=ended.phase,
+            result=ended.result,
+            task=ended.task,
+            deadline=ended.deadline,
+            budget=ended.budget,
+            revision=ended.revision,
+            steps=ended.steps if self._keep_steps else [],
+        )
+
+
+class LiveNames:
+    """Names of the agents with their revisions, tools and sandbox pools that some live service offers."""
+
+    def __init__(self, presences: Iterable[Presence], rollouts: Iterable[Rollout] = ()) -> None:
+        self.agents: set[str] = set()
+        self._revisions: set[tuple[str, str]] = set()
+        self._rollouts = {rollout.agent: rollout for rollout in rollouts}
+        self.tools: set[str] = set()
+        self.pools: set[str] = set()
+        for presence in presences:
+            if presence.agent is not None:
+                self.agents.add(presence.agent.name)
+                self._revisions.add((presence.agent.name, presence.revision))
+            if presence.tool is not None:
+                self.tools.add(presence.tool.name)
+            if presence.sandbox is not None:
+                self.pools.add(presence.sandbox.pool)
+
+    def has_revision(self, agent: str, revision: str) -> bool:
+        """Whether some replica goes on with runs of that revision: any does, unless revisions share them."""
+        owner = self._rollouts[agent].owner(revision) if revision and agent in self._rollouts else None
+        return owner is None or (agent, owner.revision) in self._revisions
+
+    def awaited_revisions(self, agent: str) -> list[str]:
+        """Those of which one is to begin the agent's new runs, while none of them has a replica."""
+        live = {revision for name, revision in self._revisions if name == agent}
+        shares = self._rollouts[agent].candidates(live) if agent in self._rollouts else []
+        return [share.revision for share in shares if share.revision not in live]
+
+
+def missing_service(agent: str, run: Run | None, live: LiveNames) -> str | None:
+    """`agent NAME`, `revision REV of agent NAME`, `tool NAME`, `sandbox POOL` or `memory`, when the run waits for it
+    and nobody serves it; else None.
+
+    `run` is None for one that its agent has not taken up yet; a run that has ended waits for nothing.
+    """
+    if run is not None and run.phase is Phase.DONE:
+        return None
+    if agent not in live.agents:
+        return f"agent {agent}"
+    if run is None:
+        awaited = live.awaited_revisions(agent)
+        return f"revision {' or '.join(awaited)} of agent {agent}" if awaited else None
+    if not live.has_revision(agent, run.revision):
+        return f"revision {run.revision} of agent {agent}"
+    if run.recalling is not None and RECALL not in live.tools:
+        return "memory"
+    sent = [call for call in run.open_calls() if call.opened and call.hold is None]
+    for call in sent:
+        if call.kind == "member" and call.name not in live.agents:
+            return f"agent {call.name}"
+        if call.kind == "tool" and call.name not in live.tools:
+            return "memory" if call.name in MEMORY_TOOLS else f"tool {call.name}"
+    if run.phase is Phase.ACTING and run.spec is not None and not run.open_calls():
+        pools = declaration_of(run.decided_by).needs(run.spec).pools
+        return next((f"sandbox {pool}" for pool in pools if pool not in live.pools), None)
+    return None
 
 
 class _View(NamedTuple):

@@ -10,8 +10,8 @@ from cadre.engine.offer import offered_cards
 from cadre.protocol.cards import TIERS, AgentCard, Presence, SandboxCard, ToolCard, presence_order
 from cadre.service.revision import schemas_of
 from cadre.spec.agent import AgentSpec
+from cadre.spec.agent_file import leaned_on
 from cadre.spec.contract import TeamReach
-from cadre.spec.leaned_on import leaned_on
 
 
 def live_agents(presences: Iterable[Presence]) -> dict[str, list[Presence]]:

@@ -12,7 +12,7 @@ from cadre.adapters.nats.streams.shard_watch import ShardWatch
 from cadre.api.runs import RunSummary
 from cadre.errors import BlobMissing, UnreadableMessage
 from cadre.ports import Journal, Stored
-from cadre.protocol.fates import Erased, Fate
+from cadre.protocol.messages import Erased, Fate
 from cadre.protocol.topology import tree_of
 from cadre.views.run_summary import summary_of_task
 from cadre.views.story import Story

@@ -14,7 +14,7 @@ from cadre.ports import Blobs, Stored
 from cadre.prompting.prompts import Prompts
 from cadre.runtime.pinned_prompts import read_prompts
 from cadre.spec.model import ModelSpec
-from cadre.telemetry.tracing.model_input import ModelInput
+from cadre.telemetry.tracing.projection import ModelInput
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.problems import Problem, note_progress
 

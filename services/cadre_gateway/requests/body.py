@@ -9,12 +9,11 @@ import msgspec
 from fastapi import Request
 
 from cadre.errors import SpecError
-from cadre.protocol.call_edit import CallEdit
-from cadre.protocol.messages import MessageMode, Verdict
+from cadre.protocol.messages import CallEdit, MessageMode, Verdict
 from cadre.protocol.usage import Budget
 from cadre.spec.durations import Length, checked_seconds
-from cadre.spec.misfit import misfit_of
 from cadre.spec.names import check_name
+from cadre.spec.yaml_file import misfit_of
 from cadre_gateway.requests.body_memory import HeldBody
 from cadre_gateway.requests.problems import Problem, invalid
 

@@ -1,6 +1,9 @@
 """Ties a request to the trace of its run."""
 
-from cadre.adapters.otel.current_span import current_traceparent, link_current
+from opentelemetry import trace
+from opentelemetry.trace import SpanContext, TraceFlags
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
 from cadre.protocol.topology import tree_of
 from cadre.telemetry.tracing.ids import agent_span, root_span, trace_id, traceparent_of_run
 from cadre.telemetry.tracing.spans import link_to
@@ -19,3 +22,20 @@ def trace_headers(run: str) -> dict[str, str]:
     tree = tree_of(run)
     link_current(trace_id(tree), root_span(tree) if run == tree else agent_span(run))
     return {"X-Trace-Id": trace_id(tree), "traceparent": traceparent_of_run(run)}
+
+
+def link_current(trace_id: str, span_id: str) -> None:
+    """Links the current span to another one (ids in hex)."""
+    span = trace.get_current_span()
+    if span.is_recording():
+        flags = TraceFlags(TraceFlags.SAMPLED)
+        span.add_link(SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=flags))
+
+
+def current_traceparent() -> str | None:
+    """Returns the current span as a W3C traceparent; None when none is recorded."""
+    if not trace.get_current_span().is_recording():
+        return None
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier)
+    return carrier.get("traceparent")

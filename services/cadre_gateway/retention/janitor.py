@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Container, Iterable
 from functools import partial
 from typing import Protocol
 
+from cadre.adapters.nats.blobs import YOUNG_SECONDS
 from cadre.adapters.nats.erasure import FATE_SECONDS, Belongings
-from cadre.adapters.nats.objects.blobs import YOUNG_SECONDS
 from cadre.errors import BusFull, CadreError, Fenced
 from cadre.ports import Clock
-from cadre.protocol.fates import Erased, Fate
+from cadre.protocol.messages import Erased, Fate
 from cadre_gateway.index.applying import apply_erasure
 from cadre_gateway.index.database.port import SqlQuery
 from cadre_gateway.index.run_index import RunIndex

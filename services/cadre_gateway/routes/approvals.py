@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response
 
-from cadre.api.approvals import Approval, ApprovalDecision
+from cadre.api.runs import Approval, ApprovalDecision
 from cadre.protocol.topology import tree_of
 from cadre_gateway.access.audit import note
 from cadre_gateway.access.principal import caller_of

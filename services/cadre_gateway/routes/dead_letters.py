@@ -16,7 +16,7 @@ from cadre_gateway.reading.dead_letters import (
     summary_of,
 )
 from cadre_gateway.requests.headers import MAX_SEQ
-from cadre_gateway.requests.paging import page_of
+from cadre_gateway.requests.parameters import page_of
 from cadre_gateway.requests.problems import Problem, answer_deadline
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer

@@ -1,21 +1,24 @@
 """The HTTP routes that say who is there."""
 
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from msgspec.structs import replace
 
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.registry_view import ServiceKey
-from cadre.api.directory import LiveAgent, Load
+from cadre.api.directory import AgentLag, AgentLoad, LiveAgent, Load, QueueLoad, RolloutChange, RolloutView
+from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
-from cadre_gateway.index.figures import known_open_runs_of
+from cadre_gateway.index.figures import known_open_runs_of, open_runs, seconds_taken
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.reading import directory
 from cadre_gateway.reading.contracts import LiveContracts
-from cadre_gateway.reading.load import load_of
+from cadre_gateway.requests import body
 from cadre_gateway.requests.problems import Problem, answer_deadline
+from cadre_gateway.rollouts.editor import RolloutEditor
 from cadre_gateway.rollouts.warnings import warnings_of
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
@@ -89,5 +92,70 @@ def router(
         live = {one.revision for one in agent.replicas}
         lines = warnings_of(rollout, live, await known_open_runs_of(index, agent.name))
         return replace(agent, rollout=lines, differing=[])
+
+    return routes
+
+
+MOST_RUNS = 200
+"""So many of an agent's runs that have ended, the last ones, tell how long one takes."""
+
+
+async def load_of(index: RunIndex, lags: Iterable[Sample]) -> Load:
+    """The load of all agents that the list has runs of, and all queues. Raises RunIndexUnavailable."""
+    queued: Counter[tuple[str, str]] = Counter()
+    for sample in lags:
+        queued[sample.attributes[names.QUEUE_KIND], sample.attributes[names.QUEUE_NAME]] += int(sample.value)
+    going: Counter[str] = Counter()
+    for one in await open_runs(index):
+        if one.state != "queued":
+            going[one.agent] += one.runs
+    took = await seconds_taken(index, MOST_RUNS)
+    return Load(
+        agents=[
+            AgentLoad(
+                name=name,
+                going=going[name],
+                p50_seconds=_quantile(took.get(name, []), 0.5),
+                p95_seconds=_quantile(took.get(name, []), 0.95),
+                counted=len(took.get(name, [])),
+            )
+            for name in sorted({*going, *took})
+        ],
+        queues=[QueueLoad(kind, name, count) for (kind, name), count in sorted(queued.items())],
+    )
+
+
+def _quantile(values: Iterable[float], part: float) -> float | None:
+    """The least value that so large a part of them does not exceed; None where there are none."""
+    found = sorted(values)
+    return found[max(0, -int(-part * len(found) // 1) - 1)] if found else None
+
+
+_CHANGE = openapi.operation(RolloutChange, {"200": ("Changed", RolloutView)})
+
+
+def rollout_router(rollouts: RolloutEditor) -> APIRouter:
+    """The routes of the rollouts of agents."""
+    routes = APIRouter(prefix="/v1/agents/{agent}", tags=["rollouts"])
+
+    @routes.get("/lag", summary="What waits for an agent's replicas", responses=openapi.answers(AgentLag))
+    async def get_lag(agent: str, beside: str = "") -> Response:
+        """For what scales them. With `beside` of the second revision whose objects are called so, else of the first."""
+        async with answer_deadline():
+            return json_answer(AgentLag(await rollouts.lag(agent, beside)))
+
+    @routes.get(
+        "/rollout", summary="How an agent's revisions share its runs", responses=openapi.answers(RolloutView)
+    )
+    async def get_rollout(agent: str) -> Response:
+        async with answer_deadline():
+            return json_answer(await rollouts.show(agent))
+
+    @routes.post("/rollout", summary="Change how they share them", openapi_extra=_CHANGE)
+    async def post_rollout(agent: str, request: Request) -> Response:
+        """409 when `version` is named and is not that of the rollout any more. Runs stay with their revision."""
+        change = body.parse(await body.read(request), RolloutChange)
+        async with answer_deadline():
+            return json_answer(await rollouts.change(agent, change))
 
     return routes

@@ -28,7 +28,7 @@ from cadre.protocol.messages import MemoryScope
 from cadre_gateway.access.principal import caller_of
 from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.requests import body
-from cadre_gateway.requests.moments import Moment, bounds
+from cadre_gateway.requests.parameters import Moment, bounds
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
 

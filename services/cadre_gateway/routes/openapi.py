@@ -8,9 +8,8 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from msgspec import UNSET, UnsetType
 
-from cadre.api.approvals import Approval
 from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
-from cadre.api.runs import RunSummary, State
+from cadre.api.runs import Approval, RunSummary, State
 from cadre.journal.unions import close
 from cadre.protocol.deltas import Delta
 from cadre.tools.workspace import FileEntry

@@ -13,13 +13,12 @@ from cadre.telemetry.tracing.ids import trace_id
 from cadre_gateway.access.principal import caller_of
 from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.index.run_filter import RunFilter, TreeReach
-from cadre_gateway.reading.detail import DetailPage, run_detail, run_result
+from cadre_gateway.reading.detail import DetailPage, LiveNames, run_detail, run_result
 from cadre_gateway.reading.lookup import RunLookup
-from cadre_gateway.reading.waiting import LiveNames
 from cadre_gateway.requests import body, problems
 from cadre_gateway.requests.headers import MAX_SEQ, resume_position, wait_seconds
 from cadre_gateway.requests.idempotency import IdempotencyHeader, idempotency_key, owned_key
-from cadre_gateway.requests.moments import Moment, bounds
+from cadre_gateway.requests.parameters import Moment, bounds
 from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.requests.trace_link import trace_headers
 from cadre_gateway.routes import openapi

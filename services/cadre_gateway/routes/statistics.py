@@ -6,11 +6,12 @@ import msgspec
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from cadre.api.statistics import Dimension, Figures, Statistics
+from cadre.api.directory import Dimension, Figures, IndexRebuild, IndexState, Statistics
 from cadre.ports import Clock
 from cadre_gateway.index.usage_ledger import UsageLedger
-from cadre_gateway.requests.moments import TIME, moment
-from cadre_gateway.requests.problems import invalid
+from cadre_gateway.rebuild import IndexRebuilder
+from cadre_gateway.requests.parameters import TIME, moment
+from cadre_gateway.requests.problems import answer_deadline, invalid
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
 
@@ -68,3 +69,25 @@ def _dimensions(written: str) -> list[Dimension]:
     except msgspec.ValidationError as error:
         known = ", ".join(get_args(Dimension))
         raise invalid(f"by: {written!r}: write some of {known}, with commas between them") from error
+
+
+def index_router(rebuilder: IndexRebuilder) -> APIRouter:
+    """The routes of this gateway's index; each gateway has its own."""
+    routes = APIRouter(prefix="/v1/index", tags=["index"])
+
+    @routes.get("", summary="What is in this gateway's index", responses=openapi.answers(IndexState))
+    async def get_index() -> Response:
+        async with answer_deadline():
+            return json_answer(await rebuilder.state())
+
+    @routes.post(
+        "/rebuild",
+        summary="Make the index anew from the journals",
+        status_code=202,
+        responses=openapi.answers(IndexRebuild, 202),
+    )
+    async def post_rebuild() -> Response:
+        """The gateway serves its lists as they are meanwhile; `GET /v1/index` tells how far it has come."""
+        return json_answer(await rebuilder.begin(), 202)
+
+    return routes

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request
 from fastapi.responses import Response
 
-from cadre.api.steering import (
+from cadre.api.runs import (
     Delivered,
     Edited,
 )

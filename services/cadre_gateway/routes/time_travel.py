@@ -4,9 +4,9 @@ its steps."""
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Request
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
 
-from cadre.adapters.nats.reading.archive import NatsArchive
+from cadre.adapters.nats.reading.history import NatsArchive
 from cadre.api.runs import Accepted, SentRequest
 from cadre.ports import Blobs
 from cadre_gateway.access.audit import note
@@ -21,6 +21,9 @@ from cadre_gateway.requests.problems import answer_deadline
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import accepted, json_answer
 from cadre_gateway.starting.fork import ContinueBody, ForkBody, Forker
+from cadre_gateway.steering.erase import Eraser, Gone
+from cadre_gateway.transfer.export import RunExporter
+from cadre_gateway.transfer.import_run import Arrived, RunImporter
 
 
 def router(lookup: RunLookup, archive: NatsArchive, forker: Forker, blobs: Blobs) -> APIRouter:
@@ -97,5 +100,44 @@ def router(lookup: RunLookup, archive: NatsArchive, forker: Forker, blobs: Blobs
             forked = await forker.go_on(caller, run, wanted, key, traceparent)
         note(request, run=forked.run.id)
         return accepted(forked.run, forked.later_files)
+
+    return routes
+
+
+def archive_router(eraser: Eraser, exporter: RunExporter, importer: RunImporter) -> APIRouter:
+    """The routes of whole runs."""
+    routes = APIRouter(prefix="/v1/runs", tags=["runs"])
+
+    @routes.delete("/{run}", summary="Erase a run with all runs below it", responses=openapi.answers(Gone))
+    async def delete_run(run: str, force: bool = False) -> Response:
+        """Everywhere and at once: journals, messages, blobs. Root runs only; `force=true` cancels a run that has
+        not ended and waits for its end first."""
+        return json_answer(await eraser.erase(run, force))
+
+    @routes.get(
+        "/{run}/export",
+        summary="A run as a file",
+        responses=openapi.streams("gzip of JSON lines", "application/gzip"),
+    )
+    async def get_export(run: str) -> Response:
+        """gzip, one JSON object per line: the journals of the run and of all runs below it, and their blobs. Root
+        runs that have ended only. A file without its last line was cut off."""
+        pieces = await exporter.export(run)
+        name = f'attachment; filename="{run}.cadre"'
+        return StreamingResponse(pieces, media_type="application/gzip", headers={"Content-Disposition": name})
+
+    @routes.post(
+        "/import",
+        summary="Bring a run from a file",
+        status_code=201,
+        openapi_extra=openapi.operation("application/gzip", {"201": ("Imported", Arrived)}),
+    )
+    async def post_import(request: Request, unverified: bool = False) -> Response:
+        """The body is what an export answered. An import that was cut short is completed by the same file. A file whose
+        hash chains do not hold is refused unless `unverified=true`."""
+        arrived = await importer.receive(request.stream(), unverified=unverified)
+        answer = json_answer(arrived, 201)
+        answer.headers["Location"] = f"/v1/runs/{arrived.id}"
+        return answer
 
     return routes

@@ -10,9 +10,10 @@ from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.storage import NatsStorage
+from cadre.adapters.nats.streams.start_claims import NatsStartClaims
 from cadre.api.runs import RunSummary
 from cadre.errors import BusUnavailable, Fenced
-from cadre.protocol.addresses.generations import generation_of, in_generation
+from cadre.protocol.generations import generation_of, in_generation
 from cadre.protocol.messages import Task
 from cadre_gateway import SENDER
 from cadre_gateway.access.principal import Principal
@@ -22,7 +23,6 @@ from cadre_gateway.reading.directory import live_agents
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.idempotency import IdempotencyKey
 from cadre_gateway.requests.problems import Problem, full, unknown_run
-from cadre_gateway.starting.keyed_runs import KeyedRuns
 from cadre_gateway.starting.standing_budgets import StandingBudgets
 
 MAX_FILL_SHARE = 0.9
@@ -53,6 +53,45 @@ class Admitted(NamedTuple):
     """The person whom it is for."""
     known: RunSummary | None
     """The run itself, when the same request has begun it before."""
+
+
+@dataclass(frozen=True)
+class KeyedRuns:
+    """Finds the ids of runs that keys start. Every method raises RetryableError."""
+
+    lookup: RunLookup
+    claims: NatsStartClaims
+
+    @property
+    def newest(self) -> int:
+        """Return the number of the generation, from 0, in which runs begin now."""
+        return self.lookup.shards.topology.newest
+
+    async def run_of(self, key: IdempotencyKey, agent: str) -> str:
+        """Return the id of the agent's run that the key has started, or will start: the same from every gateway,
+        whatever each knows of the shards at that moment."""
+        first = key.run_of(agent)
+        if not self.newest:
+            return first  # published only while the start is not claimed for a later generation
+        claimed = await self.claims.claim(first, self.newest)
+        if claimed > self.newest:
+            await self.lookup.shards.reload()
+            if claimed > self.newest:
+                raise BusUnavailable("looking for a run", "this gateway does not know its shards yet")
+        # After the claim: a gateway that does not know of it can start nothing there any more.
+        for generation in range(self.newest + 1):
+            run = in_generation(first, generation)
+            if generation != claimed and await self._has_begun(run):
+                return run
+        return in_generation(first, claimed)
+
+    async def _has_begun(self, run: str) -> bool:
+        history = self.lookup.history
+        return (
+            await history.task(run, run) is not None
+            or await history.has_entries(run, run)
+            or await self.lookup.is_erased(run)
+        )
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 from cadre.api.runs import RunSummary
 from cadre.ports import Blobs, Clock
-from cadre.protocol.caller_terms import CallerTerms
 from cadre.protocol.files import decode_data_url, is_blob_ref
-from cadre.protocol.messages import Origin, Task
+from cadre.protocol.messages import CallerTerms, Origin, Task
 from cadre.protocol.topology import task_id
 from cadre.spec.answer_schema import misfits
 from cadre.views.run_summary import summary_of_task

@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.erasure import NatsErasure
-from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.reading.history import History
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.workspace_store import MAX_FILES, WorkspaceStore
 from cadre.errors import BusUnavailable, Fenced
-from cadre.protocol.fates import Erased
 from cadre.protocol.files import WorkspaceFile, as_of, carried_over, decode_data_url, is_blob_ref, is_carried
+from cadre.protocol.messages import Erased
 from cadre.tools.files import File
 from cadre.tools.workspace import FileChanged, NoSuchFile, WorkspaceError
 from cadre_gateway import SENDER

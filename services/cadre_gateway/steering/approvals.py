@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cadre.adapters.nats.registry import NatsRegistry
-from cadre.api.approvals import Approval, ApprovalState, PendingCall
+from cadre.api.runs import Approval, ApprovalState, PendingCall
 from cadre.engine.calls.call_check import MEMBER_SCHEMA
 from cadre.kinds.tool_calling.arguments import with_values
 from cadre.views.held_calls import DecidedCall
@@ -16,7 +16,7 @@ from cadre_gateway.index.call_list import CallFilter, ListedCall, listed_calls
 from cadre_gateway.index.run_filter import Cursor, cursor_of
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.requests.problems import Problem, invalid
-from cadre_gateway.steering.held_calls import HeldCalls, history_of, schema_in
+from cadre_gateway.steering.decide import HeldCalls, history_of, schema_in
 
 
 class ApprovalPage(NamedTuple):

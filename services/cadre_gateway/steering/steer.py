@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from cadre.api.steering import Delivered, Edited
+from cadre.api.runs import Delivered, Edited
 from cadre.engine.fold import fold
 from cadre.engine.kind import kind_of
 from cadre.errors import SpecError

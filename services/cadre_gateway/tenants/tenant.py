@@ -13,8 +13,7 @@ import msgspec
 
 from cadre.adapters.oidc.settings import OidcSettings, check_packages
 from cadre.deploy import nats_files
-from cadre.deploy.tenant_file import TenantSpec
-from cadre.deploy.tenant_folder import ADMIN_KEY, AUTH_FOLDER, CARD_KEY, SECRETS_FOLDER
+from cadre.deploy.tenants import ADMIN_KEY, AUTH_FOLDER, CARD_KEY, SECRETS_FOLDER, TenantSpec
 from cadre.errors import CadreError, NotPermitted, RetryableError, SettingError
 from cadre.service.health import Unready, send_problem, with_health
 from cadre.service.served import ServedAccount, ServiceProcess

@@ -9,14 +9,13 @@ from typing import Any
 
 from starlette.datastructures import Headers
 
-from cadre.deploy.tenant_file import TenantSpec, read_tenant
-from cadre.deploy.tenant_folder import tenants_in
+from cadre.deploy.tenants import TenantSpec, read_tenant, tenants_in
 from cadre.errors import CadreError, SetupError, SpecError
 from cadre.service.health import AsgiApp, Unready, send_problem
 from cadre.service.served import ServiceProcess
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
-from cadre_gateway.access.hosts import host_name, is_private_name
+from cadre_gateway.access.gate import host_name, is_private_name
 from cadre_gateway.requests.body_memory import BodyMemory
 from cadre_gateway.tenants.tenant import Tenant
 

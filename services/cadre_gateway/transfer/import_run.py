@@ -6,29 +6,49 @@ the one before; an import that was cut short shows a part of the run, and the sa
 
 import asyncio
 import contextlib
+import hashlib
+import re
 import tempfile
 from collections.abc import AsyncIterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from cadre.adapters.nats.reading.archive import NatsArchive
+from cadre.adapters.nats.blobs import refs_in
+from cadre.adapters.nats.reading.history import NatsArchive
 from cadre.adapters.nats.reading.tail import Tail
 from cadre.adapters.nats.workspace import NatsFileIndex
-from cadre.errors import Fenced
+from cadre.delivery.codec import decode
+from cadre.delivery.hash_chain import Broken, ChainCheck, moved
+from cadre.errors import Fenced, UnreadableMessage
+from cadre.journal.back_pointers import BackPointers
+from cadre.journal.entry import Entry
 from cadre.ports import Blobs, Clock
-from cadre.protocol.addresses.generations import generation_of
-from cadre.protocol.fates import Erased, Imported
-from cadre.protocol.topology import Topology
+from cadre.protocol.files import UNKNOWN_POSITION, WorkspaceFile
+from cadre.protocol.generations import generation_of
+from cadre.protocol.messages import Erased, Imported
+from cadre.protocol.topology import Topology, tree_of
+from cadre.tools.workspace import WrongPath, normal_path
+from cadre.views.run_summary import end_state
 from cadre_gateway.reading.lookup import RunLookup
 from cadre_gateway.requests.problems import Problem
 from cadre_gateway.starting.admission import Capacity
 from cadre_gateway.transfer import run_file
-from cadre_gateway.transfer.check import Manifest, check
-from cadre_gateway.transfer.run_file import MAX_BLOB_BYTES, BadRunFile, EntryLine, Header, Line
-from cadre_gateway.transfer.write_run import EntryHead, RunWriter, StoredHere, contended
+from cadre_gateway.transfer.run_file import (
+    MAX_BLOB_BYTES,
+    BadRunFile,
+    BlobPart,
+    EndLine,
+    EntryLine,
+    FileLine,
+    Header,
+    Line,
+    MissingBlob,
+    read,
+)
 
 MAX_FILE_BYTES = 4 * 1024 * 1024 * 1024
 """The size of a file as it is sent."""
@@ -51,6 +71,233 @@ class Arrived(msgspec.Struct):
     id: str
     runs: int
     entries: int
+
+
+_RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,512}")
+
+
+class Manifest(NamedTuple):
+    """What a checked file holds."""
+
+    header: Header
+    runs: int
+    broken: list[Broken]
+    """The places where the hash chains of its journals do not hold."""
+
+
+def check(file: Path, max_blob_bytes: int = MAX_BLOB_BYTES) -> Manifest:
+    """Reads a file to its end. Raises BadRunFile for whatever would not be a run that has ended, and for a larger
+    blob."""
+    lines = read(file)
+    _, header = next(lines)
+    assert isinstance(header, Header)
+    checker = _Checker(header, max_blob_bytes)
+    for number, line in lines:
+        try:
+            checker.take(line)
+        except BadRunFile as error:
+            raise BadRunFile(f"line {number}: {error}") from error
+    return checker.end()
+
+
+class _CheckedJournal:
+    """A run's journal as far as it was checked."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self.last = 0
+        """Number of the last entry."""
+        self.has_ended = False
+        self.pointers = BackPointers()
+        """To the old places of its entries."""
+
+
+class _Checker:
+    def __init__(self, header: Header, max_blob_bytes: int) -> None:
+        self._header = header
+        self._max_blob_bytes = max_blob_bytes
+        self._blob_bytes = 0
+        self._journals: dict[str, _CheckedJournal] = {}
+        self._refs: set[str] = set()
+        """Blobs that came, or are said to be missing."""
+        self._blobs = 0
+        self._paths: set[str] = set()
+        self._part: tuple[str, int] | None = None
+        """The blob that is not complete, and its next part."""
+        self._hash = hashlib.sha256()
+        self._is_over = False
+        self._chain = ChainCheck()
+
+    def take(self, line: Header | Line) -> None:
+        if self._is_over:
+            raise BadRunFile("something stands behind the end")
+        if self._part is not None and not isinstance(line, BlobPart):
+            raise BadRunFile(f"{self._part[0]} is incomplete")
+        match line:
+            case BlobPart():
+                self._take_part(line)
+            case MissingBlob(ref=ref):
+                self._refs.add(ref)
+            case EntryLine():
+                self._take_entry(line)
+            case FileLine(file=file):
+                self._take_file(file)
+            case EndLine(entries=entries, blobs=blobs, files=files):
+                if (entries, blobs, files) != (self._entries, self._blobs, len(self._paths)):
+                    raise BadRunFile("the end counts other lines than there are")
+                self._is_over = True
+
+    def end(self) -> Manifest:
+        header = self._header
+        if not self._is_over:
+            raise BadRunFile("its end is missing: copy it again")
+        if (len(self._journals), self._entries) != (header.runs, header.entries):
+            raise BadRunFile("the header counts other runs and entries than there are")
+        if header.tree not in self._journals:
+            raise BadRunFile(f"the journal of run {header.tree} itself is missing")
+        for run, journal in self._journals.items():
+            if not journal.has_ended:
+                raise BadRunFile(f"run {run} has not ended: nobody would go on with it here")
+        self._chain.check_members()
+        return Manifest(header, len(self._journals), self._chain.broken)
+
+    @property
+    def _entries(self) -> int:
+        return sum(journal.length for journal in self._journals.values())
+
+    def _take_part(self, part: BlobPart) -> None:
+        if (part.ref, part.part) != (self._part or (part.ref, 0)):
+            raise BadRunFile(f"part {part.part} of {part.ref} is out of its order")
+        if part.part == 0:
+            self._hash, self._blob_bytes = hashlib.sha256(), 0
+        self._blob_bytes += len(part.data)
+        if self._blob_bytes > self._max_blob_bytes:
+            raise BadRunFile(f"{part.ref} has more than {self._max_blob_bytes} bytes")
+        self._hash.update(part.data)
+        self._part = (part.ref, part.part + 1)
+        if part.last:
+            if part.ref != f"blob:{self._hash.hexdigest()}":
+                raise BadRunFile(f"the content of {part.ref} is another than its name says")
+            self._part = None
+            self._refs.add(part.ref)
+            self._blobs += 1
+
+    def _take_file(self, file: WorkspaceFile) -> None:
+        if file.tree != self._header.tree:
+            raise BadRunFile(f"file {file.path!r} does not belong to run {self._header.tree}")
+        try:
+            if normal_path(file.path) != file.path or file.path in self._paths:
+                raise BadRunFile(f"file {file.path!r} is there twice")
+        except WrongPath as error:
+            raise BadRunFile(str(error)) from error
+        self._check_refs(msgspec.json.encode(file))
+        self._paths.add(file.path)
+
+    def _take_entry(self, line: EntryLine) -> None:
+        data = bytes(line.entry)
+        try:
+            entry: Entry = decode(data, Entry)
+        except UnreadableMessage as error:
+            raise BadRunFile(str(error)) from error
+        run = entry.run
+        if entry.tree != self._header.tree or tree_of(run) != entry.tree or not _RUN_ID.fullmatch(run):
+            raise BadRunFile(f"an entry of run {run!r} does not belong to run {self._header.tree}")
+        journal = self._journals.setdefault(run, _CheckedJournal())
+        if entry.n != journal.last + 1:
+            raise BadRunFile(f"entry {journal.last + 1} of run {run} is missing")
+        if entry.prev != journal.pointers.packed():
+            raise BadRunFile(f"entry {entry.n} of run {run} names other predecessors than it has")
+        self._check_refs(data)
+        self._chain.take(data)
+        journal.pointers.note(line.seq)
+        journal.length, journal.last = journal.length + 1, entry.n
+        if end_state(entry, run):
+            journal.has_ended = True
+
+    def _check_refs(self, data: bytes) -> None:
+        if unknown := refs_in(data) - self._refs:
+            raise BadRunFile(f"{min(unknown)} is named and is not there")
+
+
+StoredHere = dict[tuple[str, int], tuple[int, bytes]]
+"""The entries of a tree that are here, by run and number: where each lies, and the digest of its content."""
+
+
+class EntryHead(msgspec.Struct):
+    """What an import needs of an entry; the rest is written as it came."""
+
+    run: str
+    n: int
+
+
+class _ImportedJournal:
+    """A journal as far as it is here."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        """The sequence of its last entry."""
+        self.pointers = BackPointers()
+
+
+class RunWriter:
+    """Takes the lines of one file in their order; entries that are here already are not written again."""
+
+    def __init__(
+        self, archive: NatsArchive, files: NatsFileIndex, blobs: Blobs, tree: str, present: StoredHere
+    ) -> None:
+        self._archive = archive
+        self._files = files
+        self._blobs = blobs
+        self._tree = tree
+        self._present = present
+        self._blob = bytearray()
+        self._journals: dict[str, _ImportedJournal] = {}
+        self.last = 0
+        """Sequence of the newest entry."""
+
+    async def take(self, line: Header | Line) -> None:
+        """Writes what the line holds. Raises a 409 problem when somebody else writes to the run, RetryableError."""
+        try:
+            match line:
+                case BlobPart(data=data, last=last):
+                    self._blob += data
+                    if last:
+                        await self._blobs.put(bytes(self._blob))
+                        self._blob.clear()
+                case EntryLine(entry=entry):
+                    await self._take_entry(bytes(entry))
+                case FileLine(file=file):
+                    await self._take_file(file)
+        except Fenced as error:
+            raise contended(self._tree) from error
+
+    async def _take_file(self, file: WorkspaceFile) -> None:
+        """A file that is there already came with an import that was cut short, or was written since."""
+        if await self._files.read(self._tree, file.path) is None:
+            # It comes before all entries here, whichever it was written behind.
+            history = [msgspec.structs.replace(one, seq=UNKNOWN_POSITION) for one in file.history]
+            await self._files.write(msgspec.structs.replace(file, history=history), 0)
+
+    async def _take_entry(self, data: bytes) -> None:
+        head = msgspec.json.decode(data, type=EntryHead)
+        journal = self._journals.setdefault(head.run, _ImportedJournal())
+        found = self._present.get((head.run, head.n))
+        seq = found[0] if found is not None else await self._append(head, journal, data)
+        journal.pointers.note(seq)
+        journal.seq = seq
+        self.last = max(self.last, seq)
+
+    async def _append(self, head: EntryHead, journal: _ImportedJournal, data: bytes) -> int:
+        return await self._archive.append(
+            self._tree, head.run, moved(data, journal.pointers.packed()), journal.seq
+        )
+
+
+def contended(tree: str) -> Problem:
+    """The 409 problem of an import that somebody else's writes get in the way of."""
+    return Problem(
+        409, "run-exists", f"somebody else writes to run {tree} here: look at it before you try again"
+    )
 
 
 @dataclass(frozen=True)

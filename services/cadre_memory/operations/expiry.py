@@ -5,11 +5,11 @@ import logging
 
 from cadre.delivery.codec import decode
 from cadre.delivery.ended_runs import EndedRuns
-from cadre.delivery.newer_schema import defer_to_newer
 from cadre.delivery.retry import retry
+from cadre.delivery.worker import defer_to_newer
 from cadre.errors import CadreError, NewerSchema, TerminalError
 from cadre.ports import Clock, Delivery
-from cadre.protocol.fates import Erased, Fate
+from cadre.protocol.messages import Erased, Fate
 from cadre_memory.index import scopes
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.vector_index import Where

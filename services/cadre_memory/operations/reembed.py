@@ -1,12 +1,28 @@
-"""Brings all memories to the model that this process has, and says so for as long as that takes."""
+"""Brings all memories to the model that this process has, and says so for as long as that takes.
+
+Moves all memories to the collection of another model, while they are read and written; goes on after a kill.
+
+There is no list of what was deleted meanwhile, and none is needed, however many processes write. Stores and
+deletes reach the live collection first and the next one then. So a copy whose source is gone *after* the copy
+was written is one that a delete has overtaken (and is removed here), and any later delete comes by here itself.
+One pass copies all that was there when it began; what came later was written to both. A second pass compares.
+"""
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NamedTuple
+
+import msgspec
 
 from cadre.errors import CadreError
-from cadre_memory.index.memory_index import MemoryIndex
-from cadre_memory.operations.chunk_embedder import ChunkEmbedder
-from cadre_memory.operations.migration import migrate
+from cadre_memory.index import schema
+from cadre_memory.index.filters import PointSelector
+from cadre_memory.index.memory_index import MemoryIndex, check_points
+from cadre_memory.index.store import Point, PointRecord
+from cadre_memory.index.vector_index import Chunk, Vectors
+from cadre_memory.operations.embed_pending import ChunkEmbedder
+from cadre_memory.text.bm25 import encode_document
 
 log = logging.getLogger("cadre.memory")
 
@@ -62,3 +78,128 @@ class Reembedder:
         except CadreError as error:
             log.warning("which model the memories have is not known at this moment: %s", error)
         return None
+
+
+BATCH_CHUNKS = 32
+"""How many chunks are embedded at once."""
+
+_PAGE_IDS = 500
+
+Embed = Callable[[list[Chunk]], Awaitable[list[list[list[float]]]]]
+"""Returns the dense vectors of each chunk, one for each of its windows."""
+
+
+class Migration(NamedTuple):
+    """What a migration did, in points."""
+
+    source: str
+    target: str
+    copied: int
+    overtaken: int
+    """How many copies were removed again because their source had been deleted."""
+
+
+async def migrate(index: MemoryIndex, embed: Embed | None, *, keep: bool = False) -> Migration | None:
+    """Copies all memories to the collection of the index's own model, and makes it the live one.
+
+    Returns None when it is that already.
+
+    `embed` is None for a model without embeddings. Readers go on in the old collection, by words alone where this
+    model's vectors do not compare, and see all at the moment of the switch. `keep` leaves the old collection there
+    (it is written no more, but deletes still reach it). Raises whatever `embed` raises, and what the index raises:
+    call it again, and it goes on.
+    """
+    source = await index.live()
+    if source == index.own:
+        return None
+    await _begin(index)
+    log.info("memories move from %s to %s", source, index.own)
+    copied = overtaken = 0
+    for _ in ("copy", "compare"):
+        stored, removed = await _copy(index, source, embed)
+        copied += stored
+        overtaken += removed + await _remove_overtaken(index, source)
+    await index.store.set_aliases({index.live_alias: index.own, index.next_alias: None})
+    log.info("memories have moved to %s: %d copied, %d overtaken by deletes", index.own, copied, overtaken)
+    if not keep:
+        await index.store.drop(source)
+    return Migration(source, index.own, copied, overtaken)
+
+
+async def _begin(index: MemoryIndex) -> None:
+    """Has everybody write to both collections from here on. A migration to a third model, given up before, ends."""
+    await index.store.create(index.own)
+    abandoned = (await index.store.aliases()).get(index.next_alias)
+    if abandoned != index.own:
+        await index.store.set_aliases({index.next_alias: index.own})
+    if abandoned not in (None, index.own):
+        log.warning("the move to %s is given up", abandoned)
+        await index.store.drop(abandoned)
+
+
+async def _copy(index: MemoryIndex, source: str, embed: Embed | None) -> tuple[int, int]:
+    """Returns how many copies were stored, and how many of them were removed again."""
+    copied = overtaken = 0
+    async for records in _pages(index, source, BATCH_CHUNKS):
+        known = await index.digests(index.own, [one.id for one in records])
+        chunks = [
+            schema.chunk(*one)
+            for one in records
+            if one.id not in known or known[one.id]["hash"] != one.payload["hash"]
+        ]
+        if not chunks:
+            continue
+        vectors = [Vectors(encode_document(one.text), []) for one in chunks]
+        if embed is not None:
+            dense = await embed(chunks)
+            vectors = [Vectors(one.sparse, windows) for one, windows in zip(vectors, dense, strict=True)]
+        await _store(index, list(zip(chunks, vectors, strict=True)), known)
+        copied += len(chunks)
+        overtaken += await _remove_without_source(index, source, [one.id for one in chunks])
+    return copied, overtaken
+
+
+async def _store(
+    index: MemoryIndex, points: list[tuple[Chunk, Vectors]], known: dict[str, dict[str, str]]
+) -> None:
+    """Stores what is not there, as what was written meanwhile is newer; replaces what differs from its source."""
+    made = [
+        (msgspec.structs.replace(chunk, embed_state="done" if vectors.dense else "lexical"), vectors)
+        for chunk, vectors in points
+    ]
+    check_points(made, index.schema.dim)
+    for only_new in (True, False):
+        batch = [
+            Point(chunk.id, schema.payload(chunk), vectors.sparse, vectors.dense)
+            for chunk, vectors in made
+            if (chunk.id not in known) == only_new
+        ]
+        if batch:
+            await index.store.upsert(index.own, batch, only_new=only_new)
+
+
+async def _remove_overtaken(index: MemoryIndex, source: str) -> int:
+    """Removes all copies without a source, also those that a kill kept from being checked when they were copied."""
+    removed = 0
+    async for records in _pages(index, index.own, _PAGE_IDS, fields=["hash"]):
+        removed += await _remove_without_source(index, source, [one.id for one in records])
+    return removed
+
+
+async def _remove_without_source(index: MemoryIndex, source: str, ids: list[str]) -> int:
+    left = await index.digests(source, ids)
+    gone = [id for id in ids if id not in left]
+    return await index.store.delete(index.own, PointSelector(ids=gone)) if gone else 0
+
+
+async def _pages(
+    index: MemoryIndex, collection: str, limit: int, fields: list[str] | None = None
+) -> AsyncIterator[list[PointRecord]]:
+    after: str | None = None
+    while True:
+        page = await index.store.scroll(collection, PointSelector(), limit=limit, after=after, fields=fields)
+        if page.records:
+            yield page.records
+        if page.next is None:
+            return
+        after = page.next

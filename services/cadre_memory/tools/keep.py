@@ -1,7 +1,11 @@
 """Keeps a text: cuts it, stores the pieces, and has them embedded afterwards."""
 
 import asyncio
+import threading
+from functools import cache
 from typing import NamedTuple
+
+from semantic_text_splitter import TextSplitter
 
 from cadre_memory.index.scopes import Caller
 from cadre_memory.index.vector_index import Chunk, EmbedState, Vectors
@@ -10,7 +14,6 @@ from cadre_memory.operations.expiry import ErasureListener
 from cadre_memory.operations.search import Searcher
 from cadre_memory.operations.writer import Writer
 from cadre_memory.text.bm25 import encode_document
-from cadre_memory.text.chunking import split_text
 from cadre_memory.tools.chunks import About, chunks_of
 
 
@@ -55,3 +58,24 @@ async def _sparse_only(chunk: Chunk) -> Vectors:
     # Some milliseconds each: a long text lets others in between.
     await asyncio.sleep(0)
     return Vectors(sparse, [])
+
+
+CHUNK_TOKENS = 1024
+OVERLAP_TOKENS = 10
+
+_TOKENIZER = "gpt-4o"
+"""Its table is inside the splitter: nothing is downloaded."""
+
+_splitting = threading.Lock()
+
+
+def split_text(text: str) -> list[str]:
+    """Returns the pieces: none for blanks alone, else at least one. Takes about a second the first time."""
+    with _splitting:
+        return _splitter().chunks(text)
+
+
+@cache
+def _splitter() -> TextSplitter:
+    # About a second: the table of tokens is unpacked.
+    return TextSplitter.from_tiktoken_model(_TOKENIZER, CHUNK_TOKENS, overlap=OVERLAP_TOKENS)

@@ -1,5 +1,6 @@
 """Answers people's requests to the memory, within the selection that each names."""
 
+import re
 from collections.abc import Sequence
 
 import msgspec
@@ -27,12 +28,12 @@ from cadre_memory.embedding.embedder import Embedder
 from cadre_memory.embedding.open import NO_EMBEDDINGS
 from cadre_memory.index import scopes
 from cadre_memory.index.memory_index import MemoryIndex
+from cadre_memory.index.schema import OWNER_OF
 from cadre_memory.index.scopes import SCOPES
 from cadre_memory.index.vector_index import Chunk, Clause, EmbedState, Where, Within
 from cadre_memory.operations.reembed import Reembedder
 from cadre_memory.operations.search import Searcher
-from cadre_memory.tools.chunks import chunk_id, same_fields
-from cadre_memory.tools.imported import imported_chunk
+from cadre_memory.tools.chunks import chunk_id, content_hash, same_fields
 from cadre_memory.tools.keep import Workers, keep_chunks
 
 _MAX_PAGE_BYTES = 700_000
@@ -217,3 +218,17 @@ def _bounded(what: str, number: int) -> int:
 
 def _size(chunks: list[Chunk]) -> int:
     return len(msgspec.json.encode(chunks))
+
+
+def imported_chunk(one: Remembered, state: EmbedState) -> Chunk:
+    """Returns the point that the line of an export was made from, still without its vectors. Raises MemoryRefused."""
+    if one.id != chunk_id(one.memory, one.index):
+        raise MemoryRefused(
+            f"{one.id} is not chunk {one.index} of {one.memory!r}: import lines as they were exported"
+        )
+    if not getattr(one, OWNER_OF[one.scope]):
+        raise MemoryRefused(f"{one.id} is of scope {one.scope} and names no {OWNER_OF[one.scope]}")
+    if not re.search(r"\S", one.text):
+        raise MemoryRefused(f"{one.id} has no text")
+    fields = {name: getattr(one, name) for name in Chunk.__struct_fields__ if hasattr(one, name)}
+    return Chunk(**fields, created_at=one.at, hash=content_hash(one.text), embed_state=state)

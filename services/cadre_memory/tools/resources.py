@@ -4,6 +4,7 @@ A file is cut and stored when a search first meets that version of it, in the ru
 that watches workspaces, and goes with its run. Which versions count is asked of the workspace at each search.
 """
 
+import codecs
 import hashlib
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,6 @@ from cadre_memory.index import scopes
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.scopes import Caller
 from cadre_memory.index.vector_index import Where
-from cadre_memory.text.file_text import read_text
 from cadre_memory.tools.cards import MAX_TEXT_CHARS, QueryResources
 from cadre_memory.tools.chunks import About, chunk_id
 from cadre_memory.tools.keep import Workers, keep_text
@@ -103,3 +103,16 @@ def _is_wanted(path: str, paths: list[str] | None) -> bool:
         path == one or (one.endswith("/") and path.startswith(one))
         for one in (one.removeprefix("./") for one in paths)
     )
+
+
+_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+
+
+def read_text(data: bytes) -> str | None:
+    """Returns the text of a file in UTF-8, or in UTF-16 with its mark; None for one that is no text."""
+    encoding = next((name for mark, name in _MARKS.items() if data.startswith(mark)), "utf-8")
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text

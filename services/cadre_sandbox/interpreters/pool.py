@@ -12,7 +12,7 @@ from cadre_sandbox.interpreters.process import DiedAtStart, InterpreterProcess, 
 from cadre_sandbox.interpreters.scratch import remove_abandoned
 from cadre_sandbox.interpreters.session import InterpreterSession
 from cadre_sandbox.interpreters.zygote import ZygoteProcess
-from cadre_sandbox.wire.jail_order import MACHINE, MACHINES
+from cadre_sandbox.wire.frames import MACHINE, MACHINES
 
 log = logging.getLogger("cadre.sandbox")
 

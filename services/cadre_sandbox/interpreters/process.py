@@ -16,8 +16,7 @@ from cadre_sandbox.interpreters.contract import BlockLimits, Tier
 from cadre_sandbox.interpreters.scratch import MEASURING_THREAD, Scratch
 from cadre_sandbox.interpreters.untrusted import read_frame
 from cadre_sandbox.interpreters.zygote import SpawnedJail, ZygoteProcess
-from cadre_sandbox.wire.frames import PREFIX, BrokenFrame, Frame, encode, frame_sizes
-from cadre_sandbox.wire.jail_order import OWN_TASKS, JailOrder
+from cadre_sandbox.wire.frames import OWN_TASKS, PREFIX, BrokenFrame, Frame, JailOrder, encode, frame_sizes
 from cadre_sandbox.wire.values import MAX_BINARY_BYTES
 
 log = logging.getLogger("cadre.sandbox")

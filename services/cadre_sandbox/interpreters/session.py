@@ -17,12 +17,18 @@ from cadre_sandbox.interpreters.contract import (
     Used,
     Yielded,
 )
-from cadre_sandbox.interpreters.decode import SavedVariables, logs_of, not_saved, outcome_of, saved_variables
-from cadre_sandbox.interpreters.encode import block_order, results_order
+from cadre_sandbox.interpreters.decode import (
+    SavedVariables,
+    block_order,
+    logs_of,
+    not_saved,
+    outcome_of,
+    results_order,
+    saved_variables,
+)
 from cadre_sandbox.interpreters.process import InterpreterGone, InterpreterProcess
 from cadre_sandbox.interpreters.untrusted import check_values, off_loop
-from cadre_sandbox.wire.frames import BrokenFrame, Frame
-from cadre_sandbox.wire.jail_order import NO_MEMORY, NO_TIME
+from cadre_sandbox.wire.frames import NO_MEMORY, NO_TIME, BrokenFrame, Frame
 
 _GRACE_SECONDS = 0.4
 """Seconds beyond the limit until the interpreter is killed: time to stop by itself."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from cadre_sandbox.interpreters.contract import Python, SandboxError
-from cadre_sandbox.wire.jail_order import JailOrder
+from cadre_sandbox.wire.frames import JailOrder
 
 # The folders are needed to import only; code shall neither find nor read what else is in them.
 _BOOT = """

@@ -7,8 +7,11 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import fractions
 import importlib
 import io
+import math
+import re
 import sys
 import uuid
 from collections.abc import Callable, Hashable, ItemsView, KeysView, Mapping, ValuesView
@@ -16,7 +19,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from cadre_sandbox.jail import images, tables, tagged
+from cadre_sandbox.jail import tables
 from cadre_sandbox.wire.values import (
     BINARY_MARKER,
     BLOB_REF,
@@ -114,7 +117,7 @@ def to_value(item: Any, place: str = "it", depth: int = 0) -> Value:
 
 
 def _number(item: int | float) -> Value:
-    return tagged.integer(int(item)) if isinstance(item, int) else tagged.real(float(item))
+    return integer(int(item)) if isinstance(item, int) else real(float(item))
 
 
 def _composite(item: Any, place: str, depth: int) -> Value:
@@ -163,7 +166,7 @@ def _special(item: Any, place: str, depth: int) -> Value:
         return BinaryValue("image", bytes(item))
     if isinstance(item, bytes | bytearray | memoryview):
         return BinaryValue("bytes", bytes(item))
-    if (number := tagged.scalar(item)) is not None:
+    if (number := scalar(item)) is not None:
         return number
     if (pandas := _loaded("pandas")) and (item is pandas.NaT or item is pandas.NA):
         return None
@@ -175,7 +178,7 @@ def _special(item: Any, place: str, depth: int) -> Value:
         fields = dataclasses.fields(item)
         return {f.name: to_value(getattr(item, f.name), f"{place}.{f.name}", depth + 1) for f in fields}
     if (image := _loaded("PIL.Image")) and isinstance(item, image.Image):
-        return BinaryValue("image", *images.to_files(item))
+        return BinaryValue("image", *to_files(item))
     if pandas and isinstance(item, pandas.DataFrame | pandas.Series):
         return _table(item, pandas, place, depth)
     if pandas and isinstance(item, pandas.Index):
@@ -232,7 +235,7 @@ def from_value(value: Value) -> Any:
         return _READERS[value.form](value)
     if isinstance(value, TaggedValue):
         try:
-            return tagged.read(value, from_value)
+            return read(value, from_value)
         except (ValueError, TypeError, OverflowError):
             # No code has written it.
             return {BINARY_MARKER: [value.form, from_value(value.content)]}
@@ -299,3 +302,95 @@ _READERS: dict[BinaryForm, Callable[[BinaryValue], Any]] = {
     "array": _array,
     "json": _large,
 }
+
+_IN_PNG = {"1", "L", "LA", "P", "RGB", "RGBA", "I;16"}
+
+_IN_TIFF = {"CMYK": "RGB", "F": "L", "I": "L"}
+"""Modes that TIFF has and PNG has not, and the mode of the PNG."""
+
+
+def to_files(image: Any) -> tuple[bytes, bytes | None]:
+    """The image as PNG, and as TIFF where the PNG is not all of it. Raises ValueError for a mode that neither has."""
+    if image.mode in _IN_PNG:
+        return _file(image, "PNG"), None
+    if image.mode not in _IN_TIFF:
+        raise ValueError(f"is an image of mode {image.mode}; convert it: image.convert('RGB')")
+    return _file(image.convert(_IN_TIFF[image.mode]), "PNG"), _file(image, "TIFF")
+
+
+def _file(image: Any, form: str) -> bytes:
+    file = io.BytesIO()
+    image.save(file, format=form)
+    return file.getvalue()
+
+
+_MAX_PLAIN_BITS = 1_000
+"""Bits of an integer that every reader of JSON takes."""
+
+_DURATION = re.compile(r"(-?)P(\d+)DT(\d+)\.(\d+)S")
+
+
+def integer(number: int) -> Value:
+    """The integer; one that readers of JSON refuse as its digits. Raises ValueError beyond 4,000 of them."""
+    if number.bit_length() <= _MAX_PLAIN_BITS:
+        return number
+    return TaggedValue("int", _digits(number))
+
+
+def real(number: float) -> Value:
+    """The number; NaN and infinities by their names."""
+    return number if math.isfinite(number) else TaggedValue("float", str(number))
+
+
+def scalar(item: object) -> TaggedValue | None:
+    """A complex number, a fraction or a duration as its text; None for anything else. Raises ValueError for a fraction
+    of more than 4,000 digits."""
+    if isinstance(item, complex):
+        return TaggedValue("complex", str(complex(item)).strip("()"))
+    if isinstance(item, fractions.Fraction):
+        return TaggedValue("fraction", f"{_digits(item.numerator)}/{_digits(item.denominator)}")
+    if isinstance(item, datetime.timedelta):
+        if getattr(item, "nanoseconds", 0):  # a Timedelta of pandas
+            raise ValueError("has durations below a microsecond; pass them as numbers")
+        size = abs(item)
+        text = f"P{size.days}DT{size.seconds}.{size.microseconds:06}S"
+        return TaggedValue("timedelta", f"-{text}" if item.days < 0 else text)
+    return None
+
+
+def _digits(number: int) -> str:
+    if number.bit_length() > 13_000:
+        raise ValueError("has more than 4,000 digits; pass its text, in parts")
+    return str(number)
+
+
+def read(value: TaggedValue, inner: Callable[[Value], Any]) -> Any:
+    """The object that the value stands for; `inner` reads what is in it. Raises ValueError or TypeError for content
+    that no code has written."""
+    content: Any = value.content
+    match value.form:
+        case "tuple":
+            return tuple(map(inner, content))
+        case "frozenset":
+            return frozenset(map(inner, content))
+        case "dict":
+            return {inner(key): inner(item) for key, item in content}
+        case "timedelta":
+            return _duration(content)
+    return _NUMBERS[value.form](content)
+
+
+_NUMBERS: dict[str, Callable[[str], object]] = {
+    "float": float,
+    "int": int,
+    "complex": complex,
+    "fraction": fractions.Fraction,
+}
+
+
+def _duration(text: str) -> datetime.timedelta:
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise ValueError(f"no duration: {text}")
+    size = datetime.timedelta(days=int(found[2]), seconds=int(found[3]), microseconds=int(found[4]))
+    return -size if found[1] else size

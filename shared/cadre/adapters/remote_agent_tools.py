@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from cadre.adapters.a2a.message import without_files
+from cadre.adapters.a2a.task import without_files
 from cadre.protocol.a2a import cancel_tool, get_tool, send_tool
 from cadre.protocol.files import decode_data_url
 from cadre.protocol.tagged import for_people

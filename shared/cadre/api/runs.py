@@ -8,8 +8,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from cadre.journal.steps import Step
-from cadre.protocol.messages import ErrorInfo, Fork
+from cadre.protocol.messages import CallEdit, ErrorInfo, Fork, Verdict
 from cadre.protocol.usage import Budget, Usage
+from cadre.telemetry.tracing.spans import SpanRecord
 
 State = Literal["queued", "running", "waiting", "success", "max_steps_error", "error", "cancelled"]
 """`queued`: no replica of its agent has begun it. `waiting`: for a person, a time, a signal, or as long as the model
@@ -125,3 +126,91 @@ class SentRequest(msgspec.Struct, kw_only=True):
     """What was posted. Images stand as `blob:` references in place of their bytes."""
     calls: list[ModelCallPlace]
     """All model calls of the step, in their order; this is the one that was asked for, or the last."""
+
+
+class Delivered(msgspec.Struct):
+    """Something that was sent to a run. `at` is null as long as no agent has taken it up: it is kept until then."""
+
+    id: str
+    run: str
+    at: float | None = None
+
+
+class Edited(msgspec.Struct, kw_only=True):
+    """What a person may edit of a run, as it is now."""
+
+    run: str
+    name: str
+    """`queue` or `plan`."""
+    version: int
+    """An edit names the one that it is based on."""
+    state: Any
+    """All of it; its form is up to the agent's kind."""
+
+
+class TraceSpan(SpanRecord, frozen=True, kw_only=True):
+    """A span in its place."""
+
+    depth: int
+
+
+class TraceTree(msgspec.Struct, kw_only=True):
+    """The trace of a run and of all runs below it."""
+
+    id: str
+    trace: str
+    spans: list[TraceSpan]
+    """Parents before their children, siblings by time. Of a page: those parents that are on it."""
+    next: int | msgspec.UnsetType | None = msgspec.UNSET
+    """With `limit`: `after` of the next page; None on the last one."""
+
+
+ApprovalState = Literal["pending", "decided", "dropped"]
+
+
+class PendingCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that policy holds back. Times are Unix seconds."""
+
+    call: str
+    run: str
+    tree: str
+    agent: str
+    name: str
+    kind: Literal["tool", "member", "question"]
+    arguments: dict[str, Any]
+    cut: bool = False
+    """The arguments are longer than this: the call itself has them whole."""
+    reason: str
+    requested_at: float
+    expires_at: float | None = None
+    """When it counts as turned down; None: it waits for ever."""
+
+
+class ApprovalDecision(msgspec.Struct, kw_only=True):
+    """The decision on a call. `at` is null as long as no agent has taken it up."""
+
+    call: str
+    verdict: Verdict | Literal["expired"]
+    by: str
+    at: float | None = None
+    feedback: str = ""
+    tool: str | None = None
+    """The tool or member that is called instead, when that was corrected."""
+    arguments: dict[str, Any] | None = None
+    """The arguments of the call, when they were corrected."""
+    edits: list[CallEdit] = []
+    """What was changed about the calls that a question proposed."""
+
+
+class Approval(PendingCall, frozen=True, kw_only=True):
+    """A call that waits, or has waited, for a person."""
+
+    task: str
+    """The task of its run, shortened."""
+    schema: dict[str, Any] | None
+    """JSON Schema of the arguments."""
+    values: dict[str, Any] | None = None
+    """The arguments as they would be sent, the values of variables in the place of their names; not in the list."""
+    state: ApprovalState = "pending"
+    """`dropped`: its run ended first."""
+    decision: ApprovalDecision | None = None

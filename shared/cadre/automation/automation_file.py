@@ -11,8 +11,7 @@ from cadre.automation.schedule import ScheduleSpec
 from cadre.automation.standing_budget import BudgetSpec
 from cadre.automation.trigger import TriggerSpec
 from cadre.errors import SpecError
-from cadre.spec.misfit import misfit_of
-from cadre.spec.yaml_file import read_yaml_documents
+from cadre.spec.yaml_file import misfit_of, read_yaml_documents
 
 AnySpec = ScheduleSpec | TriggerSpec | NoticeSpec | BudgetSpec
 

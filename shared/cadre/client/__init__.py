@@ -4,11 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cadre.api.approvals import Approval, ApprovalDecision
     from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
-    from cadre.api.runs import RunDetail, RunSummary
-    from cadre.api.steering import Delivered, Edited
-    from cadre.api.traces import TraceTree
+    from cadre.api.runs import Approval, ApprovalDecision, Delivered, Edited, RunDetail, RunSummary, TraceTree
     from cadre.client.client import Client
     from cadre.client.errors import (
         ClientError,
@@ -67,11 +64,16 @@ __all__ = [
 ]
 
 _HOMES = {
-    "cadre.api.approvals": ("Approval", "ApprovalDecision"),
     "cadre.api.directory": ("LiveAgent", "LiveSandbox", "LiveTool"),
-    "cadre.api.runs": ("RunDetail", "RunSummary"),
-    "cadre.api.steering": ("Delivered", "Edited"),
-    "cadre.api.traces": ("TraceTree",),
+    "cadre.api.runs": (
+        "Approval",
+        "ApprovalDecision",
+        "Delivered",
+        "Edited",
+        "RunDetail",
+        "RunSummary",
+        "TraceTree",
+    ),
     "cadre.client.client": ("Client",),
     "cadre.client.errors": (
         "ClientError",

@@ -12,13 +12,14 @@ from urllib.parse import quote
 
 from msgspec import to_builtins
 
-from cadre.api.approvals import Approval, ApprovalDecision
-from cadre.api.runs import RunDetail
-from cadre.api.steering import (
+from cadre.api.runs import (
+    Approval,
+    ApprovalDecision,
     Delivered,
     Edited,
+    RunDetail,
+    TraceTree,
 )
-from cadre.api.traces import TraceTree
 from cadre.client.errors import OutputMismatch, RunCancelled, RunFailed, TimedOut
 from cadre.client.event import Event
 from cadre.client.events import View, read_events
@@ -26,8 +27,7 @@ from cadre.client.run_options import ForkOptions, fork_body
 from cadre.client.run_requests import RunRequests
 from cadre.client.transport import RUNS, typed
 from cadre.client.typed_output import converted
-from cadre.protocol.call_edit import CallEdit
-from cadre.protocol.messages import MessageMode
+from cadre.protocol.messages import CallEdit, MessageMode
 from cadre.tools.workspace import FileEntry
 
 T = TypeVar("T")

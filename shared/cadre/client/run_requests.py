@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 import httpx2
 
-from cadre.api.approvals import Approval, ApprovalDecision
-from cadre.api.runs import RunDetail
+from cadre.api.runs import Approval, ApprovalDecision, RunDetail
 from cadre.client.errors import Unreachable
 from cadre.client.transport import RUNS, Transport, typed
 

@@ -14,13 +14,14 @@ fields: `prev`, which an import into another stream rewrites, and `hash` itself.
 import hashlib
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
+from cadre.ports import Stored
 from cadre.protocol.topology import model_call_id, report_id, result_id, task_id
 from cadre.spec.kinds import DEFAULT
 
@@ -217,3 +218,19 @@ def _hash(body: bytes, before: str) -> str:
     found = hashlib.blake2b(before.encode(), digest_size=_HASH_BYTES)
     found.update(body)
     return urlsafe_b64encode(found.digest()).rstrip(b"=").decode()
+
+
+async def whole_journal(
+    last: Stored, read: Callable[[Sequence[int]], Awaitable[Iterable[Stored]]]
+) -> list[Stored]:
+    """Return all entries of a run up to its `last`, in ascending order.
+
+    `read` returns the entries at the given sequences. It is called once for each level of back-pointers, since the
+    entries of one level name those of the level below: once up to FAN entries, twice up to FAN ** 2.
+    """
+    found = {last.seq: last}
+    latest: Iterable[Stored] = [last]
+    while missing := sorted({seq for one in latest for seq in one.entry.earlier} - found.keys()):
+        latest = await read(missing)
+        found |= {one.seq: one for one in latest}
+    return [found[seq] for seq in sorted(found)]

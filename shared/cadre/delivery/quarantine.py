@@ -20,8 +20,7 @@ from contextlib import ExitStack
 
 from msgspec.structs import replace
 
-from cadre.delivery.deadlines import Deadlines
-from cadre.delivery.retry import retry
+from cadre.delivery.retry import Deadlines, retry
 from cadre.errors import CadreError, Fenced
 from cadre.ports import Clock, Delivery, QuarantineRecord, QuarantineStore
 

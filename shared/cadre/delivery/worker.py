@@ -1,17 +1,34 @@
 """Takes the messages of a queue: each one is served, refused, put off, or left to another worker.
 
 It depends on ports alone: who delivers, be it a server or a simulation, does not matter here.
+
+Leaves a message that only a newer Cadre can read to a replica that can.
+
+During a rolling upgrade a replica of the former version meets records, calls and journals of the next one. It
+hands the message back with a pause, so that another replica takes it. Only when none could for about a minute
+the message becomes a dead letter, which `cadre dead retry` delivers again once the service has been upgraded;
+the run goes on waiting for it.
+
+Answers the calls of tools that may run again, as Cadre's own services offer them: nothing is claimed.
+
+A call that is delivered twice is served twice and has its effect once, or changes nothing; the run takes the first
+result. The tools of users are claimed before they run: that is the executor of `cadre tools`.
 """
 
+import logging
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from cadre.delivery.codec import newer_schema
-from cadre.delivery.newer_schema import defer_to_newer
+import msgspec
+
+from cadre.delivery.codec import UNREADABLE, newer_schema, unpack_call
 from cadre.delivery.quarantine import Quarantine
 from cadre.delivery.retry import retry
-from cadre.errors import NewerSchema, TerminalError
-from cadre.ports import Blobs, Clock, Delivery, QuarantineStore
+from cadre.delivery.sender_check import Misaddressed, wrong_subject
+from cadre.errors import NewerKind, NewerSchema, TerminalError
+from cadre.ports import Blobs, Bus, Clock, Delivery, QuarantineStore
+from cadre.protocol.messages import ErrorInfo, ToolCall, ToolResult
+from cadre.protocol.topology import Address, parent_of, result_id
 
 T = TypeVar("T")
 
@@ -99,4 +116,137 @@ class Worker(Generic[T]):
             await defer_to_newer(job.delivery, newer)
             return False
         await job.delivery.term(str(error))
+        return True
+
+
+log = logging.getLogger("cadre.newer")
+
+MAX_REDELIVERIES = 10
+"""Deliveries after which no replica seems able to read the message; about 63 seconds with the pauses below."""
+
+_LONGEST_PAUSE_SECONDS = 8.0
+
+
+async def defer_to_newer(delivery: Delivery, error: NewerSchema) -> None:
+    """Hands the delivery back after a pause, or gives it up after MAX_REDELIVERIES."""
+    if delivery.deliveries <= MAX_REDELIVERIES:
+        pause = min(2.0 ** (delivery.deliveries - 1), _LONGEST_PAUSE_SECONDS)
+        log.warning("%s is left to a newer replica for %g s: %s", delivery.subject, pause, error)
+        await delivery.nak(pause)
+        return
+    why = (
+        f"agent kind version {error.found}, this service knows {error.known or 'none'}"
+        if isinstance(error, NewerKind)
+        else f"schema {error.found}, this one reads up to {error.known}"
+    )
+    reason = f"written by a newer Cadre ({why}): upgrade this service, then `cadre dead retry`"
+    log.error("dead letter %s: %s", delivery.subject, reason)
+    await delivery.term(reason)
+
+
+Answer = Callable[[ToolCall, Address], Awaitable[dict[str, Any] | None]]
+"""Returns the fields `output`, `error` or `blob` of a call's ToolResult, or None when nobody waits for one.
+
+Raises RetryableError (the call is delivered again) and TerminalError (it becomes a dead letter).
+"""
+
+
+class CallWorker:
+    """Handles the deliveries of one service's tools."""
+
+    def __init__(
+        self,
+        answer: Answer,
+        *,
+        bus: Bus,
+        blobs: Blobs,
+        quarantine: QuarantineStore,
+        clock: Clock,
+        log: logging.Logger,
+    ) -> None:
+        self._answer = answer
+        self._bus = bus
+        self._clock = clock
+        self._log = log
+        self._worker = Worker(unpack_call, self._refuse, blobs, quarantine, clock)
+        self.instance = ""
+        """The executor that results name."""
+        self.on_answer: Callable[[ToolResult], None] = lambda result: None
+        """Called with each result once it is sent."""
+
+    async def handle(self, delivery: Delivery) -> None:
+        """Acks once the result, if one is awaited, is in the run's inbox. Raises RetryableError: deliver again."""
+        await self._worker.handle(delivery, self._serve)
+
+    async def _serve(self, job: Job[ToolCall]) -> bool:
+        call = await job.message()
+        if why := wrong_subject(call, job.address):
+            raise Misaddressed(why)
+        started = self._clock.now()
+        fields = await self._fields(call, job.address)
+        if fields is not None:
+            result = self._result(call, started, **fields)
+            if call.reply:
+                await self._send(result, call.agent)
+            elif result.error is not None:
+                self._log.warning("call %s: %s", call.id, result.error.message)
+            self.on_answer(result)
+        return True
+
+    async def _fields(self, call: ToolCall, address: Address) -> dict[str, Any] | None:
+        if call.deadline is not None and self._clock.now() >= call.deadline:
+            return {"error": too_late(call.tool)}
+        return await self._answer(call, address)
+
+    async def _refuse(self, job: Job[ToolCall], error: TerminalError) -> None:
+        self._log.warning("%s given up: %s", job.delivery.subject, error)
+        call = addressed_call(job.address)
+        if call is not None and _is_awaited(job.delivery.data):
+            await self._send(self._result(call, 0.0, error=poisoned(call, error)), call.agent)
+
+    async def _send(self, result: ToolResult, agent: str) -> None:
+        await retry(lambda: self._bus.send(result, result.tool, to=agent), self._clock.sleep)
+
+    def _result(self, call: ToolCall, started: float, **fields: Any) -> ToolResult:
+        return ToolResult(
+            id=result_id(call.id),
+            tree=call.tree,
+            run=call.run,
+            at=self._clock.now(),
+            call=call.id,
+            tool=call.tool,
+            executor=self.instance,
+            started_at=started,
+            **fields,
+        )
+
+
+def addressed_call(address: Address) -> ToolCall | None:
+    """Returns as much of a call as its subject says: enough to refuse it. None when it names no call of a run."""
+    tool, agent, tree, call = address.receiver, address.sender, address.tree, address.leaf
+    run = parent_of(call)
+    if run is None:
+        return None
+    return ToolCall(id=call, tree=tree, run=run, at=0.0, agent=agent, tool=tool, arguments={})
+
+
+def poisoned(call: ToolCall, error: TerminalError) -> ErrorInfo:
+    """The error of a call that is a dead letter."""
+    return ErrorInfo("poisoned", f"the call of tool {call.tool!r} cannot be served: {error}")
+
+
+def too_late(tool: str) -> ErrorInfo:
+    """The error of a call that came after its deadline."""
+    return ErrorInfo("deadline", f"tool {tool!r} was not run: its time had passed before")
+
+
+class _ReplyFlag(msgspec.Struct):
+    reply: bool = True
+
+
+def _is_awaited(data: bytes) -> bool:
+    """Whether the message, as far as it can be read, wants an answer."""
+    try:
+        return msgspec.json.decode(data, type=_ReplyFlag).reply
+    except UNREADABLE:
         return True

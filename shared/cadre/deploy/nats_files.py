@@ -4,6 +4,7 @@ With `apart` each of them lies in a folder below it, so that every service can b
 `USER/nats.nk`, and `server/` with what is no secret.
 """
 
+import json
 import os
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -13,9 +14,8 @@ import msgspec
 
 from cadre.adapters.nats.connection.keys import Key, new_key, read_key, text_of
 from cadre.deploy.k8s.components import object_name
-from cadre.deploy.nats_server_file import server_file
 from cadre.errors import CommandFailed, SettingError
-from cadre.protocol.nats_users import Role
+from cadre.protocol.nats_users import Permissions, Role, permissions
 from cadre.protocol.topology import Topology
 
 SERVER_FILE = "auth.conf"
@@ -197,3 +197,67 @@ def _write(file: Path, text: str, mode: int = _PUBLIC_MODE) -> None:
         opened.write(text)
     fresh.chmod(mode)
     fresh.replace(file)
+
+
+_HEAD = """\
+# Who may use this server, and for what. Made by `cadre auth init`, which writes it anew: change nothing here.
+# A nats-server's own file takes it in with: include "{name}"
+# It holds public keys only. Have the server read it again with: nats-server --signal reload=PID
+"""
+
+
+_TENANTS_HEAD = """\
+# The accounts of tenants, which see nothing of each other. Made by `cadre tenant`, which writes it anew.
+# A nats-server's own file takes it in with: include "{name}"
+# With accounts there is no JetStream for users that are in none of them.
+"""
+
+
+def server_file(name: str, roles: Iterable[Role], keys: Mapping[str, str], topology: Topology) -> str:
+    """The text of the file `name`; `keys` are the public keys by user."""
+    users = "\n".join(_user(role, keys[role.user], permissions(role, topology)) for role in roles)
+    return f"{_HEAD.format(name=name)}\nauthorization {{\n  users: [\n{users}\n  ]\n}}\n"
+
+
+class Account(NamedTuple):
+    """The account of a tenant."""
+
+    name: str
+    roles: list[Role]
+    keys: Mapping[str, str]
+    """The public keys by user."""
+    storage_bytes: int | None
+    """The most that it may store; None: as much as there is."""
+
+
+def accounts_file(name: str, accounts: Iterable[Account], topology: Topology) -> str:
+    """The text of the file `name`, with an account for each tenant."""
+    inner = "\n".join(_account(one, topology) for one in accounts)
+    return f"{_TENANTS_HEAD.format(name=name)}\naccounts {{\n{inner}\n}}\n"
+
+
+def _account(account: Account, topology: Topology) -> str:
+    bound = "enabled" if account.storage_bytes is None else f"{{max_file: {account.storage_bytes}}}"
+    users = "\n".join(
+        _user(role, account.keys[role.user], permissions(role, topology)) for role in account.roles
+    )
+    return f"  {json.dumps(account.name)} {{\n    jetstream: {bound}\n    users: [\n{users}\n    ]\n  }}"
+
+
+def _user(role: Role, key: str, allowed: Permissions) -> str:
+    lines = [f"    # {role.user}", "    {", f"      nkey: {key}"]
+    if role.kind != "operator":
+        lines += [
+            "      permissions: {",
+            f"        publish: {{{_list('allow', allowed.publish)}{_list('deny', allowed.never)}}}",
+            f"        subscribe: {{{_list('allow', allowed.subscribe)}}}",
+        ]
+        lines.append("      }")
+    return "\n".join([*lines, "    }"])
+
+
+def _list(what: str, subjects: list[str]) -> str:
+    if not subjects:
+        return ""
+    inner = "\n".join(f"          {json.dumps(subject)}" for subject in subjects)
+    return f"\n        {what}: [\n{inner}\n        ]\n        "

@@ -1,7 +1,8 @@
 """A team as the components that a cluster runs: its files are read here, and its tools' names looked up."""
 
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,9 +12,10 @@ from cadre.adapters.tool_entries import load_entry
 from cadre.deploy.k8s.components import Component, Files, object_name
 from cadre.deploy.k8s.pod_spec import AGENT_FOLDER, PRICES_FILE
 from cadre.deploy.k8s.values import Values
-from cadre.deploy.roles import tool_service_names
 from cadre.deploy.team_file import TeamSpec
+from cadre.engine.offer import callable_tools
 from cadre.errors import SetupError, SpecError
+from cadre.protocol.nats_users import Role, team_roles
 from cadre.protocol.topology import Topology
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import files_of_agent, read_agent
@@ -139,3 +141,46 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise SpecError(f"cannot be read: {error.strerror}", files=(path,)) from error
+
+
+def roles_of(team: TeamSpec, *, memory: bool | None = None) -> list[Role]:
+    """The roles of all services of the team; `memory` overrides whether the memory service is one.
+
+    Raises SetupError when a module of tools cannot be loaded, or an agent's file cannot be read."""
+    tools = [
+        (name, tuple(tool.name for tool in load_entry(entry)))
+        for entry, name in zip(team.tools, tool_service_names(team.tools), strict=True)
+    ]
+    calls = {name: tuple(callable_tools(read_agent(file))) for name, file in team.agents.items()}
+    memory = team.needs_memory if memory is None else memory
+    return team_roles(team.agents, tools, team.pools, memory=memory, calls=calls)
+
+
+def roles_of_components(team: TeamSpec, components: Iterable[Component]) -> list[Role]:
+    """The roles of these services of a cluster, and the operator's. Raises SetupError."""
+    roles = [Role(kind="operator")]
+    for one in components:
+        if one.role == "agent":
+            calls = tuple(callable_tools(read_agent(team.agents[one.name])))
+            roles.append(Role(kind="agent", name=one.name, calls=calls))
+        elif one.role == "tools":
+            roles.append(Role(kind="tools", name=one.name, tools=tuple(one.provides[1::2])))
+        elif one.role != "provision":
+            roles.append(Role(kind=one.role, name=one.name))
+    return roles
+
+
+def tool_service_names(entries: Iterable[str]) -> list[str]:
+    """Names of the services of these tool modules, in their order and each once."""
+    taken: list[str] = []
+    for entry in entries:
+        source, _, function = entry.partition(":")
+        stem = Path(source).stem if "/" in source else source.rpartition(".")[2]
+        wanted = re.sub(r"[^a-zA-Z0-9_-]", "-", stem + (function and f"-{function}"))
+        taken.append(unused_name(wanted, taken))
+    return taken
+
+
+def unused_name(name: str, taken: Collection[str]) -> str:
+    """The name, with a number behind it if it is taken."""
+    return next(n for n in (name, *(f"{name}-{i}" for i in range(2, 1000))) if n not in taken)

@@ -10,13 +10,11 @@ from cadre.adapters.mcp.server_file import is_server_file, read_servers
 from cadre.automation.automation_file import path_of, read_automations
 from cadre.errors import SetupError, SpecError
 from cadre.spec.agent import AgentSpec
-from cadre.spec.agent_file import brings_tools, read_agent, skills_of_agent
-from cadre.spec.leaned_on import leaned_on
-from cadre.spec.misfit import misfit_of
+from cadre.spec.agent_file import brings_tools, leaned_on, read_agent, skills_of_agent
 from cadre.spec.model import ModelSpec
 from cadre.spec.names import TEAM_FILE
 from cadre.spec.team_defaults import defaults_for
-from cadre.spec.yaml_file import known_keys, read_yaml
+from cadre.spec.yaml_file import known_keys, misfit_of, read_yaml
 
 
 class Demo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

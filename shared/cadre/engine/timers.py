@@ -5,8 +5,7 @@ from typing import Literal, NamedTuple
 
 from cadre.journal.run import Phase, Run
 from cadre.journal.steps import CallState
-from cadre.protocol.messages import TimerFired
-from cadre.protocol.rounds import round_id
+from cadre.protocol.messages import TimerFired, round_id
 from cadre.protocol.topology import timer_id
 
 _DEADLINE, _GRACE = "deadline", "grace"

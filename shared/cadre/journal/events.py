@@ -11,12 +11,19 @@ from cadre.journal.wait_events import GraceStarted as GraceStarted
 from cadre.journal.wait_events import SignalReceived as SignalReceived
 from cadre.journal.wait_events import WaitFinished as WaitFinished
 from cadre.journal.wait_events import WaitStarted as WaitStarted
-from cadre.protocol.call_edit import CallEdit
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.code import BlobForm
 from cadre.protocol.codes import EditRefusal, IgnoredCode
-from cadre.protocol.messages import ErrorInfo, FileInfo, MessageMode, RunState, Task, Verdict
-from cadre.protocol.rounds import Unfinished
+from cadre.protocol.messages import (
+    CallEdit,
+    ErrorInfo,
+    FileInfo,
+    MessageMode,
+    RunState,
+    Task,
+    Unfinished,
+    Verdict,
+)
 from cadre.protocol.usage import Budget, TokenUsage, Usage
 from cadre.spec.agent import AgentSpec
 

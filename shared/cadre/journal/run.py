@@ -10,8 +10,7 @@ import msgspec
 
 from cadre.journal.steps import ActionStep, CallKind, CallState, MessageStep, Step
 from cadre.protocol.cards import AgentCard, ToolCard
-from cadre.protocol.messages import ErrorInfo, RunState, Task
-from cadre.protocol.rounds import Resumption
+from cadre.protocol.messages import ErrorInfo, Resumption, RunState, Task
 from cadre.protocol.usage import Budget, Usage
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import declaration_of

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from cadre.protocol.messages import ErrorInfo
-from cadre.protocol.rounds import PersonsAnswer, Resumption, Unfinished, round_id
+from cadre.protocol.messages import ErrorInfo, PersonsAnswer, Resumption, Unfinished, round_id
 from cadre.protocol.usage import Budget, Usage
 
 if TYPE_CHECKING:

@@ -1,5 +1,6 @@
 """The processes of one `cadre up`: which they are, and how they start and stop."""
 
+import ast
 import asyncio
 import shutil
 import sys
@@ -14,11 +15,10 @@ import msgspec
 
 from cadre.adapters import local_stack
 from cadre.adapters.nats.streams.store_watch import REFUSES
-from cadre.deploy.roles import tool_service_names, unused_name
+from cadre.deploy.team_components import tool_service_names, unused_name
 from cadre.deploy.team_file import TeamSpec
 from cadre.local import nats_server
-from cadre.local.service_check import is_alive, isolation_tier, lack_of, readiness
-from cadre.local.source_files import source_files
+from cadre.local.model_check import is_alive, isolation_tier, lack_of, readiness
 from cadre.local.supervise import ManagedProcess, ProcessSpec, until_ready
 from cadre.local.users import StackUsers
 from cadre.service.extras import check_extras
@@ -399,3 +399,45 @@ def advice(stack: Stack) -> list[str]:
     elif not read_secret("CADRE_MODEL_KEY"):
         lines.append(f"CADRE_MODEL_KEY is not set; {stack.model} may refuse to answer without a key.")
     return lines
+
+
+def source_files(entry: str, folder: Path) -> list[Path]:
+    """The files of `path/to/file.py` or `package.module`, perhaps with `:NAME` behind it, and all of those in a folder
+    of skills; a module's name is looked for in the folder. Installed packages are left out, and so is what can only be
+    found by running the code."""
+    source = entry.partition(":")[0]
+    if "/" in source and Path(source).is_dir():
+        return sorted(file.resolve() for file in Path(source).rglob("*") if file.is_file())
+    if source.endswith(".py") or "/" in source:
+        path = Path(source).resolve()
+        root, found = path.parent, [path]
+    else:
+        root, found = folder.resolve(), list(_files_of(folder.resolve(), source))
+    for file in found:  # it grows
+        found += [one for one in _imported_by(file, root) if one not in found]
+    return list(dict.fromkeys(found))
+
+
+def _imported_by(file: Path, root: Path) -> Iterator[Path]:
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from _files_of(root, alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            start = file.parents[node.level - 1] if 0 < node.level <= len(file.parents) else root
+            for alias in node.names:
+                yield from _files_of(start, f"{node.module}.{alias.name}" if node.module else alias.name)
+
+
+def _files_of(root: Path, module: str) -> Iterator[Path]:
+    """The files that importing this module from the root would run, its packages among them."""
+    place = root
+    for part in module.split("."):
+        place /= part
+        for file in (place.with_suffix(".py"), place / "__init__.py"):
+            if file.is_file():
+                yield file

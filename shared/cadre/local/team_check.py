@@ -2,19 +2,22 @@
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Mapping
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from cadre.adapters.tool_entries import load_entry
 from cadre.automation.automation_file import read_automations
 from cadre.automation.notice import NoticeSpec
 from cadre.deploy.team_file import TeamSpec, named_files, read_team
 from cadre.engine.contract import contract_problems
 from cadre.errors import SetupError, SpecError
-from cadre.local.service_check import modules_lacking
-from cadre.local.tool_cards import read_tool_cards
+from cadre.local.model_check import modules_lacking
 from cadre.prompting.prompts import prompts_for
+from cadre.protocol.cards import ToolCard
 from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.memory import MEMORY_TOOLS
 from cadre.spec.agent import AgentSpec
@@ -135,3 +138,42 @@ def _from_error(error: SpecError, file: Path) -> FileProblem:
         return FileProblem(file=str(file), text=error.explanation)
     within = error.key.partition(".")[0] in agent_body().__struct_fields__
     return FileProblem(file=str(file), path=f"spec.{error.key}" if within else error.key, text=error.problem)
+
+
+_TIMEOUT_SECONDS = 60.0
+
+
+class ToolModule(msgspec.Struct, frozen=True):
+    """The tools of one module or file, or why they are not known."""
+
+    cards: list[ToolCard] = []
+    problem: str = ""
+
+
+def read_tool_cards(entries: Sequence[str]) -> list[ToolModule]:
+    """The tools of each entry, as `load_entry` takes it. Nothing is served."""
+    if not entries:
+        return []
+    command = [sys.executable, "-m", "cadre.local.team_check", *entries]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=_TIMEOUT_SECONDS, check=False)
+        found = msgspec.json.decode(done.stdout, type=list[ToolModule])
+    except subprocess.TimeoutExpired:
+        problem = f"could not be imported within {_TIMEOUT_SECONDS:g} s"
+    except msgspec.DecodeError:
+        problem = f"could not be imported: the process ended with code {done.returncode}"
+    else:
+        return found
+    return [ToolModule(problem=problem) for _ in entries]
+
+
+def _module(entry: str) -> ToolModule:
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            return ToolModule([tool.card for tool in load_entry(entry)])
+    except SetupError as error:
+        return ToolModule(problem=str(error))
+
+
+if __name__ == "__main__":
+    sys.stdout.buffer.write(msgspec.json.encode([_module(entry) for entry in sys.argv[1:]]))

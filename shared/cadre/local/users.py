@@ -13,7 +13,7 @@ import msgspec
 from cadre.adapters.nats.connection.keys import Key, new_key, read_key, text_of
 from cadre.adapters.nats.queues.consumers import provision_roles
 from cadre.deploy import nats_files
-from cadre.deploy.roles import roles_of
+from cadre.deploy.team_components import roles_of
 from cadre.deploy.team_file import TeamSpec
 from cadre.errors import CommandFailed
 from cadre.protocol.nats_users import OPERATOR, team_roles

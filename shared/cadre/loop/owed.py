@@ -18,8 +18,8 @@ from cadre.protocol.messages import (
     Task,
     ToolCall,
     ToolResult,
+    round_id,
 )
-from cadre.protocol.rounds import round_id
 from cadre.protocol.topology import cancel_id, report_id, result_id, task_id
 
 

@@ -11,15 +11,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from cadre.protocol.call_edit import CallEdit
-from cadre.protocol.caller_terms import CallerTerms
+from cadre.protocol.cards import ToolCard
 from cadre.protocol.code import BlobForm, CodeExchange, CodeFunction, CodeLimits, CodeRequest
 from cadre.protocol.codes import ErrorInfo as ErrorInfo
-from cadre.protocol.rounds import Resumption, Unfinished
 from cadre.protocol.usage import Budget, Usage
 
 SCHEMA_VERSION: Literal[1] = 1
-"""The version of everything that is stored. `cadre.protocol.upcast` reads messages of earlier versions."""
+"""The version of everything that is stored. `cadre.delivery.codec` reads messages of earlier versions."""
 
 RunState = Literal["success", "max_steps_error", "error", "cancelled"]
 """How a run ended. `success` and `max_steps_error` are smolagents' names."""
@@ -88,6 +86,18 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The scope of memories that it stores."""
 
 
+class CallerTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Terms for one run alone; a run of the team below it has none of them."""
+
+    tools: list[ToolCard] = []
+    """Functions that the caller answers: a call of one is held as for approval, and the feedback of the decision is its
+    result."""
+    output_schema: dict[str, Any] | None = None
+    """JSON Schema of the answer, in place of the agent's own."""
+    metadata: dict[str, str] = {}
+    """Notes of the caller, which nobody else reads."""
+
+
 class Task(Message, frozen=True, tag="task"):
     """Starts a run of an agent. Its id is `<run>:task`."""
 
@@ -131,6 +141,47 @@ class FileInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str = ""
     size: int = 0
     """Bytes."""
+
+
+class Unfinished(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call that goes on later: nobody works at it until a person has answered, or until its pause is over."""
+
+    state: dict[str, Any]
+    """What whoever goes on with it needs to know."""
+    seconds: float = 0.0
+    """The pause; none with a question."""
+    question: str = ""
+    schema: dict[str, Any] = {}
+    """The JSON Schema of the answer to the question, an object."""
+    may_repeat: bool = False
+    """Whether going on with it twice does no more harm than once."""
+
+
+class PersonsAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a person has said to the question of a call."""
+
+    action: Literal["accept", "decline"]
+    content: dict[str, Any] = {}
+
+
+class Resumption(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a call goes on that was unfinished."""
+
+    round: int
+    """From 1."""
+    state: dict[str, Any]
+    answer: PersonsAnswer | None = None
+    may_repeat: bool = False
+
+
+def round_id(call: str, number: int) -> str:
+    """Id of the message that has a call gone on with for the nth time; of 0, which begins it, that of the call."""
+    return f"{call}~{number}" if number else call
+
+
+def call_of_round(message: str) -> str:
+    """The call of a round."""
+    return message.partition("~")[0]
 
 
 class ToolCall(Message, frozen=True, tag="tool_call"):
@@ -219,6 +270,19 @@ class Cancel(PersonsRecord, frozen=True, tag="cancel"):
 
 
 Verdict = Literal["approved", "rejected", "corrected"]
+
+
+class CallEdit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A change of calls that a question proposes: of one of them, or a further one."""
+
+    call: int | None = None
+    """Number of the call, from 1; None adds one."""
+    drop: bool = False
+    """The call is not made."""
+    tool: str | None = None
+    """The tool or team member to call, if not that of the call."""
+    arguments: dict[str, Any] | None = None
+    """They take the place of the call's own of the same names; of another tool they are all."""
 
 
 class Decision(PersonsRecord, frozen=True, tag="decision"):
@@ -391,3 +455,19 @@ class Spilled(Message, frozen=True, tag="spilled"):
     ref: str
     """`blob:<sha256>`"""
     size: int
+
+
+class Erased(Message, frozen=True, tag="erased"):
+    """A tree was removed. Its messages before this one are gone, and those behind it are late and ignored.
+    Its id is `<tree>:erased`."""
+
+    expired: bool = False
+    """Whether the tree was removed because its time was over, and not on request."""
+
+
+class Imported(Message, frozen=True, tag="imported"):
+    """A tree was imported from a file: its journals follow this message. Its id is `<tree>:imported`."""
+
+
+Fate = Erased | Imported
+"""A record of the tree as a whole, which lies among its journals and outlives them."""

@@ -9,12 +9,11 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from cadre.protocol.addresses.subjects import Subject
 from cadre.protocol.cards import AT_REST, RETIRED
 from cadre.protocol.code import INTERPRETER_TOOL
-from cadre.protocol.exchange_subjects import exchange_stream
 from cadre.protocol.memory import ANSWERS, MEMORY_TOOLS
 from cadre.protocol.rollout import SLOTS, rollout_key, slot_receiver
+from cadre.protocol.subjects import Subject, exchange_stream
 from cadre.protocol.topology import Topology
 
 Kind = Literal["operator", "gateway", "agent", "tools", "sandbox", "memory", "tracer"]

@@ -6,9 +6,9 @@ from hashlib import blake2b, sha256
 from typing import NamedTuple
 from zlib import crc32
 
-from cadre.protocol.addresses.generations import Layout, UnknownGeneration, generation_of
-from cadre.protocol.addresses.subjects import Subject
+from cadre.protocol.generations import Layout, UnknownGeneration, generation_of
 from cadre.protocol.rollout import slot_of, slot_receiver
+from cadre.protocol.subjects import Subject
 
 DEFAULT_PREFIX = "cadre"
 

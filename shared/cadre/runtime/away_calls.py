@@ -15,8 +15,7 @@ from cadre.errors import CadreError
 from cadre.loop.owed import owed
 from cadre.ports import Bus, CallQueue, Clock, Journal, QueuedCalls, QueuedMessage
 from cadre.protocol.memory import MEMORY_TOOLS
-from cadre.protocol.messages import CodeCall, ErrorInfo, Task, ToolCall, ToolResult
-from cadre.protocol.rounds import call_of_round
+from cadre.protocol.messages import CodeCall, ErrorInfo, Task, ToolCall, ToolResult, call_of_round
 from cadre.protocol.topology import parent_of, result_id
 from cadre.runtime.run_cache import read_run
 

@@ -4,23 +4,25 @@ A record is acked only when the runner says that its run accounts for it, or whe
 revision that its run belongs to.
 """
 
+import asyncio
 import itertools
 import logging
 
 from cadre.delivery.codec import unpack_record
-from cadre.delivery.persons_order import left_behind
 from cadre.delivery.retry import retry
-from cadre.delivery.sender_check import TIMER_SENDER, Misaddressed, check_sender
+from cadre.delivery.sender_check import TIMER_SENDER, Misaddressed, check_sender, left_behind
 from cadre.delivery.worker import Job, Poison, Worker
 from cadre.engine.fold import fold
-from cadre.errors import NewerSchema, TerminalError
+from cadre.errors import CadreError, NewerSchema, TerminalError
 from cadre.journal.arrivals import Poisoned
 from cadre.journal.run import Phase, Run
-from cadre.ports import Blobs, Delivery, QuarantineStore
+from cadre.ports import Blobs, Delivery, FindSent, QuarantineStore
+from cadre.protocol.deltas import read_cancel_hint
 from cadre.protocol.memory import RECALL
-from cadre.protocol.messages import ErrorInfo, Record, Report, Task
+from cadre.protocol.messages import Cancel, ErrorInfo, Record, Report, Task
 from cadre.protocol.nats_users import SANDBOX_SENDER
-from cadre.protocol.topology import Address, parent_of, report_id
+from cadre.protocol.topology import Address, parent_of, report_id, tree_of
+from cadre.recent import Recent
 from cadre.runtime.revision_queue import PASS_ON_SECONDS, Elsewhere
 from cadre.runtime.runner import Runner, World
 
@@ -145,3 +147,52 @@ def _awaits(run: Run, sender: str) -> bool:
         return True
     awaited = {call.name for call in run.open_calls() if call.hold is None}
     return sender in awaited or (run.recalling is not None and sender == RECALL)
+
+
+_MOST_WAITING = 1024
+
+
+class EarlyCancels:
+    """Ends the runs of one agent that this process asks a model for as soon as it hears of their cancellation.
+
+    The queue delivers the record all the same, and whoever takes it finds it accounted for: nothing hangs on this.
+    """
+
+    def __init__(self, runner: Runner, find: FindSent, blobs: Blobs) -> None:
+        self._runner, self._find, self._blobs = runner, find, blobs
+        self.tasks: set[asyncio.Task[None]] = set()
+        """What hints have begun."""
+        self._waiting = Recent[str, int](_MOST_WAITING)
+        """Cancellations of runs that this process does not ask a model for, and may soon."""
+        runner.on_ask = self._is_asking
+
+    def hear(self, hint: str) -> None:
+        """Takes a hint of whatever kind: the others name what is to stop."""
+        cancel = read_cancel_hint(hint)
+        if cancel is None:
+            self._runner.interrupt(hint)
+        elif self._runner.is_asking(cancel[0]):
+            self._begin(*cancel)
+        else:
+            self._waiting[cancel[0]] = cancel[1]
+
+    def _is_asking(self, run: str) -> None:
+        if seq := self._waiting.pop(run, 0):
+            self._begin(run, seq)
+
+    def _begin(self, run: str, seq: int) -> None:
+        task = asyncio.create_task(self._take(run, seq), name=f"cancellation of {run}")
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _take(self, run: str, seq: int) -> None:
+        try:
+            stored = await self._find(tree_of(run), seq)
+            if stored is None or (address := stored.address).leaf != run:
+                return
+            record = await unpack_record(stored.data, self._blobs)
+            check_sender(record, address)
+            if isinstance(record, Cancel):
+                await self._runner.account_early(record)
+        except (CadreError, Elsewhere) as error:
+            log.info("the cancellation of %s is left to the queue: %s", run, error)

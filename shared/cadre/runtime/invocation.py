@@ -1,7 +1,9 @@
 """Runs one call of a tool within its time, open to interruption; whatever happens becomes data."""
 
 import asyncio
+import contextvars
 import logging
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,11 +14,9 @@ from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.workspace_store import WorkspaceStore
 from cadre.ports import Blobs, FileIndex
 from cadre.protocol.codes import ErrorCode
-from cadre.protocol.messages import ErrorInfo, ToolCall
-from cadre.protocol.rounds import Unfinished
+from cadre.protocol.messages import ErrorInfo, ToolCall, Unfinished
 from cadre.protocol.topology import is_within
 from cadre.runtime.tool_output import as_promised, cut_error, to_json, too_large
-from cadre.telemetry.tracing.current_context import context_below
 from cadre.telemetry.tracing.ids import traceparent_of
 from cadre.tool import InvalidArguments, ToolContext
 from cadre.tools.decorator import CallInterrupted, CallPaused, FailedAs
@@ -231,3 +231,22 @@ def _text_of(error: BaseException) -> str:
         return str(error)
     except Exception as without:
         return f"<its text cannot be had: {type(without).__name__}>"
+
+
+def context_below(traceparent: str) -> contextvars.Context:
+    """A copy of the current context in which the span of a W3C traceparent is the current one.
+
+    Does not load OpenTelemetry: where it is not imported, no code asks for the current span.
+    """
+    context = contextvars.copy_context()
+    if "opentelemetry" in sys.modules:
+        context.run(_attach, traceparent)
+    return context
+
+
+def _attach(traceparent: str) -> None:
+    from opentelemetry import context
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    extracted = TraceContextTextMapPropagator().extract({"traceparent": traceparent}, context.get_current())
+    context.attach(extracted)

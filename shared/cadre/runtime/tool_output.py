@@ -1,5 +1,11 @@
-"""Turns a tool's return value into JSON and the files in it, and shortens the texts of errors."""
+"""Turns a tool's return value into JSON and the files in it, and shortens the texts of errors.
 
+Images and sound of other libraries as files: Pillow's images, smolagents' AgentImage and AgentAudio.
+
+None of these libraries is imported here: objects are recognised by the names of their classes.
+"""
+
+import io
 import json
 import math
 from pathlib import Path
@@ -8,10 +14,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cadre.delivery.output_limit import cut
-from cadre.protocol.json_depth import MAX_LEVELS, nesting
+from cadre.protocol.tagged import MAX_LEVELS, nesting
 from cadre.spec.answer_schema import fitted, misfits
 from cadre.tools.files import File
-from cadre.tools.foreign_files import file_of
 
 MAX_ERROR_BYTES = 8 * 1024
 _MAX_OUTPUT_CHARS = 200
@@ -108,3 +113,25 @@ def too_large(files: list[File], most: int) -> str | None:
         return None
     name = f"file {large.name}" if Path(large.name).name else "a file"
     return f"it returned {name} of {large.size} bytes, over the limit of {most} (CADRE_FILE_BYTES)"
+
+
+_IMAGE = ("PIL.Image", "Image")
+_AGENT_IMAGE = "AgentImage"
+_AGENT_AUDIO = "AgentAudio"
+
+
+def file_of(value: Any) -> File | None:
+    """The object as a file; None if it is of no such class. Raises what the object raises."""
+    classes = [(kind.__module__, kind.__name__) for kind in type(value).__mro__]
+    ours = {name for module, name in classes if module.partition(".")[0] == "smolagents"}
+    if _AGENT_AUDIO in ours:
+        # `to_string` writes the samples to a file and returns its path.
+        return File.from_path(Path(value.to_string()))
+    if _AGENT_IMAGE in ours:
+        value = value.to_raw()
+        classes = [(kind.__module__, kind.__name__) for kind in type(value).__mro__]
+    if _IMAGE not in classes:
+        return None
+    stream = io.BytesIO()
+    value.save(stream, format="PNG")
+    return File(stream.getvalue(), media_type="image/png")

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,33 +18,36 @@ from cadre.adapters.nats.quarantine import NatsQuarantine
 from cadre.adapters.nats.queues.queue import Queue
 from cadre.adapters.nats.queues.queued_calls import NatsQueuedCalls
 from cadre.adapters.nats.queues.shard_queues import ShardQueues
-from cadre.adapters.nats.registry import HEARTBEAT_SECONDS
+from cadre.adapters.nats.registry import HEARTBEAT_SECONDS, NatsRegistry
+from cadre.adapters.nats.registry_view import ServiceKey
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.retry import EVERY_SECOND, retry
-from cadre.engine.chat import base_tokens
+from cadre.engine.budget import least_tokens
+from cadre.engine.chat import Transcript, base_tokens
 from cadre.engine.context.context_budget import room
 from cadre.engine.kind import to_begin
-from cadre.engine.offer import card_of, offer_of
+from cadre.engine.offer import called_tools, card_of, offer_of
 from cadre.errors import CommandFailed, SetupError
-from cadre.journal.arrivals import Offer
-from cadre.ports import Model
+from cadre.journal.arrivals import Arrival, Offer
+from cadre.journal.events import ModelCalled
+from cadre.journal.run import Run
+from cadre.loop.decide import decide
+from cadre.ports import CallQueue, Model
 from cadre.prompting.prompts import Prompts, prompts_for
 from cadre.protocol.cards import Presence
+from cadre.protocol.messages import Task
+from cadre.protocol.rollout import Rollout
 from cadre.runtime.away_calls import AwayBound, AwayCalls
-from cadre.runtime.early_cancels import EarlyCancels
-from cadre.runtime.inbox import Inbox
+from cadre.runtime.inbox import EarlyCancels, Inbox
 from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.runner import Runner, World
-from cadre.service.absent_queues import absent_queues
-from cadre.service.first_request import prompt_tokens
 from cadre.service.frame import run
 from cadre.service.health import AsgiApp
 from cadre.service.platform import Platform
-from cadre.service.revision import blob_ref, differing_replicas, revision_of
-from cadre.service.revision_slots import RevisionSlots
+from cadre.service.revision import RevisionSlots, blob_ref, differing_replicas, revision_of
 from cadre.service.tested_models import doubtful_calls, with_tested_calls
 from cadre.settings import ModelSettings, Settings, read_settings
-from cadre.spec.agent import AgentSpec
+from cadre.spec.agent import AgentSpec, MemorySpec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.kinds import declaration_of
 from cadre.spec.prices import Prices
@@ -312,3 +315,51 @@ class AgentHosts:
     async def drain(self, grace: float) -> None:
         """Finishes or hands back the messages in hand within `grace` seconds."""
         await asyncio.gather(*(host.drain(grace) for host in self._hosts))
+
+
+def prompt_tokens(spec: AgentSpec, prompts: Prompts) -> int:
+    """Tokens of the first request, less its task and whatever it is offered; 0 for an agent that begins otherwise than
+    by asking its model."""
+    spec = msgspec.structs.replace(spec, memory=MemorySpec())
+    run = Run(id="first", tree="first")
+    task = Task(id="first:task", tree=run.tree, run=run.id, at=0.0, agent=spec.name, task="")
+    arrival = Arrival(what=task, at=0.0, cause=task.id, offer=Offer(), spec=spec)
+    called = decide(run, arrival, task.id)[-1]
+    if not isinstance(called, ModelCalled):
+        return 0
+    request = Transcript(prompts).request(run, called.purpose)
+    texts = [message["content"] for message in request.messages]
+    return sum(least_tokens(text) for text in texts if isinstance(text, str))
+
+
+def absent_queues(spec: AgentSpec, offer: Offer, registry: NatsRegistry) -> dict[CallQueue, float]:
+    """Returns since when (Unix seconds) nothing serves each of them; 0 where nothing ever has. What is at rest is
+    not away: what waits for it starts it."""
+    known = registry.absences()
+    tools = {*called_tools(spec), *offer.tools, *(offer.with_files.tools if offer.with_files else ())}
+    members = {*offer.members, *(member for member in spec.team if isinstance(member, str))}
+    queues = [CallQueue("tool", tool) for tool in tools]
+    queues += [CallQueue("sandbox", pool) for pool in declaration_of(spec.kind).needs(spec).pools]
+    found = {
+        queue: since
+        for queue in queues
+        if (since := known.get(ServiceKey(queue.kind, queue.name), 0.0)) is not None
+    }
+    for name in members:
+        found |= _of_member(name, known, registry.rollout(name))
+    return found
+
+
+def _of_member(
+    name: str, known: Mapping[ServiceKey, float | None], rollout: Rollout | None
+) -> Iterator[tuple[CallQueue, float]]:
+    """The member's own queue, and those of its revisions that none of its replicas takes from."""
+    since = known.get(ServiceKey("agent", name), 0.0)
+    if since is not None:
+        yield CallQueue("agent", name), since
+    if rollout is None:
+        return
+    for share in rollout.shares:
+        taker = known.get(ServiceKey("agent", name, rollout.taker(share).revision), 0.0)
+        if taker is not None:
+            yield CallQueue("agent", name, share.slot), taker

@@ -15,8 +15,8 @@ from cadre.telemetry.metrics.meters import Meters, Sample
 from cadre.tools.thread import run_in_thread
 
 if TYPE_CHECKING:
-    from cadre.adapters.otel.otel_metrics import OtelForm
-    from cadre.adapters.otel.otlp_metrics import MetricSender
+    from cadre.adapters.otel_metrics import OtelForm
+    from cadre.adapters.otlp import MetricSender
 
 log = logging.getLogger("cadre.metrics")
 
@@ -68,7 +68,7 @@ class Measuring:
             form = await self._otel_form()
         except ModuleNotFoundError as error:
             return HealthAnswer(501, b"text/plain", f"{_missing(error)}\n".encode())
-        from cadre.adapters.otel.otel_metrics import CONTENT_TYPE
+        from cadre.adapters.otel_metrics import CONTENT_TYPE
 
         return HealthAnswer(200, CONTENT_TYPE.encode(), form.text(await self._samples()))
 
@@ -93,13 +93,13 @@ class Measuring:
             return self._form
 
     def _new_form(self) -> OtelForm:
-        from cadre.adapters.otel.otel_metrics import OtelForm
+        from cadre.adapters.otel_metrics import OtelForm
 
         attributes = self._settings.attributes
         return OtelForm(self._meters, self._service, self._instance, attributes, self._agents)
 
     def _new_sender(self) -> MetricSender:
-        from cadre.adapters.otel.otlp_metrics import MetricSender
+        from cadre.adapters.otlp import MetricSender
 
         return MetricSender(self._settings)
 

@@ -10,10 +10,10 @@ from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from cadre.adapters.local_stack import nats_now
+from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.bus import NatsBus
 from cadre.adapters.nats.connection.connect import NatsClient, connect
 from cadre.adapters.nats.journal import NatsJournal
-from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.server_clock import ServerClock
 from cadre.adapters.nats.streams.provision import provision

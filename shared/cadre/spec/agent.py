@@ -11,7 +11,6 @@ from cadre.protocol.messages import MemoryScope
 from cadre.protocol.usage import Budget, Seconds
 from cadre.spec.answer_schema import check_schema
 from cadre.spec.kinds import DEFAULT, declared_kinds, once
-from cadre.spec.misfit import misfit_of
 from cadre.spec.model import (
     ModelSpec,
     NamedFunction,
@@ -24,6 +23,7 @@ from cadre.spec.names import check_bounds, check_name
 from cadre.spec.native_tools import check_api
 from cadre.spec.policy import check_policy, is_expression, names_in
 from cadre.spec.sections import AsInFiles, folded, section_types, unfolded
+from cadre.spec.yaml_file import misfit_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

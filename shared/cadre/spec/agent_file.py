@@ -7,15 +7,16 @@ import msgspec
 from msgspec.inspect import Type, type_info
 
 from cadre.errors import SpecError
-from cadre.spec.agent import SHORT_PROMPTS, AgentSpec, Selector, choices_of, fields_without
+from cadre.protocol.code import INTERPRETER_TOOL
+from cadre.protocol.memory import MEMORY_TOOLS
+from cadre.spec.agent import SHORT_PROMPTS, AgentSpec, MemorySpec, Selector, choices_of, fields_without
 from cadre.spec.durations import with_seconds
 from cadre.spec.kinds import declaration_of, declared_kinds, once
-from cadre.spec.misfit import misfit_of
 from cadre.spec.model import check_urls
 from cadre.spec.model_file import check_keys, with_models
 from cadre.spec.skill_file import SKILL_FILE, Skill, with_skills
 from cadre.spec.team_defaults import defaults_for, with_team_model, with_variables
-from cadre.spec.yaml_file import known_keys, read_yaml, sections_at
+from cadre.spec.yaml_file import known_keys, misfit_of, read_yaml, sections_at
 
 
 class _AgentMetadata(msgspec.Struct):
@@ -197,3 +198,28 @@ def _explained(error: msgspec.ValidationError) -> SpecError:
     if key in form.choices:
         return SpecError(f"{misfit.lower}; write {form.choices[key]}", key=key)
     return SpecError(misfit.problem if key else f"{misfit.problem}{known}", key=key)
+
+
+class LeanedOn(NamedTuple):
+    """The services that an agent leans on."""
+
+    pools: tuple[str, ...]
+    """Sandbox pools that run code for it."""
+    isolation: bool
+    """The agent itself writes code: where no code can be run it can do nothing."""
+    memory: bool
+    """It keeps something beyond its runs."""
+
+
+def leaned_on(spec: AgentSpec) -> LeanedOn:
+    """The services that an agent of this spec leans on. Raises SpecError for a kind that is not installed."""
+    own = declaration_of(spec.kind).needs(spec).pools
+    pools = [*_interpreter_pools(spec), *own]
+    memory = spec.memory != MemorySpec() or not set(MEMORY_TOOLS).isdisjoint(spec.tools)
+    return LeanedOn(tuple(pools), bool(own), memory)
+
+
+def _interpreter_pools(spec: AgentSpec) -> list[str]:
+    """Pools whose interpreter the agent calls as a tool: `python_interpreter`, or `python_interpreter_POOL`."""
+    called = [tool.removeprefix(INTERPRETER_TOOL) for tool in spec.tools if tool.startswith(INTERPRETER_TOOL)]
+    return ["default" if not rest else rest[1:] for rest in called if not rest or rest[0] == "_"]

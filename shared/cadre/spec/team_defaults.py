@@ -13,11 +13,10 @@ from msgspec.inspect import type_info
 
 from cadre.errors import SpecError
 from cadre.spec.durations import with_seconds
-from cadre.spec.misfit import misfit_of
 from cadre.spec.model import ModelSpec
 from cadre.spec.model_file import check_keys, with_models
 from cadre.spec.names import TEAM_FILE
-from cadre.spec.yaml_file import read_yaml
+from cadre.spec.yaml_file import misfit_of, read_yaml
 
 _OF_ONE_MODEL = ("price", "context")
 """Keys that an agent which names another model than its team does not take over."""

@@ -19,8 +19,7 @@ from cadre.protocol.cards import Presence
 from cadre.protocol.files import WorkspaceFile
 from cadre.protocol.messages import ToolCall
 from cadre.protocol.topology import Topology
-from cadre.runtime.executor import Executor
-from cadre.runtime.in_hand import InHand
+from cadre.runtime.executor import Executor, InHand
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.invocation import FileAccess, InvocationOutcome, Invocations
 from cadre.runtime.pinned_prompts import PinnedPrompts

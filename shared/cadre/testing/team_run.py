@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from cadre.api.runs import RunDetail
-from cadre.api.steering import Edited
+from cadre.api.runs import Edited, RunDetail
 from cadre.client.errors import RunCancelled, RunFailed
 from cadre.engine.budget import gained
 from cadre.engine.fold import fold
@@ -15,8 +14,7 @@ from cadre.errors import CadreError
 from cadre.journal import events as ev
 from cadre.journal.run import Phase, Run
 from cadre.journal.steps import CallState
-from cadre.protocol.call_edit import CallEdit
-from cadre.protocol.messages import Cancel, Decision, Edit, MessageMode, Signal, UserMessage
+from cadre.protocol.messages import CallEdit, Cancel, Decision, Edit, MessageMode, Signal, UserMessage
 from cadre.protocol.topology import is_within, tree_of
 from cadre.telemetry.tracing.ids import trace_id
 from cadre.testing.team_world import TeamWorld

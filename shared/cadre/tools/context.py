@@ -5,7 +5,7 @@ import logging
 import threading
 from typing import Any
 
-from cadre.protocol.rounds import Resumption
+from cadre.protocol.messages import Resumption
 from cadre.tools.files import File
 from cadre.tools.workspace import Workspace, WorkspaceError
 

@@ -11,12 +11,11 @@ import msgspec
 
 from cadre.errors import CadreError, TerminalError, ToolDefinitionError
 from cadre.protocol.cards import ToolCard
-from cadre.protocol.messages import ErrorInfo
-from cadre.protocol.rounds import Unfinished
+from cadre.protocol.messages import ErrorInfo, Unfinished
 from cadre.protocol.tagged import for_tool
-from cadre.spec.misfit import Misfit, misfit_of
 from cadre.spec.names import MOST, NAME
 from cadre.spec.policy import check_policy, names_in
+from cadre.spec.yaml_file import Misfit, misfit_of
 from cadre.tools.context import ToolContext
 from cadre.tools.files import File
 from cadre.tools.signature import Signature, read_signature

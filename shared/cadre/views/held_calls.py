@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cadre.api.approvals import ApprovalDecision, PendingCall
+from cadre.api.runs import ApprovalDecision, PendingCall
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cadre.api.approvals import PendingCall
-from cadre.api.runs import RunSummary
+from cadre.api.runs import PendingCall, RunSummary
 from cadre.journal.entry import Entry
 from cadre.protocol.messages import Task
 from cadre.protocol.topology import parent_of

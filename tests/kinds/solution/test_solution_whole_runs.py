@@ -11,7 +11,7 @@ from cadre import Agent, tool
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused
 from cadre.kinds.solution.section import SolutionSpec
-from cadre.protocol.call_edit import CallEdit
+from cadre.protocol.messages import CallEdit
 from cadre.spec.sections import sections
 from cadre.testing import ModelReply, RunFailed, Team, crash_points
 

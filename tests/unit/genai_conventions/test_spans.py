@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from cadre.engine.model_request import ChatMessage
-from cadre.telemetry.tracing.chat_messages import definitions, history, instructions
+from cadre.telemetry.tracing.content import definitions, history, instructions
 from cadre.telemetry.tracing.spans import SpanRecord
 from cadre.telemetry.tracing.tree_trace import trace_of
 from journals.kept import VERSIONS, journals, names

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from cadre.cli.main import group
 from cadre.deploy import nats_files
 from cadre.deploy.k8s.manifest import Manifest
-from cadre.deploy.roles import roles_of
+from cadre.deploy.team_components import roles_of
 from cadre.deploy.team_file import read_team
 from harness.pods import secret
 from unit.k8s.faults import faults

@@ -10,7 +10,7 @@ import yaml
 from cadre.deploy import nats_files
 from cadre.deploy.k8s.assignment import setting
 from cadre.deploy.k8s.manifest import Manifest
-from cadre.deploy.roles import roles_of
+from cadre.deploy.team_components import roles_of
 from cadre.deploy.team_file import read_team
 from cadre.protocol.topology import Topology
 from harness.nats_server import nats_binary

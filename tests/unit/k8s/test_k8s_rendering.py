@@ -8,7 +8,7 @@ import yaml
 
 from cadre.deploy.k8s.assignment import setting
 from cadre.deploy.k8s.components import object_name
-from cadre.deploy.k8s.overlay import merged
+from cadre.deploy.k8s.manifest import merged
 from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values
 from cadre.deploy.team_components import components_of

@@ -14,8 +14,8 @@ from cadre.journal.run import Phase
 from cadre.journal.steps import ActionStep
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.cards import AgentCard, ToolCard
-from cadre.protocol.json_depth import MAX_LEVELS
 from cadre.protocol.messages import ErrorInfo, Record, Task, ToolCall
+from cadre.protocol.tagged import MAX_LEVELS
 from cadre.protocol.usage import Usage
 from cadre.spec.agent import AgentSpec, Limits
 from unit.loop.build import ADD, ANSWER, SPEC, Course, call, kinds, only, report, result, sent, spec

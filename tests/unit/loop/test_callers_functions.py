@@ -6,9 +6,8 @@ import msgspec
 
 from cadre.journal import events as ev
 from cadre.journal.run import Phase
-from cadre.protocol.caller_terms import CallerTerms
 from cadre.protocol.cards import ToolCard
-from cadre.protocol.messages import Decision, ToolCall, Verdict
+from cadre.protocol.messages import CallerTerms, Decision, ToolCall, Verdict
 from unit.loop.build import ANSWER, Course, call, kinds, only, sent, sound, spec, task
 
 WEATHER = ToolCard(

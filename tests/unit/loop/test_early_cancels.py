@@ -12,7 +12,7 @@ from cadre.ports import FoundMessage, ModelReply
 from cadre.protocol.deltas import cancel_hint, read_cancel_hint
 from cadre.protocol.messages import Record
 from cadre.protocol.topology import Address
-from cadre.runtime.early_cancels import EarlyCancels
+from cadre.runtime.inbox import EarlyCancels
 from cadre.runtime.runner import Runner
 from cadre.spec.agent import AgentSpec
 from cadre.testing.in_memory_ports import InMemoryBlobs

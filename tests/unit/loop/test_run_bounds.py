@@ -8,8 +8,7 @@ from cadre.engine.timers import away_timer, ended, running, waits
 from cadre.journal import events as ev
 from cadre.journal.run import Phase
 from cadre.journal.steps import ActionStep
-from cadre.protocol.messages import Cancel, Decision, ErrorInfo, Task, ToolCall
-from cadre.protocol.rounds import Unfinished
+from cadre.protocol.messages import Cancel, Decision, ErrorInfo, Task, ToolCall, Unfinished
 from cadre.protocol.usage import Budget, Usage
 from cadre.spec.agent import Limits
 from unit.loop.build import (

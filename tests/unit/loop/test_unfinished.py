@@ -4,8 +4,15 @@ from typing import Any
 
 from cadre.engine.commands import Revoke, SetTimer
 from cadre.journal import events as ev
-from cadre.protocol.messages import Decision, ToolCall, ToolResult, Verdict
-from cadre.protocol.rounds import PersonsAnswer, Resumption, Unfinished
+from cadre.protocol.messages import (
+    Decision,
+    PersonsAnswer,
+    Resumption,
+    ToolCall,
+    ToolResult,
+    Unfinished,
+    Verdict,
+)
 from unit.loop.build import Course, call, cancel, kinds, only, result, sent, sound, timer
 
 CALL = "r1_1_0"

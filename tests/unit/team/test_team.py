@@ -14,8 +14,8 @@ from cadre.engine.work_summary import work_of
 from cadre.errors import ModelUnavailable, SetupError
 from cadre.journal.events import RequestedCall
 from cadre.prompting.prompts import prompts_for
-from cadre.protocol.caller_terms import CallerTerms
 from cadre.protocol.cards import ToolCard
+from cadre.protocol.messages import CallerTerms
 from cadre.testing import (
     ModelReply,
     RunCancelled,

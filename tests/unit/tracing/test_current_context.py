@@ -8,8 +8,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from cadre.adapters.otel.current_span import current_traceparent, link_current
-from cadre.telemetry.tracing.current_context import context_below
+from cadre.runtime.invocation import context_below
+from cadre_gateway.requests.trace_link import current_traceparent, link_current
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -42,7 +42,7 @@ def test_a_recorded_request_is_the_parent_that_a_run_is_linked_to() -> None:
 
 def test_nothing_is_loaded_for_tools_that_do_not_ask() -> None:
     code = (
-        "import sys\nfrom cadre.telemetry.tracing.current_context import context_below\n"
+        "import sys\nfrom cadre.runtime.invocation import context_below\n"
         f"context_below({PARENT!r}).run(lambda: None)\nprint('opentelemetry' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

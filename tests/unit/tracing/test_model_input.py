@@ -13,8 +13,7 @@ from cadre.prompting.prompts import prompts_for
 from cadre.spec.agent import AgentSpec, Limits
 from cadre.spec.model import ModelSpec
 from cadre.telemetry.tracing import names
-from cadre.telemetry.tracing.chat_messages import MAX_PART_CHARS, history, instructions
-from cadre.telemetry.tracing.content import MAX_CHARS
+from cadre.telemetry.tracing.content import MAX_CHARS, MAX_PART_CHARS, history, instructions
 from cadre.telemetry.tracing.projection import Projection
 from cadre.telemetry.tracing.spans import SpanRecord
 from cadre.telemetry.tracing.tree_trace import trace_of

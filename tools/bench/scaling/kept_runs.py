@@ -22,9 +22,9 @@ import uvloop
 
 from bench.processes import Member, cpu_seconds, rss_mb
 from bench.scaling.table import Row, keep, say, show
+from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.journal import NatsJournal
-from cadre.adapters.nats.objects.blobs import NatsBlobs
 from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.codec import decode, encode
 from cadre.errors import OutcomeUnknown

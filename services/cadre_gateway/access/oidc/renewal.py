@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
+import os
+from base64 import b64decode, b64encode
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,12 +17,12 @@ from cadre.adapters.oidc.provider import OidcProvider, TokenAnswer, TokenRefused
 from cadre.errors import Fenced, RetryableError, UnreadableMessage
 from cadre.ports import Clock
 from cadre.protocol.access import ApiKey
-from cadre_gateway.access.oidc.sealing import seal, unseal
 from cadre_gateway.access.principal import OF_PROVIDER
 from cadre_gateway.requests.problems import Problem, answer_deadline
 
 if TYPE_CHECKING:
     from cadre_gateway.access.oidc.tokens import ProviderTokens
+
 
 _CLAIM_SECONDS = 10.0
 """A gateway that has not renewed a sign-in by then has died at it: the next one does."""
@@ -105,3 +109,31 @@ class SessionRenewal:
             renewing_until=0.0,
             sealed=sealed,
         )
+
+
+_NONCE_BYTES = 12
+
+
+def seal(secret: str, token: str) -> str:
+    """The secret, which only `unseal` with the same token gives back."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    nonce = os.urandom(_NONCE_BYTES)
+    return b64encode(nonce + AESGCM(_key(token)).encrypt(nonce, secret.encode(), None)).decode()
+
+
+def unseal(sealed: str, token: str) -> str:
+    """The secret again. Raises ValueError where it was sealed with another token, or changed."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    data = b64decode(sealed)
+    try:
+        return AESGCM(_key(token)).decrypt(data[:_NONCE_BYTES], data[_NONCE_BYTES:], None).decode()
+    except InvalidTag as error:
+        raise ValueError("sealed with another token") from error
+
+
+def _key(token: str) -> bytes:
+    # The token has 256 random bits; what is stored of it is a plain SHA-256, which says nothing about this key.
+    return hmac.digest(token.encode(), b"cadre refresh token", sha256)

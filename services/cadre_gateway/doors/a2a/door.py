@@ -7,14 +7,12 @@ from fastapi.responses import Response
 
 from cadre_gateway.access.principal import caller_of
 from cadre_gateway.doors.a2a import http_json, json_rpc
-from cadre_gateway.doors.a2a.card import card_of_agent, for_older_clients
-from cadre_gateway.doors.a2a.card_signer import KEYS, signer_of
+from cadre_gateway.doors.a2a.card import KEYS, card_of_agent, for_older_clients, signer_of
 from cadre_gateway.doors.a2a.messages import Messages
-from cadre_gateway.doors.a2a.methods import AgentTasks
-from cadre_gateway.doors.a2a.push import TaskWatch
+from cadre_gateway.doors.a2a.methods import AgentTasks, TaskWatch
 from cadre_gateway.doors.answer_json import json_answer
 from cadre_gateway.doors.following import Answers
-from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.doors.sender import RunService
 from cadre_gateway.reading.directory import card_of
 from cadre_gateway.requests.problems import Problem
 

@@ -10,6 +10,7 @@ from fastapi import Request
 
 from cadre.versions import same_minor
 from cadre_gateway.doors.a2a.card import VERSIONS
+from cadre_gateway.doors.a2a.messages import Json
 from cadre_gateway.doors.a2a.methods import AgentTasks
 from cadre_gateway.doors.a2a.request import (
     ListParams,
@@ -19,7 +20,6 @@ from cadre_gateway.doors.a2a.request import (
     SendParams,
     TaskParams,
 )
-from cadre_gateway.doors.a2a.task_object import Json
 from cadre_gateway.doors.sender import sender_of
 from cadre_gateway.requests.problems import Problem, invalid
 

@@ -21,15 +21,12 @@ from cadre.protocol.cards import Presence
 from cadre.spec.agent import AgentSpec
 from cadre_gateway.access.principal import Principal, Right, caller_of
 from cadre_gateway.doors.following import Answers
-from cadre_gateway.doors.mcp.call_context import Context, request_of
+from cadre_gateway.doors.mcp.call_context import Context, check_knows_tasks, follow, request_of, takes_tasks
 from cadre_gateway.doors.mcp.elicitation import Heard, ask, hear
-from cadre_gateway.doors.mcp.following import follow
-from cadre_gateway.doors.mcp.knows_tasks import check_knows_tasks, takes_tasks
 from cadre_gateway.doors.mcp.outcome import outcome
 from cadre_gateway.doors.progress import Place
 from cadre_gateway.doors.rulings import questions_for
-from cadre_gateway.doors.run_service import RunService
-from cadre_gateway.doors.sender import begin_run, sender_of
+from cadre_gateway.doors.sender import RunService, begin_run, sender_of
 from cadre_gateway.reading.directory import live_agents
 from cadre_gateway.requests import body
 from cadre_gateway.requests.body import Submission

@@ -18,7 +18,7 @@ from cadre_gateway.access.principal import caller_of
 from cadre_gateway.doors.mcp.call_context import Context, request_of
 from cadre_gateway.doors.progress import HeldBack, Progress
 from cadre_gateway.doors.rulings import ASK_USER, OVERTAKEN, questions_for, said
-from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.doors.sender import RunService
 from cadre_gateway.requests.body import Ruling
 from cadre_gateway.requests.headers import utf8
 from cadre_gateway.requests.problems import Problem, invalid

@@ -18,13 +18,12 @@ from cadre.api.runs import State
 from cadre_gateway.access.principal import Principal, Right, caller_of
 from cadre_gateway.access.reach import Kind
 from cadre_gateway.doors.following import Answers
-from cadre_gateway.doors.mcp.call_context import Context, request_of
+from cadre_gateway.doors.mcp.call_context import Context, follow, request_of
 from cadre_gateway.doors.mcp.elicitation import ask, hear
-from cadre_gateway.doors.mcp.following import follow
 from cadre_gateway.doors.mcp.outcome import data_result, outcome, result
 from cadre_gateway.doors.progress import Place
 from cadre_gateway.doors.rulings import questions_for
-from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.doors.sender import RunService
 from cadre_gateway.index.run_filter import RunFilter
 from cadre_gateway.requests import body
 from cadre_gateway.requests.headers import utf8

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import msgspec
 from fastapi import APIRouter, Request
 from fastapi.responses import Response, StreamingResponse
 
 from cadre.adapters.nats.registry import NatsRegistry
+from cadre.engine.tool_names import FINAL_ANSWER
+from cadre.protocol.cards import AgentCard
+from cadre.protocol.deltas import Delta
 from cadre_gateway.doors.answer_json import json_answer, run_headers
-from cadre_gateway.doors.callers_tools import wants_final_call
-from cadre_gateway.doors.following import Answers
-from cadre_gateway.doors.openai import hidden_tasks
-from cadre_gateway.doors.openai.chat_answer import PING, ChatAnswer, error_chunk, plain_answer
-from cadre_gateway.doors.openai.chat_request import ChatBody, chat_turn
+from cadre_gateway.doors.callers_tools import schema_of, tools_of, wants_final_call
+from cadre_gateway.doors.following import Answers, check_success
+from cadre_gateway.doors.history import ToldHistory
+from cadre_gateway.doors.live_text import LiveText
+from cadre_gateway.doors.message_content import MessageContent
+from cadre_gateway.doors.openai import conversation
 from cadre_gateway.doors.openai.conversation import Conversations
-from cadre_gateway.doors.openai.turn_request import envelope_of
-from cadre_gateway.doors.progress import Progress
+from cadre_gateway.doors.openai.errors import answer_changed, error_of
+from cadre_gateway.doors.openai.turn_request import Envelope, Turn, content_of, envelope_of
+from cadre_gateway.doors.progress import HeldBack, Pause, Place, Progress, Tokens, answer_text
 from cadre_gateway.reading.directory import card_of
 from cadre_gateway.requests import body
-from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
+from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem, invalid
 from cadre_gateway.steering.run_end import RunEnd
 from cadre_gateway.streaming.event_stream import EventStream
 
@@ -44,7 +52,7 @@ class ChatCompletions:
         created = int(self.conversations.runs.clock.now())
         envelope = envelope_of(request, data, wanted.user, wanted.metadata or {})
         turn = chat_turn(wanted, envelope, card_of(self.registry.reachable(), wanted.model))
-        if not turn.results and (text := hidden_tasks.answer_of(turn.text)) is not None:
+        if not turn.results and (text := conversation.answer_of(turn.text)) is not None:
             return _unrun(plain_answer(wanted.model, text, created, stream=bool(wanted.stream)))
         place = await self.conversations.place_of(turn)
         progress = Progress(place.run, place.after)
@@ -115,3 +123,299 @@ def add_routes(routes: APIRouter, chat: ChatCompletions) -> None:
     @routes.post("/chat/completions", summary="A turn of a chat with an agent")
     async def post_completion(request: Request) -> Response:
         return await chat.complete(request)
+
+
+_RULES = ("system", "developer")
+
+
+class ChatMessage(msgspec.Struct, kw_only=True):
+    """One message of the conversation."""
+
+    role: str
+    content: Any = None
+    name: str | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    function_call: dict[str, Any] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+
+
+class StreamOptions(msgspec.Struct, kw_only=True):
+    """How a stream is told."""
+
+    include_usage: bool | None = None
+
+
+class ChatBody(msgspec.Struct, kw_only=True):
+    """The body of POST /v1/chat/completions, as far as an agent has a use for it: the rest, such as `temperature`, is
+    the agent's own."""
+
+    model: str
+    messages: list[ChatMessage]
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: Any = None
+    response_format: dict[str, Any] | None = None
+    user: str | None = None
+    metadata: dict[str, str] | None = None
+    n: int | None = None
+
+
+def chat_turn(body: ChatBody, envelope: Envelope, card: AgentCard | None) -> Turn:
+    """The turn that the body asks for. Raises a 422 problem that names what cannot be used."""
+    if body.n not in (None, 1):
+        raise invalid("an agent gives one answer: leave n out, or send several requests", field="n")
+    messages = body.messages
+    contents = [content_of(one.content, f"messages[{at}].content") for at, one in enumerate(messages)]
+    asked = max((at for at, one in enumerate(messages) if one.role == "user"), default=-1)
+    results = _results(messages, contents, asked + 1)
+    if asked < 0 and not results:
+        raise invalid("say what the agent shall do, in a message of the role user", field="messages")
+    history, mark = _history(messages, contents, asked)
+    now = contents[asked] if asked >= 0 else MessageContent()
+    text = now.text.strip() or ("What is in this?" if now.images or now.files else "")
+    if asked >= 0 and not text:
+        raise invalid("the message is empty: say what the agent shall do", field=f"messages[{asked}].content")
+    rules = [content.text for one, content in zip(messages, contents, strict=True) if one.role in _RULES]
+    return Turn(
+        agent=body.model,
+        text=text,
+        images=now.images,
+        files=now.files,
+        instructions="\n\n".join(rule for rule in rules if rule),
+        history=history,
+        mark=mark,
+        results=results,
+        session=envelope.session,
+        user=envelope.user,
+        by=envelope.by,
+        caller=envelope.caller,
+        tools=tools_of(body.tools or [], body.tool_choice, card),
+        output_schema=schema_of(body.response_format, "response_format"),
+        metadata=body.metadata or {},
+        key=envelope.key,
+        has_own_key=envelope.has_own_key,
+        is_retry=envelope.is_retry,
+        traceparent=envelope.traceparent,
+    )
+
+
+def _history(
+    messages: list[ChatMessage], contents: list[MessageContent], asked: int
+) -> tuple[ToldHistory, str]:
+    """Return all messages but the one that is `asked`, and what stands for those up to that one."""
+    history, mark = ToldHistory(), ""
+    for at, (one, content) in enumerate(zip(messages, contents, strict=True)):
+        if at == asked:
+            mark = history.mark(one.role, content, name=one.name)
+        elif one.role not in _RULES:
+            history.add(
+                one.role,
+                content,
+                name=one.name,
+                calls=[_call(call) for call in one.tool_calls or []],
+                call=one.tool_call_id,
+                function=one.function_call,
+                reasoning=one.reasoning_content,
+                after_task=at > asked,
+            )
+    return history, mark
+
+
+def _call(call: dict[str, Any]) -> dict[str, Any]:
+    """Return a call of a function as a run reads it."""
+    function = call.get("function")
+    about = function if isinstance(function, dict) else call.get("custom") or {}
+    return {"id": call.get("id"), **about} if isinstance(about, dict) else {"id": call.get("id")}
+
+
+def _results(messages: list[ChatMessage], contents: list[MessageContent], since: int) -> dict[str, str]:
+    """Return the results of the caller's functions since the last message of a person."""
+    found = {}
+    for at, one in enumerate(messages[since:], since):
+        if one.role == "tool":
+            if not one.tool_call_id:
+                raise invalid("whose result is it?", field=f"messages[{at}].tool_call_id")
+            found[one.tool_call_id] = contents[at].text
+    return found
+
+
+MAX_DELTA_CHARS = 4_000
+_MAX_ARGUMENTS_CHARS = 2_000
+
+DONE = b"data: [DONE]\n\n"
+PING = b": ping\n\n"
+
+
+class ChatAnswer:
+    """What has become of a run, in the words of a chat."""
+
+    def __init__(
+        self, progress: Progress, agent: str, created: int, base_url: str, *, as_call: bool = False
+    ) -> None:
+        """`base_url` is where people reach the gateway; the answer is told as text, or `as_call` of `final_answer`."""
+        self._progress = progress
+        mark = f"-{progress.after}" if progress.after else ""
+        self._id = f"chatcmpl-{progress.run}{mark}"
+        self._agent, self._created, self._base_url, self._as_call = agent, created, base_url, as_call
+        self._place = Place(progress.run, progress.after)
+        self._live = LiveText(self._place)
+
+    def whole(self, doings: list[str]) -> dict[str, Any]:
+        """The completion of a settled run. Raises Problem when the run failed."""
+        content, calls, reason = self._settled()
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": content or (None if calls else ""),
+            "refusal": None,
+        }
+        if doings:
+            message["reasoning_content"] = "".join(doings)
+        if calls:
+            message["tool_calls"] = calls
+        choice = {"index": 0, "message": message, "finish_reason": reason, "logprobs": None}
+        return {**self._head("chat.completion"), "choices": [choice], "usage": usage(self._progress.tokens)}
+
+    def first_chunk(self) -> bytes:
+        """The chunk that begins the answer."""
+        return self._chunk({"role": "assistant", "content": ""})
+
+    def doing_chunk(self, line: str) -> bytes:
+        """What the team does, which chat programs fold away as thoughts."""
+        return self._chunk({"reasoning_content": line})
+
+    def live_chunks(self, delta: Delta) -> Iterator[bytes]:
+        """What the model has written more of the answer."""
+        self._live.take(delta)
+        if not self._as_call and (more := self._live.more()):
+            yield self._chunk({"content": more})
+
+    def last_chunks(self, *, with_usage: bool) -> Iterator[bytes]:
+        """What was not told yet of the answer of a settled run, and the end of the stream."""
+        try:
+            content, calls, reason = self._settled()
+            content = self._behind_the_told(content)
+        except Problem as problem:
+            yield error_chunk(problem)
+            return
+        for begin in range(0, len(content), MAX_DELTA_CHARS):
+            yield self._chunk({"content": content[begin : begin + MAX_DELTA_CHARS]})
+        for index, call in enumerate(calls):
+            yield self._chunk({"tool_calls": [{"index": index, **call}]})
+        yield self._chunk({}, reason)
+        if with_usage:
+            yield _frame(
+                {**self._head("chat.completion.chunk"), "choices": [], "usage": usage(self._progress.tokens)}
+            )
+        yield DONE
+
+    def _behind_the_told(self, content: str) -> str:
+        if self._progress.pause is None:
+            rest = self._live.rest(content)
+            if rest is None:
+                raise answer_changed(self._place)
+            return rest
+        # What was told was no answer: the model has gone on to make calls.
+        return f"\n\n{content}" if content and self._live.told else content
+
+    def _settled(self) -> tuple[str, list[dict[str, Any]], str]:
+        """The content, the calls of the caller's functions, and the finish reason."""
+        progress = self._progress
+        if (pause := progress.pause) is not None:
+            calls = [_call_object(call, held) for call, held in pause.held.items() if held.is_callers]
+            asked = {call: held for call, held in pause.held.items() if not held.is_callers}
+            return self._question(pause, asked), calls if not asked else [], "stop" if asked else "tool_calls"
+        check_success(progress)
+        assert progress.end is not None
+        if self._as_call:
+            return (
+                "",
+                [_function(f"{progress.run}_final", FINAL_ANSWER, {"answer": progress.end.output})],
+                "tool_calls",
+            )
+        reason = "length" if progress.end.state == "max_steps_error" else "stop"
+        return answer_text(progress.end.output), [], reason
+
+    def _question(self, pause: Pause, asked: dict[str, HeldBack]) -> str:
+        """What a person is asked, and how they may answer."""
+        if not asked:
+            return ""
+        lines = [
+            f"**{_what(held)}**\n{held.request.reason} (call `{call}`)".replace("\n ", " ")
+            for call, held in asked.items()
+        ]
+        how = "Answer `approve`, or `reject` and why; anything else is told to the team instead."
+        if all(held.request.name == "ask_user" for held in asked.values()):
+            how = "Your next message is the answer."
+        where = f"Or decide at {self._base_url}/#/approvals (run {self._progress.run})."
+        return "\n\n".join(["Waiting for your word:", *lines, f"{how} {where}"])
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {"id": self._id, "object": kind, "created": self._created, "model": self._agent}
+
+    def _chunk(self, delta: dict[str, Any], reason: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": reason, "logprobs": None}
+        return _frame({**self._head("chat.completion.chunk"), "choices": [choice]})
+
+
+def plain_answer(agent: str, text: str, created: int, *, stream: bool) -> dict[str, Any] | list[bytes]:
+    """An answer that no run has given: the completion, or its chunks."""
+    head = {"id": f"chatcmpl-task-{created}", "created": created, "model": agent}
+    if not stream:
+        message = {"role": "assistant", "content": text, "refusal": None}
+        choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+        return {**head, "object": "chat.completion", "choices": [choice], "usage": usage(Tokens())}
+    deltas: list[tuple[dict[str, Any], str | None]] = [
+        ({"role": "assistant", "content": text}, None),
+        ({}, "stop"),
+    ]
+    chunks = [
+        _frame(
+            {
+                **head,
+                "object": "chat.completion.chunk",
+                "choices": [{"index": 0, "delta": delta, "finish_reason": reason, "logprobs": None}],
+            }
+        )
+        for delta, reason in deltas
+    ]
+    return [*chunks, DONE]
+
+
+def error_chunk(problem: Problem) -> bytes:
+    """The chunk by which a stream that has begun tells of a problem; clients raise it."""
+    return _frame({"error": error_of(problem)})
+
+
+def usage(tokens: Tokens) -> dict[str, Any]:
+    """What the models of the whole tree were sent and have written."""
+    return {
+        "prompt_tokens": tokens.input,
+        "completion_tokens": tokens.output,
+        "total_tokens": tokens.input + tokens.output,
+        "prompt_tokens_details": {"cached_tokens": tokens.cached},
+        "completion_tokens_details": {"reasoning_tokens": tokens.reasoning},
+    }
+
+
+def _call_object(call: str, held: HeldBack) -> dict[str, Any]:
+    return _function(call, held.request.name, held.request.arguments)
+
+
+def _function(call: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    written = json.dumps(arguments, ensure_ascii=False)
+    return {"id": call, "type": "function", "function": {"name": name, "arguments": written}}
+
+
+def _what(held: HeldBack) -> str:
+    request = held.request
+    if request.name == "ask_user":
+        return str(request.arguments.get("question", ""))
+    arguments = json.dumps(request.arguments, ensure_ascii=False)
+    short = arguments if len(arguments) <= _MAX_ARGUMENTS_CHARS else arguments[:_MAX_ARGUMENTS_CHARS] + "…"
+    return f"{request.name} {short}" if request.kind != "question" else request.name
+
+
+def _frame(data: dict[str, Any]) -> bytes:
+    return b"data: %s\n\n" % json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()

@@ -3,27 +3,31 @@
 A request goes on from an earlier run only where it names that run: by a session, by a response before it, or by a call
 that waits, whose id stands in the answer that it repeats. Any other begins a run that is given the request's own
 history. Nothing is guessed from what somebody has said.
+
+The requests that chat programs make behind the chat: titles, tags, follow-up questions, searches.
+
+Each would be a run of the whole team. They are answered at once, as far as that needs no model: a title are the first
+words of the chat, and there are no tags, questions or searches.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from dataclasses import dataclass
 
 from cadre.adapters.nats.sessions import SessionTurn
 from cadre.api.runs import RunSummary
 from cadre.errors import Fenced
-from cadre.protocol.caller_terms import CallerTerms
+from cadre.protocol.messages import CallerTerms
 from cadre.protocol.topology import tree_of
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.history import ARGUMENT, TOLD, ToldHistory
-from cadre_gateway.doors.openai.turn import Turn
+from cadre_gateway.doors.openai.turn_request import Turn
 from cadre_gateway.doors.progress import Place, Progress
-from cadre_gateway.doors.rulings import ASK_USER, said
-from cadre_gateway.doors.run_service import RunService
-from cadre_gateway.doors.sender import known_run
-from cadre_gateway.doors.verdict_words import PersonsWord, word_in
+from cadre_gateway.doors.rulings import ASK_USER, PersonsWord, said, word_in
+from cadre_gateway.doors.sender import RunService, known_run
 from cadre_gateway.requests.body import Submission, checked_submission
 from cadre_gateway.requests.problems import Problem, answer_deadline, invalid
 
@@ -284,3 +288,29 @@ def _check_may_decide(turn: Turn) -> None:
         raise Problem(
             403, "forbidden", "this key may not decide on calls: somebody with the role `approver` does"
         )
+
+
+_USER = re.compile(r"^[ \t]*USER:(.*)", re.IGNORECASE | re.MULTILINE)
+_TITLE_WORDS = 5
+
+_EMPTY: dict[str, object] = {"tags": [], "follow_ups": [], "queries": [], "text": "", "prompt": ""}
+"""What each kind of request is answered, by the key of the JSON that it asks for."""
+
+
+def answer_of(text: str) -> str | None:
+    """The answer to such a request, which Open WebUI begins with `### Task:`; None for what a person has said."""
+    # Its own words ask for the form; the chat below them may say anything.
+    asked, begin, rest = text.partition("<chat_history>")
+    chat, end, _ = rest.partition("</chat_history>")
+    if not text.lstrip().startswith("### Task:") or not begin or not end:
+        return None
+    if '"title"' in asked:
+        return json.dumps({"title": _title(chat)}, ensure_ascii=False)
+    key = next((key for key in _EMPTY if f'"{key}"' in asked), None)
+    return json.dumps({key: _EMPTY[key]}) if key is not None else None
+
+
+def _title(chat: str) -> str:
+    said = next((one[1] for one in _USER.finditer(chat) if one[1].strip()), chat)
+    words = said.split()
+    return " ".join(words[:_TITLE_WORDS]).rstrip(".,:;!?") or "Chat"

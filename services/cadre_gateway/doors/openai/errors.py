@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
 from cadre_gateway.doors.door_meter import count_request
-from cadre_gateway.doors.openai.response_id import response_id
+from cadre_gateway.doors.openai.response_object import response_id
 from cadre_gateway.doors.progress import Place
 from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
 

@@ -1,21 +1,24 @@
 """A response as the events of its stream. All but the pieces of text that a model writes just now follow from the
-journal: whichever gateway tells them, and however often, each has the same place."""
+journal: whichever gateway tells them, and however often, each has the same place.
+
+Numbers of a response's events: what follows from the journal has the same place whoever tells it, and what was told
+live besides is in the number too, so a reader who comes back is told neither twice.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from cadre.journal.events import RunFinished
 from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import Task
 from cadre_gateway.doors.live_text import LiveText
 from cadre_gateway.doors.openai.errors import answer_changed
-from cadre_gateway.doors.openai.event_numbers import MAX_LIVE_CHARS, Told
-from cadre_gateway.doors.openai.response_id import response_id
 from cadre_gateway.doors.openai.response_object import (
     Json,
     message_item,
+    response_id,
     response_object,
     settled_items,
     status_of,
@@ -25,6 +28,41 @@ from cadre_gateway.doors.progress import Place, Progress
 _MAX_DELTA_CHARS = 4_000
 
 _LAST = {"completed": "response.completed", "incomplete": "response.incomplete"}
+
+_STEP = 100_000
+"""From one event of the journal to the next. Some clients read numbers of 32 bits: 21,474 events have room there."""
+
+MAX_LIVE = _STEP - 1
+
+_OPENING = 2
+"""Events that open the message before its first characters."""
+
+MAX_LIVE_CHARS = MAX_LIVE - _OPENING
+"""Of an answer longer than that the rest comes with its end."""
+
+
+class Told(NamedTuple):
+    """How much of a response a reader has: its number grows with each event."""
+
+    events: int = -1
+    """The place of the last event that follows from the journal, from 0."""
+    live: int = 0
+    """What was told while the model wrote: one for each event that opened the message, and for each character."""
+
+    @property
+    def number(self) -> int:
+        """As `sequence_number`."""
+        return max(self.events, 0) * _STEP + self.live
+
+    @property
+    def chars(self) -> int:
+        """How much of the answer's text was told live."""
+        return max(self.live - _OPENING, 0)
+
+
+def told_at(number: int) -> Told:
+    """Return what a reader has seen that gives this number as its last one; a negative one stands for nothing."""
+    return Told(*divmod(number, _STEP)) if number >= 0 else Told()
 
 
 class NumberedEvents:

@@ -18,14 +18,19 @@ from cadre_gateway.access.principal import caller_of
 from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.doors.answer_json import json_answer, run_headers
 from cadre_gateway.doors.following import Answers
-from cadre_gateway.doors.openai import hidden_tasks
+from cadre_gateway.doors.openai import conversation
 from cadre_gateway.doors.openai.conversation import Conversations
 from cadre_gateway.doors.openai.errors import error_of
-from cadre_gateway.doors.openai.event_numbers import Told, told_at
-from cadre_gateway.doors.openai.response_events import NumberedEvents, unrun_response
-from cadre_gateway.doors.openai.response_id import place_of_response, response_id
-from cadre_gateway.doors.openai.response_object import Json, input_items, status_of
-from cadre_gateway.doors.openai.response_request import ResponseBody, response_turn
+from cadre_gateway.doors.openai.response_events import NumberedEvents, Told, told_at, unrun_response
+from cadre_gateway.doors.openai.response_object import (
+    Json,
+    ResponseBody,
+    input_items,
+    place_of_response,
+    response_id,
+    response_turn,
+    status_of,
+)
 from cadre_gateway.doors.openai.turn_request import Envelope, envelope_of
 from cadre_gateway.doors.progress import Place, Progress
 from cadre_gateway.reading.directory import card_of
@@ -59,7 +64,7 @@ class Responses:
         user = wanted.user or wanted.safety_identifier
         envelope = envelope_of(request, data, user, wanted.metadata or {})
         turn = response_turn(wanted, envelope, card_of(self.registry.reachable(), wanted.model))
-        if not turn.results and not turn.words and (text := hidden_tasks.answer_of(turn.text)) is not None:
+        if not turn.results and not turn.words and (text := conversation.answer_of(turn.text)) is not None:
             events = unrun_response(wanted.model, text, self.conversations.runs.clock.now())
             return EventStream(_told(events)) if wanted.stream else json_answer(_whole(events))
         place = await self.conversations.place_of(turn)

@@ -5,13 +5,19 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgspec
 from fastapi import Request
 
+from cadre.protocol.cards import ToolCard
 from cadre.spec.names import NAME
 from cadre_gateway.access.principal import Principal, caller_of
+from cadre_gateway.doors.history import ToldHistory
+from cadre_gateway.doors.message_content import MessageContent
+from cadre_gateway.doors.progress import Place
+from cadre_gateway.doors.rulings import PersonsWord
 from cadre_gateway.requests.headers import utf8
 from cadre_gateway.requests.idempotency import IdempotencyKey, checked_key, request_digest
 from cadre_gateway.requests.problems import invalid
@@ -85,3 +91,89 @@ def _digest(owner: str, data: bytes, session: str | None, user: str | None) -> s
 
 def _first(values: Any) -> str | None:
     return next((value for value in values if value), None)
+
+
+_TEXTS = ("text", "input_text", "output_text", "refusal", "summary_text", "reasoning_text")
+
+
+def content_of(value: Any, where: str) -> MessageContent:
+    """The content of a message, which is a text, a list of parts or null. Raises a 422 problem; `where` it stands."""
+    if value is None:
+        return MessageContent()
+    if isinstance(value, str):
+        return MessageContent(text=value)
+    if not isinstance(value, list):
+        raise invalid("content must be a string or a list of parts", field=where)
+    found = MessageContent()
+    texts: list[str] = []
+    for index, part in enumerate(value):
+        texts += _take(part, found, f"{where}[{index}]")
+    found.text = "\n".join(texts)
+    return found
+
+
+def text_of(value: Any, where: str) -> str:
+    """The text of a content; what else it holds is left out. Raises a 422 problem."""
+    return content_of(value, where).text
+
+
+def _take(part: Any, found: MessageContent, where: str) -> Iterable[str]:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if kind in _TEXTS:
+        text = part.get("refusal" if kind == "refusal" else "text")
+        if isinstance(text, str):
+            return [text]
+    elif kind in ("image_url", "input_image"):
+        url = part.get("image_url")
+        url = url.get("url") if isinstance(url, dict) else url
+        if isinstance(url, str):
+            found.images.append(url)
+            return []
+    elif kind in ("file", "input_file"):
+        file = part.get("file", part)
+        data = file.get("file_data") if isinstance(file, dict) else None
+        if isinstance(data, str):
+            name = str(file.get("filename") or f"file-{len(found.files) + 1}")
+            found.files[name] = data if data.startswith("data:") else f"data:;base64,{data}"
+            return []
+    raise invalid(
+        f"a part of type {kind!r} cannot be used: send text, an image_url, or a file with file_data",
+        field=where,
+    )
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """What the caller says now, and what it brings of what was before."""
+
+    agent: str
+    text: str = ""
+    """"" where the caller says nothing but results and words."""
+    images: list[str] = []
+    files: dict[str, str] = {}
+    instructions: str = ""
+    history: ToldHistory
+    """The messages besides `text`: the conversation, as the caller has it."""
+    mark: str = ""
+    """Stands for the history with `text` behind it."""
+    results: dict[str, str] = {}
+    """Results of the caller's functions, by call; with them the turn goes on with the run of the calls."""
+    words: dict[str, PersonsWord] = {}
+    """A person's words, by call; likewise."""
+    continues: Place | None = None
+    """The run that the turn goes on from, where the caller names it."""
+    session: str | None = None
+    adds: bool = False
+    """True if the history adds to what the named run or session holds; else it is the whole conversation."""
+    user: str | None = None
+    by: str = ""
+    """Who sends the turn, as decisions name them."""
+    caller: Principal
+    tools: list[ToolCard] = []
+    output_schema: dict[str, Any] | None = None
+    metadata: dict[str, str] = {}
+    key: IdempotencyKey
+    """The caller's own, else one that is new with each request."""
+    has_own_key: bool = False
+    is_retry: bool = False
+    """Whether the caller's client says that it has sent the request before."""
+    traceparent: str | None = None

@@ -21,8 +21,7 @@ from cadre_gateway.access.gate import Access
 from cadre_gateway.access.principal import ANYBODY, Principal
 from cadre_gateway.doors.door_meter import count, count_from_zero
 from cadre_gateway.doors.progress import Place
-from cadre_gateway.doors.run_service import RunService
-from cadre_gateway.doors.sender import DoorSender, begin_run, known_run, short_hash
+from cadre_gateway.doors.sender import DoorSender, RunService, begin_run, known_run, short_hash
 from cadre_gateway.requests.body import Submission, checked_submission
 from cadre_gateway.requests.idempotency import checked_key
 from cadre_gateway.requests.problems import (

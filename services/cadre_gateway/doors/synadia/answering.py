@@ -14,11 +14,9 @@ from cadre.protocol.tagged import for_people
 from cadre_gateway.access.audit import AuditTrail
 from cadre_gateway.doors.following import Answers, check_success
 from cadre_gateway.doors.progress import HeldBack, Progress, answer_text
-from cadre_gateway.doors.rulings import ASK_USER, OVERTAKEN, ruling_of, said
-from cadre_gateway.doors.run_service import RunService
-from cadre_gateway.doors.sender import DoorSender
+from cadre_gateway.doors.rulings import ASK_USER, OVERTAKEN, ruling_of, said, word_in
+from cadre_gateway.doors.sender import DoorSender, RunService
 from cadre_gateway.doors.synadia.admission import AdmittedPrompt, rejected, turn_of_prompt
-from cadre_gateway.doors.verdict_words import word_in
 from cadre_gateway.requests.body import Ruling
 from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem
 

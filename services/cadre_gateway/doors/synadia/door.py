@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from synadia_ai.agent_service import AgentService
 
 from cadre.adapters.nats.connection.connect import NatsClient, connect
-from cadre.errors import CadreError, SetupError
+from cadre.errors import CadreError, SettingError, SetupError
 from cadre.protocol.cards import AgentCard
+from cadre.protocol.nats_addresses import addresses
 from cadre.service.platform import Platform
+from cadre.settings import read
 from cadre_gateway.access.gate import Access
-from cadre_gateway.doors.run_service import RunService
+from cadre_gateway.doors.sender import RunService
 from cadre_gateway.doors.synadia.admission import PromptAdmission
 from cadre_gateway.doors.synadia.answering import Answering
-from cadre_gateway.doors.synadia.settings import SynadiaSettings, read_synadia_settings
 from cadre_gateway.reading.directory import card_of, live_agents
 
 log = logging.getLogger("cadre.gateway")
@@ -145,3 +147,36 @@ class SynadiaDoor:
 
     async def _end(self, name: str) -> None:
         await self._hosted.pop(name).service.stop()
+
+
+_OWNER = re.compile(r"[a-z0-9_-]{1,63}")
+
+
+class SynadiaSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`CADRE_SYNADIA_<FIELD>`."""
+
+    url: str = ""
+    """The NATS server; "" for that of the deployment."""
+    credentials: str = ""
+    """The file of a NATS user's key; "" for none where `url` is set, else the gateway's own."""
+    owner: str = ""
+    """The word for this deployment in its subjects; "" for its prefix."""
+    key: str = ""
+    """The API key whose rights callers on NATS have."""
+    trust: Literal["any", "signed"] = "any"
+    """`signed`: only prompts that are signed with a NATS user's key are taken."""
+    prompts: Annotated[int, msgspec.Meta(ge=1)] = 100
+    """Prompts to one agent that are answered at once."""
+
+    def __post_init__(self) -> None:
+        if self.url:
+            addresses(self.url)
+        if self.owner and not _OWNER.fullmatch(self.owner):
+            raise SettingError(
+                f"CADRE_SYNADIA_OWNER={self.owner!r}: use 1 to 63 of a-z, 0-9, '_' and '-' (it is in NATS subjects)"
+            )
+
+
+def read_synadia_settings() -> SynadiaSettings:
+    """The settings of this gateway. Raises SettingError."""
+    return read(SynadiaSettings, "CADRE_SYNADIA_")

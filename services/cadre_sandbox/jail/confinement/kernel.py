@@ -3,7 +3,7 @@
 import ctypes
 import os
 
-from cadre_sandbox.wire.jail_order import MACHINE
+from cadre_sandbox.wire.frames import MACHINE
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from cadre_sandbox.jail.confinement.kernel import SECCOMP, syscall
-from cadre_sandbox.wire.jail_order import MACHINE
+from cadre_sandbox.wire.frames import MACHINE
 
 Instruction: TypeAlias = tuple[int, int, int, int]
 """Code, jump if true, jump if false, operand."""

@@ -3,8 +3,7 @@
 from typing import Any
 
 from cadre.adapters.a2a.client import RemoteAgentUnreachable, RemoteClient, RemoteRefused
-from cadre.adapters.a2a.message import message_of
-from cadre.adapters.a2a.task import task_of
+from cadre.adapters.a2a.task import message_of, task_of
 from cadre.adapters.remote_agent_tools import RemoteMessage
 from cadre.tools.context import ToolContext
 from cadre.tools.decorator import CallInterrupted

@@ -8,7 +8,7 @@ from cadre.adapters.nats.streams import jetstream, listing
 from cadre.delivery.codec import decode, encode
 from cadre.errors import UnreadableMessage
 from cadre.protocol.access import AuditEntry
-from cadre.protocol.addresses.subjects import Subject
+from cadre.protocol.subjects import Subject
 from cadre.protocol.topology import Topology
 
 

@@ -10,7 +10,7 @@ from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.automation.notice import NoticeDelivery
 from cadre.delivery.codec import decode, encode
 from cadre.errors import UnreadableMessage
-from cadre.protocol.addresses.subjects import Subject
+from cadre.protocol.subjects import Subject
 from cadre.protocol.topology import Topology
 
 _DUE_TTL = "1h"

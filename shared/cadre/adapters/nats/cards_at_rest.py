@@ -9,7 +9,7 @@ import time
 import msgspec
 from nats.aio.client import Client
 
-from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.blobs import NatsBlobs
 from cadre.adapters.nats.registry import AWAY_DAYS, remove_key, seconds_of
 from cadre.adapters.nats.registry_view import ServiceKey
 from cadre.adapters.nats.streams import jetstream

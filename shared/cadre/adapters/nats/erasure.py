@@ -12,8 +12,7 @@ from typing import NamedTuple
 import msgspec
 from nats.aio.client import Client
 
-from cadre.adapters.nats.objects.blob_refs import refs_in
-from cadre.adapters.nats.objects.blobs import NatsBlobs
+from cadre.adapters.nats.blobs import NatsBlobs, refs_in
 from cadre.adapters.nats.sessions import NatsSessions, SessionTurn
 from cadre.adapters.nats.streams import jetstream, listing
 from cadre.adapters.nats.streams.fenced_value import FencedValue
@@ -21,12 +20,12 @@ from cadre.adapters.nats.streams.jetstream import StoredMessage
 from cadre.automation.push import PUSHES
 from cadre.delivery.codec import HEADERS, decode
 from cadre.errors import BlobMissing, Fenced, NotPermitted, UnreadableMessage
-from cadre.protocol.exchange_subjects import exchange_stream, exchange_subject
-from cadre.protocol.fates import Fate
 from cadre.protocol.messages import (
+    Fate,
     Spilled,
     Task,
 )
+from cadre.protocol.subjects import exchange_stream, exchange_subject
 from cadre.protocol.topology import Topology
 
 log = logging.getLogger("cadre.erasure")

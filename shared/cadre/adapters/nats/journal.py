@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from nats.aio.client import Client
 
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.replica_tries import ReplicaTries
+from cadre.adapters.nats.streams.jetstream import ReplicaTries
 from cadre.delivery.codec import HEADERS, pack_entry, unpack_entry
-from cadre.delivery.whole_journal import whole_journal
+from cadre.delivery.hash_chain import whole_journal
 from cadre.errors import BlobMissing, BusUnavailable
 from cadre.journal.entry import Entry
 from cadre.ports import Appended, Blobs, Stored

@@ -8,7 +8,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import decode, encode
 from cadre.errors import UnreadableMessage
 from cadre.ports import QuarantineRecord
-from cadre.protocol.addresses.subjects import Subject
+from cadre.protocol.subjects import Subject
 from cadre.protocol.topology import Topology
 
 log = logging.getLogger("cadre.trial")

@@ -8,7 +8,7 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.errors import Fenced
-from cadre.protocol.addresses.subjects import Subject
+from cadre.protocol.subjects import Subject
 from cadre.protocol.topology import Topology
 
 _BYTES = 32

@@ -84,3 +84,13 @@ class ServerClock:
             self._offset = offset
         if (problem := self.problem()) is not None and was is None:
             log.error("%s", problem)
+
+
+class SystemClock:
+    """The system's clock (ports.Clock)."""
+
+    def now(self) -> float:
+        return time.time()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)

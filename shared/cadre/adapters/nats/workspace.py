@@ -11,8 +11,8 @@ from nats.aio.client import Client
 from cadre.adapters.nats.streams import jetstream, listing
 from cadre.adapters.nats.streams.fenced_value import FencedValue
 from cadre.delivery.codec import HEADERS
-from cadre.protocol.addresses.subjects import Subject
 from cadre.protocol.files import WorkspaceFile
+from cadre.protocol.subjects import Subject
 from cadre.protocol.topology import Topology
 
 _AT_ONCE = 32

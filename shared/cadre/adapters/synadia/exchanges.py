@@ -27,7 +27,7 @@ from cadre.adapters.synadia.transcript import (
     Replied,
 )
 from cadre.errors import BusUnavailable, Fenced, NotPermitted, RetryableError, TooLarge
-from cadre.protocol.exchange_subjects import exchange_stream, exchange_subject
+from cadre.protocol.subjects import exchange_stream, exchange_subject
 from cadre.recent import Recent
 
 KEPT_SECONDS = 7 * 86_400

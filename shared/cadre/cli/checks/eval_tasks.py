@@ -8,8 +8,7 @@ import msgspec
 from cadre.errors import SpecError
 from cadre.journal import events as ev
 from cadre.protocol.messages import ErrorInfo, Task
-from cadre.spec.misfit import misfit_of
-from cadre.spec.yaml_file import read_yaml
+from cadre.spec.yaml_file import misfit_of, read_yaml
 from cadre.testing.kept_run import KeptRun, RunOutcome
 
 

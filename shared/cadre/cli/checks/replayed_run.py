@@ -9,7 +9,7 @@ from cadre.cli.checks.exported_run import read_exported_run
 from cadre.deploy.team_file import read_team
 from cadre.errors import CommandFailed, ExitCode
 from cadre.journal.events import RunAccepted
-from cadre.local.tool_cards import read_tool_cards
+from cadre.local.team_check import read_tool_cards
 from cadre.loop.rebase import CannotRebase, TeamFiles, rebase
 from cadre.loop.redecide import Divergence, Journaled, Undecided, redecide
 from cadre.loop.tool_changes import ToolChange, tool_changes

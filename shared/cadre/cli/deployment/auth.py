@@ -79,7 +79,7 @@ def init(folder: Path | None, **options: Any) -> None:
 
 
 def _roles(options: dict[str, Any], *, known: bool) -> list[Any]:
-    from cadre.deploy.roles import roles_of
+    from cadre.deploy.team_components import roles_of
     from cadre.deploy.team_file import read_team
     from cadre.protocol.nats_users import team_roles
 

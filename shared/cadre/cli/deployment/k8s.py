@@ -12,8 +12,7 @@ from cadre.deploy.k8s.components import Component
 from cadre.deploy.k8s.operator import operator_manifests
 from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import Nats, Values, merged_layers, read_values
-from cadre.deploy.roles import roles_of_components
-from cadre.deploy.team_components import VALUES_FILE, components_of
+from cadre.deploy.team_components import VALUES_FILE, components_of, roles_of_components
 from cadre.deploy.team_file import TeamSpec, read_team
 from cadre.errors import CommandFailed, ExitCode, SpecError
 from cadre.local.manifest_files import as_yaml, write_folder
@@ -45,7 +44,7 @@ def command() -> None:
 @command.command("crds")
 def crds_command() -> None:
     """Write the definitions of the kinds that the operator acts on."""
-    from cadre.deploy.k8s.definitions import definitions
+    from cadre.deploy.k8s.object_kinds import definitions
 
     click.echo(as_yaml(definitions()), nl=False)
 

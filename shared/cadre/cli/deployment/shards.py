@@ -10,7 +10,7 @@ import click
 
 from cadre.adapters.local_stack import find_nats
 from cadre.errors import SetupError
-from cadre.protocol.addresses.generations import Layout
+from cadre.protocol.generations import Layout
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings, read_settings
 

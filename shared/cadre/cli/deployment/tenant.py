@@ -39,8 +39,8 @@ def create(name: str, folder: Path, **options: Any) -> None:
 
     The NATS server includes the file of accounts that this writes, and must then read it again.
     """
-    from cadre.deploy import nats_files, tenant_folder
-    from cadre.deploy.roles import roles_of
+    from cadre.deploy import nats_files, tenants
+    from cadre.deploy.team_components import roles_of
     from cadre.deploy.team_file import read_team
     from cadre.protocol.nats_users import team_roles  # the bus's weight is not the help's
 
@@ -48,17 +48,17 @@ def create(name: str, folder: Path, **options: Any) -> None:
         raise CommandFailed(f"{name!r}: use 1 to 64 letters, digits, '_' and '-' (it names a NATS account)")
     team = options["team"]
     roles = roles_of(read_team(team)) if team is not None else team_roles([], [], [], memory=False)
-    own = tenant_folder.create_tenant(
+    own = tenants.create_tenant(
         folder, name, list(options["hosts"]), roles, _topology(), options["storage_bytes"]
     )
-    auth = own / tenant_folder.AUTH_FOLDER
+    auth = own / tenants.AUTH_FOLDER
     operator = nats_files.key_file(auth, "operator")
     click.echo(f"{own}")
     click.echo(
-        f"cadre: the NATS server includes {folder / tenant_folder.ACCOUNTS_FILE} and must read it again; then\n"
+        f"cadre: the NATS server includes {folder / tenants.ACCOUNTS_FILE} and must read it again; then\n"
         f"  CADRE_NATS_CREDENTIALS={operator} cadre provision{f' {team}' if team is not None else ''}\n"
         f"  CADRE_TENANTS={folder} cadre gateway\n"
-        f"and its administrator begins with the key in {own / tenant_folder.ADMIN_KEY}",
+        f"and its administrator begins with the key in {own / tenants.ADMIN_KEY}",
         err=True,
     )
 
@@ -67,8 +67,7 @@ def create(name: str, folder: Path, **options: Any) -> None:
 @_folder
 def list_tenants(folder: Path) -> None:
     """Print each tenant with its hosts."""
-    from cadre.deploy.tenant_file import read_tenant
-    from cadre.deploy.tenant_folder import tenants_in
+    from cadre.deploy.tenants import read_tenant, tenants_in
 
     for own in tenants_in(folder):
         click.echo(f"{own.name}\t{' '.join(read_tenant(own).hosts)}")
@@ -79,7 +78,7 @@ def list_tenants(folder: Path) -> None:
 @_folder
 def remove(name: str, folder: Path) -> None:
     """Take the tenant NAME away, with its keys; what it has stored stays with the NATS server."""
-    from cadre.deploy.tenant_folder import remove_tenant
+    from cadre.deploy.tenants import remove_tenant
 
     remove_tenant(folder, name, _topology())
     click.echo(f"{name} is removed: have the NATS server read its file again", err=True)

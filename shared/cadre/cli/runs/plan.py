@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
-from cadre.api.steering import Edited
+from cadre.api.runs import Edited
 from cadre.cli.run_view.plan_lines import shown_plan
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway, command_errors

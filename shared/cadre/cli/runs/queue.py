@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from cadre.api.steering import Edited
+from cadre.api.runs import Edited
 from cadre.cli.run_view.queue_lines import shown_queue
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway, command_errors

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cadre.protocol.json_depth import nesting
+from cadre.protocol.tagged import nesting
 
 _MAX_LEVELS = 800
 """Levels of nested lists and objects that are sent; a gateway reads little more."""

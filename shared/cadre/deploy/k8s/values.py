@@ -11,13 +11,12 @@ import msgspec
 from msgspec import Meta
 
 from cadre.deploy.k8s.components import object_name
-from cadre.deploy.k8s.manifest import NAME
-from cadre.deploy.k8s.overlay import merged
+from cadre.deploy.k8s.manifest import NAME, merged
 from cadre.errors import SpecError
-from cadre.spec.misfit import misfit_of
 from cadre.spec.model import Price
 from cadre.spec.names import check_name
 from cadre.spec.prices import check_prices
+from cadre.spec.yaml_file import misfit_of
 
 
 def _container(**fields: Any) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import msgspec
 from cadre.engine.answers.lenient_json import BEGINS, BEGINS_VALUE, LenientError, Reader
 from cadre.engine.answers.reasoning import without_reasoning
 from cadre.journal.events import RequestedCall
-from cadre.protocol.json_depth import MAX_LEVELS, nesting
 from cadre.protocol.messages import ErrorInfo
+from cadre.protocol.tagged import MAX_LEVELS, nesting
 
 UNREADABLE = (ValueError, RecursionError)
 """What decoding a model's JSON may raise: wrong syntax, half a surrogate pair, nesting without end."""

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from cadre.protocol.json_depth import MAX_LEVELS
+from cadre.protocol.tagged import MAX_LEVELS
 
 BEGINS = re.compile(r"\{\s*(?:[\"'}]|[A-Za-z_]\w*\s*:)")
 """How an object begins; any other brace is part of the prose."""

@@ -11,8 +11,7 @@ from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.run import Run
 from cadre.journal.steps import CallPause, CallState
-from cadre.protocol.call_edit import CallEdit
-from cadre.protocol.messages import Decision, Verdict
+from cadre.protocol.messages import CallEdit, Decision, Verdict
 from cadre.spec.answer_schema import misfits
 from cadre.spec.policy import ALWAYS, NEVER, reason_to_ask
 

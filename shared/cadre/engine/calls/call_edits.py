@@ -8,7 +8,7 @@ from cadre.engine.context.observation import observation_of
 from cadre.engine.kind import kind_of
 from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run
-from cadre.protocol.call_edit import CallEdit
+from cadre.protocol.messages import CallEdit
 
 
 def proposed_calls(about: dict[str, Any]) -> list[RequestedCall]:

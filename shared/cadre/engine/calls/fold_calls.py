@@ -9,8 +9,7 @@ from cadre.journal import events as ev
 from cadre.journal.run import Revoked, Run
 from cadre.journal.steps import ActionStep, ApprovalHold, CallPause, CallState, Correction
 from cadre.protocol.codes import ErrorCode
-from cadre.protocol.messages import ErrorInfo, TimerFired
-from cadre.protocol.rounds import PersonsAnswer, Resumption
+from cadre.protocol.messages import ErrorInfo, PersonsAnswer, Resumption, TimerFired
 
 _TIMED_OUT: dict[str, ErrorCode] = {"": "timed-out", "away": "away", "left": "interrupted"}
 """Codes of the errors, by the code of `call.timed_out`."""

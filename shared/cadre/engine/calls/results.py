@@ -7,8 +7,7 @@ from cadre.engine.calls.fold_calls import no_answer, timed_out
 from cadre.engine.draft import Draft
 from cadre.journal import events as ev
 from cadre.journal.run import Run
-from cadre.protocol.messages import Report, TimerFired, ToolResult
-from cadre.protocol.rounds import Unfinished
+from cadre.protocol.messages import Report, TimerFired, ToolResult, Unfinished
 
 
 def on_result(draft: Draft, result: ToolResult) -> None:

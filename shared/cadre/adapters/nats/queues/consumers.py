@@ -10,8 +10,7 @@ from cadre.adapters.nats.cards_at_rest import keep_card, take_card_away
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.connection.keys import may_provision, user_of
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.layout import remedy
-from cadre.adapters.nats.streams.provision import provision
+from cadre.adapters.nats.streams.provision import provision, remedy
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import BusUnavailable, SetupError
 from cadre.protocol.nats_users import Role, consumers

@@ -3,20 +3,28 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 
 import nats.errors
+from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from cadre.adapters.nats.connection.client import NatsClient
 from cadre.adapters.nats.connection.silence import silence_of
-from cadre.adapters.nats.queues.consumers import MAX_DELIVER, ensure_consumer
+from cadre.adapters.nats.queues.consumers import (
+    ENDLESS,
+    MAX_DELIVER,
+    create_consumer,
+    ensure_consumer,
+    queue_config,
+)
 from cadre.adapters.nats.queues.delivery import Handler, NatsDelivery
-from cadre.adapters.nats.queues.pulls import Pulls
-from cadre.adapters.nats.queues.work import Work
+from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.retry import EVERY_SECOND, retry
-from cadre.errors import RetryableError, SetupError
+from cadre.errors import BusUnavailable, RetryableError, SetupError
+from cadre.telemetry.logs import HANDLED_SUBJECT
 
 log = logging.getLogger("cadre.queue")
 
@@ -235,3 +243,175 @@ class Queue:
 
     def _is_idle(self, task: str) -> bool:
         return task not in self._tasks or self._tasks[task].done()
+
+
+class Pulls:
+    """Open pulls by their tokens, oldest first."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, _Pull] = {}
+        self._count = 0
+        self._unheard_since: float | None = None
+
+    @property
+    def promised(self) -> int:
+        """Messages that the server may still send."""
+        return sum(pull.left for pull in self._open.values())
+
+    def open(self, messages: int) -> str:
+        """Notes a new pull; returns its token."""
+        self._count += 1
+        token = str(self._count)
+        self._open[token] = _Pull(messages)
+        if self._unheard_since is None:
+            self._unheard_since = time.monotonic()
+        return token
+
+    def pay(self) -> None:
+        """A message has arrived. The server serves pulls in the order they came: the oldest one pays for it."""
+        for token, pull in self._open.items():
+            pull.heard = time.monotonic()
+            pull.left -= 1
+            if pull.left <= 0:
+                del self._open[token]
+            break
+        self._note_heard()
+
+    def hear(self, token: str) -> None:
+        """A heartbeat of the pull has arrived."""
+        if (pull := self._open.get(token)) is not None:
+            pull.heard = time.monotonic()
+            self._note_heard()
+
+    def close(self, token: str) -> bool:
+        """Forgets a pull that has ended; False when it was not open."""
+        is_open = self._open.pop(token, None) is not None
+        self._note_heard()
+        return is_open
+
+    def silent_for(self) -> float:
+        """Return the seconds since any of them was heard of, or the first was opened; 0 when none is waited for."""
+        return time.monotonic() - self._unheard_since if self._unheard_since is not None else 0.0
+
+    def _note_heard(self) -> None:
+        self._unheard_since = time.monotonic() if self._open else None
+
+    def close_silent(self, seconds: float) -> bool:
+        """Forgets the pulls that were not heard of for so long; returns whether there were any."""
+        since = time.monotonic() - seconds
+        silent = [token for token, pull in self._open.items() if pull.heard < since]
+        for token in silent:
+            del self._open[token]
+        return bool(silent)
+
+    def clear(self) -> None:
+        """Forgets them all."""
+        self._open.clear()
+        self._unheard_since = None
+
+
+class _Pull:
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.heard = time.monotonic()
+
+
+_REDELIVER_AFTER_SECONDS = 0.5
+_CANCEL_SECONDS = 1.0
+"""For a handler to end once it is cancelled."""
+
+
+class Work:
+    """Handles each delivery in a task of its own, when the limiter has a place and its tree's turn has come.
+
+    `freed` is called whenever one is done with.
+    """
+
+    def __init__(self, nc: Client, limiter: FairLimiter, freed: Callable[[], None]) -> None:
+        self._nc = nc
+        self._limiter = limiter
+        self._freed = freed
+        self._tasks: dict[int, tuple[NatsDelivery, asyncio.Task[None]]] = {}
+        self.redelivered = 0
+        """Messages that this process got and some process had got before."""
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def take(self, delivery: NatsDelivery, handler: Handler) -> None:
+        """Has the delivery handled. When the handler raises, the message is delivered again."""
+        if delivery.seq in self._tasks:
+            # Our own sign of life came too late; the first handler is still at it and will ack for both.
+            log.debug("%s delivered again while in work", delivery.subject)
+            return
+        task = asyncio.create_task(self._handle(delivery, handler), name=delivery.subject)
+        self._tasks[delivery.seq] = (delivery, task)
+        self._limiter.add_in_hand()
+        task.add_done_callback(lambda _: self._done(delivery))
+
+    async def signs_of_life(self) -> None:
+        """Tells the server that whatever is not settled is still being handled."""
+        for delivery, _ in list(self._tasks.values()):
+            if not delivery.settled:
+                await delivery.in_progress()
+
+    async def drain(self, grace: float) -> None:
+        """Lets the handlers that have begun end within `grace` seconds, and hands all else back."""
+        await self._hand_back([pair for pair in self._tasks.values() if not pair[0].begun])
+        if tasks := [task for _, task in self._tasks.values()]:
+            await asyncio.wait(tasks, timeout=grace)
+        await self._hand_back(list(self._tasks.values()))
+
+    async def _hand_back(self, work: list[tuple[NatsDelivery, asyncio.Task[None]]]) -> None:
+        """Ends the handling of these messages, and then lets another replica have them."""
+        if not work:
+            return
+        for _, task in work:
+            task.cancel()
+        await asyncio.wait([task for _, task in work], timeout=_CANCEL_SECONDS)
+        for delivery, _ in work:
+            await self._nak(delivery, 0.0)
+
+    async def _handle(self, delivery: NatsDelivery, handler: Handler) -> None:
+        try:
+            HANDLED_SUBJECT.set(delivery.subject)
+            self.redelivered += delivery.deliveries > 1
+            async with self._limiter.acquire(delivery.address.tree):
+                delivery.begun = True
+                await handler(delivery)
+        except RetryableError as error:
+            log.warning("%s comes again: %s", delivery.subject, error)
+            await self._nak(delivery, _REDELIVER_AFTER_SECONDS)
+        except Exception as error:
+            # The one place that must survive whatever a handler does: the record stays, and comes again.
+            log.exception("handling %s failed: %s", delivery.subject, error)
+            await self._nak(delivery, _REDELIVER_AFTER_SECONDS)
+
+    async def _nak(self, delivery: NatsDelivery, delay: float) -> None:
+        if not delivery.settled and not self._nc.is_closed:
+            await delivery.nak(delay)
+
+    def _done(self, delivery: NatsDelivery) -> None:
+        del self._tasks[delivery.seq]
+        self._limiter.remove_in_hand()
+        self._freed()
+
+
+class LateQueue(Queue):
+    """Its durable consumer begins at the end of the stream, and goes when it is removed."""
+
+    most_deliveries = ENDLESS
+    rests = 0.5
+
+    async def _ensure_consumer(self) -> None:
+        config = queue_config(self._consumer, self._filter, self.most_deliveries)
+        config |= {"deliver_policy": "new", "filter_subjects": [config.pop("filter_subject")]}
+        # Without the filter in the subject: so it is of the form in which a gateway may make consumers.
+        await create_consumer(self._nc, self._stream, self._consumer, config)
+
+    async def remove(self) -> None:
+        """Removes the consumer, with what it has not delivered. Raises BusUnavailable."""
+        answer = await jetstream.api(self._nc, f"CONSUMER.DELETE.{self._stream}.{self._consumer}")
+        error = answer.get("error")
+        if error is not None and error.get("code") != 404:
+            raise BusUnavailable(f"removing consumer {self._consumer}", error.get("description"))

@@ -7,8 +7,8 @@ from nats.aio.client import Client
 from cadre.adapters.nats.streams import jetstream
 from cadre.errors import BusUnavailable
 from cadre.ports import CallQueue, QueuedMessage
-from cadre.protocol.addresses.subjects import Subject
 from cadre.protocol.rollout import slot_receiver
+from cadre.protocol.subjects import Subject
 from cadre.protocol.topology import Topology
 
 _PAGE = 64

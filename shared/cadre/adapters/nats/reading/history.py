@@ -1,24 +1,32 @@
-"""Reads what a tree's journals hold, page by page with batched direct gets: no consumer per reader."""
+"""Reads what a tree's journals hold, page by page with batched direct gets: no consumer per reader.
+
+The journals of a tree in stream order, each read by its own subject: that is what the server finds fast.
+
+By a wildcard it looks through the whole stream, from the first entry on and behind the last one.
+"""
+
+from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Callable
+from typing import NamedTuple
 
 import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from cadre.adapters.nats.reading.journal_pages import journal_pages
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.jetstream import StoredMessage
-from cadre.delivery.codec import decode, unpack_entry, unpack_record
-from cadre.errors import BlobMissing, NewerSchema, TooLarge, UnreadableMessage
+from cadre.adapters.nats.streams.jetstream import ReplicaTries, StoredMessage, TooManySubjects
+from cadre.delivery.codec import HEADERS, SPILL_BYTES, decode, encode, unpack_entry, unpack_record
+from cadre.errors import BlobMissing, BusUnavailable, NewerSchema, TooLarge, UnreadableMessage
 from cadre.journal.entry import Entry
 from cadre.journal.events import RunAccepted
 from cadre.ports import Blobs, Stored
-from cadre.protocol.addresses.subjects import Subject
 from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import Head, Spilled, Task
+from cadre.protocol.subjects import Subject
 from cadre.protocol.topology import Topology, is_within
 
 log = logging.getLogger("cadre.history")
@@ -254,3 +262,148 @@ async def watch_deltas(
         task.add_done_callback(_ending.discard)
 
     return end
+
+
+_REPLICA_SECONDS = 1.0
+
+MERGED_RUNS = 16
+"""The journals of more runs than that are looked for by the wildcard, which finds something everywhere then."""
+
+
+class _Journal:
+    """The entries of one run, up to its head."""
+
+    def __init__(self, subject: str, after: int, head: int) -> None:
+        self.subject, self.after, self.head = subject, after, head
+        self.held: deque[StoredMessage] = deque()
+
+    @property
+    def is_read(self) -> bool:
+        return self.after >= self.head
+
+    async def read_on(self, nc: Client, stream: str, entries: int) -> None:
+        page = await _page(nc, stream, self.subject, self.after, self.head, entries)
+        self.held.extend(page)
+        # What is not there any more was removed.
+        self.after = page[-1].seq if page else self.head
+
+
+async def journal_pages(
+    nc: Client, stream: str, subject: str, after: int, at_least: int, entries: int
+) -> AsyncIterator[list[StoredMessage]]:
+    """Yield the entries of all journals on `subject` after sequence `after`, in pages of `entries` at most, until none
+    is left. Any replica answers, and one that lags hides nothing up to `at_least`, the sequence of an entry that is
+    there. Raise BusUnavailable where no replica has that entry within a second."""
+    try:
+        while heads := await _heads(nc, stream, subject, after, at_least):
+            end = max(heads.values())
+            if len(heads) > MERGED_RUNS:
+                pages = _scanned(nc, stream, subject, after, end, entries)
+            else:
+                journals = [_Journal(one, after, head) for one, head in heads.items()]
+                pages = _merged(nc, stream, journals, max(1, entries // len(journals)))
+            async for page in pages:
+                yield page
+            after = end
+    except TooManySubjects:
+        for sure in (at_least, None):
+            async for page in _scanned(nc, stream, subject, after, sure, entries):
+                after = page[-1].seq
+                yield page
+
+
+async def _heads(nc: Client, stream: str, subject: str, after: int, at_least: int) -> dict[str, int]:
+    """The last sequence of each journal that has one behind `after`. Raises TooManySubjects, BusUnavailable."""
+    found: dict[str, int] = {}
+    async for _ in ReplicaTries(_REPLICA_SECONDS):
+        last = await jetstream.batch(nc, stream, {"multi_last": [subject]})
+        found = {held.subject: held.seq for held in last if held.seq > after}
+        if max([after, *found.values()]) >= at_least:
+            return found
+    if not await jetstream.following(nc, stream, subject, max([after, *found.values()])):
+        return found  # it was removed
+    raise BusUnavailable(f"reading from {stream}", f"no replica has message {at_least} yet")
+
+
+async def _merged(
+    nc: Client, stream: str, journals: list[_Journal], entries: int
+) -> AsyncIterator[list[StoredMessage]]:
+    while journals:
+        for one in journals:
+            while not one.held and not one.is_read:
+                await one.read_on(nc, stream, entries)
+        # Up to here nothing can be missing in between.
+        sure = min((one.after for one in journals if not one.is_read), default=None)
+        page: list[StoredMessage] = []
+        for one in journals:
+            while one.held and (sure is None or one.held[0].seq <= sure):
+                page.append(one.held.popleft())
+        journals = [one for one in journals if one.held or not one.is_read]
+        if page:
+            page.sort()
+            yield page
+
+
+async def _scanned(
+    nc: Client, stream: str, subject: str, after: int, end: int | None, entries: int
+) -> AsyncIterator[list[StoredMessage]]:
+    while end is None or after < end:
+        page = await _page(nc, stream, subject, after, end, entries)
+        if not page:
+            return
+        after = page[-1].seq
+        yield page
+
+
+async def _page(
+    nc: Client, stream: str, subject: str, after: int, end: int | None, entries: int
+) -> list[StoredMessage]:
+    """The next entries up to `end`; a replica that has none of them may lag behind the one that knew the end."""
+    query = {"seq": after + 1, "batch": entries, "next_by_subj": subject}
+    async for _ in ReplicaTries(_REPLICA_SECONDS):
+        page = await jetstream.batch(nc, stream, query)
+        if page or end is None:
+            return [held for held in page if end is None or held.seq <= end]
+    missed = await jetstream.following(nc, stream, subject, after)
+    if missed is not None and end is not None and missed.seq <= end:
+        raise BusUnavailable(f"reading from {stream}", f"no replica has message {missed.seq} yet")
+    return []  # it was removed
+
+
+class RawEntry(NamedTuple):
+    """A journal entry as it was written, whatever its size."""
+
+    seq: int
+    data: bytes
+
+
+class NatsArchive:
+    """Reads and writes the entries of journals as bytes. Reading raises BusUnavailable and BlobMissing."""
+
+    def __init__(self, nc: Client, topology: Topology, blobs: Blobs, history: History) -> None:
+        self._nc = nc
+        self._topology = topology
+        self._blobs = blobs
+        self._history = history
+
+    async def entries(self, tree: str, *, at_least: int = 0) -> AsyncIterator[RawEntry]:
+        """Yields all entries of the tree's journals in stream order; see History.pages for `at_least`."""
+        async for page in self._history.raw_pages(tree, at_least=at_least):
+            for held in page:
+                yield RawEntry(held.seq, await self._history.whole(held))
+
+    async def append(self, tree: str, run: str, data: bytes, fence: int) -> int:
+        """Appends an entry behind the one at `fence`; returns its sequence. Raises Fenced, RetryableError."""
+        head = msgspec.json.decode(data, type=_EntryHead)
+        if len(data) > SPILL_BYTES:
+            ref = await self._blobs.put(data)
+            identity = f"{run}:entry:{head.n}"
+            data = encode(Spilled(id=identity, tree=tree, run=run, at=head.at, ref=ref, size=len(data)))
+        headers = HEADERS | {"Cadre-Schema": str(head.v), jetstream.IMPORTED: "1"}
+        subject = self._topology.journal(tree, run)
+        return await jetstream.append(self._nc, subject, data, expect=fence, headers=headers)
+
+
+class _EntryHead(Head):
+    n: int = 0
+    at: float = 0.0

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from nats.aio.client import Client
 
-from cadre.adapters.nats.objects.blob_refs import Noting, refs_in
+from cadre.adapters.nats.blobs import Noting, refs_in
 from cadre.adapters.nats.reading.reader import OrderedReader
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import StoredMessage
@@ -22,9 +22,8 @@ from cadre.delivery.codec import decode, unpack_entry, unpack_record
 from cadre.errors import BlobMissing, NewerSchema, RetryableError, UnreadableMessage
 from cadre.journal.entry import Entry
 from cadre.ports import Blobs, Stored
-from cadre.protocol.addresses.subjects import Subject
-from cadre.protocol.fates import Erased, Fate
-from cadre.protocol.messages import Head, Task
+from cadre.protocol.messages import Erased, Fate, Head, Task
+from cadre.protocol.subjects import Subject
 from cadre.protocol.topology import Topology
 from cadre.recent import Recent
 

@@ -25,7 +25,7 @@ from cadre.adapters.nats.streams.snapshot import SavedStream, save_stream
 from cadre.delivery.codec import decode
 from cadre.errors import NotPermitted, SetupError, UnreadableMessage
 from cadre.protocol.access import AuditEntry
-from cadre.protocol.addresses.subjects import Subject
+from cadre.protocol.subjects import Subject
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 

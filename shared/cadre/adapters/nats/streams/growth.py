@@ -13,19 +13,23 @@ from cadre.adapters.nats.connection.keys import may_provision, user_of
 from cadre.adapters.nats.queues.consumers import create_consumer
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams import jetstream, listing
-from cadre.adapters.nats.streams.layout import GENERATION, GROWTH, OPEN, SHARDS, stream_config
 from cadre.adapters.nats.streams.provision import (
+    GENERATION,
+    GROWTH,
+    OPEN,
+    SHARDS,
     dead_config,
     ensure_stream,
     existing,
     shard_config,
+    stream_config,
     stream_room,
 )
 from cadre.adapters.nats.streams.restore_marker import check_no_restore
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import BusUnavailable, SetupError
-from cadre.protocol.addresses.generations import MOST_GENERATIONS, MOST_SHARDS, Layout
 from cadre.protocol.cards import Presence
+from cadre.protocol.generations import MOST_GENERATIONS, MOST_SHARDS, Layout
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 

@@ -1,10 +1,11 @@
 """Raw JetStream requests that nats-py lacks or does slowly: fenced publish, leader reads, pipelined gets."""
 
+import asyncio
 import base64
 import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import msgspec
 import nats.errors
@@ -372,3 +373,26 @@ async def _request(
         silence.forget(what, key)
     silence.hear(what, key)
     return answer
+
+
+_PAUSE_SECONDS = 0.05
+
+
+class ReplicaTries:
+    """`async for _ in ReplicaTries(seconds)`: reads in the body are tried, with pauses between them, until the body
+    leaves the loop or the time is up. Any replica may answer the next read."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left = max(1, round(seconds / _PAUSE_SECONDS))
+        self._begun = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> None:
+        if not self._left:
+            raise StopAsyncIteration
+        self._left -= 1
+        if self._begun:
+            await asyncio.sleep(_PAUSE_SECONDS)
+        self._begun = True

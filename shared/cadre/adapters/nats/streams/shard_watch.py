@@ -7,10 +7,9 @@ from collections.abc import Awaitable, Callable
 
 from nats.aio.client import Client
 
-from cadre.adapters.nats.streams.layout import layout_after
-from cadre.adapters.nats.streams.provision import Lack
+from cadre.adapters.nats.streams.provision import Lack, layout_after
 from cadre.errors import BusUnavailable, CadreError
-from cadre.protocol.addresses.generations import Layout
+from cadre.protocol.generations import Layout
 from cadre.protocol.topology import Topology
 
 log = logging.getLogger("cadre.nats")

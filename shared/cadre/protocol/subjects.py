@@ -47,3 +47,13 @@ class Subject:
     """Requests to the sandbox that keeps the run's interpreter warm."""
     EXECUTOR = "executor.{tool}.{instance}"
     """Asks an executor of the tool whether it is working on a call."""
+
+
+def exchange_stream(prefix: str) -> str:
+    """The stream of a deployment's prompts, on the server where the agents are."""
+    return f"{prefix.upper()}-REMOTE"
+
+
+def exchange_subject(prefix: str, agent: str, task: str) -> str:
+    """The subject below which all that was said of a task lies; `*` stands for any agent."""
+    return f"{prefix}.remote.{agent}.{task}"

@@ -19,8 +19,9 @@ from nats.aio.client import Client
 
 from cadre.adapters.nats.connection.keys import may_remove_objects
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.replica_tries import ReplicaTries
-from cadre.errors import BusUnavailable, CadreError, OutcomeUnknown, RetryableError, UnreadableMessage
+from cadre.adapters.nats.streams.jetstream import ReplicaTries
+from cadre.errors import BusUnavailable, CadreError, Fenced, OutcomeUnknown, RetryableError, UnreadableMessage
+from cadre.protocol.topology import Topology
 
 log = logging.getLogger("cadre.objects")
 
@@ -245,3 +246,34 @@ def _lanes_of(nc: Client) -> _Lanes:
     if lanes is None:
         lanes = _lanes[nc] = _Lanes(asyncio.Semaphore(_PAGES_AT_ONCE), asyncio.Semaphore(_CHUNKS_AT_ONCE))
     return lanes
+
+
+_TIMEOUT_SECONDS = 30.0
+
+
+class NatsSnapshots:
+    """Keeps one object per name; the last one saved wins."""
+
+    def __init__(self, nc: Client, topology: Topology) -> None:
+        self._objects = NatsObjects(nc, topology.blob_bucket)
+
+    async def load(self, name: str) -> bytes | None:
+        """Returns the content; None when there is none. Raises BusUnavailable, also while parts of it are missing."""
+        try:
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
+                return await self._objects.get(name)
+        except (RetryableError, UnreadableMessage, TimeoutError) as error:
+            raise BusUnavailable(f"loading {name}", str(error) or "it is incomplete") from error
+
+    async def save(self, name: str, data: bytes) -> None:
+        """Stores the content in the place of what the name held. Raises BusUnavailable."""
+        try:
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
+                staged = await self._objects.stage(name, data)
+                while True:
+                    try:
+                        return await self._objects.commit(staged, await self._objects.read(name))
+                    except Fenced:
+                        continue
+        except (RetryableError, UnreadableMessage, TimeoutError) as error:
+            raise BusUnavailable(f"saving {name}", str(error) or "no answer in time") from error

@@ -1,1 +1,0 @@
-"""OpenTelemetry out of the process: spans and metrics to an OTLP receiver."""

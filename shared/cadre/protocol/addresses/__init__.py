@@ -1,1 +1,0 @@
-"""The parts of the topology: templates of subjects, and generations of shards."""
