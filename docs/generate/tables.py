@@ -7,7 +7,7 @@ import msgspec
 
 from cadre.journal.unions import close
 from cadre.protocol.codes import EDIT_REFUSALS, ERRORS, IGNORED
-from cadre_gateway.access.rules import RULES
+from cadre_gateway.doors.open_doors import rules_with
 from generate.channels import CHANNELS, OPERATIONS
 from generate.schemas import MESSAGES, tag_of
 
@@ -73,7 +73,7 @@ _SCOPES = {
 
 def rights() -> str:
     rows = ["| route | right | with a scope |", "|---|---|---|"]
-    for rule in RULES:
+    for rule in rules_with([]).rules:
         scope = _SCOPES[rule.scope] if rule.right != "public" else ""
         rows.append(f"| `{rule.method} {rule.path}` | {rule.right} | {scope} |")
     return "\n".join(rows)

@@ -39,7 +39,6 @@ from cadre.settings import (
     AccessSettings,
     TracingSettings,
     read,
-    read_doors,
     read_tracing_settings,
 )
 from cadre_gateway import SENDER
@@ -53,7 +52,7 @@ from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.automation.background import Automation, automation_of
 from cadre_gateway.automation.run_starter import RunStarter
-from cadre_gateway.doors.open_doors import listening_doors, routers_of
+from cadre_gateway.doors.open_doors import listening_doors, open_doors, routers_of, rules_with
 from cadre_gateway.doors.sender import RunService
 from cadre_gateway.gateway import GatewayService
 from cadre_gateway.index.database.settings import open_database
@@ -161,7 +160,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
         feeds=feeds,
         rebuilder=rebuilder,
         automation=automation,
-        doors=listening_doors(read_doors(), runs_service, door, platform),
+        doors=listening_doors(open_doors(), runs_service, door, platform),
         keeper=keeper,
         tracer_provider=provider,
     )
@@ -206,7 +205,7 @@ def _access(
     keys = ApiKeys(definitions, clock, settings.admin_key, accepted=ways != {"oidc"})
     trail = AuditTrail(NatsAudit(nc, topology), clock, platform.settings.instance_name())
     limits, hosts = RateLimits(settings.key_rate), frozenset(settings.hosts())
-    door = Access(keys if ways else None, reach, trail, limits, hosts)
+    door = Access(keys if ways else None, reach, trail, limits, rules_with(open_doors()), hosts)
     sign_in_ways, to_provider = SignInWays(keys="keys" in ways), None
     if "oidc" in ways and oidc is not None:
         # Its packages are an extra: no other gateway needs them.
@@ -281,7 +280,7 @@ def _routers(  # noqa: PLR0913 - what all routes share
     ]
     begun = (reach, lookup, history, feeds, streams.watch_deltas, turns, submitter, decisions, steer, run_end)
     runs_service = RunService(*begun, eraser, registry, live, clock, automation.pushes, options.cards)
-    return [*routers, *routers_of(read_doors(), runs_service, platform.meters)], automation, runs_service
+    return [*routers, *routers_of(open_doors(), runs_service, platform.meters)], automation, runs_service
 
 
 def _tracer_provider(platform: Platform, settings: TracingSettings) -> TracerProvider:

@@ -2,9 +2,11 @@
 
 import pytest
 
-from cadre_gateway.access.audit import ACTIONS
 from cadre_gateway.access.principal import RIGHTS
-from cadre_gateway.access.rules import RULES, rule_of
+from cadre_gateway.doors.open_doors import rules_with
+
+ROUTES = rules_with([])
+RULES, ACTIONS = ROUTES.rules, ROUTES.actions
 
 UNRECORDED = {"POST /v1/runs"}
 """Who started a run stands in its journal."""
@@ -44,7 +46,7 @@ def test_every_change_is_recorded() -> None:
 )
 def test_a_request_finds_its_rule(request_line: str, right: str) -> None:
     method, _, path = request_line.partition(" ")
-    assert rule_of(method, path)[0].right == right
+    assert ROUTES.rule_of(method, path)[0].right == right
 
 
 def test_only_administrators_administer_and_who_acts_does_not_decide() -> None:

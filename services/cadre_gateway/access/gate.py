@@ -17,11 +17,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cadre.errors import RetryableError
 from cadre_gateway.access.api_keys import FRESH_SECONDS, ApiKeys
-from cadre_gateway.access.audit import AuditTrail, is_recorded
+from cadre_gateway.access.audit import AuditTrail
 from cadre_gateway.access.principal import ANYBODY, STRANGER, Principal
 from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.access.reach import CallerReach
-from cadre_gateway.access.rules import RouteRule, rule_of
+from cadre_gateway.access.rules import RouteRule, RouteRules
 from cadre_gateway.requests.headers import is_own_page
 from cadre_gateway.requests.problems import (
     Problem,
@@ -65,6 +65,7 @@ class Access:
     reach: CallerReach
     trail: AuditTrail
     limits: RateLimits
+    rules: RouteRules
     hosts: frozenset[str] = frozenset()
     """Names that it may be called by beside addresses and private names."""
     tokens: ProviderTokens | None = None
@@ -137,7 +138,7 @@ class Gate:
         if scope["type"] != "http":
             await _refuse(scope["type"], receive, send)
             return
-        rule, variables = rule_of(scope["method"], scope["path"])
+        rule, variables = self._access.rules.rule_of(scope["method"], scope["path"])
         state = scope.setdefault("state", {})
         state["caller"] = STRANGER if self._access.keys is not None else ANYBODY
         answer: ASGIApp = self._app
@@ -197,10 +198,10 @@ class _Answering:
             headers = MutableHeaders(scope=message)
             for name, value in _HEADERS.items():
                 headers.setdefault(name, value)
-        if message["type"] == "http.response.start" and self._is_recorded(message["status"]):
+        if message["type"] == "http.response.start" and (action := self._action(message["status"])):
             trail, status = self._access.trail, message["status"]
             try:
-                await trail.record(self._scope, self._rule, self._variables, self._caller, status)
+                await trail.record(self._scope, action, self._variables, self._caller, status)
             except RetryableError as error:
                 self._is_over = True
                 await respond(as_problem(error), self._scope["path"])(self._scope, _nothing, self._send)
@@ -212,12 +213,15 @@ class _Answering:
             return
         await self._send(message)
 
-    def _is_recorded(self, status: int) -> bool:
+    def _action(self, status: int) -> str:
+        """Return the action to record; "" for none."""
         is_left_out = not self._scope["state"].get("audited", True)
-        if is_left_out or not is_recorded(self._rule) or status == HTTPStatus.TOO_MANY_REQUESTS:
-            return False
+        if is_left_out or status == HTTPStatus.TOO_MANY_REQUESTS:
+            return ""
         # What pages of other sites try at a gateway that is open to this machine fills no trail.
-        return bool(self._caller.key) or (self._caller is ANYBODY and status < HTTPStatus.BAD_REQUEST)
+        if self._caller.key or (self._caller is ANYBODY and status < HTTPStatus.BAD_REQUEST):
+            return self._access.rules.action_of(self._rule)
+        return ""
 
     async def _counts(self) -> bool:
         self._checked_at = time.monotonic()

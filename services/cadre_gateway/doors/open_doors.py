@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import Protocol
+import re
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Protocol
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
-from cadre.errors import SetupError
+from cadre.errors import SettingError, SetupError
 from cadre.service.platform import Platform
+from cadre.settings import read_doors
 from cadre.telemetry.metrics.meters import Meters
+from cadre_gateway.access.audit import ACTIONS
 from cadre_gateway.access.gate import Access
+from cadre_gateway.access.rules import RULES, RouteRule, RouteRules
+from cadre_gateway.doors.declaration import GROUP, Door
 from cadre_gateway.doors.door_meter import count_from_zero
 from cadre_gateway.doors.sender import RunService
 
@@ -29,53 +36,109 @@ class ListeningDoor(Protocol):
         """Ends; answers under way have `grace` seconds to be told so."""
 
 
-def routers_of(doors: Collection[str], runs: RunService, meters: Meters) -> list[APIRouter]:
-    """The routes of these doors, which all speak through the same service; their counts begin."""
+_BUILT_IN = ("openai", "a2a", "agui", "mcp", "synadia")
+
+
+def built_in_doors() -> list[Door]:
+    """Return the doors that come with Cadre."""
+    return [import_module(f"cadre_gateway.doors.{name}").DOOR for name in _BUILT_IN]
+
+
+def open_doors() -> list[Door]:
+    """Return the doors that CADRE_DOORS names: those of Cadre, and those of the entry points `cadre.doors` of
+    other distributions. Raise SettingError for a name that no door has, SetupError for an entry point of such a name
+    that cannot be loaded, or is no door of its name."""
+    names, others = read_doors(), {entry.name: entry.value for entry in entry_points(group=GROUP)}
+    if unknown := sorted(names - {*_BUILT_IN, *others}):
+        there = ", ".join([*_BUILT_IN, *sorted(others.keys() - {*_BUILT_IN})])
+        raise SettingError(
+            f"CADRE_DOORS={unknown[0]}: this installation has no such door; there are: {there}, or none"
+        )
+    return [
+        *(door for door in built_in_doors() if door.name in names),
+        *(_declared(name, others[name]) for name in sorted(names - {*_BUILT_IN})),
+    ]
+
+
+def _declared(name: str, where: str) -> Door:
+    door = _loaded(name, where)
+    if not isinstance(door, Door) or door.name != name:
+        raise SetupError(f"{where} is not the Door {name!r}, as its entry point says: rename one of them")
+    return door
+
+
+def rules_with(doors: Iterable[Door]) -> RouteRules:
+    """Return the rules of the gateway's own routes with those of the doors that come with Cadre, open or not, and of
+    `doors`. Raise SetupError for a door that has a rule
+    for a route of somebody else, or names an action for a route without a rule."""
+    rules, actions = [*RULES], {**ACTIONS}
+    known = {_shape(rule) for rule in rules}
+    for door in {door.name: door for door in (*built_in_doors(), *doors)}.values():
+        own = {_shape(rule) for rule in door.rules}
+        if taken := sorted(known & own):
+            raise SetupError(
+                f"the door {door.name} has a rule for {taken[0]}, which is another's route: change its path"
+            )
+        if strange := sorted(door.actions.keys() - {f"{rule.method} {rule.path}" for rule in door.rules}):
+            raise SetupError(f"the door {door.name} records {strange[0]}, for which it has no rule: add one")
+        known |= own
+        rules += door.rules
+        actions |= door.actions
+    return RouteRules(rules, actions)
+
+
+def routers_of(doors: Iterable[Door], runs: RunService, meters: Meters) -> list[APIRouter]:
+    """Return the routes of these doors, which all speak through the same service; their counts begin. Raise SetupError
+    for a door with a route that has no rule."""
     found = []
-    for door, router in _routers(doors, runs):
+    for door in doors:
+        if not door.router:
+            continue
+        router: APIRouter = _loaded(door.name, door.router)(runs)
+        _check_rules(door, router)
         found.append(router)
         paths = {route.path for route in router.routes if isinstance(route, APIRoute)}
         for path in sorted(path for path in paths if _DESCRIPTIONS not in path):
-            count_from_zero(meters, door, path)
+            count_from_zero(meters, door.name, path)
     return found
 
 
-def _routers(doors: Collection[str], runs: RunService) -> Iterator[tuple[str, APIRouter]]:
-    if "openai" in doors:
-        from cadre_gateway.doors.openai import door
-
-        yield "openai", door.router(runs)
-    if "a2a" in doors:
-        from cadre_gateway.doors.a2a import door as a2a
-
-        yield "a2a", a2a.router(runs)
-    if "agui" in doors:
-        from cadre_gateway.doors.agui import door as agui
-
-        yield "agui", agui.router(runs)
-    if "mcp" in doors:
-        try:
-            from cadre_gateway.doors.mcp import door as mcp_door
-        except ModuleNotFoundError as error:
-            raise _missing("mcp", error) from error
-        yield "mcp", mcp_door.router(runs)
-
-
 def listening_doors(
-    doors: Collection[str], runs: RunService, access: Access, platform: Platform
+    doors: Iterable[Door], runs: RunService, access: Access, platform: Platform
 ) -> list[ListeningDoor]:
     """Those of these doors that are not at HTTP. Raises SetupError."""
-    if "synadia" not in doors:
-        return []
+    return [_loaded(door.name, door.listens)(runs, access, platform) for door in doors if door.listens]
+
+
+def _check_rules(door: Door, router: APIRouter) -> None:
+    ruled = {_shape(rule) for rule in door.rules}
+    for method, path in _routes(router):
+        if (shape := _shape(RouteRule(method, path, "administer", "all"))) not in ruled:
+            raise SetupError(
+                f"the door {door.name} has no rule for its route {shape}: add one to its declaration"
+            )
+
+
+def _routes(router: APIRouter) -> Iterator[tuple[str, str]]:
+    for route in router.routes:
+        if isinstance(route, APIRoute):
+            yield from ((method, route.path) for method in sorted(route.methods or ()))
+
+
+def _shape(rule: RouteRule) -> str:
+    """The route without the names of its variables: two of one shape take the same requests."""
+    return f"{rule.method} {re.sub(r'{[^}]*}', '{}', rule.path)}"
+
+
+def _loaded(door: str, name: str) -> Any:
+    module, _, attribute = name.partition(":")
     try:
-        from cadre_gateway.doors.synadia.door import SynadiaDoor
+        return getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
-        raise _missing("synadia", error) from error
-    return [SynadiaDoor(runs, access, platform)]
-
-
-def _missing(door: str, error: ModuleNotFoundError) -> SetupError:
-    return SetupError(
-        f"CADRE_DOORS names {door} and the Python module {error.name!r} is not installed: install"
-        f" 'cadre-agents[{door}]', or leave it out"
-    )
+        extra = f"'cadre-agents[{door}]'" if door in _BUILT_IN else "what its distribution needs"
+        raise SetupError(
+            f"CADRE_DOORS names {door} and the Python module {error.name!r} is not installed: install"
+            f" {extra}, or leave it out"
+        ) from error
+    except AttributeError as error:
+        raise SetupError(f"{name}: the module of the door {door} has no {attribute!r}") from error

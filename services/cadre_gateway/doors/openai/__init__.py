@@ -1,1 +1,27 @@
 """The protocols of OpenAI: agents as models, to chat with and to get responses from."""
+
+from cadre_gateway.access.rules import rules_of_path
+from cadre_gateway.doors.declaration import Door
+
+DOOR = Door(
+    name="openai",
+    router="cadre_gateway.doors.openai.door:router",
+    # What the body names is held to the caller by the door, which asks for it by id.
+    rules=(
+        *rules_of_path("/v1/models", "none", get="read"),
+        *rules_of_path("/v1/models/{model}", "none", get="read"),
+        *rules_of_path("/v1/chat/completions", "handler", post="act"),
+        *rules_of_path("/v1/responses", "handler", post="act"),
+        *rules_of_path("/v1/responses/{response}", "handler", get="read"),
+        *rules_of_path("/v1/responses/{response}", "all", delete="administer"),
+        *rules_of_path("/v1/responses/{response}/cancel", "handler", post="act"),
+        *rules_of_path("/v1/responses/{response}/input_items", "handler", get="read"),
+    ),
+    # A turn of a chat may be a person's word on a call.
+    actions={
+        "POST /v1/chat/completions": "chat.turn",
+        "POST /v1/responses": "chat.turn",
+        "POST /v1/responses/{response}/cancel": "run.cancel",
+        "DELETE /v1/responses/{response}": "run.erase",
+    },
+)
