@@ -91,7 +91,6 @@ print(spec.section(PatientSpec).pause, decode(encode(entry), Entry).events[0].ca
         "import cadre",
         "import patient_kind.records, cadre",
         "import patient_kind.kind, cadre",
-        "import patient_kind.spans, cadre",
         "import cadre.events, cadre.views.story, patient_kind, cadre",
         "import cadre.service.agent, cadre",
         "import cadre; cadre.Agent(name='a', description='b')",

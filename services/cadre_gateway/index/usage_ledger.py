@@ -15,8 +15,7 @@ import msgspec
 
 from cadre.api.directory import Dimension, Figures, FiguresRow
 from cadre.api.runs import RunSummary
-from cadre.engine.kind import find_kind
-from cadre.errors import RunIndexBuilding, SpecError
+from cadre.errors import RunIndexBuilding
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelLost
 from cadre.journal.entry import Entry
@@ -280,11 +279,8 @@ class UsageLedger:
             case ev.RunFinished(state=state):
                 return Figures(runs=1, failed=int(state not in ("success", "cancelled"))), "", ""
             case _ if not isinstance(event, ev.CommonEvent):
-                try:
-                    done = find_kind(entry.kind, entry.kind_version).executed(event)
-                except (SpecError, KeyError):
-                    return None  # of a kind, or a version of one, that is not installed here
-                return (_of_tool(bool(done.error)), "", done.tool) if done is not None else None
+                done = next((work for work in event.describe().work if work.tool), None)
+                return (_of_tool(done.error is not None), "", done.tool) if done is not None else None
         return None
 
     def _count(self, key: LedgerKey, sums: Figures) -> None:

@@ -44,15 +44,6 @@ class Deed(NamedTuple):
     """The step's calls are no part of it: the model reads of them as well."""
 
 
-class Execution(NamedTuple):
-    """A piece of work that was done for a run elsewhere, as metrics count it."""
-
-    tool: str
-    error: str
-    """Type of the error that it ended with; "" when it did not."""
-    seconds: float
-
-
 class Chat(Protocol):
     """The run's steps as chat messages, up to this moment."""
 
@@ -246,10 +237,6 @@ class Kind(ABC):
     def images(self, event: JournalEvent) -> list[str]:
         """References of the images that an event of the kind's own brings for the model to see."""
         return []
-
-    def executed(self, event: JournalEvent) -> Execution | None:
-        """The work of which an event of the kind's own tells the end."""
-        return None
 
     def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:
         """Whether an answer that was cut at the limit of tokens is whole in what it asks for."""

@@ -23,8 +23,28 @@ class PieceOfWork(NamedTuple):
     error: ErrorInfo | None = None
     began_at: float = 0.0
     """Unix seconds; 0 where the time of the entry holds."""
+    ended_at: float = 0.0
+    """By the clock of whoever did it, where that tells; 0 otherwise."""
+    key: str = ""
+    """What tells the id of its span, once it has ended, from those of other spans of the step: it must never change. ""
+    where the trace has no span of it."""
+    tool: str = ""
+    """What has done it, as metrics count it once it is over; "" where they do not."""
+    seconds: float = 0.0
+    """How long that took."""
     replaces: bool = False
     """All work of the run that is queued is dropped by it."""
+
+
+class Mark(NamedTuple):
+    """A span without a length in the trace."""
+
+    name: str
+    key: str
+    """What tells its id from those of other spans of the step: it must never change."""
+    step: int
+    text: str = ""
+    """Exported where content is."""
 
 
 class Description(NamedTuple):
@@ -34,6 +54,7 @@ class Description(NamedTuple):
     """What the run does from now on; "" for nothing in particular, None where the event does not change that."""
     lines: Sequence[str] = ()
     work: Sequence[PieceOfWork] = ()
+    marks: Sequence[Mark] = ()
 
 
 class JournalEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):

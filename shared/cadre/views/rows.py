@@ -256,7 +256,7 @@ class Rows:
 
     def _describe(self, node: Node, event: JournalEvent) -> None:
         """Take in an event of a kind's own."""
-        doing, lines, work = event.describe()
+        doing, lines, work, _ = event.describe()
         row = node.row
         if doing is not None:
             row.words = doing

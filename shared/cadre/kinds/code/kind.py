@@ -15,7 +15,7 @@ from cadre.engine.context.images import images_of
 from cadre.engine.context.observation import clip
 from cadre.engine.context.tokens import tokens_of
 from cadre.engine.draft import Draft
-from cadre.engine.kind import Absent, Chat, Deed, Execution, Signalled
+from cadre.engine.kind import Absent, Chat, Deed, Signalled
 from cadre.engine.model_request import ModelRequest
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.events import RequestedCall
@@ -241,11 +241,6 @@ class CodeKind(Stepwise):
 
     def images(self, event: JournalEvent) -> list[str]:
         return images_of(event.output) if isinstance(event, BlockFinished) else []
-
-    def executed(self, event: JournalEvent) -> Execution | None:
-        if not isinstance(event, BlockFinished):
-            return None
-        return Execution("python", event.error.type if event.error is not None else "", event.seconds)
 
     def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:
         """What is missing would be put there for a block that only lacks its end."""

@@ -13,6 +13,9 @@ from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo
 from cadre.protocol.usage import Usage
 from cadre.spec.kinds import KindDeclaration, PromptFile
 
+PYTHON = "python"
+"""As a tool: what runs the blocks of an agent that writes code."""
+
 
 class BlockStarted(JournalEvent, frozen=True, tag="code.started"):
     """A sandbox owes the outcome of this block; its id is the first call id of the step's."""
@@ -65,7 +68,10 @@ class BlockFinished(JournalEvent, frozen=True, tag="code.finished"):
     def describe(self) -> Description:
         result = self.output if self.output is not None else self.text or self.logs
         state: Literal["ok", "failed"] = "failed" if self.error is not None else "ok"
-        return Description("", work=[PieceOfWork(self.block, state=state, result=result, error=self.error)])
+        work = PieceOfWork(
+            self.block, state=state, result=result, error=self.error, tool=PYTHON, seconds=self.seconds
+        )
+        return Description("", work=[work])
 
     def used(self) -> Usage:
         return Usage(stored_bytes=self.stored)

@@ -2,7 +2,7 @@
 
 from cadre.journal import events as ev
 from cadre.journal.parts import JournalEvent
-from cadre.kinds.code.records import BlockFinished, BlockStarted, BlockYielded
+from cadre.kinds.code.records import PYTHON, BlockFinished, BlockStarted, BlockYielded
 from cadre.kinds.code.section import code_of
 from cadre.spec.agent import AgentSpec
 from cadre.telemetry.tracing import names
@@ -10,9 +10,6 @@ from cadre.telemetry.tracing.content import Content
 from cadre.telemetry.tracing.ids import block_span, span_id
 from cadre.telemetry.tracing.kind_spans import about_messaging, about_tool, fault_of, tool_name
 from cadre.telemetry.tracing.open_spans import Fault, OpenSpan, OpenSpans
-
-PYTHON = "python"
-"""As a tool: what runs the blocks of an agent that writes code."""
 
 _BLOCK = "block"
 _CODE_TEMPLATE = "cadre.code.{pool}"

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from cadre.engine.context.observation import observation_of
-from cadre.journal.parts import Description, JournalEvent, KindState, KindStep, PieceOfWork
+from cadre.journal.parts import Description, JournalEvent, KindState, KindStep, Mark, PieceOfWork
 from cadre.kinds.plan import section
 from cadre.kinds.plan.check import check
 from cadre.kinds.plan.section import PlanStep
@@ -54,7 +54,9 @@ class PlanMade(JournalEvent, frozen=True, tag="plan.made"):
             )
             for n, one in enumerate(self.steps)
         ]
-        return Description("", [f"plan ({self.origin}): {steps}{why}"], work)
+        told = (f"{one.step} {one.action}: {one.task or observation_of(one.args)}" for one in self.steps)
+        marks = [Mark("make_plan", "plan", self.step, "; ".join(told))]
+        return Description("", [f"plan ({self.origin}): {steps}{why}"], work, marks)
 
 
 class PlanRefused(JournalEvent, frozen=True, tag="plan.refused"):
@@ -173,6 +175,5 @@ DECLARATION = KindDeclaration(
     needs=_needs,
     prompt_terms=section.prompt_terms,
     capabilities=lambda spec: frozenset({"tools"} if spec.model.calls == "native" else ()),
-    spans="cadre.kinds.plan.spans:PlanSpans",
     graph="cadre.kinds.plan.graph:graph_of",
 )

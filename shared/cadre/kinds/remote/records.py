@@ -59,6 +59,8 @@ def _work_of(one: dict[str, Any]) -> PieceOfWork:
         str(one.get("title") or ""),
         one.get("text"),
         began_at=float(one.get("began") or 0.0),
+        ended_at=float(one.get("ended") or 0.0),
+        key=KIND,
     )
 
 
@@ -150,7 +152,6 @@ DECLARATION = KindDeclaration(
     needs=_asks_no_model,
     writes_calls=False,
     graph="cadre.kinds.remote.graph:graph_of",
-    spans="cadre.kinds.remote.spans:RemoteSpans",
     document=DOCUMENT,
     agent_document=partial(agent_document, KIND),
     tools="cadre.adapters.remote_agents:tools_of",

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from cadre.engine.context.observation import observation_of
-from cadre.journal.parts import Description, JournalEvent, KindState, KindStep
+from cadre.journal.parts import Description, JournalEvent, KindState, KindStep, Mark
 from cadre.kinds.purposes import STEPWISE
 from cadre.kinds.solution import section
 from cadre.spec.kinds import KindDeclaration, PromptFile
@@ -44,7 +44,8 @@ class SolutionProposed(JournalEvent, frozen=True, tag="solution.proposed"):
     output: Any = None
 
     def describe(self) -> Description:
-        return Description("", proposed_lines(self.calls, self.output))
+        mark = Mark("propose_solution", "solution", self.step, ", ".join(call.name for call in self.calls))
+        return Description("", proposed_lines(self.calls, self.output), marks=[mark])
 
 
 class FormRefused(JournalEvent, frozen=True, tag="solution.form_refused"):
@@ -99,7 +100,6 @@ DECLARATION = KindDeclaration(
     section=section.SolutionSpec,
     check=section.check,
     prompt_terms=section.prompt_terms,
-    spans="cadre.kinds.solution.spans:SolutionSpans",
     writes_calls=False,
     graph="cadre.kinds.solution.graph:graph_of",
 )

@@ -6,7 +6,6 @@ An entry is written once, however often its record is delivered, so nothing is c
 from collections.abc import Callable
 from typing import Any
 
-from cadre.engine.kind import kind_of
 from cadre.engine.model_choice import asked_model
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelFailed
@@ -38,8 +37,11 @@ class EntryMetrics:
         add = _MEASURES.get(type(event))
         if add is not None:
             self.found += add(run, self._at, event)
-        elif run.spec is not None and (done := kind_of(run).executed(event)) is not None:
-            self.found.append((_tool, (run.agent, done.tool, done.error), (done.seconds,)))
+        else:
+            for work in event.describe().work:
+                if work.tool:
+                    fault = work.error.type if work.error is not None else ""
+                    self.found.append((_tool, (run.agent, work.tool, fault), (work.seconds,)))
 
 
 # --- what an event adds

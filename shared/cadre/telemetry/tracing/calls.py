@@ -2,6 +2,7 @@
 
 from cadre.engine.calls.fold_calls import no_answer
 from cadre.journal import events as ev
+from cadre.journal.parts import Mark, PieceOfWork
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import Content
 from cadre.telemetry.tracing.ids import call_span, span_id
@@ -60,6 +61,35 @@ class Calls:
                 pass
         if self.own is not None:
             self.own.take(event, agent, parent, now)
+        described = event.describe()
+        for mark in described.marks:
+            self._mark(mark, agent, parent, now)
+        for work in described.work:
+            if work.key and work.ended_at:
+                self._work(work, agent, parent, now)
+
+    # --- what a kind's own events say of themselves
+
+    def _mark(self, mark: Mark, agent: str, parent: str, now: int) -> None:
+        span = OpenSpan(span_id(parent, mark.key, mark.step), parent, mark.name, now, agent)
+        span.attributes = {
+            names.AGENT: agent,
+            names.KIND: "CHAIN",
+            **self._content.of(OUTPUT_VALUE=mark.text or None),
+        }
+        self._spans.add(span, now)
+
+    def _work(self, work: PieceOfWork, agent: str, parent: str, now: int) -> None:
+        # The clock is that of whoever did it: nothing of it may lie behind what the journal says.
+        end = min(nanoseconds(work.ended_at), now)
+        start = min(nanoseconds(work.began_at or work.ended_at), end)
+        span = OpenSpan(span_id(parent, work.key, work.id), parent, tool_name(work.name), start, agent)
+        span.attributes = {
+            **about_tool(work.name, work.id, agent),
+            names.TOOL_TYPE: "extension",
+            **self._content.of(INPUT_VALUE=work.text or None, OUTPUT_VALUE=work.result),
+        }
+        self._spans.add(span, end, Fault("failed") if work.state == "failed" else None)
 
     # --- people
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cadre.journal.parts import Description, JournalEvent, KindState
+from cadre.journal.parts import Description, JournalEvent, KindState, Mark
 from cadre.protocol.messages import KindMessage
 from cadre.spec.kinds import KindDeclaration, Section
 
@@ -25,7 +25,7 @@ class Noted(JournalEvent, frozen=True, tag="patient.noted"):
     calls: int
 
     def describe(self) -> Description:
-        return Description("noting", [f"notes {self.calls} calls"])
+        return Description("noting", [f"notes {self.calls} calls"], marks=[Mark("note", "note", self.step)])
 
 
 class Nudged(JournalEvent, frozen=True, tag="patient.nudged"):
@@ -63,5 +63,4 @@ DECLARATION = KindDeclaration(
     state=PatientState,
     section=PatientSpec,
     prompt_file=lambda _: "tool_calling",
-    spans="patient_kind.spans:PatientSpans",
 )
