@@ -117,12 +117,17 @@ async def test_other_gateways_learn_of_it(world: World, other: World) -> None:
     assert run not in (await other.http.get("/v1/runs", params={"limit": 1000})).text
 
 
-async def test_who_follows_a_run_that_is_erased_is_let_go(world: World, other: World) -> None:
+@pytest.mark.parametrize(
+    ("view", "first", "rest"), [("events", "run.accepted", ["model.called"]), ("rows", "rows", [])]
+)
+async def test_who_follows_a_run_that_is_erased_is_let_go(
+    world: World, other: World, view: str, first: str, rest: list[str]
+) -> None:
     """Its agent is away: no end of it will ever be told."""
     run = new_run()
     scribe = world.scribe(run, "away")
     await scribe.write(scribe.accepted(), CALLED)
-    events = f"/v1/runs/{run}/events"
+    events = f"/v1/runs/{run}/events?view={view}"
     async with (
         asyncio.timeout(patience()),
         world.http.stream("GET", events) as here,
@@ -130,10 +135,10 @@ async def test_who_follows_a_run_that_is_erased_is_let_go(world: World, other: W
     ):
         both = sse_events(here), sse_events(there)
         for stream in both:
-            assert (await anext(stream)).name == "run.accepted"
+            assert (await anext(stream)).name == first
         await world.http.delete(f"/v1/runs/{run}", params={"force": "true"})
         for stream in both:
-            assert [one.name async for one in stream] == ["model.called"]
+            assert [one.name async for one in stream] == rest
     assert (await world.http.get(events)).status_code == 404
 
 

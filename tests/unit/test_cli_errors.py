@@ -321,3 +321,12 @@ def test_every_group_lists_and_removes_by_the_same_words_or_the_shells(group: st
     for name, short in (("list", "ls"), ("remove", "rm")):
         if name in names:
             assert runner.invoke(commands, [group, short, "--help"]).exit_code == 0, f"{group} {short}"
+
+
+def test_rows_of_another_version_are_no_defect(gateway: Gateway) -> None:
+    play_run(gateway, finished("success", "42"))
+    row = {"key": "run:r1", "run": "r1", "kind": "run", "state": "levitating"}
+    gateway.events("GET /v1/runs/r1/events", ("rows", {"seq": 1, "rows": [row]}))
+    result = cadre("run", "boss", "go")
+    assert result.exit_code == ExitCode.FAILED
+    assert "Traceback" not in result.stderr

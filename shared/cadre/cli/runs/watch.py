@@ -8,6 +8,8 @@ import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
+
 from cadre.cli.run_view.run_tree import RunTree
 from cadre.cli.run_view.screen import Screen
 from cadre.cli.runs.ask import Asker
@@ -68,7 +70,12 @@ async def _read(client: Client, run: str, screen: Screen, asker: Asker | None) -
             await stack.enter_async_context(asker)
         async for event in client.attach(run).events(view="rows"):
             stalled.hear()
-            changed = tree.take(event.name, event.data)
+            try:
+                changed = tree.take(event.name, event.data)
+            except msgspec.ValidationError as error:
+                raise CommandFailed(
+                    f"the gateway sends what this version cannot draw ({error}): upgrade this one; the run goes on"
+                ) from error
             screen.show(tree, changed.lines)
             if asker is not None:
                 asker.hear(tree, changed.rows)
