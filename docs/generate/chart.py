@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
+from cadre.cli.deployment.k8s import as_yaml
 from cadre.deploy.k8s.object_kinds import definitions
 from cadre.deploy.k8s.operator import NAME, digest_of, operator_manifests
 from cadre.deploy.k8s.values import Values, Workload, read_values
-from cadre.local.manifest_files import as_yaml
 
 CHART = Path(__file__).parents[2] / "deploy" / "helm" / "cadre"
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from cadre.cli.checks.eval_tasks import read_tasks
+from cadre.cli.checks.eval import read_tasks
 from cadre.cli.main import group
 from cadre.errors import SpecError
 from cadre.journal.arrivals import Offer

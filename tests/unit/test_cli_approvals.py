@@ -7,8 +7,7 @@ import pytest
 
 from cadre.cli.run_view.run_text import state
 from cadre.cli.runs.ask import decision_of
-from cadre.cli.terminal.arguments import json_object, key_values
-from cadre.cli.terminal.options import Duration
+from cadre.cli.terminal.options import Duration, json_object, key_values
 from cadre.cli.terminal.outcome import exit_code
 from cadre.errors import ExitCode
 from cadre.journal import events as ev

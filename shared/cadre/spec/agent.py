@@ -15,12 +15,12 @@ from cadre.spec.model import (
     ModelSpec,
     NamedFunction,
     ReasoningEffort,
+    check_api,
     check_fallbacks,
     check_urls,
     model_bounds,
 )
 from cadre.spec.names import check_bounds, check_name
-from cadre.spec.native_tools import check_api
 from cadre.spec.policy import check_policy, is_expression, names_in
 from cadre.spec.sections import AsInFiles, folded, section_types, unfolded
 from cadre.spec.yaml_file import misfit_of

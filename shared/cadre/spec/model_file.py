@@ -11,9 +11,8 @@ from msgspec.inspect import type_info
 
 from cadre.errors import SpecError, UnknownModel
 from cadre.spec.durations import with_seconds
-from cadre.spec.model import ModelSpec, check_url
+from cadre.spec.model import ModelSpec, check_api, check_url
 from cadre.spec.names import check_name
-from cadre.spec.native_tools import check_api
 from cadre.spec.yaml_file import known_keys, misfit_of, read_yaml, sections_at
 
 Capability = Literal["vision", "streaming", "tools", "json_schema"]

@@ -6,6 +6,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from cadre.cli.deployment.k8s import as_yaml
 from cadre.deploy.k8s.assignment import setting
 from cadre.deploy.k8s.components import object_name
 from cadre.deploy.k8s.manifest import merged
@@ -14,7 +15,6 @@ from cadre.deploy.k8s.values import read_values
 from cadre.deploy.team_components import components_of
 from cadre.deploy.team_file import read_team
 from cadre.errors import SpecError
-from cadre.local.manifest_files import as_yaml
 from cadre.spec.agent_file import read_agent
 from unit.k8s.faults import faults
 from unit.k8s.shipped import GIVEN, TEAM, env_of, main_of, pick, pod_of, rendered

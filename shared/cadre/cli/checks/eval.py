@@ -10,17 +10,18 @@ import click
 import msgspec
 
 from cadre.adapters.tool_entries import load_entry
-from cadre.cli.checks.eval_tasks import is_tasks_file, read_tasks
-from cadre.cli.checks.evaluated_run import EvaluatedRun, as_json, as_text, line_of
 from cadre.cli.checks.exported_run import exported_files, read_exported_run
 from cadre.cli.checks.live_revision import live_revision, prompts_of
+from cadre.cli.terminal.answer import print_status
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import Duration, output_option, print_json
-from cadre.cli.terminal.status_line import print_status
+from cadre.cli.terminal.table import table
 from cadre.deploy.team_file import TeamSpec, read_team
-from cadre.errors import CadreError, CommandFailed, ExitCode
+from cadre.errors import CadreError, CommandFailed, ExitCode, SpecError
+from cadre.journal import events as ev
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.memory import RECALL
+from cadre.protocol.messages import ErrorInfo, Task
 from cadre.protocol.nats_users import GATEWAY_SENDER
 from cadre.settings import read_model_settings, read_settings
 from cadre.spec.agent import AgentSpec
@@ -28,9 +29,20 @@ from cadre.spec.agent_file import read_agent
 from cadre.spec.kinds import declaration_of
 from cadre.spec.model import ModelSpec
 from cadre.spec.prices import Prices
-from cadre.testing.evaluation import Candidate, EndpointModel, Judge, ModelMaker, judge_spec, judged, tried
-from cadre.testing.kept_run import KeptRun, Policy, kept_run
+from cadre.spec.yaml_file import misfit_of, read_yaml
+from cadre.testing.evaluation import (
+    Candidate,
+    EndpointModel,
+    Judge,
+    ModelMaker,
+    Trial,
+    judge_spec,
+    judged,
+    tried,
+)
+from cadre.testing.kept_run import KeptRun, Policy, RunOutcome, kept_run
 from cadre.tools.loading import AnyTool
+from cadre.views.words import number
 
 _PATH = click.Path(exists=True, path_type=Path)
 
@@ -199,6 +211,120 @@ def _endpoint(spec: ModelSpec) -> ModelMaker:
     return lambda blobs: EndpointModel(spec, settings, prices, blobs)
 
 
+_SUMMED = ("steps", "tokens", "cost")
+_HEADERS = ["RUN", "AGENT", "STATE", "STEPS", "CALLS", "TOKENS", "COST", "ANSWER"]
+
+
+class EvaluatedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """An exported run, or a task, that was tried; without a trial, `problem` says why it could not be."""
+
+    name: str
+    file: str
+    agent: str
+    trial: Trial | None = None
+    problem: str = ""
+    is_judged: bool = False
+    """Whether a judge was asked where the answers differ."""
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether it is not as good as it was: it succeeded and does not, a judge says so, or it cannot be tried."""
+        if self.trial is None:
+            return True
+        was = self.trial.before.state if self.trial.before is not None else "success"
+        if was == "success" != self.trial.now.state:
+            return True
+        return self.trial.verdict is not None and self.trial.verdict.verdict == "worse"
+
+
+def as_json(found: Sequence[EvaluatedRun]) -> list[dict[str, Any]]:
+    """All that is known of each."""
+    return [{**msgspec.to_builtins(one), "is_worse": one.is_worse} for one in found]
+
+
+def as_text(found: Sequence[EvaluatedRun]) -> str:
+    """A table with a line for all together."""
+    return f"{table(_HEADERS, [_row(one) for one in found])}\n{_totals(found)}"
+
+
+def line_of(one: EvaluatedRun) -> str:
+    """What came of one, for whoever waits for all."""
+    state = one.trial.now.state if one.trial is not None else "not tried"
+    return f"{one.name}: {state}, {_answer(one)}"
+
+
+def _row(one: EvaluatedRun) -> list[str]:
+    if one.trial is None:
+        return [one.name, one.agent or "-", "not tried", "-", "-", "-", "-", one.problem]
+    now = one.trial.now
+    before = _before(one.trial)
+    return [
+        one.name,
+        one.agent,
+        _change(before.state if before is not None else None, now.state),
+        *(
+            _change(_figure(before, what), _figure(now, what))
+            for what in ("steps", "calls", "tokens", "cost")
+        ),
+        _answer(one),
+    ]
+
+
+def _before(trial: Trial) -> RunOutcome | None:
+    """What it took then: of a task somebody may know the answer, and nobody that."""
+    return trial.before if trial.before is not None and trial.before.steps else None
+
+
+def _figure(outcome: RunOutcome | None, what: str) -> str | None:
+    if outcome is None:
+        return None
+    value = getattr(outcome, what)
+    return f"{value:.4g}" if what == "cost" else number(value) if what == "tokens" else str(value)
+
+
+def _answer(one: EvaluatedRun) -> str:
+    trial = one.trial
+    if trial is None:
+        return one.problem
+    if trial.verdict is not None:
+        answer = f"{trial.verdict.verdict}: {trial.verdict.why}"
+    elif trial.now.error:
+        answer = trial.now.error
+    elif trial.same_answer is None:
+        answer = "-"
+    else:
+        answer = (
+            "same" if trial.same_answer else "other, and the judge said nothing" if one.is_judged else "other"
+        )
+    if trial.beyond_history:
+        answer += f" (not called: {', '.join(trial.beyond_history)})"
+    return answer
+
+
+def _change(before: str | None, now: str | None) -> str:
+    return str(now) if before in (None, now) else f"{before} -> {now}"
+
+
+def _totals(found: Sequence[EvaluatedRun]) -> str:
+    trials = [one.trial for one in found if one.trial is not None]
+    same = sum(trial.same_answer is True for trial in trials)
+    other = sum(
+        trial.now.state == "success" and trial.same_answer is False and trial.verdict is None
+        for trial in trials
+    )
+    worse = sum(one.is_worse for one in found if one.trial is not None)
+    compared = [(before, trial.now) for trial in trials if (before := _before(trial)) is not None]
+    sums = []
+    for what in _SUMMED:
+        then = f"{sum(getattr(before, what) for before, _ in compared):.6g}" if compared else None
+        outcomes = [now for _, now in compared] if compared else [trial.now for trial in trials]
+        sums.append(f"{what} {_change(then, f'{sum(getattr(now, what) for now in outcomes):.6g}')}")
+    many = "1 run" if len(found) == 1 else f"{len(found)} runs"
+    left = f", {len(found) - len(trials)} not tried" if len(trials) < len(found) else ""
+    others = f", {other} with another" if other else ""
+    return f"{many}: {same} with the same answer{others}, {worse} worse{left}; {', '.join(sums)}"
+
+
 async def _evaluate(
     cases: Sequence[_Case], candidate: Candidate, judge: Judge | None, parallel: int
 ) -> list[EvaluatedRun]:
@@ -245,3 +371,70 @@ def _read(file: Path) -> KeptRun:
         return kept_run(tree.id, journals, tree.blobs, given)
     except ValueError as error:
         raise CommandFailed(str(error), ExitCode.USAGE) from error
+
+
+class WrittenCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a call of a tool is answered with."""
+
+    tool: str
+    arguments: dict[str, Any] = {}
+    output: Any = None
+    error: str | None = None
+
+
+class WrittenTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A task of the file."""
+
+    agent: str
+    task: str
+    name: str = ""
+    inputs: dict[str, Any] = {}
+    answer: Any = None
+    """A good answer; None: any that the agent's own checks and schema take."""
+    calls: list[WrittenCall] = []
+
+
+def is_tasks_file(path: Path) -> bool:
+    """Whether the file is one of tasks, by its name."""
+    return path.suffix in (".yaml", ".yml")
+
+
+def read_tasks(file: Path) -> list[tuple[str, KeptRun]]:
+    """The tasks as runs to be tried, each with its name. Raises SpecError with the key and what is expected there."""
+    try:
+        found = read_yaml(file, SpecError)
+        if not isinstance(found, list) or not found:
+            raise SpecError(f"{file}: is no list of tasks: each begins with `- agent: NAME` and has a `task`")
+        written = msgspec.convert(found, list[WrittenTask])
+    except msgspec.ValidationError as error:
+        raise SpecError(f"{file}: {misfit_of(error)}") from error
+    return [
+        (one.name or f"{file.stem}-{number}", _case(f"task{number}", one))
+        for number, one in enumerate(written, start=1)
+    ]
+
+
+def _case(run: str, one: WrittenTask) -> KeptRun:
+    task = Task(
+        id=f"{run}:task",
+        tree=run,
+        run=run,
+        at=0.0,
+        agent=one.agent,
+        task=one.task,
+        inputs=one.inputs,
+    )
+    calls = [
+        (
+            ev.ToolCalled(call=f"{run}_{number}", tool=call.tool, arguments=call.arguments),
+            ev.ToolAnswered(
+                call=f"{run}_{number}",
+                tool=call.tool,
+                output=call.output,
+                error=ErrorInfo("tool-failed", call.error) if call.error is not None else None,
+            ),
+        )
+        for number, call in enumerate(one.calls)
+    ]
+    known = RunOutcome(state="success", output=one.answer) if one.answer is not None else None
+    return KeptRun(task=task, outcome=known, calls=calls)

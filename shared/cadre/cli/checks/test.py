@@ -5,8 +5,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from cadre.cli.checks.exported_run import exported_files
-from cadre.cli.checks.replayed_run import ReplayedRun, lines_of, replayed, team_files
+from cadre.cli.checks.exported_run import ReplayedRun, exported_files, lines_of, replayed, team_files
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.errors import CommandFailed, ExitCode

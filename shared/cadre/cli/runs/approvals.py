@@ -5,10 +5,9 @@ from typing import Any
 
 import click
 
-from cadre.cli.terminal.arguments import json_object, key_values
 from cadre.cli.terminal.decision import PATH, decide
 from cadre.cli.terminal.gateway import Gateway
-from cadre.cli.terminal.options import output_option, print_json
+from cadre.cli.terminal.options import json_object, key_values, output_option, print_json
 from cadre.cli.terminal.table import table
 from cadre.views.words import brief, call_text, seconds
 

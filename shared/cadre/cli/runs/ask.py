@@ -15,8 +15,8 @@ import click
 from cadre.cli.run_view.run_tree import RunTree
 from cadre.cli.run_view.screen import Screen
 from cadre.cli.terminal.answer import print_text
-from cadre.cli.terminal.arguments import json_object
 from cadre.cli.terminal.decision import PATH, login_name
+from cadre.cli.terminal.options import json_object
 from cadre.client.errors import ClientError, InvalidRequest
 from cadre.views.rows import Row, run_key
 from cadre.views.words import brief

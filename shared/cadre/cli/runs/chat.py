@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from cadre.cli.runs.launch import launch
-from cadre.cli.terminal.arguments import utf8
-from cadre.cli.terminal.options import bound_options, bounds
+from cadre.cli.terminal.options import bound_options, bounds, utf8
 from cadre.errors import ExitCode
 
 _HELP = (

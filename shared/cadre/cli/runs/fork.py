@@ -6,9 +6,8 @@ from typing import Any
 import click
 
 from cadre.cli.runs.launch import launch
-from cadre.cli.terminal.arguments import key_values, utf8
 from cadre.cli.terminal.gateway import Gateway
-from cadre.cli.terminal.options import bound_options, bounds, following_options
+from cadre.cli.terminal.options import bound_options, bounds, following_options, key_values, utf8
 from cadre.client.transport import RUNS
 
 

@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from cadre.cli.runs.launch import launch
-from cadre.cli.terminal.arguments import key_values, text_values, utf8
-from cadre.cli.terminal.options import bound_options, bounds, following_options
+from cadre.cli.terminal.options import bound_options, bounds, following_options, key_values, text_values, utf8
 from cadre.client.data_urls import URL_PREFIXES, data_url
 
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
-from cadre.cli.terminal.arguments import json_value
 from cadre.cli.terminal.gateway import Gateway, command_errors
-from cadre.cli.terminal.options import output_option
+from cadre.cli.terminal.options import json_value, output_option
 
 
 @click.command("signal")

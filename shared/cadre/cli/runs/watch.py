@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,12 +14,12 @@ import msgspec
 from cadre.cli.run_view.run_tree import RunTree
 from cadre.cli.run_view.screen import Screen
 from cadre.cli.runs.ask import Asker
-from cadre.cli.runs.stalled import StalledRuns
 from cadre.client.errors import ClientError
 from cadre.errors import CommandFailed, ExitCode
 
 if TYPE_CHECKING:
     from cadre.client.client import Client
+
 
 CtrlC = Literal["cancels", "leaves", "is the caller's"]
 """What the first Ctrl-C does; a second one leaves in any case that is not the caller's."""
@@ -122,3 +123,47 @@ async def _cancel_or_note(client: Client, run: str, screen: Screen) -> None:
 async def cancel(client: Client, run: str, reason: str) -> None:
     """Asks the gateway to cancel the run."""
     await client.attach(run).cancel(reason)
+
+
+_QUIET_SECONDS, _MAX_PAUSE_SECONDS = 5.0, 30.0
+"""How long a run may be silent before it is looked at, and how long a silent one is let be at most."""
+
+
+class StalledRuns:
+    """Looks at a run and those below it when they have been silent for a while; notes each lack once, as it begins."""
+
+    def __init__(self, client: Client, run: str, screen: Screen) -> None:
+        self._client = client
+        self._run = run
+        self._screen = screen
+        self._heard_at = time.monotonic()
+        self._noted: set[tuple[str, str]] = set()
+
+    def hear(self) -> None:
+        """Something has happened to the run."""
+        self._heard_at = time.monotonic()
+
+    async def look(self) -> None:
+        """Looks now and then, until it is cancelled."""
+        pause = _QUIET_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            if time.monotonic() - self._heard_at < _QUIET_SECONDS:
+                pause = _QUIET_SECONDS
+                continue
+            pause = min(pause * 1.5, _MAX_PAUSE_SECONDS)
+            try:
+                found = {*_lacks(await self._client.request("GET", f"/v1/runs/{self._run}"))}
+            except ClientError:
+                continue  # whoever reads the events says so
+            for run, what in sorted(found - self._noted):
+                self._screen.note(f"run {run} waits for {what}, which nobody serves at the moment")
+            self._noted = found
+
+
+def _lacks(run: dict[str, Any]) -> list[tuple[str, str]]:
+    """(run, what nobody serves) of the run and of all below it."""
+    what = run.get("waiting_for")
+    # What a `waiting` run waits for its events tell anyway.
+    own = [(str(run["id"]), str(what))] if what and run.get("state") != "waiting" else []
+    return own + [lack for child in run.get("children") or [] for lack in _lacks(child)]

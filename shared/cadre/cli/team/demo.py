@@ -12,9 +12,8 @@ from cadre.cli.automation.definitions import add_file
 from cadre.cli.run_view.screen import screen
 from cadre.cli.runs.launch import print_outcome
 from cadre.cli.runs.watch import watch
-from cadre.cli.terminal.answer import as_text
+from cadre.cli.terminal.answer import as_text, print_status
 from cadre.cli.terminal.gateway import Gateway
-from cadre.cli.terminal.status_line import print_status
 from cadre.deploy.team_file import Demo, TeamSpec
 from cadre.errors import ExitCode
 from cadre.local.processes import Stack, advice

@@ -16,8 +16,8 @@ from cadre.adapters import local_stack
 from cadre.cli.team import demo
 from cadre.cli.team.check import print_problems
 from cadre.cli.team.logs import LogPrinter
+from cadre.cli.terminal.answer import discard_output, print_status
 from cadre.cli.terminal.options import Duration
-from cadre.cli.terminal.status_line import discard_output, print_status
 from cadre.deploy.team_file import TeamSpec, read_team
 from cadre.errors import CommandFailed, ExitCode
 from cadre.local.nats_server import choose_port

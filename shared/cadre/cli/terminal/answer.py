@@ -1,8 +1,10 @@
 """What models, tools and code wrote, as it is printed: as text, without what a terminal obeys."""
 
 import json
+import os
 import re
 import shlex
+import sys
 from typing import Any
 
 import click
@@ -77,3 +79,19 @@ def _describe_files(value: Any) -> tuple[Any, list[str]]:
 def _download_command(ref: str, name: str) -> str:
     target = shlex.quote(name.rpartition("/")[2]) if name and name.isprintable() else "FILE"
     return f"cadre files {ref} -o {target}"
+
+
+def print_status(line: str) -> None:
+    """Prints the line on stderr. Where nobody reads any more, this and all later output goes nowhere."""
+    try:
+        click.echo(line, err=True)
+    except OSError:
+        discard_output()
+
+
+def discard_output() -> None:
+    """Sends stdout and stderr nowhere from now on: neither writing to them nor closing them fails."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
