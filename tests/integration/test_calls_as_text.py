@@ -64,7 +64,7 @@ async def test_calls_that_only_the_prompt_asks_for(server: ModelServer, prompts:
     assert (run.result.state, run.result.output) == ("max_steps_error", {"total": 10})
     assert all(request.tools == [] and request.schema is None for request in requests)
     complaint, observed = (request.messages[-1]["content"] for request in requests[1:3])
-    assert 'Answer with JSON of this form and nothing else: {"name": "some_tool"' in complaint
+    assert '{"name": "add", "arguments": {"a": 0, "b": 0}}' in complaint
     assert observed == "Observation:\nadd: 3\n\nadd: 7"
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from cadre.cli.team.model import command
@@ -17,6 +18,7 @@ from cadre.service.tested_models import doubtful_calls, report_of, with_tested_c
 from cadre.settings import ModelSettings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.model import ModelSpec
+from cadre.spec.profile import PROFILE_KEYS
 from cadre.testing import running_model
 from harness.texts import holds
 from integration.probed_server import Body, Refused, able, probed_server, weak
@@ -52,7 +54,8 @@ def test_a_model_that_can_do_everything() -> None:
     assert set(verdicts(found).values()) == {"yes"}
     assert list(verdicts(found)) == [
         *("models", "streaming", "usage in streams", "token_limit", "tools", "tool_choice: required"),
-        *("parallel calls", "json_schema", "json_object", "images", "api: responses"),
+        *("parallel calls", "user after tool", "reasoning back", "stop"),
+        *("json_schema", "strict", "json_object", "images", "api: responses"),
         *("max_completion_tokens", "seed", "reasoning", "embeddings"),
     ]
     assert (found["calls"], found["probes"][-1]["value"]) == ("native", 3)
@@ -61,6 +64,8 @@ def test_a_model_that_can_do_everything() -> None:
         "name": "m-1",
         "context": 8192,
         "capabilities": ["vision", "streaming", "tools", "json_schema"],
+        "tool_choice": "required",
+        "stop": True,
     }
 
 
@@ -87,6 +92,37 @@ def test_a_weak_model_is_asked_for_calls_under_a_schema_from_then_on() -> None:
     assert [begun.model.calls, *(one.calls for one in begun.model.fallbacks)] == ["schema", "native", "text"]
     # Nothing is known of an endpoint elsewhere.
     assert with_tested_calls(agent, ModelSettings(url="http://elsewhere/v1")).model.calls == "native"
+
+
+def test_what_an_endpoint_wants_back_and_refuses_is_its_profile() -> None:
+    """The lines for the model's file hold it, as YAML."""
+
+    def strict(body: Body) -> Body:
+        roles = [one["role"] for one in body["messages"]]
+        if "stop" in body:
+            raise Refused(400, "Argument not supported on this model: stop")
+        if ((body.get("response_format") or {}).get("json_schema") or {}).get("strict"):
+            raise Refused(400, "response_format.json_schema.strict: Extra inputs are not permitted")
+        if ("tool", "user") in itertools.pairwise(roles):
+            raise Refused(400, "Unexpected role 'user' after role 'tool'")
+        if any(one["role"] == "assistant" and "reasoning_content" not in one for one in body["messages"][:2]):
+            raise Refused(400, "Missing `reasoning_content` field in the assistant message")
+        if body.get("tool_choice") == "required":
+            raise Refused(400, "this model does not support this tool_choice")
+        return able({**body, "messages": [one for one in body["messages"] if one["role"] == "user"]})
+
+    with probed_server(strict) as server:
+        result = ask_what_it_can(server.url)
+    assert (result.exception, result.return_value) == (None, 0)
+    section = yaml.safe_load(result.output.partition("docs/models.md):")[2])["spec"]
+    profile = {key: value for key, value in section.items() if key in PROFILE_KEYS}
+    assert profile == {
+        "tool_choice": "auto",
+        "strict": False,
+        "user_after_tool": False,
+        "reasoning_back": "required",
+    }
+    assert "json_schema" in section["capabilities"]
 
 
 def test_short_prompts_are_for_calls_under_a_schema_unless_native_ones_are_known_to_work() -> None:

@@ -3,8 +3,9 @@ steps are used up."""
 
 from abc import abstractmethod
 
-from cadre.engine.answers.answer_form import LAST_WORD_FAILED, last_answer_form, last_answer_of
-from cadre.engine.answers.truncation import cut_off
+from cadre.engine.answers.answer_form import LAST_WORD_FAILED, last_answer_form
+from cadre.engine.answers.truncation import WRITE_LESS, cut_off
+from cadre.engine.calls.last_word import answer_form, last_word
 from cadre.engine.draft import Draft
 from cadre.engine.kind import Chat, Kind
 from cadre.engine.model_choice import asked_model
@@ -40,12 +41,15 @@ class Stepwise(Kind):
         if asked.purpose == "plan":
             draft.ask("act", asked.step)
         elif asked.purpose == "final":
-            answer = last_answer_of(draft.run, reply.content)
-            draft.stop("max_steps_error", answer, self._out_of_steps(draft.run))
-        elif (cut := cut_off(draft.spec, self, reply)) is not None:
+            draft.stop("max_steps_error", last_word(draft.run, reply), self._out_of_steps(draft.run))
+        elif (cut := cut_off(draft.spec, self, reply, self.when_cut(draft.run, reply))) is not None:
             self.go_on(draft, cut)
         else:
             self.act(draft, reply)
+
+    def when_cut(self, run: Run, reply: ModelReplied) -> str:
+        """Return what the model is to do after an answer that was cut off."""
+        return WRITE_LESS
 
     def go_on(self, draft: Draft, error: ErrorInfo | None = None) -> None:
         step = draft.step
@@ -69,7 +73,7 @@ class Stepwise(Kind):
             return ModelRequest(messages=chat.planning(run), stop=[END_PLAN])
         if purpose == "final":
             in_text = asked_model(run).calls == "text"
-            schema = None if in_text else last_answer_form(run)
+            schema = None if in_text else last_answer_form(run) or answer_form(run)
             return ModelRequest(messages=chat.last_word(run), schema=schema, is_form_needed=False)
         return self.action_request(run, chat)
 

@@ -69,6 +69,10 @@ class Payments:
 
 
 def _report_text(report: Report, prompts: Prompts) -> str:
+    if report.state == "max_steps_error" and report.error is not None:
+        # What follows may be a guess: the manager is to know why.
+        said = prompts.managed_report(report.agent, observation_of(for_people(report.output)))
+        return f"{report.error.message}\n{said}"
     if report.state in ANSWERED:
         return prompts.managed_report(report.agent, observation_of(for_people(report.output)))
     return report.error.message if report.error else report.state

@@ -266,6 +266,14 @@ def test_a_summary_that_cannot_be_had_is_told_in_short() -> None:
     assert purpose(course) == "act"
 
 
+def test_a_summary_that_is_a_call_is_told_in_short() -> None:
+    written = '{"name": "look", "arguments": {"at": "moss"}}'
+    for said in (written, f"```json\n{written}\n```"):
+        summarized = only(full("seen it ").say(content=said), ev.HistorySummarized)
+        assert summarized.without_model
+        assert "look: seen it" in summarized.text
+
+
 def test_an_empty_summary_is_told_in_short() -> None:
     assert only(full().say(content="  "), ev.HistorySummarized).without_model
 

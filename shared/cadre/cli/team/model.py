@@ -58,7 +58,7 @@ def test_model(
 ) -> int:
     """Ask a model what it can do: the endpoint URL, the file of a model or of an agent, or what CADRE_MODEL_URL says.
 
-    Makes some 15 requests of at most 200 tokens each. What is found is kept in .cadre/models.json, where
+    Makes some 20 requests of at most 200 tokens each. What is found is kept in .cadre/models.json, where
     `model.calls: auto` looks.
     """
     given = {key: value for key, value in (("name", name), ("key_env", key_env)) if value}

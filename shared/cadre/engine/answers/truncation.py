@@ -5,17 +5,17 @@ from cadre.journal.arrivals import ModelReplied
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import AgentSpec
 
-_CUT = (
-    "Your answer was cut off at the limit of tokens before it was whole, so nothing of it was done."
-    " Write less at once."
-)
+_CUT = "Your answer was cut off at the limit of tokens before it was whole, so nothing of it was done."
+
+WRITE_LESS = "Write less at once."
 
 
-def cut_off(spec: AgentSpec, kind: Kind, reply: ModelReplied) -> ErrorInfo | None:
-    """What the model is told of it; None for an answer that is whole, or whole in what it asks for."""
+def cut_off(spec: AgentSpec, kind: Kind, reply: ModelReplied, advice: str = WRITE_LESS) -> ErrorInfo | None:
+    """Return the error that the model reads, with this advice; None for an answer that is whole, or whole in what it
+    asks for."""
     if reply.finish_reason != "length" or kind.is_whole(spec, reply):
         return None
-    return ErrorInfo("cut-off", _CUT)
+    return ErrorInfo("cut-off", f"{_CUT} {advice}")
 
 
 def is_cut_off(error: ErrorInfo | None) -> bool:

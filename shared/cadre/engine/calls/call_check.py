@@ -3,6 +3,8 @@
 from difflib import get_close_matches
 from typing import Any
 
+import msgspec
+
 from cadre.engine.kind import kind_of
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.run import Run
@@ -82,7 +84,19 @@ def check_arguments(name: str, schema: dict[str, Any], arguments: dict[str, Any]
     except TooMuchToCheck as error:
         problems = [str(error)]
     if problems:
-        raise CallNotAllowed(f"Wrong arguments for {name!r}: {'; '.join(problems)}")
+        form = msgspec.json.encode(open_arguments(schema)).decode()
+        raise CallNotAllowed(f"Wrong arguments for {name!r}: {'; '.join(problems)}. Their form: {form}")
+
+
+_OPEN: dict[str, Any] = {"integer": 0, "number": 0, "boolean": True, "array": [], "object": {}}
+"""What stands for a value of each type."""
+
+
+def open_arguments(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments that a function must be given, left open: small models copy a form and fill no schema."""
+    about = schema.get("properties", {})
+    kinds = {name: about.get(name, {}).get("type") for name in schema.get("required", [])}
+    return {name: _OPEN.get(kind, "…") if isinstance(kind, str) else "…" for name, kind in kinds.items()}
 
 
 _checks = Recent[int, tuple[dict[str, Any], SchemaCheck]](_MOST_VALIDATORS)

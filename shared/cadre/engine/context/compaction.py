@@ -6,6 +6,7 @@ many steps: messages only grow in between, and a long run costs in proportion to
 """
 
 from cadre.engine.answers.reasoning import for_people
+from cadre.engine.calls.last_word import calls_alone
 from cadre.engine.context.context_budget import summary_tokens, to_cover
 from cadre.engine.context.observation import clip
 from cadre.engine.context.tokens import fit
@@ -33,7 +34,8 @@ MOST_REFUSALS = 6
 
 def on_summary(draft: Draft, reply: ModelReplied) -> None:
     """Go on with the model's summary of the history."""
-    text = for_people(reply.content).strip()
+    # Small models go on calling; what they would have called is no summary.
+    text = "" if reply.calls or calls_alone(draft.run, reply.content) else for_people(reply.content).strip()
     _summarize(draft, text or digest(draft.run), without_model=not text)
 
 

@@ -4,6 +4,7 @@ Each call has its own fate: a refused one never takes its siblings along. The or
 derived from it, whatever ids the model chose.
 """
 
+import re
 from typing import Any
 
 from cadre.engine.answers.answer_form import answer_of
@@ -22,8 +23,11 @@ from cadre.journal.run import Run
 from cadre.kinds.stepwise import Stepwise
 from cadre.kinds.tool_calling.arguments import with_values
 from cadre.kinds.tool_calling.records import DECLARATION
-from cadre.kinds.tool_calling.request import ask_for_calls, unreadable
+from cadre.kinds.tool_calling.request import ask_for_calls, shown_call, unreadable
 from cadre.spec.agent import AgentSpec
+
+_ARGUMENTS = re.compile(r"[\"'](?:arguments|args|parameters)[\"']\s*:|<(?:arg_key|parameter)\b")
+"""Where a text holds the beginning of a call."""
 
 
 def _any(name: str) -> Schema | None:
@@ -62,6 +66,13 @@ class ToolCallingKind(Stepwise):
             return bool(reply.calls or read_in_form(reply.content, _any, spec.model.calls))
         except (ReadingError, *UNREADABLE):
             return False
+
+    def when_cut(self, run: Run, reply: ModelReplied) -> str:
+        """Writing less helps only where a call was too long."""
+        shown = shown_call(run)
+        if reply.calls or _ARGUMENTS.search(reply.content):
+            return f"End your answer with its call, and give shorter arguments. The form of a call: {shown}"
+        return f"It held no call. Begin your answer with a call of this form, and end it there: {shown}"
 
     def _final_answer(self, run: Run, call: RequestedCall) -> dict[str, Any] | None:
         """Return the arguments of a call of `final_answer`; None for any other, and for one that is wrong, which is

@@ -6,19 +6,17 @@ What was answered in text is read again as that text, and its outcomes as messag
 
 from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.answers.stop_sequences import STOP_SEQUENCES
+from cadre.engine.calls.call_check import FINAL_ANSWER_SCHEMA, open_arguments
 from cadre.engine.calls.call_schema import call_schema
 from cadre.engine.chat import as_text
 from cadre.engine.kind import Chat
 from cadre.engine.model_choice import asked_model
 from cadre.engine.model_request import ModelRequest
+from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.run import Run
+from cadre.prompting.tool_text import to_call
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.model import NamedFunction
-
-_FORMS = {
-    "schema": '{"function": {"name": "some_tool", "arguments": {"some_argument": "value"}}}',
-    "text": '{"name": "some_tool", "arguments": {"some_argument": "value"}}',
-}
 
 
 def ask_for_calls(run: Run, chat: Chat) -> ModelRequest:
@@ -38,8 +36,15 @@ def ask_for_calls(run: Run, chat: Chat) -> ModelRequest:
 
 
 def unreadable(run: Run, error: ReadingError) -> ErrorInfo:
-    """What a model reads of an answer that holds no call; one that must write calls as text is shown how."""
-    form = _FORMS.get(asked_model(run).calls)
-    if form is None:
-        return error.info
-    return error.info.saying(f"{error} Answer with JSON of this form and nothing else: {form}")
+    """Return what a model reads of an answer that holds no call: with the form of one, which helps it most."""
+    alone = "" if asked_model(run).calls == "native" else " and nothing else"
+    return error.info.saying(f"{error} Answer with a call of this form{alone}: {shown_call(run)}")
+
+
+def shown_call(run: Run) -> str:
+    """Return a call as the run's model is to write it: of a function that it has, with its arguments left open."""
+    name, schema = FINAL_ANSWER, FINAL_ANSWER_SCHEMA
+    for one in run.tools.values():
+        name, schema = one.name, one.input_schema
+        break
+    return to_call(name, open_arguments(schema), "schema" if asked_model(run).calls == "schema" else "text")

@@ -74,9 +74,15 @@ class ProbedEndpoint:
         self, content: str | list[dict[str, Any]], tokens: int, *, stream: bool = True, **fields: Any
     ) -> ProbeReply:
         """Asks one question; its answer has at most so many tokens. Raises ProbeFailed."""
+        return await self.go_on([{"role": "user", "content": content}], tokens, stream=stream, **fields)
+
+    async def go_on(
+        self, messages: list[dict[str, Any]], tokens: int, *, stream: bool = True, **fields: Any
+    ) -> ProbeReply:
+        """Ask for what follows these messages, in at most so many tokens. Raises ProbeFailed."""
         body: dict[str, Any] = {
             "model": self._spec.name,
-            "messages": [{"role": "user", "content": content}],
+            "messages": messages,
             self.token_limit: tokens,
             **({"stream": True, "stream_options": {"include_usage": True}} if stream else {}),
             **fields,

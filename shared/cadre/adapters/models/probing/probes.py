@@ -10,8 +10,10 @@ from typing import Any
 from cadre.adapters.models.context_size import listed_context
 from cadre.adapters.models.probing.endpoint import ProbedEndpoint, ProbeFailed, ProbeReply
 from cadre.adapters.models.probing.report import Probe
+from cadre.adapters.models.sent_messages import BRIDGE, chat_messages
 from cadre.adapters.models.too_long import excess_of
 from cadre.spec.model import ModelSpec
+from cadre.spec.profile import Profile, ReasoningBack
 
 _ANSWER_TOKENS = 200
 _HUGE_ANSWER_TOKENS = 100_000_000
@@ -214,10 +216,16 @@ async def _parallel(endpoint: ProbedEndpoint) -> Probe:
 
 async def ask_under_schema(endpoint: ProbedEndpoint, *, stream: bool = True) -> Probe:
     """Whether an answer is held to a JSON Schema. Raises ProbeFailed."""
-    wanted = {"type": "json_schema", "json_schema": {"name": "town", "strict": True, "schema": TOWN}}
-    asked = await endpoint.ask(
-        "Name a town and how many live there.", 100, stream=stream, response_format=wanted
-    )
+    form: dict[str, Any] = {"name": "town", "strict": True, "schema": TOWN}
+    question = "Name a town and how many live there."
+    try:
+        wanted = {"type": "json_schema", "json_schema": form}
+        asked = await endpoint.ask(question, 100, stream=stream, response_format=wanted)
+    except ProbeFailed as failure:
+        if not failure.refused or "strict" not in failure.sent:
+            raise
+        del form["strict"]
+        asked = await endpoint.ask(question, 100, stream=stream, response_format=wanted)
     found = _object(asked.reply.content)
     fits = set(found) == {"town", "people"} and found["town"] in ("Oslo", "Lima")
     text = " ".join(asked.reply.content.split())[:80]
@@ -298,11 +306,83 @@ async def _embeddings(endpoint: ProbedEndpoint, name: str) -> Probe:
     return Probe("embeddings", "yes", f"{name}: {size} dimensions", size)
 
 
+async def _stop(endpoint: ProbedEndpoint) -> Probe:
+    await endpoint.ask(_COUNT, 8, stop=["###"])
+    return Probe("stop", "yes")
+
+
+async def _strict(endpoint: ProbedEndpoint) -> Probe:
+    """Whether `strict` is taken, where a schema is: it may be refused with it alone."""
+    form = {"name": "town", "schema": TOWN}
+    question = "Name a town and how many live there."
+    try:
+        await endpoint.ask(
+            question, 100, response_format={"type": "json_schema", "json_schema": {**form, "strict": True}}
+        )
+    except ProbeFailed as failure:
+        if not failure.refused:
+            raise
+        await endpoint.ask(question, 100, response_format={"type": "json_schema", "json_schema": form})
+        return Probe("strict", "no", str(failure))
+    return Probe("strict", "yes")
+
+
+_CALLED: dict[str, Any] = {"id": "call00001", "type": "function"}
+_CALLED |= {"function": {"name": "get_weather", "arguments": '{"city": "Lima"}'}}
+_RESULT = {"role": "tool", "tool_call_id": "call00001", "content": "Lima: mild"}
+
+
+async def _user_after_tool(endpoint: ProbedEndpoint) -> Probe:
+    name = "user after tool"
+    said = {"role": "assistant", "content": "", "tool_calls": [_CALLED]}
+    before: list[dict[str, Any]] = [{"role": "user", "content": _ASK_WEATHER}, said, _RESULT]
+    try:
+        await endpoint.go_on([*before, {"role": "user", "content": "Say yes."}], 40, tools=[WEATHER])
+    except ProbeFailed as failure:
+        if not failure.refused:
+            raise
+        bridged = [*before, {"role": "assistant", "content": BRIDGE}, {"role": "user", "content": "Say yes."}]
+        await endpoint.go_on(bridged, 40, tools=[WEATHER])
+        return Probe(name, "no", str(failure))
+    return Probe(name, "yes")
+
+
+_WAYS: tuple[ReasoningBack, ...] = ("received", "required", "signed", "never")
+
+
+async def _reasoning_back(endpoint: ProbedEndpoint) -> Probe:
+    """In which form a call of the model goes back to it: the first that the endpoint takes."""
+    name = "reasoning back"
+    asked = await endpoint.ask(_ASK_WEATHER, _ANSWER_TOKENS, tools=[WEATHER])
+    if not asked.reply.calls:
+        return Probe(name, "unknown", "not asked: the model calls nothing")
+    said = {"role": "assistant", "content": asked.reply.content or None, "tool_calls": [_CALLED]}
+    said |= {"items": asked.reply.items, "items_of": "it"}
+    messages: list[dict[str, Any]] = [{"role": "user", "content": _ASK_WEATHER}, said, _RESULT]
+    refusal = ""
+    for way in _WAYS:
+        try:
+            await endpoint.go_on(
+                chat_messages(messages, Profile(reasoning_back=way), "it"), 60, tools=[WEATHER]
+            )
+        except ProbeFailed as failure:
+            if not failure.refused:
+                raise
+            refusal = str(failure)
+            continue
+        return Probe(name, "yes", way, choice=way)
+    return Probe(name, "no", refusal)
+
+
 _QUESTIONS: dict[str, Callable[[ProbedEndpoint], Awaitable[Probe]]] = {
     "tools": _tools,
     "tool_choice: required": _required,
     "parallel calls": _parallel,
+    "user after tool": _user_after_tool,
+    "reasoning back": _reasoning_back,
+    "stop": _stop,
     "json_schema": ask_under_schema,
+    "strict": _strict,
     "json_object": _json_object,
     "images": _images,
     "api: responses": _responses,
@@ -332,5 +412,5 @@ def _red_square(side: int = 64) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 
-_OF_CHAT = ("max_completion_tokens", "seed")
+_OF_CHAT = ("max_completion_tokens", "seed", "stop", "strict", "user after tool", "reasoning back")
 """Parameters that the Responses API does not have."""

@@ -73,8 +73,19 @@ class ModelReport(msgspec.Struct, frozen=True, kw_only=True):
         if self.context is not None:
             found["context"] = self.context
         found["capabilities"] = capabilities
-        if self.can("tools") and self.lacks("tool_choice: required"):
+        if self.can("tool_choice: required"):
+            found["tool_choice"] = "required"
+        elif self.can("tools") and self.lacks("tool_choice: required"):
             found["tool_choice"] = "auto"
+        if self.can("stop"):
+            found["stop"] = True
+        if self.lacks("strict"):
+            found["strict"] = False
+        if self.lacks("user after tool"):
+            found["user_after_tool"] = False
+        back = next((probe.choice for probe in self.probes if probe.name == "reasoning back"), "")
+        if back not in ("", "received"):
+            found["reasoning_back"] = back
         if self.lacks("json_schema") and self.can("json_object"):
             found["structured"] = "object"
         if any(probe.name == "token_limit" and probe.choice != "max_tokens" for probe in self.probes):
