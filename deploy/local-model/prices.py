@@ -41,3 +41,16 @@ def unit_price(plant: str) -> int:
         plant: Name of one plant.
     """
     return _find(plant)[0]
+
+
+@tool(read_only=True)
+def plant_on(shelf: int) -> str:
+    """Look up which plant stands on a shelf.
+
+    Args:
+        shelf: Number of the shelf.
+    """
+    names = [*PLANTS]
+    if not 1 <= shelf <= len(names):
+        raise ValueError(f"there is no shelf {shelf}; there are 1 to {len(names)}")
+    return names[shelf - 1]

@@ -40,9 +40,16 @@ _SUMS = [
     for number, (one, other) in enumerate([*combinations(PLANTS, 2)] * 2)
 ]
 
+_BARE = [
+    (f"What does one of the plants on shelf {shelf} cost, in euros?", str(price))
+    for shelf, (price, _) in enumerate(PLANTS.values(), 1)
+]
+
 WORK = {
     "lookups": Work("clerk", _CALLS, _LOOKUPS),
     "sums": Work("reckoner", _CODE, _SUMS),
     "delegation": Work("desk", _CALLS, _LOOKUPS),
+    "bare values": Work("shelver", _CALLS, _BARE),
 }
-"""By name: two lookups by tools, sums over tools' results in code, the lookups asked through a manager."""
+"""By name: two lookups by tools, sums over tools' results in code, the lookups asked through a manager, and two lookups
+in a row whose tools answer with bare values."""

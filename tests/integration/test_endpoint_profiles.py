@@ -85,6 +85,9 @@ REASONED = {
         "reasoning_details": [{"type": "reasoning.encrypted", "data": "Ej==", "id": "c0", "index": 0}]
     },
     "Groq": {"reasoning": "I look."},
+    "Mistral": {
+        "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}], "closed": True}]
+    },
     "Gemini": {"extra_content": {"google": {"thought_signature": "Ej=="}}},
 }
 
