@@ -430,3 +430,31 @@ async def test_no_piece_of_a_thought_is_passed_on(sent: str, told: str, is_opene
     await answer.add(piece("stop"))
     reply = await answer.done()
     assert (reply.content, "".join(heard)) == (sent, told)
+
+
+@pytest.mark.parametrize("blanks", ["\n", "  \n \t"])
+@pytest.mark.parametrize(
+    ("said", "is_whole"),
+    [
+        ({"content": '{"a": "b"}'}, True),
+        ({"content": '{"a": "b'}, False),
+        ({"content": "Some prose."}, False),
+        ({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": '{"a": 1}'}}]}, True),
+        ({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": '{"a":'}}]}, False),
+    ],
+)
+async def test_blanks_behind_a_whole_json_value_end_the_answer(
+    said: dict[str, Any], is_whole: bool, blanks: str
+) -> None:
+    async def ignore(_: str, *, of_answer: bool = False) -> None: ...
+
+    answer = ModelAnswer([], ignore, lambda: 0.0)
+    await answer.add({"choices": [{"index": 0, "delta": said, "finish_reason": None}]})
+    came = 0
+    while not answer.is_over and came < 1_000:
+        await answer.add({"choices": [{"index": 0, "delta": {"content": blanks}, "finish_reason": None}]})
+        came += len(blanks)
+    assert (came < 100) == is_whole
+    if is_whole:
+        reply = await answer.done()
+        assert (reply.finish_reason, len(reply.calls)) == ("stop", "tool_calls" in said)

@@ -21,6 +21,10 @@ from cadre.spec.model import MAX_ANSWER_CHARS
 _MOST_CALLS = 1000
 """Of one answer: more are an endpoint's mistake."""
 
+_MOST_BLANKS = 64
+"""White space behind a whole JSON value after which nothing else is waited for: held to a grammar, some models write
+blanks up to the limit of tokens."""
+
 _NAMELESS = (
     "This call was not made: it came without a name, or glued to the call before it."
     " Make each call on its own, with the name of a tool and its arguments as one JSON object."
@@ -81,6 +85,7 @@ class ModelAnswer:
         self._kept = KeptParts()
         self._model = ""
         self._finish = ""
+        self._blanks, self._check_at, self._blank_end = 0, _MOST_BLANKS, False
         self._ended = False
 
     async def add(self, data: object) -> None:
@@ -95,6 +100,9 @@ class ModelAnswer:
         for place, choice in enumerate(_objects(data.get("choices"))):
             self._usage.add(choice)
             self._add_choice(place, choice)
+        if self._blanks >= self._check_at:
+            self._check_at *= 2
+            self._blank_end = await self._is_whole_json()
         if self._text.is_due:
             await self._text.pass_on()
             await self._pass_answer()
@@ -118,8 +126,8 @@ class ModelAnswer:
 
     @property
     def is_over(self) -> bool:
-        """Whether its text goes on behind what was asked for: no more of it is wanted."""
-        return self._text.is_over and not self._calls
+        """Whether it goes on behind what was asked for, in words or in blanks: no more of it is wanted."""
+        return self._blank_end or (self._text.is_over and not self._calls)
 
     @property
     def begun(self) -> bool:
@@ -199,7 +207,19 @@ class ModelAnswer:
         found = (self._calls[place].done() for place in sorted(self._calls))
         return next((calls for calls in found if calls), [])
 
+    async def _is_whole_json(self) -> bool:
+        """Whether its calls, or else its text, are JSON to the end."""
+        texts = [call.arguments for call in self._assembled()] or [await self._text.finish()]
+        try:
+            for text in texts:
+                jiter.from_json(joined(text).encode())
+        except ValueError:
+            return False
+        return True
+
     def _counted(self, piece: str) -> str:
+        if piece:
+            self._blanks = self._blanks + len(piece) if piece.isspace() else 0
         self._chars += len(piece)
         if self._chars > self._max_chars:
             raise MalformedAnswer(
