@@ -1,10 +1,11 @@
 """Recorded answers on disk, found again by what was asked, in whatever order it is asked."""
 
+import base64
 import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -35,6 +36,20 @@ class Cassette(msgspec.Struct, frozen=True, kw_only=True):
     status: int
     content_type: str
     body: str
+    """The answer, byte for byte: as text, or in base64 where it is no UTF-8."""
+    is_base64: bool = False
+    headers: dict[str, str] = {}
+    """Those that say how long to wait."""
+    endpoint: str = ""
+    """The endpoint's host, or its name."""
+    origin: Literal["recorded", "reported", "written"] = "recorded"
+    source: str = ""
+    """The public report that the answer stands in: `owner/repository#number`."""
+
+    @property
+    def content(self) -> bytes:
+        """The bytes of the answer."""
+        return base64.b64decode(self.body) if self.is_base64 else self.body.encode()
 
 
 def canonical(body: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Records the answers of a real endpoint, and replays them without one."""
 
+import base64
 from collections.abc import AsyncGenerator
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,11 +20,12 @@ FORWARDED_HEADERS = ("content-type", "retry-after", "retry-after-ms")
 
 
 class Recorder:
-    """Passes requests on to the upstream; keeps each complete, successful answer."""
+    """Passes requests on to the upstream; keeps each complete answer, errors too, byte for byte and without the key."""
 
     def __init__(self, cassettes: Cassettes, upstream: str, key: str) -> None:
         self._cassettes = cassettes
         self._url = upstream.rstrip("/")
+        self._key = key
         headers = {"accept-encoding": "identity", "content-type": "application/json"}
         if key:
             headers["authorization"] = f"Bearer {key}"
@@ -57,15 +59,26 @@ class Recorder:
             raise ConnectionCut from error
         finally:
             await answer.aclose()
-        if answer.is_success:
-            cassette = Cassette(
-                prompt=view.user[:200],
-                request=canonical(body),
-                status=answer.status_code,
-                content_type=answer.headers.get("content-type", "application/json"),
-                body=b"".join(received).decode(),
-            )
-            line.rule = f"recorded {self._cassettes.keep(cassette)}"
+        text, is_base64 = self._as_text(b"".join(received))
+        cassette = Cassette(
+            prompt=view.user[:200],
+            request=canonical(body),
+            status=answer.status_code,
+            content_type=answer.headers.get("content-type", "application/json"),
+            body=text,
+            is_base64=is_base64,
+            headers={name: answer.headers[name] for name in FORWARDED_HEADERS[1:] if name in answer.headers},
+            endpoint=urlsplit(self._url).hostname or "",
+        )
+        line.rule = f"recorded {self._cassettes.keep(cassette)}"
+
+    def _as_text(self, content: bytes) -> tuple[str, bool]:
+        """Return an answer without the key, which some endpoints repeat, and whether it had to be encoded."""
+        content = content.replace(self._key.encode(), b"***") if self._key else content
+        try:
+            return content.decode(), False
+        except UnicodeDecodeError:
+            return base64.b64encode(content).decode(), True
 
     def reset(self) -> None:
         """Begins with the first answer to each request again."""
@@ -95,8 +108,8 @@ class Replayer:
             return respond_with(Reply(error=error), view, line)
         name, cassette = found
         line.rule = f"cassette {name}"
-        headers = {"content-type": cassette.content_type}
-        return PacedResponse(cassette.status, headers, _whole(cassette.body.encode()), line)
+        headers = {"content-type": cassette.content_type, **cassette.headers}
+        return PacedResponse(cassette.status, headers, _whole(cassette.content), line)
 
     def reset(self) -> None:
         """Begins with the first answer to each request again."""

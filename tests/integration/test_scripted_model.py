@@ -5,6 +5,7 @@ import socket
 from pathlib import Path
 
 import httpx2
+import msgspec
 import openai
 import pytest
 
@@ -13,7 +14,9 @@ from cadre.errors import ModelRefused, ModelUnavailable, SetupError
 from cadre.ports import ModelReply
 from cadre.spec.model import ModelSpec
 from cadre.testing import ModelServer, running_model
+from cadre_scripted_model.cassettes import Cassette
 from integration.model_calls import ADD, SEARCH, ask, saying, spec_for
+from integration.raw_endpoint import raw_endpoint
 
 SCRIPT = """
 rules:
@@ -62,15 +65,13 @@ async def test_recorded_answers_are_replayed_without_the_upstream(
     asked = ["plain one", "plain two", "sum 3"]
 
     async def talk(url: str) -> list[ModelReply]:
-        return [
-            (
-                await ask(
-                    ModelSpec(name="any", url=url),
-                    ModelRequest(messages=saying(text).messages, tools=[ADD, SEARCH]),
-                )
-            )[0]
-            for text in asked
-        ]
+        replies = []
+        for text in asked:
+            request = ModelRequest(messages=saying(text).messages, tools=[ADD, SEARCH])
+            reply, _ = await ask(ModelSpec(name="any", url=url), request)
+            # The two are at different ports.
+            replies.append(msgspec.structs.replace(reply, endpoint=""))
+        return replies
 
     with running_model(
         "--mode", "record", "--cassette", tmp_path, "--upstream", server.url, CADRE_MODEL_KEY="upstream-key"
@@ -79,7 +80,7 @@ async def test_recorded_answers_are_replayed_without_the_upstream(
         with pytest.raises(ModelUnavailable):
             await ask(spec_for(recorder), saying("failing"))
     kept = texts_in(tmp_path)
-    assert len(kept) == 3, "failures are not kept"
+    assert len(kept) == 4, "a failure is an answer too"
     assert not any("upstream-key" in text for text in kept)
     asked.reverse()
     with running_model("--mode", "replay", "--cassette", tmp_path) as player:
@@ -89,6 +90,19 @@ async def test_recorded_answers_are_replayed_without_the_upstream(
         ) as caught:
             await ask(spec_for(player), saying("plain three"))
         assert caught.value.status == 424
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"error": {"message": "wrong key upstream-key"}}', b"\xff upstream-key \x00"]
+)
+async def test_an_error_is_recorded_byte_for_byte_but_for_the_key(tmp_path: Path, body: bytes) -> None:
+    async with raw_endpoint(400, "application/json", body) as url:
+        options = ("--mode", "record", "--cassette", tmp_path, "--upstream", url)
+        with running_model(*options, CADRE_MODEL_KEY="upstream-key") as recorder, pytest.raises(ModelRefused):
+            await ask(spec_for(recorder, max_tokens=100), saying("plain"))
+    [kept] = [msgspec.json.decode(text, type=Cassette) for text in texts_in(tmp_path)]
+    assert (kept.status, kept.endpoint, kept.origin) == (400, "127.0.0.1", "recorded")
+    assert kept.content == body.replace(b"upstream-key", b"***")
 
 
 async def test_an_unreachable_upstream_is_named(tmp_path: Path) -> None:
