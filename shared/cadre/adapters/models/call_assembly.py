@@ -75,7 +75,7 @@ class CallPiece(NamedTuple):
     id: str
     name: str
     arguments: str
-    extra: dict[str, Any] = {}  # noqa: RUF012 - a default of a tuple, which nobody changes
+    extra: dict[str, Any] = {}  # noqa: RUF012 - a default of a tuple, never changed
     """Its `extra_content`, such as the signature of a thought."""
 
 
@@ -88,7 +88,7 @@ class AssembledCall(NamedTuple):
     """JSON text, as far as the model wrote it."""
     id: str = ""
     """The first that came with it."""
-    extra: dict[str, Any] = {}  # noqa: RUF012 - a default of a tuple, which nobody changes
+    extra: dict[str, Any] = {}  # noqa: RUF012 - a default of a tuple, never changed
     """The `extra_content` that came with it."""
 
 

@@ -25,7 +25,7 @@ _MOST_LAYERS = 8
 """Errors in errors; a proxy adds one."""
 
 _INNER = ("error", "errors", "detail", "details", "metadata", "base_resp", "response", "body", "violations")
-"""The fields in which an error holds what it is about, or the error of whoever it asked."""
+"""The fields in which an error holds what it is about, or the error of the endpoint behind it."""
 _MESSAGES = ("message", "msg", "status_msg", "error_msg", "detail", "error", "title")
 _STATUSES = ("code", "status_code", "http_code", "status", "statusCode", "http_status", "error_code")
 _CODES = ("code", "type", "status", "error_type", "error_code", "status_code", "http_code", "quotaId")
@@ -125,7 +125,7 @@ def _layers(sent: Any, depth: int) -> Iterator[Any]:
 
 
 def _json_in(text: str) -> Any:
-    """Return the JSON object in a text, as proxies pass on the error of whoever they asked; None where it has none."""
+    """Return the JSON object in a text, as proxies pass on the error of the endpoint behind them; None without one."""
     found = _IN_TEXT.search(text[:_MOST_CHARS])
     if found is None:
         return None

@@ -343,8 +343,8 @@ def ended_answer(url: str, reply: ModelReply, names: Collection[str]) -> ModelRe
                 raise ModelUnavailable(
                     f"{where} could not read what its model wrote (finish_reason {reason})"
                 )
-            told = refused_call(Refusal(status=400, text=f"finish_reason {reason}"), names)
-            return msgspec.structs.replace(reply, calls=told.calls)
+            unread = refused_call(Refusal(status=400, text=f"finish_reason {reason}"), names)
+            return msgspec.structs.replace(reply, calls=unread.calls)
         case "cut":
             return msgspec.structs.replace(reply, finish_reason="length")
     return reply

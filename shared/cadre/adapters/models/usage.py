@@ -35,7 +35,7 @@ class SentUsage:
 
     @property
     def total(self) -> Usage:
-        """The tokens that were read and written; whoever asks counts the calls."""
+        """Return the tokens that were read and written; the caller counts the calls."""
         # Some list the tokens of reasoning next to those of the answer, and count them in the sum alone.
         apart = self._total == self._input + self._output + self.reasoned
         return Usage(self._input, self._output + (self.reasoned if apart else 0))
