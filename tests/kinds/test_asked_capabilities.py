@@ -4,7 +4,7 @@ import pytest
 
 from cadre.kinds.code.section import CodeSpec
 from cadre.spec.agent import AgentSpec
-from cadre.spec.kinds import declaration_of
+from cadre.spec.kinds import facts_of
 from cadre.spec.model import CallForm, ModelSpec, StructuredForm
 from cadre.spec.sections import sections
 
@@ -31,22 +31,22 @@ TOOLS, SCHEMA = "tools", "json_schema"
 )
 def test_by_the_form_of_calls(kind: str, form: CallForm, asks: set[str]) -> None:
     spec = AgentSpec(name="a", description="Works.", kind=kind, model=ModelSpec(calls=form))
-    assert declaration_of(kind).capabilities(spec) == asks
+    assert facts_of(spec, kind).capabilities == asks
 
 
 @pytest.mark.parametrize("structured", ["auto", "schema", "object", "prompt"])
 def test_answers_that_are_held_to_a_schema(structured: StructuredForm) -> None:
     model = ModelSpec(calls="native", structured=structured)
     spec = AgentSpec(name="a", description="Works.", kind="goals", model=model)
-    assert declaration_of("goals").capabilities(spec) == ({SCHEMA} if structured == "schema" else set())
+    assert facts_of(spec, "goals").capabilities == ({SCHEMA} if structured == "schema" else set())
 
 
 def test_last_answers_and_structured_code() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
     calling = AgentSpec(name="a", description="Works.", output_schema=schema)
-    assert declaration_of(calling.kind).capabilities(calling) == {TOOLS, SCHEMA}
+    assert facts_of(calling).capabilities == {TOOLS, SCHEMA}
     for code, output_schema in ((CodeSpec(structured=True), None), (CodeSpec(), schema)):
         spec = AgentSpec(
             name="a", description="Works.", kind="code", output_schema=output_schema, **sections(code)
         )
-        assert declaration_of("code").capabilities(spec) == {SCHEMA}
+        assert facts_of(spec, "code").capabilities == {SCHEMA}

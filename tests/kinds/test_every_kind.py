@@ -14,7 +14,7 @@ from cadre.journal.unions import close
 from cadre.prompting.prompts import Prompts, kind_for
 from cadre.protocol.messages import Message
 from cadre.spec.agent import AgentSpec
-from cadre.spec.kinds import KindDeclaration, declared_kinds
+from cadre.spec.kinds import KindDeclaration, declared_kinds, facts_of
 from cadre.views.rows import purpose_text
 
 SHARED = Path(__file__).parents[2] / "shared"
@@ -68,7 +68,7 @@ def test_its_prompts_render(declared: KindDeclaration) -> None:
 def test_a_person_is_told_of_each_purpose(declared: KindDeclaration) -> None:
     assert (
         declared.purposes
-        or not declared.needs(AgentSpec(name="a", description="A.", kind=declared.name)).model
+        or not facts_of(AgentSpec(name="a", description="A.", kind=declared.name)).asks_model
     )
     for purpose, text in declared.purposes.items():
         assert purpose_text(purpose) == text

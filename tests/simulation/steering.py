@@ -153,7 +153,7 @@ def messages_are_read(world: World) -> None:
             raise Violation(READ, f"{name} was to read {read}, and its steps have {steps}")
         result = chronicle.run.result
         answered = result is not None and result.state == "success"
-        if answered and unread and kind_of(chronicle.run).answers_messages and not _at_its_last(chronicle):
+        if answered and unread and kind_of(chronicle.run).guided and not _at_its_last(chronicle):
             raise Violation(READ, f"{name} has answered without {unread}")
 
 

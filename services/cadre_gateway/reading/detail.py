@@ -18,7 +18,7 @@ from cadre.protocol.memory import MEMORY_TOOLS, RECALL
 from cadre.protocol.rollout import Rollout
 from cadre.protocol.usage import Usage
 from cadre.service.revision import schemas_of
-from cadre.spec.kinds import declaration_of
+from cadre.spec.kinds import facts_of
 from cadre.telemetry.tracing.ids import trace_id
 from cadre.views.run_summary import end_state
 from cadre.views.story import Story
@@ -148,7 +148,7 @@ def missing_service(agent: str, run: Run | None, live: LiveNames) -> str | None:
         if call.kind == "tool" and call.name not in live.tools:
             return "memory" if call.name in MEMORY_TOOLS else f"tool {call.name}"
     if run.phase is Phase.ACTING and run.spec is not None and not run.open_calls():
-        pools = declaration_of(run.decided_by).needs(run.spec).pools
+        pools = facts_of(run.spec, run.decided_by).pools
         return next((f"sandbox {pool}" for pool in pools if pool not in live.pools), None)
     return None
 

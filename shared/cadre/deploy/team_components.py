@@ -19,7 +19,7 @@ from cadre.protocol.nats_users import Role, team_roles
 from cadre.protocol.topology import Topology
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import files_of_agent, read_agent
-from cadre.spec.kinds import declaration_of
+from cadre.spec.kinds import facts_of
 
 VALUES_FILE = "kubernetes.yaml"
 
@@ -68,7 +68,7 @@ def _agent(spec: AgentSpec, file: Path, values: Values) -> Component:
 
 
 def _open_variables(spec: AgentSpec) -> list[str]:
-    if not declaration_of(spec.kind).needs(spec).model:
+    if not facts_of(spec).asks_model:
         return []
     return [
         name

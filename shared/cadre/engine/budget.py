@@ -14,7 +14,7 @@ from cadre.protocol.cards import AgentCard
 from cadre.protocol.messages import ErrorInfo, Task
 from cadre.protocol.usage import Budget, Usage
 from cadre.spec.agent import AgentSpec
-from cadre.spec.kinds import declaration_of
+from cadre.spec.kinds import facts_of
 
 GRACE_SECONDS = 300.0
 """How long a kind may leave things in order once a run's deadline or budget is used up."""
@@ -34,7 +34,7 @@ def deadline_of(task: Task, spec: AgentSpec, at: float) -> float | None:
 
 def budget_of(task: Task, spec: AgentSpec) -> Budget | None:
     """Return the narrower of what the task and the spec say, field by field; what code may use is bounded always."""
-    writes_code = bool(declaration_of(spec.kind).needs(spec).pools)
+    writes_code = bool(facts_of(spec).pools)
     of_code = Budget(calls=spec.limits.calls, stored_mb=spec.limits.stored_mb) if writes_code else None
     return _narrower_budget(_narrower_budget(task.budget, spec.limits.budget), of_code)
 

@@ -7,11 +7,11 @@ from cadre.spec.contract import ContractProblem, TaskInputs, TeamReach, common_p
 
 def contract_problems(spec: AgentSpec, reach: TeamReach) -> list[ContractProblem]:
     """What does not hold, errors first."""
-    found = [*common_problems(spec, reach), *deciding_kind(spec).problems(spec, reach)]
+    found = [*common_problems(spec, reach), *deciding_kind(spec).contract(spec, reach).problems]
     return sorted(found, key=lambda problem: ("error", "missing", "warning").index(problem.level))
 
 
 def inputs_of(spec: AgentSpec) -> TaskInputs:
     """The inputs of a task that the agent reads."""
-    own, checks = deciding_kind(spec).inputs(spec), inputs_of_checks(spec)
+    own, checks = deciding_kind(spec).contract(spec, TeamReach()).inputs, inputs_of_checks(spec)
     return TaskInputs(own.needed | checks.needed, own.known | checks.known, own.takes_any)

@@ -112,7 +112,7 @@ class Draft:
         """
         if self.is_over:
             return
-        if self.kind.counts_steps and step > self.run.max_steps:
+        if self.kind.guided and step > self.run.max_steps:
             self.give_up(ErrorInfo("max-steps", f"Reached the limit of {self.run.max_steps} steps."))
         else:
             self.call_model(purpose, step, attempt)
@@ -256,7 +256,7 @@ class Draft:
 
     def give_up(self, error: ErrorInfo) -> None:
         """End the run with the error, unless its kind sees to the end itself."""
-        if self.is_over or self.kind.ends(self, error):
+        if self.is_over or self.kind.ending(self, error):
             return
         found = None if error.code in _WITHOUT_FINDINGS else self.found()
         self.stop(_ENDS.get(error.code, "error"), found, error)
@@ -328,8 +328,7 @@ class Draft:
     def unread_problem(self) -> str | None:
         """Return why an answer does not count yet that was made without knowing of a message; None if it does."""
         run = self.run
-        last = self.kind.counts_steps and self.step >= run.max_steps
-        if not run.unread or last or not self.kind.answers_messages:
+        if not run.unread or not self.kind.guided or self.step >= run.max_steps:
             return None
         return f"The answer does not count yet: message {run.messages} came in before. Read what is new, then answer."
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -12,7 +12,6 @@ from cadre.engine.answers.reasoning import for_people
 from cadre.engine.commands import Command
 from cadre.engine.edits import Editable, EditNotAllowed
 from cadre.engine.model_request import ChatMessage, ModelRequest
-from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
@@ -20,7 +19,7 @@ from cadre.journal.steps import ActionStep, CallState, Step
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Edit, ErrorInfo, Message
 from cadre.spec.agent import AgentSpec
-from cadre.spec.contract import ContractProblem, TaskInputs, TeamReach
+from cadre.spec.contract import AgentContract, TeamReach
 from cadre.spec.kinds import decided_by, declaration_of, declared_kinds
 
 if TYPE_CHECKING:
@@ -104,29 +103,17 @@ class Kind(ABC):
     """
 
     name: str
-    stops_circles: bool = True
-    """Whether a run ends when the same answer meets the same error again and again (`limits.repeats`)."""
-    counts_steps: bool = True
-    """Whether `limits.max_steps` bounds its runs; other kinds bound them by something of their own."""
-    stops_repeats: bool = True
-    """Whether a call is refused when the same one has led to the same again and again (`limits.repeats`)."""
-    ending: str = FINAL_ANSWER
-    """What its models call to give their answer."""
-    reads_whole: bool = False
-    """Its agents take outputs of tools whole, however long: they are not cut on their way."""
-
-    answers_messages: bool = False
-    """Whether an answer counts only once the model has read the messages that came before it: it is asked again."""
+    guided: bool = True
+    """True if its model decides what is done next. Then `limits.max_steps` bounds the run, calls and answers that lead
+    nowhere are counted (`limits.repeats`), and an answer counts only once its model has read the messages that came
+    before it. Other kinds bound their runs by something of their own."""
 
     # --- before anything runs
 
-    def problems(self, spec: AgentSpec, reach: TeamReach) -> Iterable[ContractProblem]:
-        """What the kind's own section expects of tools and members, and does not hold."""
-        return ()
-
-    def inputs(self, spec: AgentSpec) -> TaskInputs:
-        """Return the inputs of a task that its section reads; by default its model reads whatever it is given."""
-        return TaskInputs()
+    def contract(self, spec: AgentSpec, reach: TeamReach) -> AgentContract:
+        """Return what its section expects of tools, members and tasks. By default nothing, and its model reads whatever
+        a task gives."""
+        return AgentContract()
 
     # --- decide
 
@@ -165,7 +152,7 @@ class Kind(ABC):
         """
         raise EditNotAllowed(f"agents of kind {self.name} have nothing to edit", "not-editable")
 
-    def ends(self, draft: Draft, error: ErrorInfo) -> bool:
+    def ending(self, draft: Draft, error: ErrorInfo) -> bool:
         """Return True if the kind sees to the end of the run itself; False: the run ends with this error at once.
 
         The error's code says why: `max-steps`, the steps are used up; `no-answer`, the model gives no answer to
@@ -186,7 +173,7 @@ class Kind(ABC):
         """Take an event into `run.own` and `run.current.own`, after the common fold has taken it."""
         return
 
-    def owes(self, run: Run, since: int) -> list[Command]:
+    def owed(self, run: Run, since: int) -> list[Command]:
         """Return what only this kind owes the world, as far as entries from `since` on have made it owed."""
         return []
 
@@ -222,7 +209,8 @@ class Kind(ABC):
         return for_people(content)
 
     def reads_calls(self, run: Run) -> bool:
-        """Whether the model itself reads the outcomes of the calls that are open now."""
+        """Return True if the model itself reads the outcomes of the calls that are open now; they are cut to what it
+        reads then."""
         return True
 
     def tokens(self, run: Run, event: JournalEvent) -> int:
@@ -237,10 +225,6 @@ class Kind(ABC):
     def images(self, event: JournalEvent) -> list[str]:
         """References of the images that an event of the kind's own brings for the model to see."""
         return []
-
-    def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:
-        """Whether an answer that was cut at the limit of tokens is whole in what it asks for."""
-        return False
 
 
 @functools.cache

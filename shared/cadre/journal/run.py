@@ -13,7 +13,7 @@ from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.protocol.messages import ErrorInfo, Resumption, RunState, Task
 from cadre.protocol.usage import Budget, Usage
 from cadre.spec.agent import AgentSpec
-from cadre.spec.kinds import declaration_of
+from cadre.spec.kinds import facts_of
 
 if TYPE_CHECKING:
     from cadre.journal.parts import KindState
@@ -283,7 +283,7 @@ class Run(msgspec.Struct, kw_only=True):
             return self.task.max_steps
         if self.spec is None:
             return 0
-        return declaration_of(self.decided_by).max_steps(self.spec) or self.spec.limits.max_steps
+        return facts_of(self.spec, self.decided_by).max_steps or self.spec.limits.max_steps
 
     @property
     def parent(self) -> str | None:

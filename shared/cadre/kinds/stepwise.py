@@ -14,14 +14,13 @@ from cadre.journal.arrivals import ModelReplied
 from cadre.journal.run import Run
 from cadre.kinds.idle_steps import why_idle
 from cadre.protocol.messages import ErrorInfo
+from cadre.spec.agent import AgentSpec
 
 END_PLAN = "<end_plan>"
 
 
 class Stepwise(Kind):
     """Base of kinds whose model decides about one action after another."""
-
-    answers_messages = True
 
     @abstractmethod
     def act(self, draft: Draft, reply: ModelReplied) -> None:
@@ -30,6 +29,10 @@ class Stepwise(Kind):
     @abstractmethod
     def action_request(self, run: Run, chat: Chat) -> ModelRequest:
         """Return the question for the next action."""
+
+    def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:
+        """Return True if an answer that was cut at the limit of tokens is whole in what it asks for."""
+        return False
 
     def begin(self, draft: Draft) -> None:
         """The first step, or the one that a fork begins with."""
@@ -42,7 +45,7 @@ class Stepwise(Kind):
             draft.ask("act", asked.step)
         elif asked.purpose == "final":
             draft.stop("max_steps_error", last_word(draft.run, reply), self._out_of_steps(draft.run))
-        elif (cut := cut_off(draft.spec, self, reply, self.when_cut(draft.run, reply))) is not None:
+        elif (cut := self._cut(draft, reply)) is not None:
             self.go_on(draft, cut)
         else:
             self.act(draft, reply)
@@ -51,12 +54,16 @@ class Stepwise(Kind):
         """Return what the model is to do after an answer that was cut off."""
         return WRITE_LESS
 
+    def _cut(self, draft: Draft, reply: ModelReplied) -> ErrorInfo | None:
+        advice = self.when_cut(draft.run, reply)
+        return cut_off(reply, lambda: self.is_whole(draft.spec, reply), advice)
+
     def go_on(self, draft: Draft, error: ErrorInfo | None = None) -> None:
         step = draft.step
         draft.end_step(error)
         self._next(draft, step + 1)
 
-    def ends(self, draft: Draft, error: ErrorInfo) -> bool:
+    def ending(self, draft: Draft, error: ErrorInfo) -> bool:
         """The model has the last word when the steps are used up."""
         asked = draft.asked
         if error.code == "max-steps":

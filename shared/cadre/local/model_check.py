@@ -18,7 +18,7 @@ from cadre.service.tested_models import report_of, with_tested_calls
 from cadre.settings import ModelSettings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
-from cadre.spec.kinds import declaration_of
+from cadre.spec.kinds import facts_of
 from cadre.spec.model import ModelSpec
 from cadre.spec.names import TEAM_FILE
 
@@ -62,7 +62,7 @@ def _of_team(folder: Path, settings: ModelSettings) -> Iterable[UsedModel]:
         written = read_agent(file)
         spec = with_tested_calls(written, settings)
         for model, as_written in zip(_models(spec), _models(written), strict=True):
-            asks = declaration_of(spec.kind).capabilities(msgspec.structs.replace(spec, model=model))
+            asks = facts_of(msgspec.structs.replace(spec, model=model)).capabilities
             own = msgspec.structs.replace(
                 model, url=model.url or settings.url, name=model.name or settings.name
             )

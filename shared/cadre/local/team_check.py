@@ -23,7 +23,7 @@ from cadre.protocol.memory import MEMORY_TOOLS
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import agent_body, read_agent
 from cadre.spec.contract import ProblemLevel, TeamReach
-from cadre.spec.kinds import declaration_of
+from cadre.spec.kinds import facts_of
 from cadre.spec.names import TEAM_FILE
 
 
@@ -89,7 +89,7 @@ def team_problems(team: TeamSpec) -> Iterator[FileProblem]:
 
 def _modules(agents: Mapping[Path, AgentSpec]) -> Iterator[FileProblem]:
     """What their code may import and could not, in the sandbox of this machine."""
-    needed = {file: declaration_of(spec.kind).needs(spec).modules for file, spec in agents.items()}
+    needed = {file: facts_of(spec).modules for file, spec in agents.items()}
     if not (modules := {name for names in needed.values() for name in names}):
         return
     lacking = asyncio.run(modules_lacking(sorted({name.partition(".")[0] for name in modules})))

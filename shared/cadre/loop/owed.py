@@ -40,7 +40,7 @@ def is_at_work(run: Run) -> bool:
     """Whether somebody works for the run at this moment: its model, an executor, a member, a sandbox."""
     if run.model is not None or run.open_calls():
         return True
-    return run.phase is Phase.ACTING and run.spec is not None and bool(kind_of(run).owes(run, 0))
+    return run.phase is Phase.ACTING and run.spec is not None and bool(kind_of(run).owed(run, 0))
 
 
 def _in_phase(run: Run, since: int) -> list[Command]:
@@ -64,7 +64,7 @@ def _in_phase(run: Run, since: int) -> list[Command]:
                 for call in run.open_calls()
                 if call.kind != "question" and call.opened and call.opened >= since
             ]
-            return [*calls, *kind_of(run).owes(run, since)]
+            return [*calls, *kind_of(run).owed(run, since)]
         case Phase.DONE:
             return _at_the_end(run, since)
 
@@ -171,7 +171,8 @@ def _for_call(run: Run, call: CallState) -> Send:
 
 def _read_at_most(run: Run) -> int | None:
     """What a model reads itself need not travel beyond its limit."""
-    return None if run.spec is None or kind_of(run).reads_whole else run.spec.limits.observation_chars
+    reads = run.spec is not None and kind_of(run).reads_calls(run)
+    return run.spec.limits.observation_chars if run.spec is not None and reads else None
 
 
 def _at_the_end(run: Run, since: int) -> list[Command]:

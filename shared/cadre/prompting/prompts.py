@@ -24,7 +24,7 @@ from cadre.prompting.prompt_file import (
 from cadre.prompting.tool_text import to_code_prompt, to_json, to_tool_calling_prompt
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.spec.agent import SHORT_PROMPTS, AgentSpec
-from cadre.spec.kinds import DEFAULT, declaration_of
+from cadre.spec.kinds import DEFAULT, facts_of
 
 __all__ = [
     "NO_TERMS",
@@ -60,8 +60,7 @@ def shipped_for(spec: AgentSpec) -> str | None:
 
 def kind_for(spec: AgentSpec) -> str:
     """The name of the prompt file that the agent's kind ships for it."""
-    chosen = declaration_of(spec.kind).prompt_file
-    return chosen(spec) if chosen is not None else spec.kind
+    return facts_of(spec).prompt_file or spec.kind
 
 
 class PromptTexts(msgspec.Struct, frozen=True):

@@ -49,7 +49,7 @@ from cadre.service.tested_models import doubtful_calls, with_tested_calls
 from cadre.settings import ModelSettings, Settings, read_settings
 from cadre.spec.agent import AgentSpec, MemorySpec
 from cadre.spec.agent_file import read_agent
-from cadre.spec.kinds import declaration_of
+from cadre.spec.kinds import facts_of
 from cadre.spec.prices import Prices
 from cadre.telemetry.logs import AGENT_AT_WORK
 from cadre.telemetry.metrics import names
@@ -151,7 +151,7 @@ class AgentHost:
         self._registry = platform.registry
         self._offer = Offer()
         self._offer_version = -1
-        asks_model = declaration_of(spec.kind).needs(spec).model
+        asks_model = facts_of(spec).asks_model
         self._asks_endpoint = model is None and asks_model
         self._own_model = ModelChain(spec.model, endpoint, platform.blobs)
         world = World(platform.journal, platform.bus, model or self._own_model, platform.clock)
@@ -339,7 +339,7 @@ def absent_queues(spec: AgentSpec, offer: Offer, registry: NatsRegistry) -> dict
     tools = {*called_tools(spec), *offer.tools, *(offer.with_files.tools if offer.with_files else ())}
     members = {*offer.members, *(member for member in spec.team if isinstance(member, str))}
     queues = [CallQueue("tool", tool) for tool in tools]
-    queues += [CallQueue("sandbox", pool) for pool in declaration_of(spec.kind).needs(spec).pools]
+    queues += [CallQueue("sandbox", pool) for pool in facts_of(spec).pools]
     found = {
         queue: since
         for queue in queues

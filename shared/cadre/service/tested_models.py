@@ -9,7 +9,7 @@ from cadre.adapters.models.failure import shown_url
 from cadre.adapters.models.probing.report import ModelReport
 from cadre.settings import ModelSettings
 from cadre.spec.agent import SHORT_PROMPTS, AgentSpec
-from cadre.spec.kinds import declaration_of
+from cadre.spec.kinds import facts_of
 from cadre.spec.model import CallForm, ModelSpec, with_calls
 
 
@@ -63,7 +63,7 @@ def with_tested_calls(spec: AgentSpec, settings: ModelSettings) -> AgentSpec:
 def doubtful_calls(spec: AgentSpec) -> str | None:
     """Return what to do about native calls with the short prompts, as small models take them, where no test has shown
     that the model calls tools; None where there is nothing to do. `spec` names its URL and its model."""
-    needs_tools = "tools" in declaration_of(spec.kind).capabilities(spec)
+    needs_tools = "tools" in facts_of(spec).capabilities
     if not needs_tools or spec.prompts != SHORT_PROMPTS or spec.model.calls != "native":
         return None
     report = report_of(spec.model.url, spec.model.name)

@@ -11,7 +11,7 @@ from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.memory import MEMORY_TOOLS
 from cadre.spec.agent import SHORT_PROMPTS, AgentSpec, MemorySpec, Selector, choices_of, fields_without
 from cadre.spec.durations import with_seconds
-from cadre.spec.kinds import declaration_of, declared_kinds, once
+from cadre.spec.kinds import declaration_of, declared_kinds, facts_of, once
 from cadre.spec.model import check_urls
 from cadre.spec.model_file import check_keys, with_models
 from cadre.spec.skill_file import SKILL_FILE, Skill, with_skills
@@ -213,7 +213,7 @@ class LeanedOn(NamedTuple):
 
 def leaned_on(spec: AgentSpec) -> LeanedOn:
     """The services that an agent of this spec leans on. Raises SpecError for a kind that is not installed."""
-    own = declaration_of(spec.kind).needs(spec).pools
+    own = facts_of(spec).pools
     pools = [*_interpreter_pools(spec), *own]
     memory = spec.memory != MemorySpec() or not set(MEMORY_TOOLS).isdisjoint(spec.tools)
     return LeanedOn(tuple(pools), bool(own), memory)

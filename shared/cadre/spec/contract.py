@@ -1,8 +1,8 @@
 """What the agents of a team expect of each other and of their tools: names that somebody offers, attributes that an
 answer has, arguments that are taken."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -47,6 +47,15 @@ class TaskInputs(msgspec.Struct, frozen=True):
     """What it reads if it is there."""
     takes_any: bool = True
     """Whether it makes use of whatever else is given: a model reads all of it."""
+
+
+class AgentContract(NamedTuple):
+    """What an agent's own section expects."""
+
+    problems: Iterable[ContractProblem] = ()
+    """What it expects of tools and members, and does not hold; found out as it is read."""
+    inputs: TaskInputs = TaskInputs()
+    """The inputs of a task that it reads."""
 
 
 def common_problems(spec: AgentSpec, reach: TeamReach) -> Iterator[ContractProblem]:

@@ -42,15 +42,25 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     """Base of what the kinds read of an agent's file under their own names; the tag is the kind's name."""
 
 
-class Needs(NamedTuple):
-    """What agents of a kind need running beside them, as far as their spec tells."""
+class Facts(NamedTuple):
+    """What follows from an agent's file before a run of it begins."""
 
+    kind: str
+    """The name of the kind that decides its runs: another one than its own where its section says so."""
     pools: tuple[str, ...] = ()
-    """Sandbox pools that run their code."""
+    """Sandbox pools that run its code."""
     modules: tuple[str, ...] = ()
-    """What their code may import beside the base modules, and the sandboxes must have."""
-    model: bool = True
-    """Whether their runs ask a model."""
+    """What its code may import beside the base modules, and the sandboxes must have."""
+    asks_model: bool = True
+    """True if its runs ask a model."""
+    capabilities: frozenset[str] = frozenset()
+    """What it asks of its model, of `tools` and `json_schema`."""
+    max_steps: int | None = None
+    """How many steps a run may take, where the section says so; None: as `limits.max_steps` says."""
+    prompt_file: str = ""
+    """The shipped prompt file that it uses; "": the one of the kind's name."""
+    ending: str = "final_answer"
+    """What its model calls to give its answer."""
 
 
 class PromptFile(NamedTuple):
@@ -74,14 +84,6 @@ class PromptFile(NamedTuple):
     """Whether a short form for small models is shipped beside it."""
 
 
-def _no_needs(_: Any) -> Needs:
-    return Needs()
-
-
-def _no_steps(_: Any) -> int | None:
-    return None
-
-
 def _nothing_wrong(_: Any) -> None:
     return None
 
@@ -90,17 +92,12 @@ def _no_terms(_: Any) -> dict[str, Any]:
     return {}
 
 
-def _itself(spec: Any) -> str:
-    kind: str = spec.kind
-    return kind
+def _as_usual(spec: Any) -> "Facts":
+    return Facts(spec.kind)
 
 
 def _as_it_is(data: dict[str, Any]) -> dict[str, Any]:
     return data
-
-
-def _no_capabilities(_: Any) -> frozenset[str]:
-    return frozenset()
 
 
 class KindDeclaration(NamedTuple):
@@ -124,19 +121,12 @@ class KindDeclaration(NamedTuple):
     """Its part of an action step, a subclass of `KindStep`."""
     section: type[Section] | None = None
     """Its section of an agent's file, under the kind's name; every field has a default."""
-    decided_by: Callable[[Any], str] = _itself
-    """The name of the kind that decides the runs of this spec: another one where its section says so."""
+    facts: Callable[[Any], Facts] = _as_usual
+    """What follows from a spec."""
     check: Callable[[Any], None] = _nothing_wrong
     """Raises SpecError for a spec of this kind that cannot work."""
-    needs: Callable[[Any], Needs] = _no_needs
-    max_steps: Callable[[Any], int | None] = _no_steps
-    """How many steps a run may take, where the section says so; None: as `limits.max_steps` says."""
-    prompt_file: Callable[[Any], str] | None = None
-    """Which of `prompt_files` a spec uses; None: the one of the kind's name."""
     prompt_terms: Callable[[Any], dict[str, Any]] = _no_terms
     """Values of the variables of its `PromptFile`."""
-    capabilities: Callable[[Any], frozenset[str]] = _no_capabilities
-    """What it asks of its model, of `tools` and `json_schema`."""
     writes_calls: bool = True
     """Whether its model writes calls, so that `model.calls` can say how."""
     graph: str = "cadre.kinds.graph:graph_of"
@@ -240,10 +230,16 @@ def declaration_of(kind: str) -> KindDeclaration:
     return known[kind]
 
 
+def facts_of(spec: Any, kind: str = "") -> Facts:
+    """Return what follows from the agent's file, as the kind of that name sees it; "": its own. Raises SpecError for a
+    kind that is not installed."""
+    return declaration_of(kind or spec.kind).facts(spec)
+
+
 def decided_by(spec: Any) -> str:
     """Return the name of the kind that decides the runs of an agent that begin now; a run that has begun names its
     own. Raises SpecError for a kind that is not installed."""
-    return declaration_of(spec.kind).decided_by(spec)
+    return facts_of(spec).kind
 
 
 def _load(where: str) -> KindDeclaration:

@@ -25,7 +25,7 @@ from cadre.runtime.invocation import FileAccess, InvocationOutcome, Invocations
 from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.runner import Runner, World
 from cadre.spec.agent import AgentSpec
-from cadre.spec.kinds import declaration_of
+from cadre.spec.kinds import facts_of
 from cadre.testing.in_memory_ports import (
     InMemoryBlobs,
     InMemoryBus,
@@ -119,9 +119,7 @@ class InMemoryDeployment:
             self._starters[name] = functools.partial(self._start_agent, spec)
         if self.tools:
             self._starters[TOOLS] = self._start_tools
-        pools = {
-            pool for spec in self.agents.values() for pool in declaration_of(spec.kind).needs(spec).pools
-        }
+        pools = {pool for spec in self.agents.values() for pool in facts_of(spec).pools}
         for pool in sorted(pools):
             self._starters[f"sandbox {pool}"] = functools.partial(self._start_sandbox, pool)
         for name in self._starters:

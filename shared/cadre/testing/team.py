@@ -19,7 +19,7 @@ from cadre.protocol.nats_users import GATEWAY_SENDER
 from cadre.protocol.topology import task_id
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
-from cadre.spec.kinds import declaration_of
+from cadre.spec.kinds import facts_of
 from cadre.spec.model import with_calls
 from cadre.testing.in_memory_deployment import MAX_FILE_BYTES, InMemoryDeployment, ModelAsked
 from cadre.testing.in_memory_process import InMemoryProcess
@@ -238,11 +238,7 @@ def _native(spec: AgentSpec) -> AgentSpec:
 
 def _models(specs: Iterable[AgentSpec], given: AnyModel | Mapping[str, AnyModel] | None) -> dict[str, Model]:
     if isinstance(given, Mapping):
-        missing = [
-            spec.name
-            for spec in specs
-            if spec.name not in given and declaration_of(spec.kind).needs(spec).model
-        ]
+        missing = [spec.name for spec in specs if spec.name not in given and facts_of(spec).asks_model]
         if missing:
             raise SetupError(f"no model is given for {', '.join(missing)}: name one for each agent")
         return {spec.name: model_of(given.get(spec.name, TestModel())) for spec in specs}

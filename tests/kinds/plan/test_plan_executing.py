@@ -13,7 +13,7 @@ from cadre.journal import events as ev
 from cadre.kinds.plan.records import PlanMade
 from cadre.kinds.plan.section import EXECUTING_KINDS, PlanSpec
 from cadre.spec.agent import AgentSpec
-from cadre.spec.kinds import declared_kinds
+from cadre.spec.kinds import KindDeclaration, declared_kinds
 from cadre.spec.sections import sections
 from cadre.telemetry.tracing.tree_trace import trace_of
 from kinds.code.build import asks, code_call, ended, yielded
@@ -84,12 +84,15 @@ def test_a_run_names_the_kind_that_decides_it(
         assert {entry.kind for entry in one.journal()} == {decided_by}
     # Whoever reads the runs takes it from them.
     for declared in {kind, of_steps, "plan"}:
-        other = declared_kinds()[declared]._replace(decided_by=lambda _: "remote")
-        monkeypatch.setitem(declared_kinds(), declared, other)
+        monkeypatch.setitem(declared_kinds(), declared, decided_elsewhere(declared_kinds()[declared]))
     sound(child)
     sound(course)
     entries = [*course.journal(), *child.journal()]
     assert {span.name for span in trace_of(entries, now=0.0)} >= {"make_plan"}
+
+
+def decided_elsewhere(declared: KindDeclaration) -> KindDeclaration:
+    return declared._replace(facts=lambda spec: declared.facts(spec)._replace(kind="remote"))
 
 
 def test_an_agent_that_calls_tools_carries_a_step_out_by_calls() -> None:

@@ -26,7 +26,7 @@ from cadre.protocol.nats_users import GATEWAY_SENDER
 from cadre.settings import read_model_settings, read_settings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
-from cadre.spec.kinds import declaration_of
+from cadre.spec.kinds import facts_of
 from cadre.spec.model import ModelSpec
 from cadre.spec.prices import Prices
 from cadre.spec.yaml_file import misfit_of, read_yaml
@@ -162,7 +162,7 @@ def _candidate(
         specs = [msgspec.structs.replace(one, model=_named(one.model, model)) for one in specs]
     tools = [tool for entry in team.tools for tool in load_entry(entry)]
     _check_policies(policies, tools, specs)
-    models = {one.name: _endpoint(one.model) for one in specs if declaration_of(one.kind).needs(one).model}
+    models = {one.name: _endpoint(one.model) for one in specs if facts_of(one).asks_model}
     return Candidate(specs, tools, models, policies, seconds, {spec.name: prompts for spec, prompts in live})
 
 

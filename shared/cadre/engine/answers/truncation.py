@@ -1,19 +1,21 @@
 """Answers that an endpoint cut at the limit of tokens, in the middle of what they ask for."""
 
-from cadre.engine.kind import Kind
+from collections.abc import Callable
+
 from cadre.journal.arrivals import ModelReplied
 from cadre.protocol.messages import ErrorInfo
-from cadre.spec.agent import AgentSpec
 
 _CUT = "Your answer was cut off at the limit of tokens before it was whole, so nothing of it was done."
 
 WRITE_LESS = "Write less at once."
 
 
-def cut_off(spec: AgentSpec, kind: Kind, reply: ModelReplied, advice: str = WRITE_LESS) -> ErrorInfo | None:
+def cut_off(
+    reply: ModelReplied, is_whole: Callable[[], bool] = lambda: False, advice: str = WRITE_LESS
+) -> ErrorInfo | None:
     """Return the error that the model reads, with this advice; None for an answer that is whole, or whole in what it
-    asks for."""
-    if reply.finish_reason != "length" or kind.is_whole(spec, reply):
+    asks for, which `is_whole` is asked about."""
+    if reply.finish_reason != "length" or is_whole():
         return None
     return ErrorInfo("cut-off", f"{_CUT} {advice}")
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.kind import kind_of
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.run import Run
 from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.tagged import for_schema
 from cadre.recent import Recent
 from cadre.spec.answer_schema import SchemaCheck, TooMuchToCheck
+from cadre.spec.kinds import facts_of
 
 _MOST_VALIDATORS = 1024
 
@@ -57,7 +57,7 @@ def input_schema(run: Run, name: str) -> dict[str, Any] | None:
 
 
 def _ending(run: Run) -> str:
-    return kind_of(run).ending if run.spec is not None else FINAL_ANSWER
+    return facts_of(run.spec, run.decided_by).ending if run.spec is not None else FINAL_ANSWER
 
 
 def check_call(run: Run, name: str, arguments: dict[str, Any]) -> None:

@@ -82,7 +82,7 @@ def _open(
     if call.name not in run.tools and call.name not in run.members:
         alone = ErrorInfo("invalid-call", ALONE)
         return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=alone)
-    counts = kind_of(run).stops_repeats and not may_repeat
+    counts = kind_of(run).guided and not may_repeat
     repeated = refusal_of(run, call.name, arguments) if counts else None
     if repeated is not None:
         return ev.CallRefused(call=call_id, name=call.name, arguments=arguments, error=repeated)

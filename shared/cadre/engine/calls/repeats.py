@@ -110,7 +110,7 @@ def deed_in(step: ActionStep) -> str:
 
 def _most_mistakes(run: Run) -> int:
     """How often the same mistake may be made; 0 is no bound."""
-    return run.spec.limits.repeats if run.spec is not None and kind_of(run).stops_circles else 0
+    return run.spec.limits.repeats if run.spec is not None and kind_of(run).guided else 0
 
 
 def _key(name: str, arguments: dict[str, Any]) -> str:

@@ -59,7 +59,6 @@ class CodeKind(Stepwise):
     """`cadre.engine.kind.Kind` for agents that write code."""
 
     name = DECLARATION.name
-    reads_whole = True
 
     def act(self, draft: Draft, reply: ModelReplied) -> None:
         """Hands the block that the model wrote to a sandbox."""
@@ -196,7 +195,7 @@ class CodeKind(Stepwise):
         run.usage += event.used() or Usage()
         note_use(run, state_of(run), event)
 
-    def owes(self, run: Run, since: int) -> list[Command]:
+    def owed(self, run: Run, since: int) -> list[Command]:
         return owed_code(run, since)
 
     def action_request(self, run: Run, chat: Chat) -> ModelRequest:

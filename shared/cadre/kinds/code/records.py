@@ -11,7 +11,7 @@ from cadre.kinds.purposes import STEPWISE
 from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
 from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo
 from cadre.protocol.usage import Usage
-from cadre.spec.kinds import KindDeclaration, PromptFile
+from cadre.spec.kinds import Facts, KindDeclaration, PromptFile
 
 PYTHON = "python"
 """As a tool: what runs the blocks of an agent that writes code."""
@@ -136,6 +136,12 @@ class CodeStep(KindStep, kw_only=True, tag=section.KIND, omit_defaults=True):
 _OFFERED = "tools managed_agents"
 _TAGS = "code_block_opening_tag code_block_closing_tag"
 
+
+def facts(spec: Any) -> Facts:
+    """What follows from a spec: its runs are those of plans where it carries one out."""
+    return section.facts(spec, decided_by(spec))
+
+
 DECLARATION = KindDeclaration(
     name=section.KIND,
     behavior={1: "cadre.kinds.code.kind:CODE"},
@@ -174,12 +180,9 @@ DECLARATION = KindDeclaration(
     state=CodeState,
     step=CodeStep,
     section=section.CodeSpec,
-    decided_by=decided_by,
     writes_calls=False,
     check=section.check,
-    needs=section.needs,
-    prompt_file=section.prompt_file,
+    facts=facts,
     prompt_terms=section.prompt_terms,
-    capabilities=section.capabilities,
     spans="cadre.kinds.code.spans:BlockSpans",
 )

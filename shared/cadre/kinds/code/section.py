@@ -4,7 +4,7 @@ from typing import Any
 
 from cadre.errors import SpecError
 from cadre.protocol.code import BASE_IMPORTS, CodeLimits
-from cadre.spec.kinds import Needs, Section
+from cadre.spec.kinds import Facts, Section
 from cadre.spec.names import check_bounds, check_name
 
 KIND = "code"
@@ -35,10 +35,17 @@ def code_of(spec: Any) -> CodeSpec:
     return spec.section(CodeSpec) or CodeSpec()
 
 
-def needs(spec: Any) -> Needs:
-    """Sandboxes of the spec's pool, with the modules that it imports."""
+def facts(spec: Any, kind: str) -> Facts:
+    """What follows from a spec whose runs `kind` decides: sandboxes of its pool, with the modules that it imports, and
+    a schema where answers are structured, or the last one is held to one."""
     code = code_of(spec)
-    return Needs(pools=(code.pool,), modules=tuple(name for name in code.imports if name != "*"))
+    return Facts(
+        kind,
+        pools=(code.pool,),
+        modules=tuple(name for name in code.imports if name != "*"),
+        capabilities=frozenset({"json_schema"} if code.structured or spec.output_schema is not None else ()),
+        prompt_file=prompt_file(spec),
+    )
 
 
 def prompt_file(spec: Any) -> str:
@@ -57,11 +64,6 @@ def prompt_terms(spec: Any) -> dict[str, Any]:
         "code_block_opening_tag": code.tags[0],
         "code_block_closing_tag": code.tags[1],
     }
-
-
-def capabilities(spec: Any) -> frozenset[str]:
-    """A schema where answers are structured, or the last one is held to one."""
-    return frozenset({"json_schema"} if code_of(spec).structured or spec.output_schema is not None else ())
 
 
 def check(spec: Any) -> None:

@@ -24,7 +24,7 @@ from cadre.kinds.iteration.offer import (
     named_in_offer,
     offered_schemas,
 )
-from cadre.kinds.iteration.parse import FINISH, THINK, Iteration, is_whole, read_iteration
+from cadre.kinds.iteration.parse import THINK, Iteration, is_whole, read_iteration
 from cadre.kinds.iteration.records import JsonFormRefused
 from cadre.kinds.iteration.thinking import last_action, thinking_question
 from cadre.kinds.stepwise import Stepwise
@@ -37,7 +37,6 @@ class GoalsKind(Stepwise):
     """`cadre.engine.kind.Kind` for agents that work on goals."""
 
     name = DECLARATION.name
-    ending = FINISH
 
     def begin(self, draft: Draft) -> None:
         """The first step, or the one that a fork begins with, which may owe a thought."""
@@ -68,12 +67,12 @@ class GoalsKind(Stepwise):
         else:
             draft.call([ev.RequestedCall(named_in_offer(run, answer.tool), answer.arguments)])
 
-    def ends(self, draft: Draft, error: ErrorInfo) -> bool:
+    def ending(self, draft: Draft, error: ErrorInfo) -> bool:
         """The run ends with what it has found when its steps are used up; it may be continued."""
         if error.code == "max-steps":
             draft.stop("max_steps_error", draft.found(), self._out_of_steps(draft.run))
             return True
-        return ask_in_next_form(draft) or super().ends(draft, error)
+        return ask_in_next_form(draft) or super().ending(draft, error)
 
     def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
         if isinstance(event, JsonFormRefused):

@@ -8,9 +8,8 @@ from cadre.kinds.iteration.records import (
     SYSTEM_TERMS,
     IterationSection,
     JsonFormRefused,
-    capabilities,
     check_section,
-    max_steps,
+    facts,
     prompt_terms,
 )
 from cadre.spec.kinds import KindDeclaration, PromptFile
@@ -79,7 +78,6 @@ DECLARATION = KindDeclaration(
     writes_calls=False,
     section=GoalsSpec,
     check=lambda spec: check_section(spec, KIND, goals_of(spec)),
-    max_steps=lambda spec: max_steps(goals_of(spec)),
+    facts=lambda spec: facts(spec, goals_of(spec)),
     prompt_terms=lambda spec: prompt_terms(goals_of(spec)),
-    capabilities=capabilities,
 )

@@ -13,8 +13,8 @@ from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.arrivals import ModelFailed
 from cadre.journal.run import Run
-from cadre.kinds.iteration.parse import FINISH, THINK, THINK_PARAMETERS, plain_name, takes_own
-from cadre.kinds.iteration.records import JsonFormRefused
+from cadre.kinds.iteration.parse import THINK, THINK_PARAMETERS, plain_name, takes_own
+from cadre.kinds.iteration.records import FINISH, JsonFormRefused
 
 _TEXT = {"type": "string"}
 

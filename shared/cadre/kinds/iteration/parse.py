@@ -7,9 +7,7 @@ import msgspec
 from cadre.engine.answers.json_text import ReadingError, is_closed, read_arguments, read_object
 from cadre.engine.calls.call_schema import object_of
 from cadre.engine.calls.calls_in_text import ARGUMENT_KEYS, Schema, SchemaOf, read_call
-
-FINISH = "finish"
-"""The tool that ends the work; so does an empty name."""
+from cadre.kinds.iteration.records import FINISH
 
 THINK = "think"
 """The tool that asks the model itself, with a prompt of its own."""

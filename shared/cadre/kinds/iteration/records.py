@@ -6,8 +6,11 @@ import msgspec
 
 from cadre.errors import SpecError
 from cadre.journal.parts import Description, JournalEvent
-from cadre.spec.kinds import Section
+from cadre.spec.kinds import Facts, Section
 from cadre.spec.names import check_bounds
+
+FINISH = "finish"
+"""The tool that ends the work; so does an empty name."""
 
 
 class IterationSection(Section, frozen=True, kw_only=True, omit_defaults=True):
@@ -43,9 +46,16 @@ ITERATION_TEMPLATES = {
 SYSTEM_TERMS = "goals constraints custom_instructions tools managed_agents"
 
 
-def max_steps(section: IterationSection) -> int | None:
-    """How many steps a run may take, where the section says so."""
-    return section.iterations
+def facts(spec: Any, section: IterationSection) -> Facts:
+    """What follows from a spec: a schema where each answer is held to one (`model.structured`, or `calls: schema`)."""
+    form = spec.model.structured
+    held = form == "schema" or (form == "auto" and spec.model.calls == "schema")
+    return Facts(
+        spec.kind,
+        capabilities=frozenset({"json_schema"} if held else ()),
+        max_steps=section.iterations,
+        ending=FINISH,
+    )
 
 
 def prompt_terms(section: IterationSection) -> dict[str, Any]:
@@ -56,13 +66,6 @@ def prompt_terms(section: IterationSection) -> dict[str, Any]:
     }
 
 
-def capabilities(spec: Any) -> frozenset[str]:
-    """A schema where each answer is held to one (`model.structured`, or `calls: schema`)."""
-    form = spec.model.structured
-    held = form == "schema" or (form == "auto" and spec.model.calls == "schema")
-    return frozenset({"json_schema"} if held else ())
-
-
 def check_section(spec: Any, kind: str, section: IterationSection) -> None:
     """Raises SpecError for a section that cannot hold."""
     check_bounds(spec.name, [(f"{kind}.iterations", section.iterations, 1)])
@@ -71,7 +74,7 @@ def check_section(spec: Any, kind: str, section: IterationSection) -> None:
             raise SpecError(f"{kind}.{key} holds an empty one: write each as a sentence", agent=spec.name)
     if spec.kind != kind:
         return
-    taken = {"finish", *(["think"] if section.think else [])}
+    taken = {FINISH, *(["think"] if section.think else [])}
     names = [name for name in [*spec.tools, *map(str, spec.team)] if name.casefold() in taken]
     if names:
         raise SpecError(

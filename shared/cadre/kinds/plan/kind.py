@@ -4,7 +4,7 @@ A step is a call of a tool or member, or a run of this agent without a plan of i
 journal; people may edit what has not begun.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from cadre.engine.answers.answer_form import last_answer_of
@@ -33,18 +33,17 @@ from cadre.kinds.plan.values import doing_of, objective_of, part_of, shown_state
 from cadre.kinds.workflow.outcome import StepOutcome, outcome_of
 from cadre.protocol.messages import Decision, Edit, ErrorInfo
 from cadre.spec.agent import AgentSpec
-from cadre.spec.contract import ContractProblem, TeamReach
+from cadre.spec.contract import AgentContract, TeamReach
 
 
 class PlanKind(Kind):
     """`cadre.engine.kind.Kind` for runs that carry out a plan."""
 
     name = DECLARATION.name
-    stops_circles = counts_steps = stops_repeats = False
-    reads_whole = True
+    guided = False
 
-    def problems(self, spec: AgentSpec, reach: TeamReach) -> Iterable[ContractProblem]:
-        return problems_of(spec, reach)
+    def contract(self, spec: AgentSpec, reach: TeamReach) -> AgentContract:
+        return AgentContract(problems_of(spec, reach))
 
     # --- decide
 
@@ -73,7 +72,7 @@ class PlanKind(Kind):
     def answered(self, draft: Draft, reply: ModelReplied) -> None:
         assert draft.asked is not None
         progress, purpose = PlanProgress(draft), draft.asked.purpose
-        cut = cut_off(draft.spec, self, reply)
+        cut = cut_off(reply)
         if cut is not None:
             progress.refuse(purpose, cut)
         elif purpose == "conclude":
@@ -125,7 +124,7 @@ class PlanKind(Kind):
         problem = error or ErrorInfo("not-passed", "The answer did not pass.")
         PlanProgress(draft).refuse("conclude", problem)
 
-    def ends(self, draft: Draft, error: ErrorInfo) -> bool:
+    def ending(self, draft: Draft, error: ErrorInfo) -> bool:
         """A plan or an answer that the model does not give is done without."""
         if error.code != "no-answer" or draft.asked is None:
             return False
@@ -179,9 +178,6 @@ class PlanKind(Kind):
 
     def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest:
         return ask_about_plan(run, purpose, chat)
-
-    def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:
-        return False
 
 
 def _decided(draft: Draft, progress: PlanProgress) -> None:

@@ -11,7 +11,7 @@ from cadre.kinds.plan.check import check
 from cadre.kinds.plan.section import PlanStep
 from cadre.kinds.purposes import STEPWISE
 from cadre.protocol.messages import ErrorInfo
-from cadre.spec.kinds import KindDeclaration, Needs, PromptFile
+from cadre.spec.kinds import Facts, KindDeclaration, PromptFile
 
 PlanOrigin = Literal["given", "model", "basic", "replan", "edit"]
 
@@ -146,10 +146,14 @@ class PlanNote(KindStep, kw_only=True, tag=section.KIND, omit_defaults=True):
     version: int = 0
 
 
-def _needs(spec: Any) -> Needs:
+def _facts(spec: Any) -> Facts:
     plan = section.plan_of(spec)
     own = not plan.steps or plan.conclude or plan.replans > 0
-    return Needs(model=own or any(isinstance(s, str) or s.action == section.EXECUTE for s in plan.steps))
+    return Facts(
+        section.decided_by(spec),
+        asks_model=own or any(isinstance(s, str) or s.action == section.EXECUTE for s in plan.steps),
+        capabilities=frozenset({"tools"} if spec.model.calls == "native" else ()),
+    )
 
 
 DECLARATION = KindDeclaration(
@@ -170,10 +174,8 @@ DECLARATION = KindDeclaration(
     state=PlanState,
     step=PlanNote,
     section=section.PlanSpec,
-    decided_by=section.decided_by,
+    facts=_facts,
     check=check,
-    needs=_needs,
     prompt_terms=section.prompt_terms,
-    capabilities=lambda spec: frozenset({"tools"} if spec.model.calls == "native" else ()),
     graph="cadre.kinds.plan.graph:graph_of",
 )

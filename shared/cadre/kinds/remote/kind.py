@@ -49,10 +49,7 @@ class RemoteKind(Kind):
     """`cadre.engine.kind.Kind` for agents that stand for remote ones."""
 
     name = DECLARATION.name
-    stops_circles = False
-    counts_steps = False
-    stops_repeats = False
-    reads_whole = True
+    guided = False
 
     def begin(self, draft: Draft) -> None:
         task = draft.run.task
@@ -243,7 +240,7 @@ class RemoteKind(Kind):
         draft.end_step(error)
         draft.stop("error", error=error)
 
-    def ends(self, draft: Draft, error: ErrorInfo) -> bool:
+    def ending(self, draft: Draft, error: ErrorInfo) -> bool:
         """The remote agent is told of the end first, if it has been sent anything."""
         run, state = draft.run, state_of(draft.run)
         is_late = error.code in ("deadline", "budget")

@@ -7,7 +7,7 @@ from cadre.errors import SpecError
 from cadre.journal.parts import Description, JournalEvent, KindState, PieceOfWork
 from cadre.protocol.messages import ErrorInfo, RunState
 from cadre.protocol.usage import Usage
-from cadre.spec.kinds import KindDeclaration, Needs
+from cadre.spec.kinds import Facts, KindDeclaration
 from cadre.spec.names import check_bounds
 from cadre.spec.remote_agent import DOCUMENT, RemoteSpec, agent_document
 
@@ -134,22 +134,17 @@ def check(spec: Any) -> None:
         )
 
 
-def _asks_no_model(_: Any) -> Needs:
-    return Needs(model=False)
-
-
 DECLARATION = KindDeclaration(
     name=KIND,
     behavior={1: "cadre.kinds.remote.kind:REMOTE"},
     # It asks no model: the prompts are those of every agent that has none of its own.
     prompt_files={},
-    prompt_file=lambda _: "tool_calling",
+    facts=lambda spec: Facts(spec.kind, asks_model=False, prompt_file="tool_calling"),
     purposes={},
     events=(RemoteUpdated, RemoteProgressed, RemoteUnreachable, RemoteCancelRequested),
     state=RemoteState,
     section=RemoteSection,
     check=check,
-    needs=_asks_no_model,
     writes_calls=False,
     graph="cadre.kinds.remote.graph:graph_of",
     document=DOCUMENT,

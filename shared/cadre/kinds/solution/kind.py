@@ -4,7 +4,7 @@ A proposal is journaled before anything of it runs. Its explicit calls go the wa
 person's word on the whole of it; implicit ones carry their outcome.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from cadre.engine.answers.answer_form import last_answer_form
 from cadre.engine.answers.json_form import form_after
@@ -41,7 +41,7 @@ from cadre.kinds.stepwise import Stepwise
 from cadre.protocol.codes import ErrorCode
 from cadre.protocol.messages import Decision, ErrorInfo
 from cadre.spec.agent import AgentSpec
-from cadre.spec.contract import ContractProblem, TeamReach
+from cadre.spec.contract import AgentContract, TeamReach
 
 UNDECIDED: tuple[ErrorCode, ...] = ("rejected", "expired")
 """Errors of steps whose solution was sound, and not wanted."""
@@ -54,8 +54,8 @@ class SolutionKind(Stepwise):
 
     name = DECLARATION.name
 
-    def problems(self, spec: AgentSpec, reach: TeamReach) -> Iterable[ContractProblem]:
-        return policy_problems(spec)
+    def contract(self, spec: AgentSpec, reach: TeamReach) -> AgentContract:
+        return AgentContract(policy_problems(spec))
 
     # --- decide
 
@@ -126,12 +126,12 @@ class SolutionKind(Stepwise):
         else:
             super().go_on(draft, error)
 
-    def ends(self, draft: Draft, error: ErrorInfo) -> bool:
+    def ending(self, draft: Draft, error: ErrorInfo) -> bool:
         """An endpoint that refuses the form of the request is asked in the next one."""
         failure, asked = draft.arrival.what, draft.asked
         form = form_after(draft.run, failure) if isinstance(failure, ModelFailed) else None
         if form is None or asked is None:
-            return super().ends(draft, error)
+            return super().ending(draft, error)
         draft.note(FormRefused(form=form, reason=error.message))
         draft.ask(asked.purpose, asked.step, asked.attempt + 1)
         return True

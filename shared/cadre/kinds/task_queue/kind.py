@@ -22,7 +22,7 @@ from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState, Step
 from cadre.kinds.iteration.offer import ask_in_next_form, named_in_offer, offered_schemas
-from cadre.kinds.iteration.parse import FINISH, THINK, as_text, is_whole, read_iteration
+from cadre.kinds.iteration.parse import THINK, as_text, is_whole, read_iteration
 from cadre.kinds.iteration.records import JsonFormRefused
 from cadre.kinds.iteration.thinking import last_action, thinking_question
 from cadre.kinds.iteration.view import step_messages, thinking_messages, thought_messages
@@ -51,14 +51,12 @@ from cadre.kinds.task_queue.records import (
 )
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Edit, ErrorInfo
-from cadre.spec.agent import AgentSpec
 
 
 class TaskQueueKind(Kind):
     """`cadre.engine.kind.Kind` for agents that work through a queue of tasks."""
 
     name = DECLARATION.name
-    ending = FINISH
 
     # --- decide
 
@@ -76,7 +74,7 @@ class TaskQueueKind(Kind):
         if draft.asked.purpose != state.stage:  # a person has added a task while the answer was written
             self.go_on(draft)
             return
-        cut = cut_off(draft.spec, self, reply)
+        cut = cut_off(reply, lambda: is_whole(reply.content))
         try:
             if cut is not None:
                 raise ReadingError(cut.message)
@@ -122,7 +120,7 @@ class TaskQueueKind(Kind):
         draft.end_step(error)
         _ask(draft, step + 1)
 
-    def ends(self, draft: Draft, error: ErrorInfo) -> bool:
+    def ending(self, draft: Draft, error: ErrorInfo) -> bool:
         return ask_in_next_form(draft)
 
     # --- what people edit
@@ -198,9 +196,6 @@ class TaskQueueKind(Kind):
                 return tokens_of(content) + tokens_of(_question(run.steps, state_of(run)) or "")
             case _:
                 return 0
-
-    def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:
-        return is_whole(reply.content)
 
 
 def state_of(run: Run) -> QueueState:

@@ -11,9 +11,8 @@ from cadre.kinds.iteration.records import (
     SYSTEM_TERMS,
     IterationSection,
     JsonFormRefused,
-    capabilities,
     check_section,
-    max_steps,
+    facts,
     prompt_terms,
 )
 from cadre.spec.kinds import KindDeclaration, PromptFile
@@ -192,7 +191,6 @@ DECLARATION = KindDeclaration(
     section=TaskQueueSpec,
     writes_calls=False,
     check=_check,
-    max_steps=lambda spec: max_steps(queue_of(spec)),
-    capabilities=capabilities,
+    facts=lambda spec: facts(spec, queue_of(spec)),
     prompt_terms=lambda spec: prompt_terms(queue_of(spec)),
 )

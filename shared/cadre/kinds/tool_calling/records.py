@@ -4,7 +4,7 @@ from typing import Any
 
 from cadre.kinds.plan.section import PLAN_LISTS, PLAN_TEMPLATES, decided_by
 from cadre.kinds.purposes import STEPWISE
-from cadre.spec.kinds import KindDeclaration, PromptFile
+from cadre.spec.kinds import Facts, KindDeclaration, PromptFile
 
 
 def prompt_terms(spec: Any) -> dict[str, Any]:
@@ -34,7 +34,6 @@ DECLARATION = KindDeclaration(
             shares="plan",
         )
     },
-    decided_by=decided_by,
+    facts=lambda spec: Facts(decided_by(spec), capabilities=capabilities(spec)),
     prompt_terms=prompt_terms,
-    capabilities=capabilities,
 )

@@ -30,7 +30,6 @@ from cadre.kinds.workflow.section import (
 from cadre.spec.answer_schema import check_schema
 from cadre.spec.durations import seconds_of, unix_of
 from cadre.spec.expressions import check_expression, check_template
-from cadre.spec.kinds import Needs
 from cadre.spec.names import check_name
 
 VALUES = ("task", "inputs", "item", "index", "error", "undone", "visits", "now")
@@ -252,10 +251,9 @@ def names_read(steps: Mapping[str, WorkflowStep]) -> set[str]:
     }
 
 
-def needs(spec: Any) -> Needs:
-    """A model, where a step asks one."""
-    steps = workflow_of(spec).steps
-    return Needs(model=any(_asks_a_model(step) for step in steps.values()))
+def asks_model(spec: Any) -> bool:
+    """Return True if a step asks a model."""
+    return any(_asks_a_model(step) for step in workflow_of(spec).steps.values())
 
 
 def _asks_a_model(step: WorkflowStep) -> bool:

@@ -1,7 +1,7 @@
 """The kind `workflow`: the steps of the agent's file decide what is done and in which order; a model is asked only
 where a step says so."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from cadre.engine.answers.json_text import ReadingError
@@ -35,7 +35,7 @@ from cadre.kinds.workflow.values import values_of
 from cadre.kinds.workflow.walk import Walk
 from cadre.protocol.messages import ErrorInfo, Message, RunState, TimerFired
 from cadre.spec.agent import AgentSpec
-from cadre.spec.contract import ContractProblem, TaskInputs, TeamReach
+from cadre.spec.contract import AgentContract, TeamReach
 from cadre.spec.expressions import ExpressionError, filled
 
 
@@ -43,14 +43,10 @@ class WorkflowKind(Kind):
     """`cadre.engine.kind.Kind` for agents that follow a workflow."""
 
     name = DECLARATION.name
-    stops_circles = counts_steps = stops_repeats = False
-    reads_whole = True
+    guided = False
 
-    def problems(self, spec: AgentSpec, reach: TeamReach) -> Iterable[ContractProblem]:
-        return problems_of(spec, reach)
-
-    def inputs(self, spec: AgentSpec) -> TaskInputs:
-        return inputs_of_steps(spec)
+    def contract(self, spec: AgentSpec, reach: TeamReach) -> AgentContract:
+        return AgentContract(problems_of(spec, reach), inputs_of_steps(spec))
 
     def begin(self, draft: Draft) -> None:
         workflow = workflow_of(draft.spec)
@@ -63,7 +59,7 @@ class WorkflowKind(Kind):
     def answered(self, draft: Draft, reply: ModelReplied) -> None:
         walk, asked = Walk(draft), draft.asked
         assert asked is not None
-        cut = cut_off(draft.spec, self, reply)
+        cut = cut_off(reply)
         if cut is not None:
             walk.settle(StepOutcome(error=cut))
             return
@@ -114,7 +110,7 @@ class WorkflowKind(Kind):
                 return False
         return True
 
-    def ends(self, draft: Draft, error: ErrorInfo) -> bool:
+    def ending(self, draft: Draft, error: ErrorInfo) -> bool:
         """A step whose model gives no answer has failed. At any other end what was done is made up for first, or that
         goes on; what is left behind the grace stays as it is."""
         match error.code:
@@ -167,9 +163,6 @@ class WorkflowKind(Kind):
 
     def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest:
         return ask_for_step(run, purpose, chat)
-
-    def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:
-        return False
 
 
 def _call_with(draft: Draft, walk: Walk, reply: ModelReplied) -> None:

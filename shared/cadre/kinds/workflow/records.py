@@ -6,10 +6,10 @@ import msgspec
 
 from cadre.journal.parts import Description, JournalEvent, KindState, KindStep
 from cadre.kinds.workflow import section
-from cadre.kinds.workflow.check import check, needs
+from cadre.kinds.workflow.check import asks_model, check
 from cadre.protocol.codes import ErrorCode
 from cadre.protocol.messages import ErrorInfo, RunState
-from cadre.spec.kinds import KindDeclaration, PromptFile
+from cadre.spec.kinds import Facts, KindDeclaration, PromptFile
 
 
 class ItemsListed(JournalEvent, frozen=True, tag="workflow.items"):
@@ -128,6 +128,11 @@ class WorkflowStepNote(KindStep, kw_only=True, tag=section.KIND, omit_defaults=T
     next: str = ""
 
 
+def _facts(spec: Any) -> Facts:
+    held = frozenset(() if spec.model.calls == "text" else {"json_schema"})
+    return Facts(spec.kind, asks_model=asks_model(spec), capabilities=held)
+
+
 DECLARATION = KindDeclaration(
     name=section.KIND,
     behavior={1: "cadre.kinds.workflow.kind:WORKFLOW"},
@@ -136,7 +141,7 @@ DECLARATION = KindDeclaration(
         "ask": "answering",
         "route": "choosing the next step",
     },
-    capabilities=lambda spec: frozenset(() if spec.model.calls == "text" else {"json_schema"}),
+    facts=_facts,
     prompt_files={
         "workflow": PromptFile(
             must="custom_instructions",
@@ -156,6 +161,5 @@ DECLARATION = KindDeclaration(
     step=WorkflowStepNote,
     section=section.WorkflowSpec,
     check=check,
-    needs=needs,
     graph="cadre.kinds.workflow.graph:graph_of",
 )

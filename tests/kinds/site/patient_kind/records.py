@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cadre.journal.parts import Description, JournalEvent, KindState, Mark
 from cadre.protocol.messages import KindMessage
-from cadre.spec.kinds import KindDeclaration, Section
+from cadre.spec.kinds import Facts, KindDeclaration, Section
 
 
 class PatientSpec(Section, frozen=True, kw_only=True, tag="patient", omit_defaults=True):
@@ -62,5 +62,5 @@ DECLARATION = KindDeclaration(
     messages={Nudge: Nudged},
     state=PatientState,
     section=PatientSpec,
-    prompt_file=lambda _: "tool_calling",
+    facts=lambda spec: Facts(spec.kind, prompt_file="tool_calling"),
 )
