@@ -17,7 +17,5 @@ def native_calls(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def without_items(message: ChatMessage) -> ChatMessage:
-    """Returns the message as any endpoint takes it."""
-    if "items" not in message:
-        return message
+    """Return a copy of the message as any endpoint takes it."""
     return {key: value for key, value in message.items() if key not in ("items", "items_of")}
