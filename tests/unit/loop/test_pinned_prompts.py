@@ -67,6 +67,14 @@ async def test_without_the_text_a_run_goes_on_with_what_is_at_hand() -> None:
     assert first_words(second) == ["New", "New"]
 
 
+async def test_a_services_own_prompts_are_not_read_from_the_store() -> None:
+    blobs = MemoryBlobs()
+    pinned = PinnedPrompts(worded("New"), blobs)
+    await pinned.store()
+    assert await pinned.find(pinned.ref) is await pinned.find("") is pinned.own
+    assert (blobs.puts, blobs.gets) == (1, 0)
+
+
 async def test_what_cadre_ships_is_found_without_the_text() -> None:
     shipped = Prompts.load("code_short")
     pinned = PinnedPrompts(worded("New"), MemoryBlobs())
