@@ -54,7 +54,7 @@ def test_a_model_that_can_do_everything() -> None:
     assert set(verdicts(found).values()) == {"yes"}
     assert list(verdicts(found)) == [
         *("models", "streaming", "usage in streams", "token_limit", "tools", "tool_choice: required"),
-        *("parallel calls", "user after tool", "reasoning back", "stop"),
+        *("parallel calls", "user_after_tool", "reasoning_back", "stop"),
         *("json_schema", "strict", "json_object", "images", "api: responses"),
         *("max_completion_tokens", "seed", "reasoning", "embeddings"),
     ]

@@ -48,6 +48,8 @@ ALLOWED = {
     "shared/cadre/adapters/models/failure.py:_hint": "model endpoints of many makers refuse in sentences",
     "shared/cadre/adapters/models/failure.py:_names": "likewise",
     "shared/cadre/adapters/models/openai_model.py:_otherwise": "likewise",
+    "shared/cadre/adapters/models/profiles.py:taught_by": "likewise",
+    "shared/cadre/adapters/models/profiles.py:_refuses": "likewise",
     "shared/cadre/adapters/nats/connection/connect.py:_on_error": "the NATS server sends `-ERR` with a sentence alone",
     "shared/cadre/adapters/nats/connection/connect.py:_why_hopeless": "likewise",
     "shared/cadre/kinds/workflow/walk.py:_is_passing": "the author of a workflow names words of a tool's own error",

@@ -89,7 +89,7 @@ def taught_by(refusal: Refusal, body: Mapping[str, Any], spec: ModelSpec, profil
 
 
 def _refuses(name: str, refusal: Refusal) -> bool:
-    """Whether the endpoint may mean a parameter that nobody asked for: one try without it is cheap."""
+    """Return whether the endpoint may mean a parameter that Cadre added: one retry without it is cheap."""
     named = re.search(rf"\b{name}\b", refusal.text) is not None
     return complains_of(name, refusal) or (named and _UNWANTED.search(refusal.text) is not None)
 

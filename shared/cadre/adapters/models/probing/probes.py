@@ -333,7 +333,7 @@ _RESULT = {"role": "tool", "tool_call_id": "call00001", "content": "Lima: mild"}
 
 
 async def _user_after_tool(endpoint: ProbedEndpoint) -> Probe:
-    name = "user after tool"
+    name = "user_after_tool"
     said = {"role": "assistant", "content": "", "tool_calls": [_CALLED]}
     before: list[dict[str, Any]] = [{"role": "user", "content": _ASK_WEATHER}, said, _RESULT]
     try:
@@ -352,7 +352,7 @@ _WAYS: tuple[ReasoningBack, ...] = ("received", "required", "signed", "never")
 
 async def _reasoning_back(endpoint: ProbedEndpoint) -> Probe:
     """In which form a call of the model goes back to it: the first that the endpoint takes."""
-    name = "reasoning back"
+    name = "reasoning_back"
     asked = await endpoint.ask(_ASK_WEATHER, _ANSWER_TOKENS, tools=[WEATHER])
     if not asked.reply.calls:
         return Probe(name, "unknown", "not asked: the model calls nothing")
@@ -378,8 +378,8 @@ _QUESTIONS: dict[str, Callable[[ProbedEndpoint], Awaitable[Probe]]] = {
     "tools": _tools,
     "tool_choice: required": _required,
     "parallel calls": _parallel,
-    "user after tool": _user_after_tool,
-    "reasoning back": _reasoning_back,
+    "user_after_tool": _user_after_tool,
+    "reasoning_back": _reasoning_back,
     "stop": _stop,
     "json_schema": ask_under_schema,
     "strict": _strict,
@@ -412,5 +412,5 @@ def _red_square(side: int = 64) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
 
 
-_OF_CHAT = ("max_completion_tokens", "seed", "stop", "strict", "user after tool", "reasoning back")
+_OF_CHAT = ("max_completion_tokens", "seed", "stop", "strict", "user_after_tool", "reasoning_back")
 """Parameters that the Responses API does not have."""

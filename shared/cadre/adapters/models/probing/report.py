@@ -81,9 +81,9 @@ class ModelReport(msgspec.Struct, frozen=True, kw_only=True):
             found["stop"] = True
         if self.lacks("strict"):
             found["strict"] = False
-        if self.lacks("user after tool"):
+        if self.lacks("user_after_tool"):
             found["user_after_tool"] = False
-        back = next((probe.choice for probe in self.probes if probe.name == "reasoning back"), "")
+        back = next((probe.choice for probe in self.probes if probe.name == "reasoning_back"), "")
         if back not in ("", "received"):
             found["reasoning_back"] = back
         if self.lacks("json_schema") and self.can("json_object"):
