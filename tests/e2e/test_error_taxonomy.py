@@ -128,7 +128,7 @@ def test_a_failing_call_leaves_its_siblings_alone(gateway: Gateway) -> None:
     both = json.dumps(
         [{"name": "fall", "arguments": {"height": 9}}, {"name": "add", "arguments": {"a": 20, "b": 22}}]
     )
-    result = play(gateway, "caller", "Both.", both[1:-1].replace("}, {", "} and {"), answer("caller", "ok"))
+    result = play(gateway, "caller", "Both.", both, answer("caller", "ok"))
     assert result["state"] == "success"
     failed, added = result["memory"][1]["calls"]
     assert "fell from 9" in failed["error"]["message"]
@@ -223,11 +223,13 @@ def test_a_service_killed_while_an_answer_is_checked(
 def test_parallel_calls_of_one_member_share_nothing(gateway: Gateway, kind: str) -> None:
     """In smolagents they share one memory, and their reports are mixed up."""
     tasks = [
-        "~~~".join([f"Part {n}.", said("diligent", "add", a=n, b=100), answer("diligent", f"part {n} done")])
+        "~~~".join(
+            [f"Part {n}.", said("diligent", "add", a=n, b=100), answer("diligent", f"part {n} done"), ""]
+        )
         for n in range(8)
     ]
     if kind == "caller":
-        ask = " and ".join(said(kind, "diligent", task=task) for task in tasks)
+        ask = "\n".join(said(kind, "diligent", task=task) for task in tasks)
     else:
         ask = f"<code>\nfor report in gather(*[diligent.later(task=t) for t in {tasks!r}]):\n    print(report)\n</code>"
     result = play(gateway, kind, "Divide it.", ask, answer(kind, "all done"))
@@ -244,7 +246,7 @@ def test_parallel_calls_of_one_member_share_nothing(gateway: Gateway, kind: str)
 
 
 def test_a_member_that_tells_how_it_worked(gateway: Gateway, stack: Stack, tmp_path: Path) -> None:
-    parts = [said("diligent", "add", a=20, b=22), answer("diligent", "It is 42.")]
+    parts = [said("diligent", "add", a=20, b=22), answer("diligent", "It is 42."), ""]
     result = play(gateway, "chief", "Add up.", *parts)
     assert result["state"] == "success"
     report, _, work = result["output"].partition("<summary_of_work>")

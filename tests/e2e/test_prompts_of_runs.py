@@ -40,8 +40,8 @@ rules:
 
 def worded(folder: Path, words: str) -> None:
     text = locate("tool_calling").read_text()
-    assert "You are an assistant" in text
-    (folder / "prompts.yaml").write_text(text.replace("You are an assistant", f"{words}: an assistant", 1))
+    assert "You settle a task" in text
+    (folder / "prompts.yaml").write_text(text.replace("You settle a task", f"{words}: you settle a task", 1))
 
 
 def paid(gateway: Gateway, run: str) -> object:

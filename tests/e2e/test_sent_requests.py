@@ -124,7 +124,7 @@ def test_what_a_model_received_is_rendered_from_the_journal(tmp_path: Path) -> N
         (tmp_path / name).write_text(text)
     prompts = locate("tool_calling").read_text()
     (tmp_path / "prompts.yaml").write_text(
-        prompts.replace("You are an assistant", "OWN WORDS: an assistant", 1)
+        prompts.replace("You settle a task", "OWN WORDS: you settle a task", 1)
     )
     with Stack(tmp_path) as stack, heard(stack.model(tmp_path / "script.yaml").url) as (url, bodies):
         stack.environment["CADRE_MODEL_URL"] = f"{url}/v1"
