@@ -187,7 +187,9 @@ async def test_every_kind_ends_and_says_why(answer: str, kind: str) -> None:
 async def test_a_call_that_is_clear_is_made(answer: str, kind: str) -> None:
     end = await ended(kind, answer, "answer_five")
     assert (end.result.state, end.result.output) == ("success", "5")
-    assert end.calls == [("add", {"a": 2, "b": 3})]
+    # A call amid prose is one only where the prompt asks the model to write its calls.
+    amid_prose = answer == "prose_with_a_brace" and kind == "native"
+    assert end.calls == ([] if amid_prose else [("add", {"a": 2, "b": 3})])
 
 
 @pytest.mark.parametrize("kind", OTHERS)
