@@ -12,8 +12,8 @@ from cadre.spec.model import ModelSpec
     ("context", "prompts", "said"),
     [
         (128_000, None, None),
-        (2_000, None, "of the 1500 tokens that model.context leaves for a request; set prompts: short"),
-        (2_000, "short", None),
+        (1_200, None, "of the 900 tokens"),
+        (1_200, "short", None),
     ],
 )
 def test_a_context_that_the_prompts_fill(context: int, prompts: str | None, said: str | None) -> None:

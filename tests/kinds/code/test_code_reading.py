@@ -168,10 +168,10 @@ LITERAL = '{"name": "add", "arguments": {"a": 2}}'
 
 @pytest.mark.parametrize("text", ["", "no code at all", "<code></code>", "```\n\n```", LITERAL])
 def test_an_answer_without_a_block_is_refused(text: str) -> None:
-    with pytest.raises(ReadingError, match="no block of code"):
+    with pytest.raises(ReadingError, match="block"):
         read_code(text, TAGS)
 
 
 def test_a_structured_answer_that_is_no_json_is_refused() -> None:
-    with pytest.raises(ReadingError, match="not the JSON object"):
+    with pytest.raises(ReadingError, match="JSON"):
         read_code("<code>x = 1</code>", STRUCTURED)
