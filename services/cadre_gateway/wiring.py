@@ -20,7 +20,8 @@ from cadre.adapters.nats.erasure import NatsErasure
 from cadre.adapters.nats.memory import NatsMemory
 from cadre.adapters.nats.metrics import lag_samples
 from cadre.adapters.nats.object_store import NatsSnapshots
-from cadre.adapters.nats.reading.history import History, NatsArchive, watch_deltas
+from cadre.adapters.nats.reading.archive import NatsArchive
+from cadre.adapters.nats.reading.history import History, watch_deltas
 from cadre.adapters.nats.reading.tail import LiveTail, Tail, stream_states
 from cadre.adapters.nats.registry_view import ServiceKey
 from cadre.adapters.nats.rollouts import NatsRollouts, NatsSlots
@@ -47,7 +48,7 @@ from cadre_gateway.access.audit import AuditTrail
 from cadre_gateway.access.gate import Access
 from cadre_gateway.access.makers import Makers
 from cadre_gateway.access.oidc.renewal import SessionRenewal
-from cadre_gateway.access.oidc.tokens import SigningKeys
+from cadre_gateway.access.oidc.signing_keys import SigningKeys
 from cadre_gateway.access.rate_limit import RateLimits
 from cadre_gateway.access.reach import CallerReach
 from cadre_gateway.automation.background import Automation, automation_of

@@ -25,7 +25,8 @@ from cadre_scripted_model.reply import CallReply, ErrorReply, Reply
 from cadre_scripted_model.request import RequestView, as_text
 from cadre_scripted_model.request_log import LogLine
 from cadre_scripted_model.responses_reply import ResponseEvents, response_body
-from cadre_scripted_model.script import BadTemplate, Script, render
+from cadre_scripted_model.script import Script
+from cadre_scripted_model.templates import BadTemplate, render
 
 
 class ScriptPlayer:

@@ -7,7 +7,7 @@ import pytest
 
 from cadre.adapters.models.probing.report import ModelReport
 from cadre.cli.team.doctor import Finding, memory, model_calls
-from cadre.local.model_check import check_service
+from cadre.local.service_check import check_service
 from cadre.service.tested_models import keep_report
 from integration.probed_server import Body, Refused, able, probed_server, weak
 from unit.team_files import write_team

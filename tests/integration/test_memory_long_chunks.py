@@ -20,7 +20,7 @@ from cadre_memory.embedding.open import EndpointEmbedder, open_embedder
 from cadre_memory.index.vector_index import Chunk
 from cadre_memory.operations.embed_pending import ChunkEmbedder
 from cadre_memory.settings import read_memory_settings
-from cadre_scripted_model import app
+from cadre_scripted_model import embeddings
 from harness.nats_server import NatsServer
 from harness.patience import until
 from integration.memory_bench import EVERY, Bench
@@ -54,7 +54,7 @@ class Endpoint(ThreadingHTTPServer):
         if any(len(text) > TAKES_CHARS or "poison" in text for text in texts):
             message = "input is too large to process. increase the physical batch size"
             return self.status, {"error": {"message": message, "type": "server_error", "code": self.status}}
-        return 200, app.answer(body)
+        return 200, embeddings.answer(body)
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from cadre.delivery.call_worker import CallWorker
 from cadre.delivery.codec import encode
-from cadre.delivery.worker import CallWorker
 from cadre.errors import TerminalError
 from cadre.protocol.messages import ErrorInfo, ToolCall, ToolResult
 from cadre.protocol.topology import Address

@@ -15,8 +15,8 @@ import pytest
 from cadre.adapters import local_stack
 from cadre.errors import CommandFailed
 from cadre.local import supervise
-from cadre.local.model_check import lack_of
 from cadre.local.nats_server import choose_port, free_port
+from cadre.local.service_check import lack_of
 from cadre.local.supervise import MAX_QUICK_DEATHS, ManagedProcess, ProcessSpec, until_ready
 from harness.patience import patience
 from harness.texts import holds

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from cadre.delivery.retry import Deadlines
+from cadre.delivery.deadlines import Deadlines
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cadre_memory.index import schema
+from cadre_memory.index.check_points import check_points
 from cadre_memory.index.filters import (
     NOTHING,
     AllOf,
@@ -24,7 +25,6 @@ from cadre_memory.index.filters import (
     condition_of,
     visible,
 )
-from cadre_memory.index.memory_index import check_points
 from cadre_memory.index.qdrant_store import rest_filter
 from cadre_memory.index.schema import Schema, owner
 from cadre_memory.index.sqlite_store import Columns

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cadre.api.directory import RolloutChange
+from cadre.api.rollouts import RolloutChange
 from cadre.journal.run import Phase, Run
 from cadre.protocol.cards import AgentCard, Presence
 from cadre.protocol.messages import Record, Task, UserMessage
@@ -14,7 +14,8 @@ from cadre.protocol.rollout import SLOTS, Rollout, Share, slot_of, slot_receiver
 from cadre.protocol.topology import Topology
 from cadre.runtime.revision_queue import Elsewhere, RevisionQueue
 from cadre.service.revision import live_revisions, objects_of
-from cadre_gateway.rollouts.editor import RefusedChange, changed, lag_beside
+from cadre_gateway.rollouts.changes import RefusedChange, changed
+from cadre_gateway.rollouts.editor import lag_beside
 from cadre_gateway.rollouts.keeper import QUIET_SECONDS, settled
 from cadre_gateway.rollouts.warnings import warnings_of
 

@@ -24,9 +24,9 @@ from cadre.automation.notice import (
     budget_warning,
     cloud_event,
     happened_in,
-    signature,
 )
 from cadre.automation.push import ATTEMPTS, PUSH
+from cadre.automation.signature import signature
 from cadre.delivery.codec import decode, unpack_entry
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.engine.fold import fold

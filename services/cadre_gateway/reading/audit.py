@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 
-from cadre.adapters.nats.reading.history import NatsArchive
+from cadre.adapters.nats.reading.archive import NatsArchive
 from cadre.delivery.hash_chain import Broken, ChainCheck
 from cadre.errors import TooLarge
 from cadre.loop.redecide import Divergence, Journaled, Undecided, redecide

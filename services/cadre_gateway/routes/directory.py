@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.registry_view import ServiceKey
-from cadre.api.directory import AgentLag, AgentLoad, LiveAgent, Load, QueueLoad, RolloutChange, RolloutView
+from cadre.api.directory import AgentLoad, LiveAgent, Load, QueueLoad
+from cadre.api.rollouts import AgentLag, RolloutChange, RolloutView
 from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.meters import Sample
 from cadre_gateway.index.figures import known_open_runs_of, open_runs, seconds_taken

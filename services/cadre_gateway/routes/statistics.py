@@ -6,7 +6,8 @@ import msgspec
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
-from cadre.api.directory import Dimension, Figures, IndexRebuild, IndexState, Statistics
+from cadre.api.directory import IndexRebuild, IndexState
+from cadre.api.statistics import Dimension, Figures, Statistics
 from cadre.ports import Clock
 from cadre_gateway.index.usage_ledger import UsageLedger
 from cadre_gateway.rebuild import IndexRebuilder

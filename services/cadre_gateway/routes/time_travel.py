@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
-from cadre.adapters.nats.reading.history import NatsArchive
+from cadre.adapters.nats.reading.archive import NatsArchive
 from cadre.api.runs import Accepted, SentRequest
 from cadre.ports import Blobs
 from cadre_gateway.access.audit import note

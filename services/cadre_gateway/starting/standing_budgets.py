@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from cadre.adapters.nats.automations import NatsDefinitions
-from cadre.api.directory import Figures
+from cadre.api.statistics import Figures
 from cadre.automation.standing_budget import BudgetSpec, BudgetState, BudgetUse
 from cadre.ports import Clock
 from cadre_gateway.index.usage_ledger import LedgerKey, UsageLedger

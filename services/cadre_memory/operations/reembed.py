@@ -17,8 +17,9 @@ import msgspec
 
 from cadre.errors import CadreError
 from cadre_memory.index import schema
+from cadre_memory.index.check_points import check_points
 from cadre_memory.index.filters import PointSelector
-from cadre_memory.index.memory_index import MemoryIndex, check_points
+from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.store import Point, PointRecord
 from cadre_memory.index.vector_index import Chunk, Vectors
 from cadre_memory.operations.embed_pending import ChunkEmbedder

@@ -8,8 +8,8 @@ import logging
 from typing import Any
 
 from cadre.adapters.nats.server_clock import SystemClock
+from cadre.delivery.call_worker import CallWorker, too_late
 from cadre.delivery.retry import retry
-from cadre.delivery.worker import CallWorker, too_late
 from cadre.ports import Blobs, Bus, Clock, Delivery, QuarantineStore
 from cadre.protocol.messages import ToolCall, ToolResult
 from cadre.protocol.topology import Address

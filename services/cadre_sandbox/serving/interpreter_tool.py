@@ -4,10 +4,10 @@ import logging
 import secrets
 from typing import Any
 
+from cadre.delivery.call_worker import CallWorker
 from cadre.delivery.output_limit import cut_to_read, oversized
 from cadre.delivery.retry import retry
 from cadre.delivery.sender_check import impersonation
-from cadre.delivery.worker import CallWorker
 from cadre.engine.context.observation import clip
 from cadre.errors import RetryableError, UnreadableMessage
 from cadre.ports import Blobs, Bus, Clock, Delivery, QuarantineStore

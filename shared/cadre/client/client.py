@@ -8,8 +8,9 @@ from typing import Any, TypeVar, Unpack, overload
 
 import msgspec
 
-from cadre.api.directory import Dimension, LiveAgent, LiveSandbox, LiveTool, Statistics
+from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
 from cadre.api.runs import RunSummary
+from cadre.api.statistics import Dimension, Statistics
 from cadre.client.definitions import Definitions
 from cadre.client.run_handle import RunHandle
 from cadre.client.run_options import StartOptions, WantedRuns, list_query, start_body

@@ -20,7 +20,8 @@ from contextlib import ExitStack
 
 from msgspec.structs import replace
 
-from cadre.delivery.retry import Deadlines, retry
+from cadre.delivery.deadlines import Deadlines
+from cadre.delivery.retry import retry
 from cadre.errors import CadreError, Fenced
 from cadre.ports import Clock, Delivery, QuarantineRecord, QuarantineStore
 

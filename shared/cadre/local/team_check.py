@@ -15,7 +15,7 @@ from cadre.automation.notice import NoticeSpec
 from cadre.deploy.team_file import TeamSpec, named_files, read_team
 from cadre.engine.contract import contract_problems
 from cadre.errors import SetupError, SpecError
-from cadre.local.model_check import modules_lacking
+from cadre.local.service_check import modules_lacking
 from cadre.prompting.prompts import prompts_for
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.code import INTERPRETER_TOOL

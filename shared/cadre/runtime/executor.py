@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from cadre.delivery.call_worker import addressed_call, poisoned, too_late
 from cadre.delivery.codec import unpack_call
 from cadre.delivery.output_limit import cut_to_read, oversized
 from cadre.delivery.retry import retry
 from cadre.delivery.sender_check import check_sender
-from cadre.delivery.worker import Job, Worker, addressed_call, poisoned, too_late
+from cadre.delivery.worker import Job, Worker
 from cadre.errors import CadreError, Fenced, OutcomeUnknown, TerminalError, UnreadableMessage
 from cadre.ports import Blobs, Bus, Clock, Delivery, Effect, Effects, Peers, QuarantineStore
 from cadre.protocol.messages import EffectClaim, EffectResult, ErrorInfo, ToolCall, ToolResult, call_of_round

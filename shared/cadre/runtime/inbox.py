@@ -9,8 +9,9 @@ import itertools
 import logging
 
 from cadre.delivery.codec import unpack_record
+from cadre.delivery.persons_order import left_behind
 from cadre.delivery.retry import retry
-from cadre.delivery.sender_check import TIMER_SENDER, Misaddressed, check_sender, left_behind
+from cadre.delivery.sender_check import TIMER_SENDER, Misaddressed, check_sender
 from cadre.delivery.worker import Job, Poison, Worker
 from cadre.engine.fold import fold
 from cadre.errors import CadreError, NewerSchema, TerminalError

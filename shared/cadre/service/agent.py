@@ -44,7 +44,8 @@ from cadre.runtime.runner import Runner, World
 from cadre.service.frame import run
 from cadre.service.health import AsgiApp
 from cadre.service.platform import Platform
-from cadre.service.revision import RevisionSlots, blob_ref, differing_replicas, revision_of
+from cadre.service.revision import blob_ref, differing_replicas, revision_of
+from cadre.service.revision_slots import RevisionSlots
 from cadre.service.tested_models import doubtful_calls, with_tested_calls
 from cadre.settings import ModelSettings, Settings, read_settings
 from cadre.spec.agent import AgentSpec, MemorySpec

@@ -15,7 +15,7 @@ import msgspec
 from cadre.delivery.code_history import HistoryCutter
 from cadre.delivery.codec import decode, decode_record, encode
 from cadre.delivery.hash_chain import seal, whole_journal
-from cadre.delivery.sender_check import follows_of
+from cadre.delivery.persons_order import follows_of
 from cadre.errors import BlobMissing, BusUnavailable, Fenced, OutcomeUnknown
 from cadre.journal.entry import Entry
 from cadre.ports import Appended, Blobs, Delivery, Effect, FoundMessage, QuarantineRecord, Stored

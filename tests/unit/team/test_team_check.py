@@ -13,7 +13,7 @@ from cadre.cli.main import group
 from cadre.cli.team.up import command as up
 from cadre.engine.contract import contract_problems
 from cadre.errors import CadreError
-from cadre.local.model_check import isolation_tier
+from cadre.local.service_check import isolation_tier
 from cadre.local.team_check import FileProblem, check_files
 from cadre.protocol.cards import ToolCard
 from cadre.spec.agent_file import read_agent

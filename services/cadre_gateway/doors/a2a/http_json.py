@@ -10,10 +10,11 @@ import msgspec
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 
-from cadre_gateway.doors.a2a.json_rpc import AGENT, frame, status_of_error
-from cadre_gateway.doors.a2a.messages import Json
+from cadre_gateway.doors.a2a.errors import status_of_error
+from cadre_gateway.doors.a2a.json_rpc import AGENT, frame
 from cadre_gateway.doors.a2a.methods import AgentTasks
 from cadre_gateway.doors.a2a.perform import check_version, perform
+from cadre_gateway.doors.a2a.task_object import Json
 from cadre_gateway.doors.answer_json import json_answer
 from cadre_gateway.doors.door_meter import count_request
 from cadre_gateway.requests import body

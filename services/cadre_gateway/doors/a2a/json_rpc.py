@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, Callable
-from typing import Any, NamedTuple
 
 import msgspec
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from cadre_gateway.doors.a2a.messages import SUBMITTED, WORKING, Json
+from cadre_gateway.doors.a2a.errors import error_of
 from cadre_gateway.doors.a2a.methods import AgentTasks
 from cadre_gateway.doors.a2a.perform import check_version, perform
 from cadre_gateway.doors.a2a.request import RpcCall
+from cadre_gateway.doors.a2a.task_object import Json
+from cadre_gateway.doors.a2a.v03 import METHODS, params_of, result_of
 from cadre_gateway.doors.answer_json import json_answer
 from cadre_gateway.doors.door_meter import count_request
 from cadre_gateway.requests import body
@@ -91,173 +92,3 @@ def _stream(rpc_id: RpcId, events: AsyncGenerator[Json], told: Callable[[Json], 
 def frame(value: Json) -> bytes:
     """One event of a stream."""
     return b"data: %s\n\n" % msgspec.json.encode(value)
-
-
-METHODS = {
-    "message/send": "SendMessage",
-    "message/stream": "SendStreamingMessage",
-    "tasks/get": "GetTask",
-    "tasks/cancel": "CancelTask",
-    "tasks/resubscribe": "SubscribeToTask",
-    "tasks/pushNotificationConfig/set": "CreateTaskPushNotificationConfig",
-    "tasks/pushNotificationConfig/get": "GetTaskPushNotificationConfig",
-    "tasks/pushNotificationConfig/list": "ListTaskPushNotificationConfigs",
-    "tasks/pushNotificationConfig/delete": "DeleteTaskPushNotificationConfig",
-    "agent/getAuthenticatedExtendedCard": "GetExtendedAgentCard",
-}
-"""Each method of version 0.3, and what version 1.0 calls it."""
-
-
-def params_of(method: str, params: Json) -> Json:
-    """Parameters of a method as version 1.0 has them; what has not their form is left for its checks."""
-    if method == "ListTaskPushNotificationConfigs":
-        return {"taskId": params.get("id")}
-    if "pushNotificationConfigId" in params:
-        return {"taskId": params.get("id"), "id": params["pushNotificationConfigId"]}
-    if isinstance(push := params.get("pushNotificationConfig"), dict):
-        return {**_push_of(push), "taskId": params.get("taskId")}
-    said, configuration = params.get("message"), params.get("configuration")
-    found = dict(params)
-    if isinstance(said, dict) and isinstance(said.get("parts"), list):
-        found["message"] = {**said, "parts": [_part_of(part) for part in said["parts"]]}
-    if isinstance(configuration, dict):
-        found["configuration"] = {
-            "returnImmediately": configuration.get("blocking") is False,
-            "historyLength": configuration.get("historyLength"),
-            "taskPushNotificationConfig": _push_of(configuration.get("pushNotificationConfig")),
-        }
-    return found
-
-
-def result_of(result: Json) -> Any:
-    """What version 1.0 answers, or tells in a stream, as version 0.3 has it."""
-    if "configs" in result:
-        return [_push(one) for one in result["configs"]]
-    if "url" in result:
-        return _push(result)
-    if not result:
-        return None
-    if "task" in result:
-        return _task(result["task"])
-    if "statusUpdate" in result:
-        update = result["statusUpdate"]
-        is_final = update["status"]["state"] not in (WORKING, SUBMITTED)
-        return {**update, "kind": "status-update", "status": _status(update["status"]), "final": is_final}
-    if "artifactUpdate" in result:
-        update = result["artifactUpdate"]
-        return {**update, "kind": "artifact-update", "artifact": _with_parts(update["artifact"])}
-    return _task(result)
-
-
-def _push_of(push: Any) -> Any:
-    about = push.get("authentication") if isinstance(push, dict) else None
-    if not isinstance(about, dict):
-        return push
-    schemes = about.get("schemes") or [""]
-    return {**push, "authentication": {"scheme": schemes[0], "credentials": about.get("credentials") or ""}}
-
-
-def _push(config: Json) -> Json:
-    found = {key: value for key, value in config.items() if key in ("id", "url", "token")}
-    if "authentication" in config:
-        found["authentication"] = {"schemes": [config["authentication"]["scheme"]]}
-    return {"taskId": config["taskId"], "pushNotificationConfig": found}
-
-
-def _part_of(part: Any) -> Any:
-    if not isinstance(part, dict):
-        return part
-    file = part.get("file")
-    if part.get("kind") != "file" or not isinstance(file, dict):
-        return {key: value for key, value in part.items() if key != "kind"}
-    names = {"bytes": "raw", "uri": "url", "name": "filename", "mimeType": "mediaType"}
-    return {names[key]: value for key, value in file.items() if key in names}
-
-
-def _task(task: Json) -> Json:
-    found = {**task, "kind": "task", "status": _status(task["status"])}
-    if "artifacts" in task:
-        found["artifacts"] = [_with_parts(artifact) for artifact in task["artifacts"]]
-    if "history" in task:
-        found["history"] = [_message(said) for said in task["history"]]
-    return found
-
-
-def _status(status: Json) -> Json:
-    state = status["state"].removeprefix("TASK_STATE_").lower().replace("_", "-")
-    return {**status, "state": state} | (
-        {"message": _message(status["message"])} if "message" in status else {}
-    )
-
-
-def _message(said: Json) -> Json:
-    return {**_with_parts(said), "kind": "message", "role": said["role"].removeprefix("ROLE_").lower()}
-
-
-def _with_parts(holder: Json) -> Json:
-    return {**holder, "parts": [_part(part) for part in holder["parts"]]}
-
-
-def _part(part: Json) -> Json:
-    if "text" in part:
-        return {"kind": "text", "text": part["text"]}
-    data = part["data"]
-    return {"kind": "data", "data": data if isinstance(data, dict) else {"value": data}}
-
-
-_INTERNAL = -32603
-_INVALID_PARAMS = -32602
-_SERVER_ERROR = 500
-_BAD_REQUEST = 400
-_STATUS = {-32001: 404, -32601: 404}
-"""Over plain HTTP, by the code of JSON-RPC; what a caller did is 400 else."""
-
-
-class _Kind(NamedTuple):
-    code: int
-    reason: str
-
-
-_KINDS = {
-    "unknown-run": _Kind(-32001, "TASK_NOT_FOUND"),
-    "run-erased": _Kind(-32001, "TASK_NOT_FOUND"),
-    "task-not-cancelable": _Kind(-32002, "TASK_NOT_CANCELABLE"),
-    "run-ended": _Kind(-32004, "UNSUPPORTED_OPERATION"),
-    "no-extended-card": _Kind(-32007, "EXTENDED_AGENT_CARD_NOT_CONFIGURED"),
-    "unknown-version": _Kind(-32009, "VERSION_NOT_SUPPORTED"),
-    "not-json": _Kind(-32700, "JSON_PARSE_ERROR"),
-    "not-a-call": _Kind(-32600, "INVALID_REQUEST"),
-    "unknown-method": _Kind(-32601, "METHOD_NOT_FOUND"),
-}
-
-
-def error_of(problem: Problem) -> dict[str, Any]:
-    """The `error` member of an answer of JSON-RPC: what the caller did is told apart from what happened here."""
-    return {"code": _kind_of(problem).code, "message": problem.detail, "data": [_info(problem)]}
-
-
-def status_of_error(problem: Problem) -> tuple[int, dict[str, Any]]:
-    """The status and the body of an answer over plain HTTP: a google.rpc.Status."""
-    kind = _KINDS.get(problem.code)
-    status = _STATUS.get(kind.code, _BAD_REQUEST) if kind is not None else problem.status
-    error = {"code": status, "status": _info(problem)["reason"], "message": problem.detail}
-    return status, {"error": error | {"details": [_info(problem)]}}
-
-
-def _kind_of(problem: Problem) -> _Kind:
-    own = _INTERNAL if problem.status >= _SERVER_ERROR else _INVALID_PARAMS
-    return _KINDS.get(problem.code, _Kind(own, ""))
-
-
-def _info(problem: Problem) -> dict[str, Any]:
-    reason = _kind_of(problem).reason
-    if not reason:
-        reason = (
-            "INVALID_PARAMS" if problem.code == "invalid-request" else problem.code.replace("-", "_").upper()
-        )
-    return {
-        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-        "reason": reason,
-        "domain": "a2a-protocol.org",
-        "metadata": {"status": str(problem.status)},
-    }

@@ -16,20 +16,7 @@ from cadre.protocol.messages import Task
 from cadre_gateway.access.makers import maker_of
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.automation.pushes import PushNotifications
-from cadre_gateway.doors.a2a.messages import (
-    STATE_FILTERS,
-    STATES,
-    WORKING,
-    Json,
-    Messages,
-    artifact_of,
-    brief_task,
-    context_of,
-    message,
-    status_of,
-    task_object,
-    task_of,
-)
+from cadre_gateway.doors.a2a.messages import Messages, task_of
 from cadre_gateway.doors.a2a.request import (
     ListParams,
     PushConfig,
@@ -37,6 +24,18 @@ from cadre_gateway.doors.a2a.request import (
     PushTask,
     SendParams,
     TaskParams,
+)
+from cadre_gateway.doors.a2a.task_object import (
+    STATE_FILTERS,
+    STATES,
+    WORKING,
+    Json,
+    artifact_of,
+    brief_task,
+    context_of,
+    message,
+    status_of,
+    task_object,
 )
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.progress import Place, Progress

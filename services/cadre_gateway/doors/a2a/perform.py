@@ -10,7 +10,6 @@ from fastapi import Request
 
 from cadre.versions import same_minor
 from cadre_gateway.doors.a2a.card import VERSIONS
-from cadre_gateway.doors.a2a.messages import Json
 from cadre_gateway.doors.a2a.methods import AgentTasks
 from cadre_gateway.doors.a2a.request import (
     ListParams,
@@ -20,6 +19,7 @@ from cadre_gateway.doors.a2a.request import (
     SendParams,
     TaskParams,
 )
+from cadre_gateway.doors.a2a.task_object import Json
 from cadre_gateway.doors.sender import sender_of
 from cadre_gateway.requests.problems import Problem, invalid
 

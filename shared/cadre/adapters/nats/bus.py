@@ -16,7 +16,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.start_claims import IN_FLIGHT_PAUSES
 from cadre.delivery.code_history import HistoryCutter
 from cadre.delivery.codec import HEADERS, encode, pack
-from cadre.delivery.sender_check import follows_of, read_record
+from cadre.delivery.persons_order import follows_of, read_record
 from cadre.errors import BusUnavailable, Fenced
 from cadre.ports import Blobs, Delivery, FoundMessage
 from cadre.protocol.deltas import Delta, cancel_hint

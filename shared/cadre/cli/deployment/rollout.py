@@ -5,7 +5,7 @@ from typing import Any
 import click
 import msgspec
 
-from cadre.api.directory import RevisionView, RolloutChange, RolloutView
+from cadre.api.rollouts import RevisionView, RolloutChange, RolloutView
 from cadre.cli.terminal.answer import print_text
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json

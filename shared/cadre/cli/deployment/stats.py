@@ -4,7 +4,7 @@ from typing import Any, get_args
 
 import click
 
-from cadre.api.directory import Dimension
+from cadre.api.statistics import Dimension
 from cadre.cli.terminal.gateway import Gateway
 from cadre.cli.terminal.options import output_option, print_json
 from cadre.cli.terminal.table import table

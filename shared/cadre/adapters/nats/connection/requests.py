@@ -17,7 +17,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from cadre.adapters.nats.connection.client import NatsClient
-from cadre.delivery.retry import Deadlines
+from cadre.delivery.deadlines import Deadlines
 from cadre.errors import NotPermitted
 
 _FEW = 3
