@@ -1,4 +1,4 @@
-"""One Chromium and its WebDriver as processes: they die with the service, and their profile is thrown away."""
+"""Start and stop one Chromium with its WebDriver: both die with the service, and their profile is deleted."""
 
 import contextlib
 import os

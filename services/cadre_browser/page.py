@@ -1,4 +1,4 @@
-"""What can be done on the pages of one browser, in helium's words. All of it runs in the browser's own thread."""
+"""Act on the pages of one browser with helium, in the browser's own thread, and keep its tabs and cookies in a file."""
 
 import base64
 import threading

@@ -1,4 +1,4 @@
-"""One gateway process: its readiness, its background work, its end."""
+"""Run one gateway process: its readiness, its background work, its metrics, its shutdown."""
 
 from __future__ import annotations
 
@@ -44,6 +44,8 @@ _LITTLE_MESSAGES, _LITTLE_SECONDS = 2_000, 10.0
 
 _SPANS_SECONDS = 2.0
 """The spans of the last requests have so long to be sent."""
+
+_PART_SECONDS = READ_WITHIN - 0.5
 
 
 @dataclass(eq=False)
@@ -196,9 +198,6 @@ def _log_failure(task: asyncio.Task[None]) -> None:
         log.critical(
             "the %s has stopped: this process must be started again", task.get_name(), exc_info=error
         )
-
-
-_PART_SECONDS = READ_WITHIN - 0.5
 
 
 async def samples(platform: Platform, index: RunIndex, totals: Totals) -> list[Sample]:

@@ -1,4 +1,4 @@
-"""The command `cadre gateway`."""
+"""Define the command `cadre gateway`, with the settings of its tenants."""
 
 import sys
 from functools import partial

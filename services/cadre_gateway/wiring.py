@@ -1,4 +1,4 @@
-"""Puts the parts of a gateway together."""
+"""Assemble a gateway from its parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The gateways of namespaces, for what they alone hold; an object that stands for it goes once they have let it go."""
+"""Create, change and delete at the namespace's gateway what only the gateway holds, such as schedules and budgets.
+
+An object that stands for it keeps a finalizer until the gateway has let it go.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,9 @@ from cadre_operator.namespace import REVISION_OF
 from cadre_operator.status import ACCEPTED, Condition, refused
 
 _SECONDS = 10.0
+
+FINALIZER = "cadre.dev/card-at-rest"
+"""Keeps an Agent until the gateway has taken its card away."""
 
 
 class Gateways:
@@ -77,10 +83,6 @@ class Gateways:
 
 def _gateway(values: Values) -> str:
     return object_name(values.instance, "gateway")
-
-
-FINALIZER = "cadre.dev/card-at-rest"
-"""Keeps an Agent until the gateway has taken its card away."""
 
 
 class Retirement:

@@ -1,9 +1,4 @@
-"""The HTTP surface: chat completions, responses, embeddings and models as OpenAI has them, and the script's paths.
-
-Makes embeddings that mean nothing but repeat: each word has a direction of its own, a text is the sum of its words.
-
-Texts with words in common lie close, equal texts at the same place. It knows no meanings: it is not an AI.
-"""
+"""Serve OpenAI's paths for chat completions, responses, embeddings and models, and the script's own paths."""
 
 import functools
 from typing import Any, Protocol

@@ -1,8 +1,7 @@
-"""Reads chat completion requests into the fields that rules match on and templates read.
+"""Read chat completion requests into the fields that rules match on and templates read.
 
-Requests that hold each answer to one call by a JSON schema (`calls: schema`), read and answered as native calls are.
-
-So the same script plays for an agent whichever form its calls have.
+Calls that a request holds to a JSON schema (`calls: schema`) are read and answered as native calls, so one script
+serves an agent in either form.
 """
 
 from __future__ import annotations
@@ -14,6 +13,8 @@ import msgspec
 
 if TYPE_CHECKING:
     from cadre_scripted_model.reply import Reply
+
+_OBSERVED = "Observation:\n"
 
 
 class BadRequest(Exception):
@@ -199,9 +200,6 @@ def _json(value: object) -> str:
 def _image_parts(content: object) -> int:
     parts = content if isinstance(content, list) else []
     return sum(isinstance(part, dict) and part.get("type") == "image_url" for part in parts)
-
-
-_OBSERVED = "Observation:\n"
 
 
 def callable_by(schema: dict[str, Any] | None) -> dict[str, dict[str, Any]]:

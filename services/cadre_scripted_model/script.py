@@ -1,4 +1,4 @@
-"""Reads scripts: rules that say which request gets which reply, in YAML, checked at start-up."""
+"""Read and check scripts in YAML: rules that map requests to replies."""
 
 import re
 from pathlib import Path

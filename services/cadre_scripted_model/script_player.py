@@ -1,4 +1,7 @@
-"""Answers requests from a script, and automatically where no rule matches."""
+"""Answer requests from a script.
+
+Where no rule matches, the automatic reply calls every tool once and then answers with the results.
+"""
 
 import asyncio
 import json
@@ -27,6 +30,9 @@ from cadre_scripted_model.request_log import LogLine
 from cadre_scripted_model.responses_reply import ResponseEvents, response_body
 from cadre_scripted_model.script import Script
 from cadre_scripted_model.templates import BadTemplate, render
+
+FINAL_ANSWER = "final_answer"
+"""A tool of this name ends the conversation, so it is called after all others."""
 
 
 class ScriptPlayer:
@@ -146,10 +152,6 @@ async def _streamed_response(
     if reply.drop_after is not None:
         raise ConnectionCut
     yield events.ending()
-
-
-FINAL_ANSWER = "final_answer"
-"""A tool of this name ends the conversation, so it is called after all others."""
 
 
 def auto_reply(view: RequestView) -> Reply:

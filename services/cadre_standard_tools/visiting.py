@@ -1,4 +1,4 @@
-"""The tool `visit_webpage`: an address of the web as text; `CADRE_VISIT_PRIVATE` says what else is open to it."""
+"""Offer the tool `visit_webpage`: a web page as text. `CADRE_VISIT_PRIVATE` allows addresses in private networks."""
 
 import codecs
 

@@ -1,4 +1,4 @@
-"""The tracer's part of its process: follows the journals of every shard and acks what has been exported."""
+"""Follow the journals of every shard, export the spans that end with each entry, and ack what was exported."""
 
 import asyncio
 import logging
@@ -42,6 +42,11 @@ NEWER_PAUSE_SECONDS = 10.0
 
 _LOOK_SECONDS = 0.1
 """Seconds between two looks at how far the journals' end is."""
+
+MAX_RUNS = 4096
+
+MAX_RUNS_WITH_CONTENT = 512
+"""The same when each holds what its model reads."""
 
 
 class JournalQueue(Queue):
@@ -204,12 +209,6 @@ class Tracer:
             return
         if isinstance(fate, Erased):
             self._projections.forget_tree(fate.tree)
-
-
-MAX_RUNS = 4096
-
-MAX_RUNS_WITH_CONTENT = 512
-"""The same when each holds what its model reads."""
 
 
 class Journals(Protocol):

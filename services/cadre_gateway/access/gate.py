@@ -1,4 +1,4 @@
-"""The gate: every request passes it before any route sees it, and the table of rules says who may pass."""
+"""Decide for every request, before any route sees it, whether the host name and the caller are allowed."""
 
 from __future__ import annotations
 
@@ -54,6 +54,11 @@ _USER = "cadre-user"
 
 _SIGNED_TOKEN = re.compile(r"[\w-]+\.[\w-]+\.[\w-]*", re.ASCII)
 """The form of a provider's tokens: three parts in base64url."""
+
+_PRIVATE = (".svc", ".cluster.local", ".localhost", ".internal", ".home.arpa")
+"""Ends of names that nobody can have in the public DNS."""
+
+_HOST = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[^:\[\]/@]+)(?::\d{1,5})?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -256,12 +261,6 @@ def cookie_of(headers: Headers, name: str = COOKIE) -> str:
     except CookieError:
         return ""
     return found.value if found is not None else ""
-
-
-_PRIVATE = (".svc", ".cluster.local", ".localhost", ".internal", ".home.arpa")
-"""Ends of names that nobody can have in the public DNS."""
-
-_HOST = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[^:\[\]/@]+)(?::\d{1,5})?", re.IGNORECASE)
 
 
 def host_name(headers: Headers) -> str:

@@ -1,4 +1,7 @@
-"""Notices as people change them, and the webhooks that they send: derived from the journals, retried."""
+"""Keep notices and send their webhooks.
+
+Webhooks follow from the journals, which are read only while there is a notice, and are retried.
+"""
 
 import asyncio
 import logging
@@ -48,6 +51,12 @@ log = logging.getLogger("cadre.notices")
 
 _FRESH_SECONDS = 1.0
 """For so long the list of notices is not read anew."""
+
+_LOOK_SECONDS = 2.0
+"""Between two looks whether there is any notice."""
+
+_AGAIN_SECONDS = 5.0
+_AT_ONCE = 64
 
 
 class DeliveryGivenUp(Exception):
@@ -204,13 +213,6 @@ def _delivery(spec: NoticeSpec, happened: Happened) -> NoticeDelivery:
         at=happened.at,
         data=happened.data,
     )
-
-
-_LOOK_SECONDS = 2.0
-"""Between two looks whether there is any notice."""
-
-_AGAIN_SECONDS = 5.0
-_AT_ONCE = 64
 
 
 @dataclass(eq=False)

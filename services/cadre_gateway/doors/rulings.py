@@ -1,4 +1,4 @@
-"""A person's decision on a call, as clients write it in JSON: `{decision, arguments, feedback}`."""
+"""Read a person's decision on pending calls, from JSON `{decision, arguments, feedback}` or from a word in a chat."""
 
 import re
 from typing import Any, NamedTuple
@@ -15,6 +15,9 @@ OVERTAKEN = frozenset({"already-decided", "approval-expired", "approval-dropped"
 
 ASK_USER = "ask_user"
 """The tool whose call is answered by what a person says."""
+
+_YES = frozenset({"approve", "approved", "yes", "y", "ok", "okay", "allow", "allowed", "go ahead", "do it"})
+_REJECT = re.compile(r"(?:reject(?:ed)?|deny|denied|no|n)\b[\s,.:;!—-]*", re.IGNORECASE)
 
 
 async def questions_for(reach: CallerReach, caller: Principal, progress: Progress) -> dict[str, HeldBack]:
@@ -39,10 +42,6 @@ def ruling_of(data: dict[str, Any], by: str) -> Ruling:
     if arguments is not None and verdict != "rejected":
         return said("corrected", by, feedback, arguments)
     return said(verdict, by, feedback)
-
-
-_YES = frozenset({"approve", "approved", "yes", "y", "ok", "okay", "allow", "allowed", "go ahead", "do it"})
-_REJECT = re.compile(r"(?:reject(?:ed)?|deny|denied|no|n)\b[\s,.:;!—-]*", re.IGNORECASE)
 
 
 class PersonsWord(NamedTuple):

@@ -1,4 +1,4 @@
-"""Who sends a message through a door, and the run that it begins."""
+"""Begin runs for the sender of a request, with the parts that every door shares."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Keep what is known of all runs in a database. It follows from the journals, and can be made again from them.
+"""Index all runs in a database, and report how complete the index is.
 
-Every gateway writes what it has read. Where several share a database, each first drops what another one has saved:
-see `tree_rows` for what holds when two write at once.
+The index follows from the journals and can be rebuilt from them. Every gateway writes what it has read. Gateways that
+share a database first drop what another one has saved: see `tree_rows` for two that write at once.
 """
 
 from __future__ import annotations

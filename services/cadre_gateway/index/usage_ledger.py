@@ -1,9 +1,7 @@
-"""What agents have used, summed up from the journals by hour; the sums outlive the runs. Pure.
+"""Sum up from the journals what agents have used, by hour and as totals that only grow. Pure.
 
-Counts over all journals that only grow and outlive every process: what Prometheus takes as counters. Pure.
-
-A counter of one process is lost with it. In a crash loop each process counts its one lost call, is read with 1, and
-nobody sees anything grow.
+The sums outlive the runs, and the totals, which Prometheus reads as counters, outlive every process. A counter that a
+process holds is lost with it: in a crash loop it would stay at 1.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,6 +40,8 @@ _MAX_OPEN_TOOLS = 10_000
 
 _ROOM_SHARE = 0.9
 """Once there are too many sums, room is made down to this share."""
+
+_METRICS = {metric.name: metric for metric in (names.RUNS_FINISHED, names.COST, names.ATTEMPTS_LOST)}
 
 
 class Detail(IntEnum):
@@ -82,9 +82,6 @@ class LedgerKey(NamedTuple):
             self.model,
             self.tool,
         )
-
-
-_METRICS = {metric.name: metric for metric in (names.RUNS_FINISHED, names.COST, names.ATTEMPTS_LOST)}
 
 
 class TotalKey(NamedTuple):

@@ -1,4 +1,4 @@
-"""One run in full: with its output, the runs below it, and its steps."""
+"""Show one run in full: its output, the runs below it, its steps, and the services that it lacks."""
 
 import asyncio
 from collections.abc import Iterable, Mapping

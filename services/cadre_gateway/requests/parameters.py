@@ -1,4 +1,7 @@
-"""Refuses query parameters that a route does not have, or has once and is given twice: a filter would go unnoticed."""
+"""Read query parameters: points in time, pages, and their names.
+
+A parameter that the route does not have, or that is given twice, is refused: a filter would be silently ignored.
+"""
 
 import re
 from collections import Counter
@@ -15,6 +18,15 @@ from cadre.errors import SpecError
 from cadre.spec.durations import checked_seconds
 from cadre_gateway.requests import problems
 from cadre_gateway.requests.problems import invalid
+
+TIME = "Unix seconds, a date or time (of UTC unless it says otherwise), or so long ago: `90m`, `12h`, `7d`"
+
+Moment = Annotated[str | None, Query(description=TIME)]
+
+_UNIX = re.compile(r"\d+(\.\d+)?")
+_AGO = re.compile(r"\d+(\.\d+)?[smhd]")
+
+T = TypeVar("T")
 
 
 async def known_parameters(request: Request) -> None:
@@ -43,14 +55,6 @@ def _is_list(annotation: object) -> bool:
     return get_origin(annotation) is list or any(get_origin(one) is list for one in get_args(annotation))
 
 
-TIME = "Unix seconds, a date or time (of UTC unless it says otherwise), or so long ago: `90m`, `12h`, `7d`"
-
-Moment = Annotated[str | None, Query(description=TIME)]
-
-_UNIX = re.compile(r"\d+(\.\d+)?")
-_AGO = re.compile(r"\d+(\.\d+)?[smhd]")
-
-
 def bounds(since: str | None, until: str | None, now: float) -> tuple[float | None, float | None]:
     """Unix seconds of the parameters `since` and `until`, None for one that was not given. Raises a 422 problem."""
     return (
@@ -74,9 +78,6 @@ def moment(key: str, written: str, now: float) -> float:
     except ValueError as error:
         raise invalid(f"{key}: {written!r}: write {TIME}") from error
     return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp()
-
-
-T = TypeVar("T")
 
 
 def page_of(items: Iterable[T], limit: int) -> tuple[list[T], T | None]:

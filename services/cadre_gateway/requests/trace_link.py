@@ -1,4 +1,4 @@
-"""Ties a request to the trace of its run."""
+"""Link the span of a request to the trace of its run."""
 
 from opentelemetry import trace
 from opentelemetry.trace import SpanContext, TraceFlags

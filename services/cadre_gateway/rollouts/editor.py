@@ -1,4 +1,4 @@
-"""Shows and changes rollouts."""
+"""Show and change rollouts, with the pending work of each revision."""
 
 from collections.abc import Container, Mapping
 

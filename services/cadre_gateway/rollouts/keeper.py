@@ -1,4 +1,7 @@
-"""Looks after the rollouts: every gateway does, and whoever comes first carries out what is due."""
+"""Keep rollouts up to date: open the queues of live revisions and close those of drained ones.
+
+Every gateway does this, and the first one carries out what is due.
+"""
 
 import asyncio
 import contextlib
@@ -24,6 +27,9 @@ nobody here."""
 
 _STEADY_SECONDS = 30.0
 """Between two looks at queues that somebody might have lost."""
+
+QUIET_SECONDS = 10.0
+"""After a change everybody has heard of it: who passes a record on as things stood before does not ack it by then."""
 
 
 class RolloutKeeper:
@@ -102,10 +108,6 @@ class RolloutKeeper:
 def renewed(following: Rollout, before: Rollout, now: float) -> Rollout:
     """The rollout as what follows on the one before."""
     return replace(following, version=before.version + 1, changed_at=now)
-
-
-QUIET_SECONDS = 10.0
-"""After a change everybody has heard of it: who passes a record on as things stood before does not ack it by then."""
 
 
 def settled(

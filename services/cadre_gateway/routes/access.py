@@ -1,4 +1,4 @@
-"""The HTTP routes of keys and of sign-ins with a browser."""
+"""Serve the HTTP routes of keys, and of sign-ins with a browser or an OpenID provider."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from cadre_gateway.routes.answers import json_answer
 
 if TYPE_CHECKING:
     from cadre_gateway.access.oidc.sign_in import ConsoleSignIn
+
+LOGIN = "/auth/login"
 
 
 class KeyList(msgspec.Struct):
@@ -143,9 +145,6 @@ def set_cookie(request: Request, answer: Response, made: MadeKey, access: Access
         samesite="strict",
         secure=access.is_https(request),
     )
-
-
-LOGIN = "/auth/login"
 
 
 def sign_in_router(ways: SignInWays) -> APIRouter:

@@ -1,4 +1,4 @@
-"""The HTTP application: its routes, what every request is checked for, and its description at /openapi.json."""
+"""Build the HTTP application: its routes, its checks of every request, its description at /openapi.json."""
 
 from __future__ import annotations
 

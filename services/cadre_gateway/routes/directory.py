@@ -1,4 +1,4 @@
-"""The HTTP routes that say who is there."""
+"""Serve the HTTP routes that list agents, tools and sandboxes, with their load and their rollouts."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
@@ -23,6 +23,11 @@ from cadre_gateway.rollouts.editor import RolloutEditor
 from cadre_gateway.rollouts.warnings import warnings_of
 from cadre_gateway.routes import openapi
 from cadre_gateway.routes.answers import json_answer
+
+MOST_RUNS = 200
+"""So many of an agent's runs that have ended, the last ones, tell how long one takes."""
+
+_CHANGE = openapi.operation(RolloutChange, {"200": ("Changed", RolloutView)})
 
 
 def router(
@@ -97,10 +102,6 @@ def router(
     return routes
 
 
-MOST_RUNS = 200
-"""So many of an agent's runs that have ended, the last ones, tell how long one takes."""
-
-
 async def load_of(index: RunIndex, lags: Iterable[Sample]) -> Load:
     """The load of all agents that the list has runs of, and all queues. Raises RunIndexUnavailable."""
     queued: Counter[tuple[str, str]] = Counter()
@@ -130,9 +131,6 @@ def _quantile(values: Iterable[float], part: float) -> float | None:
     """The least value that so large a part of them does not exceed; None where there are none."""
     found = sorted(values)
     return found[max(0, -int(-part * len(found) // 1) - 1)] if found else None
-
-
-_CHANGE = openapi.operation(RolloutChange, {"200": ("Changed", RolloutView)})
 
 
 def rollout_router(rollouts: RolloutEditor) -> APIRouter:

@@ -1,4 +1,4 @@
-"""The HTTP route of a run's trace, and which requests have no span."""
+"""Serve a run's trace, computed from its journals, and exclude probes from tracing."""
 
 import asyncio
 from collections.abc import Iterable
@@ -29,6 +29,9 @@ _PROBES = ("/healthz", "/readyz", "/metrics")
 _READING = ("GET", "HEAD", "OPTIONS")
 _HARMLESS = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
 """The page shows what others wrote, and has no use for anything but its own style."""
+
+MAX_SPANS = 50_000
+"""The most spans of one answer."""
 
 
 def router(lookup: RunLookup, clock: Clock, *, content: bool) -> APIRouter:
@@ -74,10 +77,6 @@ def is_untraced(scope: Scope) -> bool:
     if path in _PROBES or path.endswith("/events"):
         return True
     return scope.get("method") in _READING and not link_to(Headers(scope=scope).get("traceparent"))
-
-
-MAX_SPANS = 50_000
-"""The most spans of one answer."""
 
 
 async def page_of_spans(  # noqa: PLR0913 - a page of what, and which one

@@ -1,4 +1,4 @@
-"""Decides whether a run may begin, whatever starts it, and which id it gets."""
+"""Decide whether a run may begin, and which id it gets; a repeated key finds the run that it began."""
 
 import secrets
 import time

@@ -1,4 +1,4 @@
-"""A person's decision on a call that waits. The journal says which decision was first."""
+"""Decide on a pending call for a person, found in its run's journal; the journal says which decision was first."""
 
 import re
 import secrets

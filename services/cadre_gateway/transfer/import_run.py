@@ -1,7 +1,7 @@
-"""Brings a run from a file into this deployment.
+"""Import a run from a file into this deployment.
 
-The file is checked as a whole before anything is written. Entries are written in their order, each behind
-the one before; an import that was cut short shows a part of the run, and the same file again completes it.
+The file is checked as a whole before anything is written. Entries are written in their order, each after the one
+before; an import that was interrupted shows a part of the run, and importing the same file again completes it.
 """
 
 import asyncio
@@ -64,6 +64,11 @@ _TOLD_LINKS = 100
 _LISTED_SECONDS = 10.0
 """The answer waits so long for the run to stand in this gateway's list."""
 
+_RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,512}")
+
+StoredHere = dict[tuple[str, int], tuple[int, bytes]]
+"""The entries of a tree that are here, by run and number: where each lies, and the digest of its content."""
+
 
 class Arrived(msgspec.Struct):
     """The answer to an import."""
@@ -71,9 +76,6 @@ class Arrived(msgspec.Struct):
     id: str
     runs: int
     entries: int
-
-
-_RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,512}")
 
 
 class Manifest(NamedTuple):
@@ -217,10 +219,6 @@ class _Checker:
     def _check_refs(self, data: bytes) -> None:
         if unknown := refs_in(data) - self._refs:
             raise BadRunFile(f"{min(unknown)} is named and is not there")
-
-
-StoredHere = dict[tuple[str, int], tuple[int, bytes]]
-"""The entries of a tree that are here, by run and number: where each lies, and the digest of its content."""
 
 
 class EntryHead(msgspec.Struct):

@@ -1,13 +1,8 @@
-"""The index over any store: it writes to every collection that a point belongs to, and checks once more what it reads.
+"""Index memories in any store: write each point to every collection that it belongs to, and check what is read.
 
-Two aliases are all its state. `<prefix>_live` names the collection that is read. `<prefix>_next`, while memories are
-being embedded for another model, the one that they move to: then whatever is written goes to both. Dense vectors go
-only where their own model's are; elsewhere the point waits for the replicas that know the other model.
-
-Refuses wrong points and queries before any engine sees them.
-
-An engine that fails halfway through a batch has already logged all of it: points that it refused appear after its
-next start. So nothing wrong may reach it.
+The index keeps no state except two aliases. `<prefix>_live` names the collection that is read. `<prefix>_next`
+names the target while memories are embedded for another model: then every write goes to both. Dense vectors go only
+to the collection of their own model; elsewhere the point waits for the replicas that know the other model.
 """
 
 import logging

@@ -1,4 +1,7 @@
-"""Adds dense vectors to what was stored without: one batch after the other, for as long as any is pending."""
+"""Embed stored chunks that lack dense vectors, batch by batch, until none is pending.
+
+A chunk that is too long for the model is embedded in parts.
+"""
 
 import asyncio
 import contextlib

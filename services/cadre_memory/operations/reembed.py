@@ -1,11 +1,9 @@
-"""Brings all memories to the model that this process has, and says so for as long as that takes.
+"""Move all memories to the collection of this process's model, while they are read and written.
 
-Moves all memories to the collection of another model, while they are read and written; goes on after a kill.
-
-There is no list of what was deleted meanwhile, and none is needed, however many processes write. Stores and
-deletes reach the live collection first and the next one then. So a copy whose source is gone *after* the copy
-was written is one that a delete has overtaken (and is removed here), and any later delete comes by here itself.
-One pass copies all that was there when it began; what came later was written to both. A second pass compares.
+A killed move continues. It needs no list of deletions, however many processes write: stores and deletes reach the live
+collection first and the next one then. A copy whose source is gone after the copy was written was overtaken by a delete
+and is removed here; any later delete reaches the copy. One pass copies what was there at the start. What came later was
+written to both. A second pass compares.
 """
 
 import asyncio
@@ -30,6 +28,14 @@ log = logging.getLogger("cadre.memory")
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
 
 _LOOK_EVERY_SECONDS = 30.0
+
+BATCH_CHUNKS = 32
+"""How many chunks are embedded at once."""
+
+_PAGE_IDS = 500
+
+Embed = Callable[[list[Chunk]], Awaitable[list[list[list[float]]]]]
+"""Returns the dense vectors of each chunk, one for each of its windows."""
 
 
 class Reembedder:
@@ -79,15 +85,6 @@ class Reembedder:
         except CadreError as error:
             log.warning("which model the memories have is not known at this moment: %s", error)
         return None
-
-
-BATCH_CHUNKS = 32
-"""How many chunks are embedded at once."""
-
-_PAGE_IDS = 500
-
-Embed = Callable[[list[Chunk]], Awaitable[list[list[list[float]]]]]
-"""Returns the dense vectors of each chunk, one for each of its windows."""
 
 
 class Migration(NamedTuple):

@@ -1,4 +1,4 @@
-"""Keeps a text: cuts it, stores the pieces, and has them embedded afterwards."""
+"""Store a text: cut it into chunks of at most 1,024 tokens, index them, and have them embedded afterwards."""
 
 import asyncio
 import threading
@@ -15,6 +15,14 @@ from cadre_memory.operations.search import Searcher
 from cadre_memory.operations.writer import Writer
 from cadre_memory.text.bm25 import encode_document
 from cadre_memory.tools.chunks import About, chunks_of
+
+CHUNK_TOKENS = 1024
+OVERLAP_TOKENS = 10
+
+_TOKENIZER = "gpt-4o"
+"""Its table is inside the splitter: nothing is downloaded."""
+
+_splitting = threading.Lock()
 
 
 class Workers(NamedTuple):
@@ -58,15 +66,6 @@ async def _sparse_only(chunk: Chunk) -> Vectors:
     # Some milliseconds each: a long text lets others in between.
     await asyncio.sleep(0)
     return Vectors(sparse, [])
-
-
-CHUNK_TOKENS = 1024
-OVERLAP_TOKENS = 10
-
-_TOKENIZER = "gpt-4o"
-"""Its table is inside the splitter: nothing is downloaded."""
-
-_splitting = threading.Lock()
 
 
 def split_text(text: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Answers people's requests to the memory, within the selection that each names."""
+"""Answer people's requests to the memory, within the selection that each request names."""
 
 import re
 from collections.abc import Sequence

@@ -25,6 +25,8 @@ from cadre_memory.tools.keep import Workers, keep_text
 _VERSIONS_KEPT = 64
 """How many versions a workspace keeps of a file."""
 
+_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+
 
 class ResourceSearch:
     """Serves the tool `query_resources`. `workspace_of` opens the workspace of a caller's run."""
@@ -103,9 +105,6 @@ def _is_wanted(path: str, paths: list[str] | None) -> bool:
         path == one or (one.endswith("/") and path.startswith(one))
         for one in (one.removeprefix("./") for one in paths)
     )
-
-
-_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
 
 def read_text(data: bytes) -> str | None:

@@ -1,4 +1,7 @@
-"""Frames of the jailed interpreter as outcomes; whatever the code may have forged, they are of the promised form."""
+"""Write requests as frames for the jailed interpreter, and read its frames as outcomes.
+
+Outcomes have the promised form even if the code has forged the frames.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +30,8 @@ _END_OF_TIME = 1e11
 
 _MAX_NOTE_CHARS = 200
 """Characters that a note about what was left out may add."""
+
+_MEGABYTE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +152,6 @@ def _notes(frame: Frame) -> tuple[str, ...]:
     if not isinstance(notes, list):
         raise BrokenFrame("notes are missing")
     return tuple(_text(note, _MAX_TEXT_CHARS) for note in notes[:100])
-
-
-_MEGABYTE = 1 << 20
 
 
 def block_order(

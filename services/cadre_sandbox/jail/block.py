@@ -1,4 +1,4 @@
-"""One block of code from its text to its outcome."""
+"""Run one block of code, from its text to its outcome."""
 
 from __future__ import annotations
 import __future__
@@ -42,6 +42,10 @@ _SAVING_SECONDS = 4.5
 
 _DESCRIBING_SECONDS = 0.2
 """Seconds for the text of an error, however many the code has used."""
+
+NAME = "run_script"
+SKILL_PREFIX = "skill_"
+"""With which the names of functions begin that read a skill."""
 
 
 class FinalAnswer(BaseException):
@@ -278,11 +282,6 @@ def _has_room() -> bool:
     except OSError:
         return False
     return True
-
-
-NAME = "run_script"
-SKILL_PREFIX = "skill_"
-"""With which the names of functions begin that read a skill."""
 
 
 class ScriptFailed(Exception):

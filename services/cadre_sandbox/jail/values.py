@@ -1,4 +1,4 @@
-"""Python objects of the code to values that travel, and back; docs/code-agents.md#values has what becomes of which."""
+"""Convert Python objects of the code to values that travel, images included, and back (docs/code-agents.md#values)."""
 
 import array
 import collections
@@ -42,6 +42,11 @@ _LISTS = (list, tuple, set, frozenset, range, collections.deque, KeysView, Value
 
 _TEXT_KEYS = (str, int, float, bool, datetime.date)
 """What arrives as a text where it is a key."""
+
+_IN_PNG = {"1", "L", "LA", "P", "RGB", "RGBA", "I;16"}
+
+_IN_TIFF = {"CMYK": "RGB", "F": "L", "I": "L"}
+"""Modes that TIFF has and PNG has not, and the mode of the PNG."""
 
 
 class RawImage(bytes):
@@ -300,11 +305,6 @@ _READERS: dict[BinaryForm, Callable[[BinaryValue], Any]] = {
     "array": _array,
     "json": _large,
 }
-
-_IN_PNG = {"1", "L", "LA", "P", "RGB", "RGBA", "I;16"}
-
-_IN_TIFF = {"CMYK": "RGB", "F": "L", "I": "L"}
-"""Modes that TIFF has and PNG has not, and the mode of the PNG."""
 
 
 def to_files(image: Any) -> tuple[bytes, bytes | None]:

@@ -31,6 +31,12 @@ _MAX_ORDER_BYTES = 65_536
 _PID_BYTES = 4
 _MAX_DESCRIPTORS = 256
 
+_RESERVE_BYTES = 4 << 20
+"""Let go when the memory is full, so that this can be said."""
+
+_THREAD_STACK_BYTES = 1 << 20
+"""The default of 8 MB is meant for address space without limit."""
+
 
 def main() -> None:
     """Serve until the outside has gone. The arguments are the control socket's number, then modules to import ahead."""
@@ -170,13 +176,6 @@ def _address_space() -> int:
     """Bytes of address space that the interpreter takes before it runs any code."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-
-
-_RESERVE_BYTES = 4 << 20
-"""Let go when the memory is full, so that this can be said."""
-
-_THREAD_STACK_BYTES = 1 << 20
-"""The default of 8 MB is meant for address space without limit."""
 
 
 class Interpreter:

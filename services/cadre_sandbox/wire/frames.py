@@ -1,4 +1,8 @@
-"""What passes between the outside and a jailed interpreter: a JSON header and bytes, with frame_sizes before them."""
+"""Define what passes between the outside and the sandbox.
+
+A frame for a jailed interpreter is a JSON header and bytes, preceded by their sizes. An order for the zygote names one
+jail with its tier and limits.
+"""
 
 import json
 import platform
@@ -9,6 +13,20 @@ from typing import Any
 
 PREFIX = struct.Struct(">II")
 """Bytes of the header, bytes of all blobs together."""
+
+MACHINES = ("x86_64", "aarch64")
+MACHINE = platform.machine()
+
+NO_JAIL = 70
+"""Exit code of an interpreter that could not be locked in, or of a program error. Code may forge these, and would gain
+nothing."""
+NO_TIME = 72
+"""Exit code: the limit came while it was tidying up."""
+NO_MEMORY = 71
+"""Exit code: not enough was left to go on."""
+
+OWN_TASKS = 2
+"""Tasks of a jail's namespace that are not the code's: the interpreter and the process that waits for it."""
 
 
 class BrokenFrame(Exception):
@@ -58,21 +76,6 @@ def decode(text: bytes, body: bytes) -> Frame:
         blobs.append(body[at : at + size])
         at += size
     return Frame(header, blobs, len(text))
-
-
-MACHINES = ("x86_64", "aarch64")
-MACHINE = platform.machine()
-
-NO_JAIL = 70
-"""Exit code of an interpreter that could not be locked in, or of a program error. Code may forge these, and would gain
-nothing."""
-NO_TIME = 72
-"""Exit code: the limit came while it was tidying up."""
-NO_MEMORY = 71
-"""Exit code: not enough was left to go on."""
-
-OWN_TASKS = 2
-"""Tasks of a jail's namespace that are not the code's: the interpreter and the process that waits for it."""
 
 
 @dataclass(frozen=True, slots=True)

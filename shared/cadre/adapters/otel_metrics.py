@@ -1,4 +1,4 @@
-"""Metrics in OpenTelemetry's form, and as Prometheus' text; loaded when somebody reads them."""
+"""Write metrics in OpenTelemetry's form and as Prometheus' text; imported only when metrics are read."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A receiver of OTLP over HTTP: how OpenTelemetry's exporters reach it, and what it answered last."""
+"""Send spans and metrics to a receiver by OpenTelemetry's exporters for OTLP over HTTP."""
 
 import asyncio
 import enum
@@ -27,6 +27,18 @@ from cadre.telemetry.tracing.spans import SpanRecord
 from cadre.tools.thread import run_in_thread
 
 _COMPRESSION = {"none": Compression.NoCompression, "gzip": Compression.Gzip, "deflate": Compression.Deflate}
+
+_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
+_SCOPE = InstrumentationScope(names.SCOPE, schema_url=names.SCHEMA_URL)
+_MOST_RESOURCES = 4096
+_REFUSALS = (400, 413, 422)
+"""What a receiver answers about the spans themselves. Anything else may pass, a wrong key or path included."""
+
+log = logging.getLogger("cadre.tracing")
+
+_DELAY_MS = 1000
+_QUEUE = 8192
+_BATCH = 256
 
 
 class Receiver:
@@ -58,13 +70,6 @@ class Receiver:
 
     def _note(self, response: requests.Response, *_: Any, **__: Any) -> None:
         self.status = response.status_code
-
-
-_SAMPLED = TraceFlags(TraceFlags.SAMPLED)
-_SCOPE = InstrumentationScope(names.SCOPE, schema_url=names.SCHEMA_URL)
-_MOST_RESOURCES = 4096
-_REFUSALS = (400, 413, 422)
-"""What a receiver answers about the spans themselves. Anything else may pass, a wrong key or path included."""
 
 
 class Sent(enum.Enum):
@@ -133,13 +138,6 @@ def readable(span: SpanRecord, resource: Resource) -> ReadableSpan:
 
 def _context(trace: str, span: str, *, remote: bool = True) -> SpanContext:
     return SpanContext(int(trace, 16), int(span, 16), remote, _SAMPLED)
-
-
-log = logging.getLogger("cadre.tracing")
-
-_DELAY_MS = 1000
-_QUEUE = 8192
-_BATCH = 256
 
 
 def live_provider(settings: TracingSettings, service: str, instance: str) -> TracerProvider:

@@ -1,4 +1,4 @@
-"""The agents, tools and sandboxes of a deployment, as the HTTP API shows them."""
+"""The agents, tools and sandboxes of a deployment, and the state of its index, as the HTTP API shows them."""
 
 from __future__ import annotations
 

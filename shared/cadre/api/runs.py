@@ -1,4 +1,4 @@
-"""Runs as the HTTP API shows them. Times are Unix seconds."""
+"""Runs, their traces and their pending calls, as the HTTP API shows them. Times are Unix seconds."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ endpoint asked for."""
 
 RunOrder = Literal["started", "ended", "cost"]
 """By when runs were asked for or ended, or by what they cost; the newest or dearest first."""
+
+ApprovalState = Literal["pending", "decided", "dropped"]
 
 
 class RunSummary(msgspec.Struct, kw_only=True):
@@ -163,9 +165,6 @@ class TraceTree(msgspec.Struct, kw_only=True):
     """Parents before their children, siblings by time. Of a page: those parents that are on it."""
     next: int | msgspec.UnsetType | None = msgspec.UNSET
     """With `limit`: `after` of the next page; None on the last one."""
-
-
-ApprovalState = Literal["pending", "decided", "dropped"]
 
 
 class PendingCall(msgspec.Struct, frozen=True, kw_only=True):

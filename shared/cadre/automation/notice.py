@@ -1,4 +1,4 @@
-"""A notice as people write it: which web address is told of what happens to runs; and what there is to tell."""
+"""Define a notice as people write it, and the events and webhooks that follow from it."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -1,7 +1,7 @@
-"""What is known of a schedule, and what becomes of it when its ticks are due. Pure.
+"""Decide what happens to a schedule when its ticks are due. Pure.
 
-A decision is written down before anything is done: the state says which runs are owed, and whoever reads it may start
-them, for their ids follow from schedule and tick.
+A decision is written down before it is carried out: the state says which runs are owed, and any process that reads it
+may start them, because their ids follow from schedule and tick.
 """
 
 from itertools import islice

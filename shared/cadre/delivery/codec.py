@@ -1,9 +1,7 @@
-"""Messages to bytes and back: JSON of any schema version up to this one, too large ones kept in the blob store.
+"""Encode messages as JSON and decode them from any schema version up to this one; large ones go to the blob store.
 
-Converts stored messages of earlier schema versions to the present one. Pure, on JSON values.
-
-A version that changes the schema adds one function to `STEPS`, which converts its predecessor's messages; it is never
-changed once that version has been released. Version 1 is the first, so no function stands there yet. A run keeps the
+A version that changes the schema adds one function to `STEPS`, which converts the messages of its predecessor. The
+function never changes once that version has been released. Version 1 is the first, so `STEPS` is empty. A run keeps the
 rules that it began with: where the default of a new rule would apply to it, the function switches that rule off.
 """
 
@@ -46,6 +44,11 @@ _packed: dict[Any, Any] = {}
 build as a message to decode."""
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+Fields = dict[str, Any]
+
+STEPS: dict[int, Callable[[Fields], Fields]] = {}
+"""Functions that convert a message to the next version, by the version that they convert."""
 
 
 @once
@@ -240,12 +243,6 @@ async def unpack_entry(data: bytes, blobs: Blobs) -> Entry:
     """Decodes a journal entry, whole. Raises UnreadableMessage, BlobMissing."""
     entry: Entry = await unpack(data, Entry, blobs)
     return entry
-
-
-Fields = dict[str, Any]
-
-STEPS: dict[int, Callable[[Fields], Fields]] = {}
-"""Functions that convert a message to the next version, by the version that they convert."""
 
 
 def upcast(message: Fields, version: int, wanted: int) -> Fields:

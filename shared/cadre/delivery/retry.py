@@ -1,10 +1,4 @@
-"""Retries an operation while the bus, or whatever else it needs, is not there.
-
-Many deadlines behind one timer.
-
-Nearly all that has a deadline ends long before it. A timer for each would be armed and cancelled for nothing, and what
-was cancelled fills the event loop's heap until its time has come.
-"""
+"""Retry an operation while the bus, or another thing that it needs, is unavailable."""
 
 import asyncio
 import logging

@@ -1,11 +1,8 @@
-"""Checks that a message is about what its subject says, and that its sender may send such a thing.
+"""Check that a message matches its subject, and that its sender may send it.
 
-The subject names the sender, and permissions have proved that name: a NATS user may publish to subjects with its own
-name in the sender's place only. That does not say that it may send such a message: an executor's result is the
+The subject names the sender, and permissions have proved that name: a NATS user may publish only to subjects with its
+own name in the sender's place. That does not say that it may send such a message: an executor's result is the
 executor's to send, a person's decision is the gateway's.
-
-The order of what people send to a run: each record names the one that was stored before it, and before a record is
-taken up, the earlier ones that were not taken up yet are (decision 0039).
 """
 
 from cadre.errors import UnreadableMessage

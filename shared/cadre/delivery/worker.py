@@ -1,18 +1,9 @@
-"""Takes the messages of a queue: each one is served, refused, put off, or left to another worker.
+"""Take the messages of a queue, and serve, refuse, postpone or leave each to another worker.
 
-It depends on ports alone: who delivers, be it a server or a simulation, does not matter here.
-
-Leaves a message that only a newer Cadre can read to a replica that can.
-
-During a rolling upgrade a replica of the former version meets records, calls and journals of the next one. It
-hands the message back with a pause, so that another replica takes it. Only when none could for about a minute
-the message becomes a dead letter, which `cadre dead retry` delivers again once the service has been upgraded;
-the run goes on waiting for it.
-
-Answers the calls of tools that may run again, as Cadre's own services offer them: nothing is claimed.
-
-A call that is delivered twice is served twice and has its effect once, or changes nothing; the run takes the first
-result. The tools of users are claimed before they run: that is the executor of `cadre tools`.
+The worker depends only on ports: the messages may come from a server or from a simulation. During a rolling upgrade a
+replica of the earlier version meets messages that only the next version can read. It hands such a message back with a
+pause, so that another replica takes it. If none could for about a minute, the message becomes a dead letter, which
+`cadre dead retry` delivers again after the upgrade; the run waits for it.
 """
 
 import logging
@@ -26,6 +17,13 @@ from cadre.errors import NewerKind, NewerSchema, TerminalError
 from cadre.ports import Blobs, Clock, Delivery, QuarantineStore
 
 T = TypeVar("T")
+
+log = logging.getLogger("cadre.newer")
+
+MAX_REDELIVERIES = 10
+"""Deliveries after which no replica seems able to read the message; about 63 seconds with the pauses below."""
+
+_LONGEST_PAUSE_SECONDS = 8.0
 
 
 class Poison(TerminalError):
@@ -112,14 +110,6 @@ class Worker(Generic[T]):
             return False
         await job.delivery.term(str(error))
         return True
-
-
-log = logging.getLogger("cadre.newer")
-
-MAX_REDELIVERIES = 10
-"""Deliveries after which no replica seems able to read the message; about 63 seconds with the pauses below."""
-
-_LONGEST_PAUSE_SECONDS = 8.0
 
 
 async def defer_to_newer(delivery: Delivery, error: NewerSchema) -> None:

@@ -1,7 +1,7 @@
-"""The folder of `cadre auth init`: a key per service, the roles, and the server's file of users.
+"""Write the folder of `cadre auth init`: a key per service, the roles, and the users for the nats-server.
 
-With `apart` each of them lies in a folder below it, so that every service can be handed its own and no other:
-`USER/nats.nk`, and `server/` with what is no secret.
+With `apart` each service has a folder below it, so that every service can be given its own key and no other:
+`USER/nats.nk`, and `server/` with what is not secret.
 """
 
 import json
@@ -31,6 +31,18 @@ ROLE_ANNOTATION = "cadre.dev/nats-role"
 
 _SERVER_FOLDER = "server"
 _SECRET_MODE, _PUBLIC_MODE = 0o600, 0o644
+
+_HEAD = """\
+# Who may use this server, and for what. Made by `cadre auth init`, which writes it anew: change nothing here.
+# A nats-server's own file takes it in with: include "{name}"
+# It holds public keys only. Have the server read it again with: nats-server --signal reload=PID
+"""
+
+_TENANTS_HEAD = """\
+# The accounts of tenants, which see nothing of each other. Made by `cadre tenant`, which writes it anew.
+# A nats-server's own file takes it in with: include "{name}"
+# With accounts there is no JetStream for users that are in none of them.
+"""
 
 
 class UserChanges(NamedTuple):
@@ -197,20 +209,6 @@ def _write(file: Path, text: str, mode: int = _PUBLIC_MODE) -> None:
         opened.write(text)
     fresh.chmod(mode)
     fresh.replace(file)
-
-
-_HEAD = """\
-# Who may use this server, and for what. Made by `cadre auth init`, which writes it anew: change nothing here.
-# A nats-server's own file takes it in with: include "{name}"
-# It holds public keys only. Have the server read it again with: nats-server --signal reload=PID
-"""
-
-
-_TENANTS_HEAD = """\
-# The accounts of tenants, which see nothing of each other. Made by `cadre tenant`, which writes it anew.
-# A nats-server's own file takes it in with: include "{name}"
-# With accounts there is no JetStream for users that are in none of them.
-"""
 
 
 def server_file(name: str, roles: Iterable[Role], keys: Mapping[str, str], topology: Topology) -> str:

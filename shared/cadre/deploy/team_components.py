@@ -1,4 +1,4 @@
-"""A team as the components that a cluster runs: its files are read here, and its tools' names looked up."""
+"""Read a team as the components that a cluster runs, with the names of its tools and the NATS users that they need."""
 
 import os
 import re

@@ -1,7 +1,7 @@
-"""The folder of tenants: each has a folder of its name, with its file and its keys; beside them the server's accounts.
+"""Keep the folder of tenants: a folder for each, with its file and its keys, and the accounts of the server.
 
 DIR/nats-accounts.conf      what the nats-server includes
-DIR/NAME/tenant.yaml        by which names it is served, and what holds there
+DIR/NAME/tenant.yaml        the names under which it is served, and its rules
 DIR/NAME/auth/              its NATS users, as `cadre auth init` makes them
 DIR/NAME/admin.key          the key of its first administrator
 DIR/NAME/cards.pem          signs the cards of its agents, if it is there
@@ -33,6 +33,10 @@ from cadre.spec.yaml_file import misfit_of, read_yaml
 
 ACCOUNTS_FILE = "nats-accounts.conf"
 AUTH_FOLDER, ADMIN_KEY, SECRETS_FOLDER, CARD_KEY = "auth", "admin.key", "secrets", "cards.pem"
+
+TENANT_FILE = "tenant.yaml"
+
+_HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
 def tenants_in(folder: Path) -> list[Path]:
@@ -111,11 +115,6 @@ def _check_hosts(folder: Path) -> None:
                     f"{host} is the host of {owners[host]} and of {own.name}: name it in one of them"
                 )
             owners[host] = own.name
-
-
-TENANT_FILE = "tenant.yaml"
-
-_HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
 class TenantSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

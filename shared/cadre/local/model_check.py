@@ -1,4 +1,4 @@
-"""The models that the agents of a folder ask, and whether one answers as its agents will ask it."""
+"""Find the models that the agents of a folder use, and check that each answers as its agents will ask it."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path

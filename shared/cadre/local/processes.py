@@ -1,4 +1,4 @@
-"""The processes of one `cadre up`: which they are, and how they start and stop."""
+"""Start and stop the processes of one `cadre up`, and find the Python files that each depends on."""
 
 import ast
 import asyncio

@@ -1,4 +1,4 @@
-"""A team checked without starting anything: each file by itself, and what its agents expect of each other."""
+"""Check a team without starting it: each file, the cards of its tools, and what its agents expect of each other."""
 
 import asyncio
 import contextlib
@@ -25,6 +25,8 @@ from cadre.spec.agent_file import agent_body, read_agent
 from cadre.spec.contract import ProblemLevel, TeamReach
 from cadre.spec.kinds import facts_of
 from cadre.spec.names import TEAM_FILE
+
+_TIMEOUT_SECONDS = 60.0
 
 
 class FileProblem(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,9 +140,6 @@ def _from_error(error: SpecError, file: Path) -> FileProblem:
         return FileProblem(file=str(file), text=error.explanation)
     within = error.key.partition(".")[0] in agent_body().__struct_fields__
     return FileProblem(file=str(file), path=f"spec.{error.key}" if within else error.key, text=error.problem)
-
-
-_TIMEOUT_SECONDS = 60.0
 
 
 class ToolModule(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Generations of shards: a tree's id says in which one it began, so that it stays where it is when shards are added."""
+"""Define generations of shards: the id of a tree says in which one it began, so it stays there when shards are added."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Templates of the subjects of a deployment."""
+"""Define the templates of the subjects of a deployment, and the streams of agents on NATS."""
 
 
 class Subject:

@@ -1,4 +1,7 @@
-"""Tagged values of agents' code, `{"$given": [form, content]}`, for those that are no code: tools, schemas, people."""
+"""Convert tagged values of agents' code, `{"$given": [form, content]}`, for tools, schemas and people.
+
+`nesting` measures the depth of JSON values: a value that is too deep can be written but not read back.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +12,9 @@ _TEXTS = ("int", "complex", "fraction", "timedelta")
 _NAMED = ("nan", "inf", "-inf")
 
 _TAGS = frozenset(("$given", "$dict"))
+
+MAX_LEVELS = 200
+"""The depth that is accepted from a model or a tool. JSON readers fail at about a thousand."""
 
 
 def for_tool(value: Any) -> Any:
@@ -73,10 +79,6 @@ def _as_object(pairs: list[tuple[Any, Any]]) -> Any:
     """An object where the texts of the keys tell them apart, else the pairs."""
     named = {str(key): item for key, item in pairs}
     return named if len(named) == len(pairs) else [list(pair) for pair in pairs]
-
-
-MAX_LEVELS = 200
-"""The depth that is accepted from a model or a tool. JSON readers fail at about a thousand."""
 
 
 def nesting(value: Any) -> int:

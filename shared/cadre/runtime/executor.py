@@ -1,4 +1,7 @@
-"""Handles the calls of tools: claims, runs, settles, answers and acks them, and finishes those found half done."""
+"""Handle the calls of tools: claim, run, settle, answer and ack them, and finish those found half done.
+
+An executor asks other processes whether they still work on the calls that they have claimed.
+"""
 
 import contextlib
 import functools

@@ -1,7 +1,7 @@
-"""Handles the deliveries of an agent's inbox: records are handed to the runner, and runs that records break are ended.
+"""Handle the deliveries of an agent's inbox: hand records to the runner, and end runs that records break.
 
 A record is acked only when the runner says that its run accounts for it, or when it was passed on to the queue of the
-revision that its run belongs to.
+run's revision. A cancellation is taken before its turn: earlier records in the queue may hang.
 """
 
 import asyncio
@@ -34,6 +34,8 @@ _OTHERS_TURN = (0.1, 0.3)
 
 HANDLER_SECONDS = 86_400.0
 """The handling of a record may take so long: far more than a model call with its wait for a place takes."""
+
+_MOST_WAITING = 1024
 
 
 class Inbox:
@@ -148,9 +150,6 @@ def _awaits(run: Run, sender: str) -> bool:
         return True
     awaited = {call.name for call in run.open_calls() if call.hold is None}
     return sender in awaited or (run.recalling is not None and sender == RECALL)
-
-
-_MOST_WAITING = 1024
 
 
 class EarlyCancels:

@@ -1,4 +1,4 @@
-"""Runs one call of a tool within its time, open to interruption; whatever happens becomes data."""
+"""Run one call of a tool within its timeout and below its span, open to interruption; every outcome becomes data."""
 
 import asyncio
 import contextvars

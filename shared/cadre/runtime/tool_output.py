@@ -1,8 +1,7 @@
-"""Turns a tool's return value into JSON and the files in it, and shortens the texts of errors.
+"""Convert the return value of a tool to JSON and files, and cut the texts of errors.
 
-Images and sound of other libraries as files: Pillow's images, smolagents' AgentImage and AgentAudio.
-
-None of these libraries is imported here: objects are recognised by the names of their classes.
+Images and sound of Pillow and smolagents become files. These libraries are not imported: objects are recognised by the
+names of their classes.
 """
 
 import io
@@ -25,6 +24,10 @@ _MAX_OUTPUT_CHARS = 200
 _TOO_DEEP = f"what it returned is nested too deeply: at most {MAX_LEVELS} levels"
 
 _BYTES = (bytes, bytearray, memoryview)
+
+_IMAGE = ("PIL.Image", "Image")
+_AGENT_IMAGE = "AgentImage"
+_AGENT_AUDIO = "AgentAudio"
 
 
 class JsonOutput(NamedTuple):
@@ -113,11 +116,6 @@ def too_large(files: list[File], most: int) -> str | None:
         return None
     name = f"file {large.name}" if Path(large.name).name else "a file"
     return f"it returned {name} of {large.size} bytes, over the limit of {most} (CADRE_FILE_BYTES)"
-
-
-_IMAGE = ("PIL.Image", "Image")
-_AGENT_IMAGE = "AgentImage"
-_AGENT_AUDIO = "AgentAudio"
 
 
 def file_of(value: Any) -> File | None:

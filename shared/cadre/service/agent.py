@@ -1,4 +1,4 @@
-"""Agents as a process: their inbox consumers, their runners, their cards in the registry."""
+"""Run agents as a process: their inbox consumers, their runners, their cards in the registry, their calls' queues."""
 
 import asyncio
 import logging

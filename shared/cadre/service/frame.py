@@ -1,4 +1,4 @@
-"""The frame of every service process: connect, serve health, run the part, drain on SIGTERM.
+"""Run every service process: connect, serve health, run its part, drain on SIGTERM, end when the event loop hangs.
 
 `/healthz` answers while the event loop turns; `/readyz` only while NATS is connected and the part is
 ready. A second signal ends the process at once.
@@ -35,6 +35,9 @@ from cadre.telemetry.metrics.meters import Meters
 log = logging.getLogger("cadre.service")
 
 LAST_FIGURES_WITHIN = 2.0
+
+_TURNS = 6
+"""The loop has so many turns to say that it is alive."""
 
 
 class ConnectionGivenUp(CadreError):
@@ -235,10 +238,6 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         yield
-
-
-_TURNS = 6
-"""The loop has so many turns to say that it is alive."""
 
 
 async def watch_for_hang(seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Whether two replicas of an agent are the same: a digest of what they were started from."""
+"""Compute the revision of an agent, a digest of what it was started from, and compare the replicas of an agent by it."""
 
 import hashlib
 from collections import Counter

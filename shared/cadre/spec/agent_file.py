@@ -1,4 +1,4 @@
-"""An agent's YAML file: read, checked and explained."""
+"""Read an agent's YAML file, check it, explain its errors, and list what the agent depends on."""
 
 from pathlib import Path
 from typing import Any, Literal, NamedTuple

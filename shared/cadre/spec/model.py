@@ -1,4 +1,4 @@
-"""The model that an agent uses: the section `model` of its file."""
+"""Define the section `model` of an agent file: the model, its limits, and the tools that its endpoint runs."""
 
 from __future__ import annotations
 
@@ -26,6 +26,16 @@ ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "
 
 ModelApi = Literal["chat", "responses"]
 """The API of an endpoint that a model is asked through: `/chat/completions` or `/responses`."""
+
+_RUN_BY_THE_CLIENT = {
+    "function": "a function is no native tool: serve it with `cadre tools` and name it in tools",
+    "custom": "the endpoint does not run it: serve a tool with `cadre tools` and name it in tools",
+    "computer": "the endpoint does not run it, and Cadre has no computer to show it",
+    "computer_use_preview": "the endpoint does not run it, and Cadre has no computer to show it",
+    "local_shell": "the endpoint does not run it: serve a tool that does with `cadre tools`",
+    "apply_patch": "the endpoint does not run it: serve a tool that does with `cadre tools`",
+}
+"""Types of tools that wait for whoever made the request, and what to do instead."""
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -166,17 +176,6 @@ def model_bounds(model: ModelSpec, key: str = "model") -> list[Bound]:
         (f"{key}.price.output", price.output if price else None, 0),
         (f"{key}.price.cached", price.cached if price else None, 0),
     ]
-
-
-_RUN_BY_THE_CLIENT = {
-    "function": "a function is no native tool: serve it with `cadre tools` and name it in tools",
-    "custom": "the endpoint does not run it: serve a tool with `cadre tools` and name it in tools",
-    "computer": "the endpoint does not run it, and Cadre has no computer to show it",
-    "computer_use_preview": "the endpoint does not run it, and Cadre has no computer to show it",
-    "local_shell": "the endpoint does not run it: serve a tool that does with `cadre tools`",
-    "apply_patch": "the endpoint does not run it: serve a tool that does with `cadre tools`",
-}
-"""Types of tools that wait for whoever made the request, and what to do instead."""
 
 
 def check_api(key: str, model: ModelSpec, agent: str = "") -> None:

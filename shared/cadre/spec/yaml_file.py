@@ -1,4 +1,4 @@
-"""Reads YAML files that people write; each error is one line that names the file."""
+"""Read YAML files that people write; each error is one line that names the file and the misfit."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -18,6 +18,12 @@ _NOT_YAML = (yaml.YAMLError, ValueError, RecursionError)
 
 
 _BOOL, _TEXT = "tag:yaml.org,2002:bool", "tag:yaml.org,2002:str"
+
+_SENTENCE = re.compile(
+    r"(?P<problem>Object (?P<kind>contains unknown|missing required) field `(?P<key>.*?)`|.*?)"
+    r"(?: - at `(?P<place>[^`]*)`)?",
+    re.DOTALL,
+)
 
 
 class _UniqueKeys(_Loader):  # type: ignore[misc]
@@ -117,13 +123,6 @@ def _problem(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
     text = " ".join(str(getattr(error, "problem", None) or error).split())
     return text if mark is None else f"line {mark.line + 1}: {text}"
-
-
-_SENTENCE = re.compile(
-    r"(?P<problem>Object (?P<kind>contains unknown|missing required) field `(?P<key>.*?)`|.*?)"
-    r"(?: - at `(?P<place>[^`]*)`)?",
-    re.DOTALL,
-)
 
 
 class Misfit(NamedTuple):

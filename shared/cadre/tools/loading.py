@@ -1,4 +1,4 @@
-"""Loads the tools of a module, given by its name or by the path of its file."""
+"""Load the tools of a module, given by its name or by the path of its file, or of a folder of skills."""
 
 import importlib
 import importlib.util

@@ -1,4 +1,7 @@
-"""Asks the provider anew whether it still vouches for who has signed in, each time that its last word has expired."""
+"""Renew sign-ins: ask the provider again when its last confirmation has expired.
+
+What a renewal needs is encrypted with the token that only the browser has, so a stolen store lets no one in.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,8 @@ _CLAIM_SECONDS = 10.0
 """A gateway that has not renewed a sign-in by then has died at it: the next one does."""
 
 _POLL_SECONDS = 0.1
+
+_NONCE_BYTES = 12
 
 
 @dataclass
@@ -109,9 +114,6 @@ class SessionRenewal:
             renewing_until=0.0,
             sealed=sealed,
         )
-
-
-_NONCE_BYTES = 12
 
 
 def seal(secret: str, token: str) -> str:

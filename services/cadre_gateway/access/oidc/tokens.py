@@ -1,4 +1,4 @@
-"""Reads the tokens of a provider: whose they are, and what these may do."""
+"""Check a provider's tokens, and read from them the user and the user's scope."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent's card: what A2A's clients learn of it before they ask."""
+"""Describe an agent as A2A's card, and sign it with a detached JSON Web Signature over its canonical JSON."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ from cadre_gateway.doors.card_settings import KEY, CardSettings
 
 VERSIONS = ("1.0", "0.3")
 MODES = ["text/plain", "application/json"]
+
+KEYS = "/a2a/.well-known/jwks.json"
+"""Where the public key is."""
+
+_MEMBERS = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}
+"""The members of a public key that its thumbprint is about (RFC 7638)."""
 
 
 def card_of_agent(card: AgentCard, url: str, *, asks_who_calls: bool) -> dict[str, Any]:
@@ -50,13 +56,6 @@ def card_of_agent(card: AgentCard, url: str, *, asks_who_calls: bool) -> dict[st
 def for_older_clients(card: dict[str, Any], url: str) -> dict[str, Any]:
     """The card with what clients of version 0.3 look for."""
     return {**card, "url": url, "preferredTransport": "JSONRPC", "protocolVersion": "0.3.0"}
-
-
-KEYS = "/a2a/.well-known/jwks.json"
-"""Where the public key is."""
-
-_MEMBERS = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}
-"""The members of a public key that its thumbprint is about (RFC 7638)."""
 
 
 class CardSigner:

@@ -1,4 +1,4 @@
-"""A2A's binding to JSON-RPC, for protocol versions 1.0 and 0.3."""
+"""Serve A2A over JSON-RPC, for protocol versions 1.0 and 0.3."""
 
 from __future__ import annotations
 

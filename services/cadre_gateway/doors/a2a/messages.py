@@ -1,4 +1,4 @@
-"""From a message to the run that it is for: begun, decided on, or told."""
+"""Find the run that a message of A2A is for: begin a run, decide on its calls, or pass the message on to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What A2A's clients may ask of an agent: its tasks, begun, told, streamed, listed, cancelled."""
+"""Answer A2A's methods on an agent's tasks: send, stream, list, cancel, and watch with push notifications."""
 
 from __future__ import annotations
 

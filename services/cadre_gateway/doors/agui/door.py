@@ -1,4 +1,4 @@
-"""The door for AG-UI's clients: one address for each agent, which answers with events."""
+"""Serve AG-UI's clients: one address for each agent, which answers with events and the messages of the thread."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ AGENT = "/agui/{agent}"
 _PING = b": ping\n\n"
 _MAX_HELD_BYTES = 256 * 1024
 """The largest request that is kept while its run goes on, to tell all messages anew where one is taken back."""
+
+_OWN_AFFAIRS = ("reasoning", "activity")
+"""Roles of messages that clients keep although a snapshot lacks them, as long as it has none of that role."""
 
 
 def router(runs: RunService) -> APIRouter:
@@ -81,10 +84,6 @@ async def _frames(
 
 def _frame(event: Json) -> bytes:
     return b"data: %s\n\n" % msgspec.json.encode(event)
-
-
-_OWN_AFFAIRS = ("reasoning", "activity")
-"""Roles of messages that clients keep although a snapshot lacks them, as long as it has none of that role."""
 
 
 async def messages_told(answers: Answers, progress: Progress, sent: list[Json]) -> list[Json]:

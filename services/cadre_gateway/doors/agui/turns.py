@@ -1,4 +1,4 @@
-"""From a request of AG-UI to the run that answers it: begun in the thread's session, or gone on with."""
+"""Read a request of AG-UI, and begin or continue the run that answers it in the thread's session."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ _BESIDE = frozenset({"context", "state", ARGUMENT})
 """Arguments that are the thread's and not the agent's own."""
 _OWN_AFFAIRS = ("reasoning", "activity")
 """Roles of messages that are the client's account of a run, and no part of what was said."""
+
+_MAX_ID_CHARS = 255
+
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_ID_CHARS)]
 
 
 @dataclass(frozen=True)
@@ -147,11 +151,6 @@ def _arguments(wanted: RunInput, before: ToldHistory) -> dict[str, Any]:
     if before:
         found[ARGUMENT] = before.said
     return found
-
-
-_MAX_ID_CHARS = 255
-
-Id = Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_ID_CHARS)]
 
 
 class Resume(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

@@ -1,4 +1,4 @@
-"""What the package tells of a message, and the HTTP request that has brought it."""
+"""Read the context of an MCP message: its HTTP request, its support for tasks, its progress token."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from cadre_gateway.doors.progress import Place, Progress
 
 Context = ServerRequestContext[Any, Any]
 
+EXTENSION = "io.modelcontextprotocol/tasks"
+
 
 def request_of(context: Context) -> Request:
     """The request that has brought the message."""
     request = context.request
     assert isinstance(request, Request)
     return request
-
-
-EXTENSION = "io.modelcontextprotocol/tasks"
 
 
 def takes_tasks(context: Context) -> bool:

@@ -1,4 +1,7 @@
-"""The door for clients of MCP: one route, streamable HTTP without sessions, so that any gateway answers any message."""
+"""Serve clients of MCP at one route, with a tool for each agent and a few for their runs.
+
+It is streamable HTTP without sessions, so any gateway answers any message.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +53,12 @@ logging.getLogger("mcp.server").setLevel(logging.WARNING)
 _PATH = "/mcp"
 _CLIENT_ERROR, _SERVER_ERROR = 400, 500
 _MAX_CHARS = 200
+
+_INSTRUCTIONS = (
+    "Each agent is a tool: give it a task, and it answers when it is done, with progress meanwhile. A call that waits"
+    " for a person has the person asked, or comes back with what is asked; cadre_get_run then waits for the answer."
+    " Send `cadre.dev/idempotency-key` in `_meta` to find the same run again when a call is repeated."
+)
 
 
 def router(runs: RunService) -> APIRouter:
@@ -157,13 +166,6 @@ def _note_for_audit(request: Request, data: bytes) -> None:
         note(request, tool=params["name"], **told)
     else:
         leave_out(request)
-
-
-_INSTRUCTIONS = (
-    "Each agent is a tool: give it a task, and it answers when it is done, with progress meanwhile. A call that waits"
-    " for a person has the person asked, or comes back with what is asked; cadre_get_run then waits for the answer."
-    " Send `cadre.dev/idempotency-key` in `_meta` to find the same run again when a call is repeated."
-)
 
 
 class McpSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,10 +1,8 @@
-"""Runs as tasks, the extension of the protocol for long calls: the id of a task is that of its run, so that what became
-of it is in the journals, whichever gateway is asked.
+"""Show runs as tasks of MCP, in the extension for long calls, and stream their changes to clients that listen.
 
-Streams of notifications that a client of 2026 asks for: of its tasks, and of changes to the tools.
-
-A stream begins with what is agreed on and the present state of each task. Nothing is kept of it: a client whose
-stream broke, here or with its gateway, listens again at any other.
+A task has the id of its run, so its state is in the journals and any gateway can answer. A stream begins with what was
+agreed on and the present state of each task. None of it is kept: a client whose stream broke listens again at any
+gateway.
 """
 
 from __future__ import annotations
@@ -47,6 +45,13 @@ _POLL_MS = 1_000
 _NAMED = ("tasks/get", "tasks/update", "tasks/cancel")
 """Methods that name their task in a header, for whoever routes by it."""
 _NOT_FOUND, _SERVER_ERROR = 404, 500
+
+_MOST_TASKS = 100
+"""Of one stream."""
+_IDLE_SECONDS = 15.0
+_ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+_TOOLS_CHANGED = "notifications/tools/list_changed"
+_TASK = "notifications/tasks"
 
 
 class McpTaskParams(RequestParams):
@@ -169,14 +174,6 @@ def _refused(problem: Problem) -> MCPError:
         return MCPError(INVALID_PARAMS, "there is no such task (any more)", {"code": problem.code})
     code = -32603 if problem.status >= _SERVER_ERROR else INVALID_PARAMS
     return MCPError(code, problem.detail, {"code": problem.code})
-
-
-_MOST_TASKS = 100
-"""Of one stream."""
-_IDLE_SECONDS = 15.0
-_ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
-_TOOLS_CHANGED = "notifications/tools/list_changed"
-_TASK = "notifications/tasks"
 
 
 class Listening:

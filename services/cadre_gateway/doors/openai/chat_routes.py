@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions: a turn of a chat with an agent, answered by a run."""
+"""Serve POST /v1/chat/completions: read a turn of a chat, run the agent, answer whole or in chunks."""
 
 from __future__ import annotations
 
@@ -34,6 +34,14 @@ from cadre_gateway.steering.run_end import RunEnd
 from cadre_gateway.streaming.event_stream import EventStream
 
 _HANG_UP = "its caller hung up"
+
+_RULES = ("system", "developer")
+
+MAX_DELTA_CHARS = 4_000
+_MAX_ARGUMENTS_CHARS = 2_000
+
+DONE = b"data: [DONE]\n\n"
+PING = b": ping\n\n"
 
 
 @dataclass(frozen=True)
@@ -123,9 +131,6 @@ def add_routes(routes: APIRouter, chat: ChatCompletions) -> None:
     @routes.post("/chat/completions", summary="A turn of a chat with an agent")
     async def post_completion(request: Request) -> Response:
         return await chat.complete(request)
-
-
-_RULES = ("system", "developer")
 
 
 class ChatMessage(msgspec.Struct, kw_only=True):
@@ -239,13 +244,6 @@ def _results(messages: list[ChatMessage], contents: list[MessageContent], since:
                 raise invalid("whose result is it?", field=f"messages[{at}].tool_call_id")
             found[one.tool_call_id] = contents[at].text
     return found
-
-
-MAX_DELTA_CHARS = 4_000
-_MAX_ARGUMENTS_CHARS = 2_000
-
-DONE = b"data: [DONE]\n\n"
-PING = b": ping\n\n"
 
 
 class ChatAnswer:

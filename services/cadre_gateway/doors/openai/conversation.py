@@ -1,13 +1,9 @@
-"""From a turn to the run that answers it: begun, gone on with, decided on, steered, or found again.
+"""Find or begin the run that answers a turn.
 
-A request goes on from an earlier run only where it names that run: by a session, by a response before it, or by a call
-that waits, whose id stands in the answer that it repeats. Any other begins a run that is given the request's own
-history. Nothing is guessed from what somebody has said.
-
-The requests that chat programs make behind the chat: titles, tags, follow-up questions, searches.
-
-Each would be a run of the whole team. They are answered at once, as far as that needs no model: a title are the first
-words of the chat, and there are no tags, questions or searches.
+A request continues an earlier run only if it names that run: by a session, by an earlier response, or by the id of
+a pending call in the answer that it repeats. Any other request begins a run with its own history. Nothing is
+guessed from the text. Titles, tags and follow-up questions, which chat programs request behind the chat, are
+answered at once without a run.
 """
 
 from __future__ import annotations
@@ -39,6 +35,12 @@ _RETRY_SECONDS = 3_600
 """A client that tries again finds the run that it began so long ago."""
 _BESIDE = frozenset({"instructions", ARGUMENT})
 """Arguments that are the chat's and not the agent's own."""
+
+_USER = re.compile(r"^[ \t]*USER:(.*)", re.IGNORECASE | re.MULTILINE)
+_TITLE_WORDS = 5
+
+_EMPTY: dict[str, object] = {"tags": [], "follow_ups": [], "queries": [], "text": "", "prompt": ""}
+"""What each kind of request is answered, by the key of the JSON that it asks for."""
 
 
 @dataclass(frozen=True)
@@ -288,13 +290,6 @@ def _check_may_decide(turn: Turn) -> None:
         raise Problem(
             403, "forbidden", "this key may not decide on calls: somebody with the role `approver` does"
         )
-
-
-_USER = re.compile(r"^[ \t]*USER:(.*)", re.IGNORECASE | re.MULTILINE)
-_TITLE_WORDS = 5
-
-_EMPTY: dict[str, object] = {"tags": [], "follow_ups": [], "queries": [], "text": "", "prompt": ""}
-"""What each kind of request is answered, by the key of the JSON that it asks for."""
 
 
 def answer_of(text: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The door for clients of OpenAI: its routes, under the paths that their SDKs ask for."""
+"""Serve clients of OpenAI under the paths of their SDKs, with the agents as models."""
 
 from __future__ import annotations
 

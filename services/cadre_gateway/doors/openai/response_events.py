@@ -1,8 +1,7 @@
-"""A response as the events of its stream. All but the pieces of text that a model writes just now follow from the
-journal: whichever gateway tells them, and however often, each has the same place.
+"""Write a response as the numbered events of its stream.
 
-Numbers of a response's events: what follows from the journal has the same place whoever tells it, and what was told
-live besides is in the number too, so a reader who comes back is told neither twice.
+All events except live pieces of text follow from the journal, so they have the same number at every gateway and in
+every repetition. The number also counts the live pieces, so a client that reconnects sees no event twice.
 """
 
 from __future__ import annotations

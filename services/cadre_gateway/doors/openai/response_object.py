@@ -1,4 +1,4 @@
-"""A response as an object: a part of a run, from where the response begins to the run's next pause or its end."""
+"""Read the body of a response and write the response as an object: the part of a run up to its next pause or its end."""
 
 from __future__ import annotations
 
@@ -27,6 +27,13 @@ _STATUS = {
     "cancelled": "cancelled",
     "error": "failed",
 }
+
+_ID = re.compile(r"resp_([A-Za-z0-9-]{1,64})(?:_([1-9]\d{0,15}))?")
+
+OWN_NOTE = "openai."
+"""Begins the keys of a run's metadata that are this door's own."""
+
+_RULES = ("system", "developer")
 
 
 def status_of(progress: Progress) -> str:
@@ -179,9 +186,6 @@ def _usage(tokens: Tokens) -> Json:
     }
 
 
-_ID = re.compile(r"resp_([A-Za-z0-9-]{1,64})(?:_([1-9]\d{0,15}))?")
-
-
 def response_id(place: Place) -> str:
     """The id of the response that begins there."""
     return f"resp_{place.run}_{place.after}" if place.after else f"resp_{place.run}"
@@ -195,11 +199,7 @@ def place_of_response(given: str) -> Place:
     return Place(found[1], int(found[2] or 0))
 
 
-OWN_NOTE = "openai."
-"""Begins the keys of a run's metadata that are this door's own."""
 BACKGROUND, PREVIOUS = f"{OWN_NOTE}background", f"{OWN_NOTE}previous"
-
-_RULES = ("system", "developer")
 
 
 class ResponseBody(msgspec.Struct, kw_only=True):

@@ -1,4 +1,6 @@
-"""What both protocols read of a request besides its body: whose it is, which chat, and whether it came before."""
+"""Read what requests of both protocols share: the user, the chat, the content of messages, and whether it is a
+repetition.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +31,8 @@ HANGUP_HEADER = "x-cadre-hangup"
 
 _OF_THE_ANSWER = ("stream", "stream_options", "background", "include", "store")
 _COUNT = re.compile(r"\d{1,4}")
+
+_TEXTS = ("text", "input_text", "output_text", "refusal", "summary_text", "reasoning_text")
 
 
 class Envelope(NamedTuple):
@@ -91,9 +95,6 @@ def _digest(owner: str, data: bytes, session: str | None, user: str | None) -> s
 
 def _first(values: Any) -> str | None:
     return next((value for value in values if value), None)
-
-
-_TEXTS = ("text", "input_text", "output_text", "refusal", "summary_text", "reasoning_text")
 
 
 def content_of(value: Any, where: str) -> MessageContent:

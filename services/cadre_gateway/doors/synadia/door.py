@@ -1,4 +1,4 @@
-"""The door: one service of the protocol for each live agent, on a connection of its own."""
+"""Serve each live agent as a service of the protocol, on a separate NATS connection with its own settings."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ _GONE_SECONDS = 30.0
 """So long an agent may have no replica before its service ends: it may just be started anew."""
 _LOOK_SECONDS = 5.0
 _RETRY_SECONDS = 5.0
+
+_OWNER = re.compile(r"[a-z0-9_-]{1,63}")
 
 
 class _Hosted(NamedTuple):
@@ -147,9 +149,6 @@ class SynadiaDoor:
 
     async def _end(self, name: str) -> None:
         await self._hosted.pop(name).service.stop()
-
-
-_OWNER = re.compile(r"[a-z0-9_-]{1,63}")
 
 
 class SynadiaSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Locks a freshly forked process in, layer by layer; each layer is refused or holds, none is skipped silently."""
+"""Lock a freshly forked process in, layer by layer; each layer is refused or holds, none is skipped silently."""
 
 import mimetypes
 import os

@@ -1,4 +1,4 @@
-"""A2A's Task as `RemoteTask`, the fields of which a tool of Cadre returns."""
+"""Write what a run says to a remote agent as A2A's Message, and read A2A's Task as a `RemoteTask`."""
 
 import base64
 import binascii

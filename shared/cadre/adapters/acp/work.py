@@ -1,4 +1,4 @@
-"""One task of a program: its process is started, its session begun or opened again, its permissions put to people."""
+"""Run one task of a program: start its process, begin or reopen its session, ask people for its permissions."""
 
 from __future__ import annotations
 

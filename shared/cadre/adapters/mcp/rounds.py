@@ -1,11 +1,7 @@
-"""A call in as many rounds as its server wants: between two of them nobody works at it.
+"""Make a call of an MCP server in as many rounds as the server wants; no worker is held between two rounds.
 
-Where the server makes a task of it, each later round asks for the task; where the server asks a person, each sends on
-what they have said.
-
-Calls that an MCP server does not answer at once: as a task that it works on, or with questions to a person first.
-
-What is known of such a call stands in its journal, between two rounds of it; here is what that means, without I/O.
+If the server makes a task of the call, each later round asks for the task. If the server asks a person, the next round
+sends the answers. The state of the call is in its journal.
 """
 
 from __future__ import annotations
@@ -27,6 +23,13 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+_GROWTH = 1.5
+_MOST_SECONDS = 15.0
+"""The longest pause between two questions for a task, unless its server wants a longer one."""
+ABSENCE_SECONDS = 600.0
+"""How long a server may be out of reach before the call of a task is given up."""
+_AWAY_SECONDS = 10.0
 
 
 class ToolError(CadreError):
@@ -163,14 +166,6 @@ def _requests(requests: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _told(call: CallSoFar) -> dict[str, Any] | None:
     return {key: msgspec.to_builtins(answer) for key, answer in call.answers.items()} or None
-
-
-_GROWTH = 1.5
-_MOST_SECONDS = 15.0
-"""The longest pause between two questions for a task, unless its server wants a longer one."""
-ABSENCE_SECONDS = 600.0
-"""How long a server may be out of reach before the call of a task is given up."""
-_AWAY_SECONDS = 10.0
 
 
 class Question(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""An MCP server that is kept connected: its tools are listed, called, and listed anew when they change."""
+"""Keep an MCP server connected: list its tools, call them, list them again when they change, convert their results."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One session with an MCP server over stdio or streamable HTTP: the only module that speaks by the package `mcp`.
+"""Hold one session with an MCP server over stdio or streamable HTTP.
 
-The question which versions of the protocol a server speaks, as it goes over the wire: a slow server answers it later
-than the package waits, which takes it for one of before 2026 then.
+Messages declare the abilities of this client, and carry the
+headers of their run.
 """
 
 from __future__ import annotations
@@ -63,6 +63,10 @@ Progress = ProgressFnT
 
 R = TypeVar("R", bound=mcp_types.Result)
 CallAnswer = mcp_types.CallToolResult | mcp_types.InputRequiredResult | BegunTask
+
+_INITIALIZE = "initialize"
+
+_of_run: ContextVar[Mapping[str, str]] = ContextVar("mcp_headers_of_run")
 
 
 class SessionLost(CadreError):
@@ -346,11 +350,6 @@ def _failed(request: httpx2.Request, code: int, message: str) -> httpx2.Response
 def _http_client(endpoint: Endpoint) -> _HttpClient:
     timeout = httpx2.Timeout(_HTTP_SECONDS, read=_SILENCE_SECONDS)
     return _HttpClient(headers=endpoint.headers, timeout=timeout, **http_options(endpoint.url))
-
-
-_INITIALIZE = "initialize"
-
-_of_run: ContextVar[Mapping[str, str]] = ContextVar("mcp_headers_of_run")
 
 
 @contextlib.contextmanager

@@ -1,11 +1,7 @@
-"""Blobs in a NATS object store, named by the SHA-256 of their content.
+"""Store blobs in a NATS object store, named by the SHA-256 of their content.
 
-Trees may share a blob. Putting it again makes it young, and a removal leaves alone what has become young since it was
-judged: both are one fenced write to the object's entry.
-
-Sweeps an object store: removes chunks that no entry names, of writers that were killed, cancelled or cut off.
-
-An entry that a listing lacks may only be late, so the stream's leader is asked before anything is removed.
+Trees may share a blob. Storing a blob again makes it young, and a removal spares what has become young since it was
+judged: both are one fenced write to the entry of the object.
 """
 
 import base64
@@ -33,6 +29,8 @@ are chunks let be that no entry names."""
 _TOUCH_AFTER_SECONDS = YOUNG_SECONDS / 2
 
 _LOCAL = SystemClock()
+
+_REF = re.compile(rb"blob:[0-9a-f]{64}")
 
 
 class NatsBlobs:
@@ -122,9 +120,6 @@ class NatsBlobs:
         """Writes the entry anew when it is old. Raises Fenced."""
         if self._clock.now() - found.at >= _TOUCH_AFTER_SECONDS:
             await self._objects.replace(name, found.seq, found.fields)
-
-
-_REF = re.compile(rb"blob:[0-9a-f]{64}")
 
 
 def refs_in(data: bytes) -> set[str]:

@@ -1,8 +1,9 @@
-"""Objects in a NATS object store, as every NATS client knows them, each written as a whole or not at all.
+"""Store objects in a NATS object store in the form that every NATS client reads, each as a whole or not at all.
 
-An object is an entry on a subject of its own and, on a subject that the entry names, its content in chunks. The chunks
-are there before the entry, and the entry is fenced: of several writers one wins, and the others take their chunks back.
-A writer that is killed or cancelled leaves chunks that no entry names: `sweep` removes them.
+An object is an entry on its own subject and, on a subject that the entry names, its content in chunks. The chunks
+are there before the entry, and the entry is fenced: of several writers one wins, and the others remove their
+chunks. A writer that is killed or cancelled leaves chunks that no entry names: `sweep` removes them. A snapshot is
+an object with a fixed name.
 """
 
 import asyncio
@@ -36,6 +37,8 @@ _CHUNKS_AT_ONCE = 8
 
 _REPLICA_SECONDS = 5.0
 """For a replica to catch up with the leader that named an entry, or for a removal to end."""
+
+_TIMEOUT_SECONDS = 30.0
 
 
 class ObjectEntry(NamedTuple):
@@ -246,9 +249,6 @@ def _lanes_of(nc: Client) -> _Lanes:
     if lanes is None:
         lanes = _lanes[nc] = _Lanes(asyncio.Semaphore(_PAGES_AT_ONCE), asyncio.Semaphore(_CHUNKS_AT_ONCE))
     return lanes
-
-
-_TIMEOUT_SECONDS = 30.0
 
 
 class NatsSnapshots:

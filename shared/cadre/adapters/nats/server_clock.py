@@ -1,7 +1,7 @@
-"""The time of the NATS server, which every service of a deployment goes by.
+"""Read the time of the NATS server, which every service of a deployment uses, or that of this machine.
 
-Schedules go off by the server's clock, so a wait or a deadline that one process sets and another one compares must be
-by that clock too. Between two measurements it goes on with this machine's monotonic clock, which nobody sets.
+Schedules fire by the server's clock, so a wait or a deadline that one process sets and another one compares must be
+by that clock too. Between two measurements it continues with this machine's monotonic clock, which cannot be set.
 """
 
 import asyncio

@@ -1,4 +1,6 @@
-"""`cadre eval`: kept runs and written tasks tried with the files of a team, or another model."""
+"""Define `cadre eval`: try kept runs and written tasks with the files of a team or another model, and print the
+results.
+"""
 
 import asyncio
 import logging
@@ -45,6 +47,9 @@ from cadre.tools.loading import AnyTool
 from cadre.views.words import number
 
 _PATH = click.Path(exists=True, path_type=Path)
+
+_SUMMED = ("steps", "tokens", "cost")
+_HEADERS = ["RUN", "AGENT", "STATE", "STEPS", "CALLS", "TOKENS", "COST", "ANSWER"]
 
 
 class _Policies(click.ParamType[tuple[str, Policy]]):
@@ -209,10 +214,6 @@ def _endpoint(spec: ModelSpec) -> ModelMaker:
             ExitCode.USAGE,
         )
     return lambda blobs: EndpointModel(spec, settings, prices, blobs)
-
-
-_SUMMED = ("steps", "tokens", "cost")
-_HEADERS = ["RUN", "AGENT", "STATE", "STEPS", "CALLS", "TOKENS", "COST", "ANSWER"]
 
 
 class EvaluatedRun(msgspec.Struct, frozen=True, kw_only=True):

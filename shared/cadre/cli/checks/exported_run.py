@@ -1,4 +1,4 @@
-"""Reads the files that `cadre runs export` writes."""
+"""Read the files that `cadre runs export` writes, and decide their runs by another specification of their agents."""
 
 import gzip
 import zlib

@@ -1,4 +1,6 @@
-"""`cadre replay` and `cadre verify`: a run's journals decided anew, and their hash chains checked."""
+"""Define `cadre replay` and `cadre verify`: decide a run's journals again, by its own revision or another, and check
+hashes.
+"""
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +30,11 @@ from cadre.loop.redecide import redecide
 from cadre.loop.tool_changes import ToolChange
 from cadre.protocol.cards import ToolCard
 from cadre.spec.agent_file import read_agent
+
+_HEADERS = ["RUN", "AGENT", "REVISION", "ENTRIES", "TOOLS", "VERDICT"]
+
+_TOLD_CALLS = 3
+"""Refused calls of one tool that are told; `-o json` has all."""
 
 
 def _journal_options(how: str = "") -> Callable[[Decorated], Decorated]:
@@ -161,12 +168,6 @@ def _verify_lines(found: Account) -> Iterator[str]:
 
 def _many(count: int, one: str, many: str | None = None) -> str:
     return f"{count} {one if count == 1 else many or one + 's'}"
-
-
-_HEADERS = ["RUN", "AGENT", "REVISION", "ENTRIES", "TOOLS", "VERDICT"]
-
-_TOLD_CALLS = 3
-"""Refused calls of one tool that are told; `-o json` has all."""
 
 
 def replay_against(

@@ -1,4 +1,4 @@
-"""`cadre k8s`: a team as Kubernetes manifests."""
+"""Define `cadre k8s`: write a team as Kubernetes manifests, in YAML that people can read."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -34,6 +34,9 @@ _set_option = click.option(
     metavar="KEY=VALUE",
     help=r"One value, over all files: as it stands, or YAML in {…} or […]; a dot within a key is \.",
 )
+
+_KUSTOMIZATION_FILE = "kustomization.yaml"
+_MARK = "# Written by `cadre k8s render`: what is changed here is lost at the next one."
 
 
 @click.group("k8s")
@@ -137,10 +140,6 @@ def _layer(file: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise SpecError(f"{file}: must be a mapping, as docs/deploy.md shows")
     return data
-
-
-_KUSTOMIZATION_FILE = "kustomization.yaml"
-_MARK = "# Written by `cadre k8s render`: what is changed here is lost at the next one."
 
 
 class _Dumper(yaml.SafeDumper):

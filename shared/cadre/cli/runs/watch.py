@@ -1,4 +1,4 @@
-"""Follows one run on a screen: Ctrl-C cancels it, or leaves it to itself."""
+"""Follow one run on a screen, and say which service it waits for. Ctrl-C cancels the run or detaches from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cadre new`: writes an agent, a tool or a team that runs as it stands, with a test."""
+"""Define `cadre new`: write an agent, a tool or a team that runs as it stands, with a test."""
 
 import keyword
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What models, tools and code wrote, as it is printed: as text, without what a terminal obeys."""
+"""Print what models, tools and code wrote, without control codes for the terminal, and print status lines on stderr."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Options that several commands have, and what they print as JSON."""
+"""Define the options that several commands share, read their NAME=VALUE arguments, and print JSON."""
 
 import json
 import math
@@ -10,6 +10,9 @@ import click
 from cadre.protocol.tagged import nesting
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
+_MAX_LEVELS = 800
+"""Levels of nested lists and objects that are sent; a gateway reads little more."""
 
 
 class Duration(click.ParamType[float]):
@@ -109,10 +112,6 @@ def bounds(options: dict[str, Any]) -> dict[str, Any]:
 def print_json(value: Any) -> None:
     """Prints the value on one line of stdout."""
     click.echo(json.dumps(value, ensure_ascii=False))
-
-
-_MAX_LEVELS = 800
-"""Levels of nested lists and objects that are sent; a gateway reads little more."""
 
 
 class _Unsendable(Exception):

@@ -1,4 +1,7 @@
-"""One Kubernetes object as plain data: its metadata, its labels, and the selectors that find pods by them."""
+"""Write one Kubernetes object as plain data: its metadata, its labels, and the selectors that find its pods.
+
+Values that a person overrides are merged into it.
+"""
 
 from typing import Any
 
@@ -11,6 +14,9 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 AGENT = "cadre.dev/agent"
 
 CADRE = {PART_OF: "cadre"}
+
+_IDENTITIES = ("name", "mountPath")
+"""Keys that tell the items of a list apart: of containers, volumes and variables; of mounts."""
 
 
 def labels(name: str, component: str) -> dict[str, str]:
@@ -31,10 +37,6 @@ def metadata(namespace: str, name: str, component: str) -> dict[str, Any]:
 def manifest(api_version: str, kind: str, metadata: dict[str, Any], **body: Any) -> Manifest:
     """An object of the Kubernetes API."""
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **body}
-
-
-_IDENTITIES = ("name", "mountPath")
-"""Keys that tell the items of a list apart: of containers, volumes and variables; of mounts."""
 
 
 def merged(base: Any, over: Any, *, nulls: bool = False) -> Any:

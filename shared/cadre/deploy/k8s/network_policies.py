@@ -1,7 +1,7 @@
-"""Who may connect to whom: nobody, except as a service's own policy allows.
+"""Allow connections between services, and to hosts outside the cluster; everything else is denied.
 
-Which hosts outside the cluster a service may reach, by their names: a NetworkPolicy knows addresses alone, Cilium's
-own kind of policy follows what the name server answers.
+A NetworkPolicy knows only addresses. Cilium's own kind of policy allows hosts by name, from the answers of the name
+server.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""The kinds of objects that the operator acts on, each by the struct that reads its files."""
+"""Define the kinds of objects that the operator acts on, with the struct of each and its CustomResourceDefinition."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,6 +16,38 @@ from cadre.spec.model_file import Capability
 
 GROUP = "cadre.dev"
 VERSION = "v1"
+
+_CONDITION: Schema = {
+    "type": "object",
+    "required": ["type", "status"],
+    "properties": {
+        "type": {"type": "string"},
+        "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
+        "reason": {"type": "string"},
+        "message": {"type": "string"},
+        "lastTransitionTime": {"type": "string", "format": "date-time"},
+        "observedGeneration": {"type": "integer", "format": "int64"},
+    },
+}
+_STATUS: Schema = {
+    "type": "object",
+    "properties": {
+        "observedGeneration": {"type": "integer", "format": "int64"},
+        "replicas": {"type": "integer", "format": "int32"},
+        "readyReplicas": {"type": "integer", "format": "int32"},
+        "provisioned": {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "The Jobs that have made its queues.",
+        },
+        "conditions": {
+            "type": "array",
+            "items": _CONDITION,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+        },
+    },
+}
 
 
 class ToolServerSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,39 +113,6 @@ OBJECT_KINDS = (
         for one in DEFINITIONS
     ),
 )
-
-
-_CONDITION: Schema = {
-    "type": "object",
-    "required": ["type", "status"],
-    "properties": {
-        "type": {"type": "string"},
-        "status": {"type": "string", "enum": ["True", "False", "Unknown"]},
-        "reason": {"type": "string"},
-        "message": {"type": "string"},
-        "lastTransitionTime": {"type": "string", "format": "date-time"},
-        "observedGeneration": {"type": "integer", "format": "int64"},
-    },
-}
-_STATUS: Schema = {
-    "type": "object",
-    "properties": {
-        "observedGeneration": {"type": "integer", "format": "int64"},
-        "replicas": {"type": "integer", "format": "int32"},
-        "readyReplicas": {"type": "integer", "format": "int32"},
-        "provisioned": {
-            "type": "array",
-            "items": {"type": "string"},
-            "description": "The Jobs that have made its queues.",
-        },
-        "conditions": {
-            "type": "array",
-            "items": _CONDITION,
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["type"],
-        },
-    },
-}
 
 
 def definitions() -> list[Manifest]:

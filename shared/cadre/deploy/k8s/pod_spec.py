@@ -1,4 +1,7 @@
-"""The pod of a service: confined as the Pod Security Standard `restricted` asks, probed, with time to drain."""
+"""Write the pod of a service: confined as the Pod Security Standard `restricted` asks, probed, with time to drain.
+
+Its files come from ConfigMaps, mounted at their former places.
+"""
 
 import re
 from base64 import b64encode
@@ -45,6 +48,9 @@ _CONFINED = {
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
+
+MAX_BYTES = 1_000_000
+"""Bytes of files in a ConfigMap, which holds 1 MiB with its keys."""
 
 
 def pod_spec(component: Component, values: Values, workload: Workload) -> dict[str, Any]:
@@ -198,10 +204,6 @@ def _volumes(component: Component, values: Values) -> tuple[list[dict[str, Any]]
 
 def _probe(path: str, **times: int) -> dict[str, Any]:
     return {"httpGet": {"path": path, "port": "http"}, **times}
-
-
-MAX_BYTES = 1_000_000
-"""Bytes of files in a ConfigMap, which holds 1 MiB with its keys."""
 
 
 def config_map(files: Files, metadata: dict[str, Any]) -> Manifest:

@@ -1,9 +1,7 @@
-"""A team's components as manifests, by the file that each belongs to.
+"""Write the components of a team as manifests, by the file that each belongs to.
 
-One service as manifests, everything that it needs included; and the Job before them all.
-
-Scales replicas by lag: KEDA asks NATS how many messages a service's durable consumers have, and the gateway how many
-are for one of two revisions of an agent.
+Replicas scale by lag: KEDA asks NATS for the pending messages of a service's durable consumers, and the gateway for
+those of one of two revisions of an agent.
 """
 
 import re
@@ -22,6 +20,14 @@ from cadre.protocol.topology import Topology
 
 SHARED = "cadre"
 """File of the objects that belong to no single service."""
+
+_LABEL_VALUE = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9._-]{0,61}[a-zA-Z0-9])?")
+
+_ONE_A_MINUTE = {
+    # One pod at a time, and not at the first quiet moment: what is taken away has to drain.
+    "stabilizationWindowSeconds": 300,
+    "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}],
+}
 
 
 def render(
@@ -88,9 +94,6 @@ def _shared_files(components: Sequence[Component], values: Values) -> list[Manif
 
 def _provision(components: Sequence[Component], values: Values) -> list[Manifest]:
     return provision(components, values) if any(component.provides for component in components) else []
-
-
-_LABEL_VALUE = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9._-]{0,61}[a-zA-Z0-9])?")
 
 
 def workload_manifests(component: Component, values: Values) -> list[Manifest]:
@@ -215,13 +218,6 @@ def _deployment(component: Component, values: Values, workload: Workload, scale:
         "template": {"metadata": of_pods, "spec": pod_spec(component, values, workload)},
     }
     return manifest("apps/v1", "Deployment", about, spec=spec)
-
-
-_ONE_A_MINUTE = {
-    # One pod at a time, and not at the first quiet moment: what is taken away has to drain.
-    "stabilizationWindowSeconds": 300,
-    "policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}],
-}
 
 
 def scaled_object(component: Component, values: Values, scale: Scale) -> Manifest:

@@ -1,4 +1,7 @@
-"""What people, models and tools wrote, as span attributes: only when content is switched on, and bounded."""
+"""Write what people, models and tools wrote as span attributes, only when content is switched on.
+
+Chat messages have the JSON of the GenAI conventions; each attribute is cut to its size.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +16,15 @@ from cadre.telemetry.tracing.spans import Value
 
 MAX_CHARS = 16_384
 """Characters of one attribute: receivers would refuse a batch of longer ones."""
+
+MAX_PART_CHARS = 4_096
+"""Characters of the longest text within a message, as JSON."""
+
+_MAX_MESSAGE_CHARS = 6_144
+_FINISH_REASONS = {"tool_calls": "tool_call", "function_call": "tool_call"}
+"""What the conventions call what endpoints say; other reasons have one name."""
+_NOTE_CHARS = 128
+"""Reserved for the note that says what was left out."""
 
 
 class Content:
@@ -54,16 +66,6 @@ class Content:
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else msgspec.json.encode(value, order="deterministic").decode()
     return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"
-
-
-MAX_PART_CHARS = 4_096
-"""Characters of the longest text within a message, as JSON."""
-
-_MAX_MESSAGE_CHARS = 6_144
-_FINISH_REASONS = {"tool_calls": "tool_call", "function_call": "tool_call"}
-"""What the conventions call what endpoints say; other reasons have one name."""
-_NOTE_CHARS = 128
-"""Reserved for the note that says what was left out."""
 
 
 def instructions(message: ChatMessage, most: int) -> str:

@@ -1,7 +1,8 @@
-"""Folds the entries of a run's journal into spans. Each span comes out once, complete, with the entry that ends it.
+"""Fold the entries of a run's journal into spans. Each span is complete and comes out once, with the entry that ends
+it.
 
-Spans depend on the entries alone, so every process makes them byte for byte the same, however often. The id of a parent
-follows from the run and the place in it, so parallel branches cannot mix up theirs.
+Spans depend only on the entries, so every process makes them byte for byte the same. The id of a parent follows
+from the run and the place in it, so parallel branches cannot confuse theirs.
 """
 
 import functools
@@ -30,6 +31,9 @@ from cadre.telemetry.tracing.open_spans import Fault, OpenSpan, OpenSpans
 from cadre.telemetry.tracing.spans import Moment, SpanLink, SpanRecord, Status, Value, link_to, nanoseconds
 
 _ROOT, _AGENT, _STEP = "root", "agent", "step"
+
+PROVIDER = "openai"
+"""Every endpoint is called by OpenAI's API; a journal does not say whose endpoint it is."""
 
 
 class Projection:
@@ -205,9 +209,6 @@ def _usage(usage: Usage) -> dict[str, Value]:
         found[names.COST] = usage.cost
     return found
 
-
-PROVIDER = "openai"
-"""Every endpoint is called by OpenAI's API; a journal does not say whose endpoint it is."""
 
 _CHAT, _PLAN, _WAIT = "chat", "plan", "wait"
 

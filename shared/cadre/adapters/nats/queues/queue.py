@@ -1,4 +1,8 @@
-"""A durable pull consumer, shared by all replicas: a long pull stays open, for as many messages as there is room."""
+"""Take messages from a durable pull consumer that all replicas share.
+
+A long pull stays open for as many messages as there is room. Messages are handled in turn, kept alive, and acked or
+handed back.
+"""
 
 import asyncio
 import logging
@@ -39,6 +43,10 @@ _PULL_SECONDS = 10.0
 """Seconds that a pull stays open. A server that takes no pulls any more is noticed once the last one has ended."""
 
 _HEARTBEAT_SECONDS = 2.0
+
+_REDELIVER_AFTER_SECONDS = 0.5
+_CANCEL_SECONDS = 1.0
+"""For a handler to end once it is cancelled."""
 
 
 class Queue:
@@ -314,11 +322,6 @@ class _Pull:
     def __init__(self, left: int) -> None:
         self.left = left
         self.heard = time.monotonic()
-
-
-_REDELIVER_AFTER_SECONDS = 0.5
-_CANCEL_SECONDS = 1.0
-"""For a handler to end once it is cancelled."""
 
 
 class Work:

@@ -1,8 +1,7 @@
-"""Reads what a tree's journals hold, page by page with batched direct gets: no consumer per reader.
+"""Read the journals of a tree page by page with batched direct gets, without a consumer per reader.
 
-The journals of a tree in stream order, each read by its own subject: that is what the server finds fast.
-
-By a wildcard it looks through the whole stream, from the first entry on and behind the last one.
+Journals are merged in stream order, each read by its own subject, because the server finds that fast. With a wildcard
+the server searches the whole stream, from the first entry on and behind the last.
 """
 
 from __future__ import annotations
@@ -38,6 +37,11 @@ _FIRST_RECORDS = 8
 """Among so many of a run's records its task is looked for."""
 
 _ending: set[asyncio.Task[None]] = set()
+
+_REPLICA_SECONDS = 1.0
+
+MERGED_RUNS = 16
+"""The journals of more runs than that are looked for by the wildcard, which finds something everywhere then."""
 
 
 class History:
@@ -261,12 +265,6 @@ async def watch_deltas(
         task.add_done_callback(_ending.discard)
 
     return end
-
-
-_REPLICA_SECONDS = 1.0
-
-MERGED_RUNS = 16
-"""The journals of more runs than that are looked for by the wildcard, which finds something everywhere then."""
 
 
 class _Journal:

@@ -1,4 +1,7 @@
-"""Raw JetStream requests that nats-py lacks or does slowly: fenced publish, leader reads, pipelined gets."""
+"""Make raw JetStream requests that nats-py lacks or makes slowly: fenced publish, leader reads, pipelined gets.
+
+Reads wait for replicas that lag behind the leader.
+"""
 
 import asyncio
 import base64
@@ -62,6 +65,8 @@ _PASSING = {10004, 10005, 10007, 10008, 10009, 10023, 10118, 10119, 10194, 10195
 
 _LATEST = 4_102_444_800.0
 """The year 2100: dates beyond the year 9999 cannot be written, and nobody waits for them."""
+
+_PAUSE_SECONDS = 0.05
 
 
 def message_id(headers: Mapping[str, str], stream: str, seq: int) -> str:
@@ -373,9 +378,6 @@ async def _request(
         silence.forget(what, key)
     silence.hear(what, key)
     return answer
-
-
-_PAUSE_SECONDS = 0.05
 
 
 class ReplicaTries:

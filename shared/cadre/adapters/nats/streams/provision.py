@@ -1,4 +1,7 @@
-"""Streams and buckets of a deployment: created if absent, compared if present."""
+"""Create the streams and buckets of a deployment, or compare those that exist with what they should be.
+
+The metadata of streams holds the generations of shards.
+"""
 
 import logging
 from typing import Any, NamedTuple
@@ -43,6 +46,16 @@ STORE_REMEDY = (
 
 _FOR_EVER = 0
 """As an age: a run may wait for months. What has ended is removed tree by tree, and nothing else is."""
+
+OPEN = "open"
+
+ACCOUNT_REMEDIES = {
+    10027: "allow more streams in its account (max_streams)",
+    10113: "take max_bytes_required from its account",
+    10122: "take the limit on the size of one stream (max_stream_bytes) from its account",
+    10026: "allow more consumers in its account (max_consumers)",
+}
+"""Advice for each limit of the account, by the error of the server that names it."""
 
 
 def _stream(name: str, subjects: list[str], replicas: int, discard: str) -> dict[str, Any]:
@@ -360,16 +373,6 @@ def _drift(wanted: dict[str, Any], found: dict[str, Any]) -> list[str]:
 SHARDS, GENERATION, GROWTH = "cadre.shards", "cadre.generation", "cadre.growth"
 """Metadata of the first stream that a generation of shards adds: the number of shards from then on; the number of the
 generation, from 0, where it is not the first; and OPEN once trees begin in it."""
-
-OPEN = "open"
-
-ACCOUNT_REMEDIES = {
-    10027: "allow more streams in its account (max_streams)",
-    10113: "take max_bytes_required from its account",
-    10122: "take the limit on the size of one stream (max_stream_bytes) from its account",
-    10026: "allow more consumers in its account (max_consumers)",
-}
-"""Advice for each limit of the account, by the error of the server that names it."""
 
 
 async def layout_after(nc: Client, topology: Topology, known: Layout) -> Layout:
