@@ -121,7 +121,7 @@ class Chromium:
 
     @property
     def is_alive(self) -> bool:
-        """Whether both processes run."""
+        """Return whether both processes run."""
         return all(process.poll() is None for process in self._processes)
 
     @property

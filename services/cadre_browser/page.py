@@ -141,7 +141,7 @@ class Page:
             self._driver.execute_script("window.scrollTo(arguments[0], arguments[1]);", state.x, state.y)
 
     def state(self, before: BrowserState) -> BrowserState:
-        """What to keep of the browser; what it was `before` while a dialog holds the page."""
+        """Return what to keep of the browser; what it was `before` while a dialog holds the page."""
         if self.dialog() is not None:
             return before
         handles = self._driver.window_handles
@@ -173,7 +173,7 @@ class Page:
         return f"{told}, tab {number} of {tabs}" if tabs > 1 else told
 
     def screenshot(self) -> bytes | None:
-        """What the tab shows, as PNG; None while a dialog holds the page."""
+        """Return what the tab shows, as PNG; None while a dialog holds the page."""
         if self.dialog() is not None:
             return None
         return base64.b64decode(self._chromium.cdp("Page.captureScreenshot", format="png")["data"])
@@ -231,7 +231,8 @@ class Page:
         helium.click(found[nth - 1])
 
     def _matches(self, wanted: Any, text: str) -> list[Any]:
-        """What is found from the top; of what has exactly the text that alone, though helium takes longer ones too."""
+        """Return what is found from the top; of what has exactly the text that alone, though helium takes longer
+        ones too."""
         found = self._helium.find_all(wanted)
         return [one for one in found if text and one.web_element.text.strip() == text] or found
 
@@ -279,22 +280,22 @@ class Page:
         self._driver.execute_script("window.scrollBy({top: arguments[0], behavior: 'instant'});", pixels)
 
     def exists(self, text: str) -> bool:
-        """Whether a text is on the page."""
+        """Return whether a text is on the page."""
         return bool(self._helium.Text(text).exists())
 
     def find(self, text: str, nth: int) -> int:
-        """How often a text is on the page; the place of the `nth` is brought into view."""
+        """Return how often a text is on the page; the place of the `nth` is brought into view."""
         return int(self._driver.execute_script(_FIND, text, nth))
 
     def text(self) -> str:
-        """What the page says, without its form."""
+        """Return what the page says, without its form."""
         shown = str(self._driver.execute_script("return document.body ? document.body.innerText : '';"))
         if len(shown) <= MAX_TEXT_CHARACTERS:
             return shown
         return f"{shown[:MAX_TEXT_CHARACTERS]}\n[… {len(shown) - MAX_TEXT_CHARACTERS} characters more]"
 
     def dialog(self) -> str | None:
-        """What a dialog of the page asks; None when there is none."""
+        """Return what a dialog of the page asks; None when there is none."""
         from selenium.common.exceptions import NoAlertPresentException
 
         try:

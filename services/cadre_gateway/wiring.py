@@ -179,7 +179,7 @@ async def _retire(platform: Platform, service: ServiceKey) -> None:
 
 
 def _rollouts(platform: Platform, index: RunIndex) -> tuple[RolloutKeeper, APIRouter]:
-    """What keeps the queues of revisions, and the routes by which people share runs among them."""
+    """Return what keeps the queues of revisions, and the routes by which people share runs among them."""
     stored, slots = NatsRollouts(platform.nc, platform.topology), NatsSlots(platform.nc, platform.topology)
     keeper = RolloutKeeper(stored, slots, platform.registry, index, platform.clock)
     editor = RolloutEditor(stored, slots, platform.registry, index, platform.clock, keeper)
@@ -198,7 +198,7 @@ def _warn_of_strangers(access: AccessSettings, host: str) -> None:
 def _access(
     options: GatewayOptions, platform: Platform, reach: CallerReach
 ) -> tuple[Access, list[APIRouter], APIRouter | None]:
-    """What the gate knows, the routes of keys and sign-ins, and those to a provider and back."""
+    """Return what the gate knows, the routes of keys and sign-ins, and those to a provider and back."""
     settings, oidc = options.access, options.oidc
     nc, topology, clock = platform.nc, platform.topology, platform.clock
     ways = settings.ways()

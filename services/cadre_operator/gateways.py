@@ -36,7 +36,7 @@ class Gateways:
         self._address = address
 
     async def ask(self, method: str, path: str, values: Values, body: Any = None) -> str:
-        """What went wrong; empty when nothing did. What is gone already is removed."""
+        """Return what went wrong; empty when nothing did. What is gone already is removed."""
         url = self._address.format(namespace=values.namespace, gateway=_gateway(values))
         key = await self._key(values.namespace)
         headers = {"Authorization": f"Bearer {key}"} if key else {}

@@ -72,7 +72,7 @@ class RequestView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_tool(self) -> bool:
-        """Whether there is any tool result."""
+        """Return whether there is any tool result."""
         return bool(self.tool_results)
 
 

@@ -69,7 +69,7 @@ class JournalQueue(Queue):
         return end
 
     async def has_acked(self, end: int) -> bool:
-        """Whether all entries up to this sequence are acked, by whichever tracer. Raises BusUnavailable."""
+        """Return whether all entries up to this sequence are acked, by whichever tracer. Raise BusUnavailable."""
         info = await self._ask(f"CONSUMER.INFO.{self._stream}.{self._consumer}")
         floor: int = info["ack_floor"]["stream_seq"]
         # What stands behind the last entry is no tracer's matter, and never acked.
@@ -188,12 +188,12 @@ class Tracer:
             raise
 
     async def _is_erased(self, stored: Stored) -> bool:
-        """Whether the entries before this one are gone because their tree is."""
+        """Return whether the entries before this one are gone because their tree is."""
         fate = await self._erasure.fate(stored.entry.tree)
         return fate is not None and isinstance(fate[1], Erased) and fate[0] > stored.seq
 
     async def _was_erased(self, tree: str) -> bool:
-        """Whether the tree was erased, as far as is known at the moment."""
+        """Return whether the tree was erased, as far as is known at the moment."""
         try:
             fate = await self._erasure.fate(tree)
         except RetryableError as error:

@@ -79,11 +79,12 @@ class Access:
     """Where browsers reach the gateway; "" where they say it themselves."""
 
     def is_https(self, request: Request) -> bool:
-        """Whether the browser sends its cookies over TLS."""
+        """Return whether the browser sends its cookies over TLS."""
         return "https" in (request.url.scheme, urlsplit(self.public_url).scheme)
 
     async def caller(self, headers: Headers) -> Principal | None:
-        """Who sends these headers, by a bearer token or else by the cookie of a sign-in; None when they do not say."""
+        """Return who sends these headers, by a bearer token or else by the cookie of a sign-in; None when they do
+        not say."""
         if self.keys is None:
             return ANYBODY
         scheme, _, given = headers.get("authorization", "").partition(" ")
@@ -285,7 +286,7 @@ def check_host(headers: Headers, allowed: frozenset[str]) -> None:
 
 
 def is_private_name(name: str) -> bool:
-    """Whether it is an address, or a name that nobody can have in the public DNS."""
+    """Return whether it is an address, or a name that nobody can have in the public DNS."""
     try:
         ipaddress.ip_address(name.strip("[]"))
     except ValueError:

@@ -49,7 +49,7 @@ class DoorSender:
 
 
 def sender_of(request: Request) -> DoorSender:
-    """Who sends the request."""
+    """Return who sends the request."""
     caller = caller_of(request)
     named = utf8(request.headers.get("cadre-user"))  # the gate's own word where it asks who calls
     return DoorSender(caller, named or caller.name, request.headers.get("traceparent"))

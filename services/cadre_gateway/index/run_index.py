@@ -122,7 +122,7 @@ class RunIndex:
 
     @property
     def progress(self) -> IndexProgress | None:
-        """How far the journals are in it; None once it is whole."""
+        """Return how far the journals are in it; None once it is whole."""
         return self._completeness.progress(self.positions_read())
 
     def begin_reading(
@@ -233,7 +233,7 @@ class RunIndex:
             self._start_from(other._saved)
 
     async def bytes(self) -> int:
-        """How much room the database takes."""
+        """Return how much room the database takes."""
         return await answered(self._database.bytes())
 
     async def close(self) -> None:
@@ -269,7 +269,7 @@ class RunIndex:
         return int(rows[0][0]) if rows else 0
 
     async def is_referenced(self, blob: str) -> bool:
-        """Whether any tree that is there references the blob."""
+        """Return whether any tree that is there references the blob."""
         return any(blob in tree.record.blobs for tree in self._changed.values()) or bool(
             await self.read(SqlQuery("SELECT 1 FROM blobs WHERE blob = ? LIMIT 1", (blob,)))
         )
@@ -286,11 +286,11 @@ class RunIndex:
         return [summary for summary, _ in found], page_mark(order, more) if more is not None else None
 
     async def count(self, wanted: RunFilter) -> int:
-        """How many runs there are."""
+        """Return how many runs there are."""
         return int((await self.read(count_query(self._database.dialect, wanted)))[0][0])
 
     async def size(self) -> int:
-        """How many root runs are in it by now."""
+        """Return how many root runs are in it by now."""
         query = count_query(self._database.dialect, RunFilter())
         # Before it is whole there is no hurry, and saving may take a while.
         ask = self._read_saved if self.whole.is_set() else self._database.read
@@ -424,7 +424,7 @@ class Completeness:
         self.whole.clear()
 
     def progress(self, positions: Sequence[int]) -> IndexProgress | None:
-        """How far an index with the journals up to there is; None once it is whole."""
+        """Return how far an index with the journals up to there is; None once it is whole."""
         if self.whole.is_set():
             return None
         return IndexProgress(sum(map(min, zip(positions, self._ends, strict=False))), sum(self._ends))

@@ -237,7 +237,7 @@ class UsageLedger:
         return [found[values] for values in sorted(found)]
 
     def spending(self, since: float) -> list[tuple[LedgerKey, Figures]]:
-        """What model calls have added in the hours that have not ended at `since`, and later."""
+        """Return what model calls have added in the hours that have not ended at `since`, and later."""
         return [
             cell for cell in self._cells(since - since % HOUR_SECONDS, float("inf")) if cell[1].model_calls
         ]
@@ -252,7 +252,7 @@ class UsageLedger:
         ]
 
     def _counted(self, entry: Entry, event: AnyEvent) -> tuple[Figures, str, str] | None:
-        """What the event adds, and the model or the tool that it tells of."""
+        """Return what the event adds, and the model or the tool that it tells of."""
         match event:
             case ev.RecordIgnored(usage=usage) if not usage.model_calls:
                 return None

@@ -60,7 +60,7 @@ class TreeState:
         return self._states.get(run)
 
     def own_usage(self, run: str) -> Usage:
-        """What the run has used without the runs below it."""
+        """Return what the run has used without the runs below it."""
         return self._own_usage.get(run, Usage())
 
     def schemas(self, run: str) -> str:
@@ -113,7 +113,7 @@ class LiveNames:
                 self.pools.add(presence.sandbox.pool)
 
     def has_revision(self, agent: str, revision: str) -> bool:
-        """Whether some replica goes on with runs of that revision: any does, unless revisions share them."""
+        """Return whether some replica goes on with runs of that revision: any does, unless revisions share them."""
         owner = self._rollouts[agent].owner(revision) if revision and agent in self._rollouts else None
         return owner is None or (agent, owner.revision) in self._revisions
 
@@ -196,7 +196,7 @@ async def run_detail(
 
 
 async def run_result(lookup: RunLookup, run: str, full: bool) -> RunResult:
-    """How a run that has ended did so. Raises a 404 problem, BusUnavailable."""
+    """Return how a run that has ended did so. Raise a 404 problem, BusUnavailable."""
     detail = await run_detail(lookup, run, full)
     result = RunResult(id=run, state=detail.state, output=detail.output, error=detail.error)
     if full:

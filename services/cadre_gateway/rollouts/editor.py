@@ -86,7 +86,7 @@ class RolloutEditor:
         return await self.show(agent)
 
     def _is_known(self, agent: str) -> bool:
-        """Whether it is live or at rest."""
+        """Return whether it is live or at rest."""
         return card_of(self._registry.reachable(), agent) is not None
 
     def _live(self, agent: str) -> dict[str, int]:

@@ -58,7 +58,7 @@ class RolloutKeeper:
                     await self._registry.changed()
 
     async def _settle_all(self) -> bool:
-        """Whether there is something to do that nobody will tell of."""
+        """Return whether there is something to do that nobody will tell of."""
         is_draining = False
         for rollout in self._registry.rollouts():
             if self._over.get(rollout.agent) == rollout.version:
@@ -142,6 +142,6 @@ def settled(
 
 
 def _is_needed(rollout: Rollout, share: Share) -> bool:
-    """Whether it is the last one, or goes on with the runs of another one."""
+    """Return whether it is the last one, or goes on with the runs of another one."""
     others = [one for one in rollout.shares if one.revision != share.revision]
     return not any(one.weight for one in others) or any(one.adopted_by == share.revision for one in others)

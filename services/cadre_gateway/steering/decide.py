@@ -171,7 +171,7 @@ class ApprovalDecisions:
         )
 
     async def _earlier(self, held: HeldCall, wanted: Ruling) -> ApprovalDecision:
-        """What was decided before, if it says the same. Raises a problem that says what became of the call."""
+        """Return what was decided before, if it says the same. Raise a problem that says what became of the call."""
         _, request, ruled = history_of(held)
         call, run = held.id, held.run
         if ruled is None and run.phase is not Phase.DONE:

@@ -428,7 +428,7 @@ def _take(lines: Iterator[tuple[int, Header | Line]]) -> list[Header | Line]:
 
 
 def _count_common(file: Path, present: StoredHere) -> int:
-    """How many of the entries here stand in the file too."""
+    """Return how many of the entries here stand in the file too."""
     same = 0
     for _, line in run_file.read(file):
         if isinstance(line, EntryLine):

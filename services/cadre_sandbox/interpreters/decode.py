@@ -45,7 +45,7 @@ class SavedVariables:
 
 
 def saved_variables(frame: Frame, before: bytes | None) -> SavedVariables:
-    """What the frame after an outcome says of the variables; `before` are those that the block began with.
+    """Return what the frame after an outcome says of the variables; `before` are those that the block began with.
 
     Raises BrokenFrame.
     """
@@ -73,7 +73,7 @@ def not_saved(why: str, before: bytes | None) -> SavedVariables:
 
 
 def logs_of(frame: Frame, limits: BlockLimits) -> str:
-    """What the block has printed, as the frame says. Raises BrokenFrame."""
+    """Return what the block has printed, as the frame says. Raise BrokenFrame."""
     return _text(frame.header.get("logs"), limits.print_chars + _MAX_NOTE_CHARS)
 
 

@@ -264,7 +264,7 @@ def _check_size(size: int) -> None:
 
 
 def _future_flags(tree: ast.Module) -> int:
-    """What the block's `from __future__` statements mean for the compiler."""
+    """Return what the block's `from __future__` statements mean for the compiler."""
     names = (
         alias.name
         for node in tree.body
@@ -276,7 +276,8 @@ def _future_flags(tree: ast.Module) -> int:
 
 
 def _has_room() -> bool:
-    """Whether the interpreter is of further use. What fills its memory may be no variable, but threads that wait."""
+    """Return whether the interpreter is of further use. What fills its memory may be no variable, but threads that
+    wait."""
     try:
         mmap.mmap(-1, _SPARE_BYTES).close()
     except OSError:

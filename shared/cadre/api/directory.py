@@ -47,7 +47,7 @@ def away_text(since: float, now: float) -> str:
 
 
 def skew_lines(replicas: Iterable[Replica]) -> list[str]:
-    """What to say of machines whose clocks are off by a second or more, a line each."""
+    """Return what to say of machines whose clocks are off by a second or more, a line each."""
     off = {one.host: one.skew for one in replicas if abs(one.skew) >= SKEW_SHOWN_SECONDS}
     return [
         f"the clock of {host} is {abs(skew):g} s {'ahead of' if skew > 0 else 'behind'} that of the NATS server, which"
@@ -90,7 +90,7 @@ class LiveAgent(msgspec.Struct, frozen=True, kw_only=True):
     replicas: list[Replica]
 
     def differing_line(self) -> str | None:
-        """What to say when replicas of one version differ in spec or prompts; None when they agree."""
+        """Return what to say when replicas of one version differ in spec or prompts; None when they agree."""
         if not self.differing:
             return None
         return (

@@ -55,7 +55,7 @@ class RunSummary(msgspec.Struct, kw_only=True):
 
     @property
     def finished(self) -> bool:
-        """Whether the run has ended."""
+        """Return whether the run has ended."""
         return self.ended_at is not None
 
 

@@ -110,7 +110,7 @@ class ScheduleState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def is_owed(self) -> bool:
-        """Whether a decision is written down that may not be carried out yet."""
+        """Return whether a decision is written down that may not be carried out yet."""
         return bool(self.starts or self.cancels or self.given_up)
 
     def due_at(self) -> float | None:
@@ -170,7 +170,7 @@ def changed(state: ScheduleState, spec: ScheduleSpec, now: float) -> ScheduleSta
 
 
 def _same_times(one: ScheduleSpec, other: ScheduleSpec) -> bool:
-    """Whether two specifications have the same ticks."""
+    """Return whether two specifications have the same ticks."""
     return all(getattr(one, field) == getattr(other, field) for field in _TIMES)
 
 

@@ -165,7 +165,7 @@ class ChainCheck:
 
     @property
     def runs(self) -> int:
-        """How many runs the entries were of."""
+        """Return how many runs the entries were of."""
         return len(self._last)
 
     def take(self, data: bytes, wanted: Callable[[str], bool] = lambda run: True) -> None:

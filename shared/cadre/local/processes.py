@@ -382,7 +382,7 @@ class Stack:
 
 
 def advice(stack: Stack) -> list[str]:
-    """What a user of this stack should know about its disk and its model, a line each."""
+    """Return what a user of this stack should know about its disk and its model, a line each."""
     lines = []
     if stack.sync != SYNC_ALWAYS:
         interval = stack.sync

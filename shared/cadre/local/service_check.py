@@ -79,13 +79,13 @@ async def readiness(port: int) -> Shortage | None:
 
 
 async def is_alive(port: int) -> bool:
-    """Whether the service on this port answers its liveness endpoint."""
+    """Return whether the service on this port answers its liveness endpoint."""
     answer = await _probe(port, "/healthz")
     return answer is not None and answer.is_success
 
 
 async def _probe(port: int, path: str) -> httpx2.Response | None:
-    """What the service on this port answers; None: nothing, within the time of a probe."""
+    """Return what the service on this port answers; None: nothing, within the time of a probe."""
     try:
         # Plain HTTP: a TLS context would be made for each request, which reads all certificates of the system.
         async with httpx2.AsyncClient(trust_env=False, verify=False, timeout=_PROBE_SECONDS) as client:

@@ -41,8 +41,8 @@ class FileProblem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_files(path: Path) -> list[FileProblem]:
-    """What is wrong with a team (its folder or file), or with one agent: within the team of its folder, where that
-    names it. Nothing is started; the modules of tools are imported."""
+    """Return what is wrong with a team (its folder or file), or with one agent: within the team of its folder, where
+    that names it. Nothing is started; the modules of tools are imported."""
     file = (path / TEAM_FILE if path.is_dir() else path).resolve()
     named = named_files(file)[1:]
     wrong = [problem for one in named for problem in _unreadable(one)]
@@ -108,7 +108,7 @@ def _modules(agents: Mapping[Path, AgentSpec]) -> Iterator[FileProblem]:
 
 
 def _is_served(tool: str) -> bool:
-    """Whether a sandbox offers it, which is started where an agent names it."""
+    """Return whether a sandbox offers it, which is started where an agent names it."""
     return tool == INTERPRETER_TOOL or tool.startswith(f"{INTERPRETER_TOOL}_")
 
 

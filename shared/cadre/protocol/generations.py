@@ -1,4 +1,4 @@
-"""Define generations of shards: the id of a tree says in which one it began, so it stays there when shards are added."""
+"""Define generations of shards: the id of a tree says in which one it began, so it stays when shards are added."""
 
 from typing import NamedTuple
 

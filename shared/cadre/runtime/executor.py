@@ -59,7 +59,7 @@ class InHand:
                 del self._calls[call]
 
     def has(self, call: str) -> bool:
-        """Whether the call is claimed here and its result is still to come."""
+        """Return whether the call is claimed here and its result is still to come."""
         return call in self._calls
 
     async def left(self, tool: str, effect: Effect) -> Effect:

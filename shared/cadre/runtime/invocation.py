@@ -95,7 +95,7 @@ class Invocations:
                 invocation.interrupt()
 
     def is_ended(self, call: ToolCall) -> bool:
-        """Whether this process has heard that nobody awaits the call any more."""
+        """Return whether this process has heard that nobody awaits the call any more."""
         return not call.cleanup and self._ended.covers(call.id)
 
 
@@ -148,7 +148,8 @@ class _Invocation:
         return InvocationOutcome(error=self._failure(why, "timed-out", TimeoutError.__name__))
 
     def left(self) -> asyncio.Future[Any] | None:
-        """What is at work although the call has its outcome: a thread, or a coroutine that will not be cancelled."""
+        """Return what is at work although the call has its outcome: a thread, or a coroutine that will not be
+        cancelled."""
         thread = self._context.thread
         return next((one for one in (self._task, thread) if one is not None and not one.done()), None)
 

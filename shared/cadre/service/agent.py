@@ -113,7 +113,8 @@ def _check_names(agents: Sequence[AgentSpec]) -> None:
 
 
 def tight_context(spec: AgentSpec, prompts: Prompts) -> str | None:
-    """What to do about prompts that leave the agent's work less than half of its model's context; None when they do."""
+    """Return what to do about prompts that leave the agent's work less than half of its model's context; None when
+    they do."""
     fixed, most = base_tokens(to_begin(spec), prompts), room(spec)
     if 2 * fixed <= most:
         return None
@@ -182,7 +183,7 @@ class AgentHost:
 
     @property
     def lack(self) -> str | None:
-        """What its model lacks for any call; None when nothing."""
+        """Return what its model lacks for any call; None when nothing."""
         return self._own_model.missing() if self._asks_endpoint else None
 
     @property

@@ -1,4 +1,4 @@
-"""Compute the revision of an agent, a digest of what it was started from, and compare the replicas of an agent by it."""
+"""Compute the revision of an agent, a digest of what it was started from, and compare its replicas by it."""
 
 import hashlib
 from collections import Counter
@@ -52,7 +52,8 @@ def differing_replicas(card: AgentCard, revision: str, presences: Iterable[Prese
 
 
 def objects_of(presences: Iterable[Presence], agent: str) -> dict[str, str]:
-    """What the objects of each live revision of the agent are called; empty for the first's, which go before others."""
+    """Return what the objects of each live revision of the agent are called; empty for the first's, which go before
+    others."""
     found: dict[str, str] = {}
     for one in presences:
         if one.agent is not None and one.agent.name == agent and one.revision:

@@ -81,8 +81,8 @@ def skills_of_agent(path: Path) -> list[Skill]:
 
 
 def brings_tools(path: Path) -> bool:
-    """Whether the file is one of an agent whose kind brings tools of its own, which `cadre tools` serves. Raises
-    SpecError for a file that is no YAML."""
+    """Return whether the file is one of an agent whose kind brings tools of its own, which `cadre tools` serves.
+    Raise SpecError for a file that is no YAML."""
     data = read_yaml(path, SpecError)
     documents = {kind.document for kind in declared_kinds().values() if kind.document and kind.tools}
     return isinstance(data, dict) and data.get("kind") in documents

@@ -46,7 +46,7 @@ class SessionRenewal:
     clock: Clock
 
     def is_due(self, key: ApiKey) -> bool:
-        """Whether the provider must be asked before the sign-in counts again."""
+        """Return whether the provider must be asked before the sign-in counts again."""
         return key.renew_at is not None and key.renew_at <= self.clock.now()
 
     async def renew(self, key: ApiKey, token: str) -> ApiKey | None:

@@ -60,8 +60,8 @@ class SigningKeys:
         return next((key for key in keys if key.get("kid") == kid), None)
 
     async def _known(self, within: float, *, wait: bool = False) -> ProviderMetadata:
-        """What was known at most so many seconds ago, or else at last. While the provider does not answer it is asked
-        in the background: only who cannot do with what is known waits for it."""
+        """Return what was known at most so many seconds ago, or else at last. While the provider does not answer it
+        is asked in the background: only who cannot do with what is known waits for it."""
         now = self.clock()
         if self._asking is None or (
             self._asking.done()

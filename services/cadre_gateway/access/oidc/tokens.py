@@ -45,11 +45,11 @@ class ProviderTokens:
         self._grants = settings.read_grants()
 
     async def principal(self, token: str) -> Principal:
-        """Who sends this token. Raises a 403 problem for somebody who is granted nothing."""
+        """Return who sends this token. Raise a 403 problem for somebody who is granted nothing."""
         return self.principal_with(await self.claims(token, self._settings.token_audience))
 
     async def claims(self, token: str, audience: str) -> dict[str, Any]:
-        """What the token says, which the provider has signed for this audience and which holds now."""
+        """Return what the token says, which the provider has signed for this audience and which holds now."""
         try:
             header = jwt.get_unverified_header(token)
         except jwt.InvalidTokenError as error:
@@ -85,8 +85,8 @@ class ProviderTokens:
         return found
 
     def principal_with(self, claims: Mapping[str, Any]) -> Principal:
-        """Who has these claims. Raises a 401 problem for somebody without a name, a 403 one for somebody who is
-        granted nothing."""
+        """Return who has these claims. Raise a 401 problem for somebody without a name, a 403 one for somebody who
+        is granted nothing."""
         user, wanted = claim(claims, self._settings.user_claim), self._settings.user_claim
         if not (_is_name(user) and _is_name(claims["sub"])):
             raise refused(f"the token has no usable name in the claim {wanted}")

@@ -79,7 +79,7 @@ class CardSigner:
 
 
 def signer_of(settings: CardSettings) -> CardSigner | None:
-    """What signs cards; None where no key is given. Raises SettingError."""
+    """Return what signs cards; None where no key is given. Raise SettingError."""
     if not settings.key:
         return None
     try:

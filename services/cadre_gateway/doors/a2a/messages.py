@@ -35,7 +35,8 @@ class Messages:
     answers: Answers
 
     async def place_of(self, agent: str, sent: SentMessage, sender: DoorSender) -> Place:
-        """Where the answer to the message is told; the same message, sent again, finds the place that it had before."""
+        """Return where the answer to the message is told; the same message, sent again, finds the place that it had
+        before."""
         content = content_of(sent)
         if sent.task_id:
             return await self._go_on(agent, sent, content, sender)
@@ -119,7 +120,7 @@ def _key_of(sent: SentMessage, sender: DoorSender) -> IdempotencyKey:
 
 
 def _rulings(content: MessageContent, progress: Progress, sender: DoorSender) -> dict[str, Ruling]:
-    """What the message says of calls that wait, or have waited; empty when it says nothing of them."""
+    """Return what the message says of calls that wait, or have waited; empty when it says nothing of them."""
     told = {
         call: held for pause in progress.pauses for call, held in pause.held.items() if not held.is_callers
     }

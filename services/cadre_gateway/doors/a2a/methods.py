@@ -54,7 +54,7 @@ class TaskWatch:
     answers: Answers
 
     async def body(self, run: str) -> bytes:
-        """What an address is sent: the task as it is now, an event of a stream."""
+        """Return what an address is sent: the task as it is now, an event of a stream."""
         progress = await self.answers.so_far(Place(run))
         if progress.task is None:
             raise Problem(404, "unknown-run", f"there is no task {run!r} (any more)")

@@ -70,7 +70,7 @@ def brief_task(summary: RunSummary) -> Json:
 
 
 def status_of(progress: Progress, task: Task) -> Json:
-    """Where the run stands, with what it asks for or why it failed."""
+    """Return where the run stands, with what it asks for or why it failed."""
     at = _time(progress.at or task.at)
     if progress.end is not None:
         status: Json = {"state": _ENDS[progress.end.state], "timestamp": at}

@@ -45,7 +45,7 @@ def params_of(method: str, params: Json) -> Json:
 
 
 def result_of(result: Json) -> Any:
-    """What version 1.0 answers, or tells in a stream, as version 0.3 has it."""
+    """Return what version 1.0 answers, or tells in a stream, as version 0.3 has it."""
     if "configs" in result:
         return [_push(one) for one in result["configs"]]
     if "url" in result:

@@ -39,7 +39,8 @@ class Turns:
     answers: Answers
 
     async def place_of(self, agent: str, wanted: RunInput, sender: DoorSender) -> Place:
-        """Where the answer to the request is told; the same request, sent again, finds the place that it had before."""
+        """Return where the answer to the request is told; the same request, sent again, finds the place that it had
+        before."""
         if wanted.resume:
             return await self._resume(agent, {one.interrupt_id: one for one in wanted.resume}, sender)
         results: dict[str, str] = {}

@@ -26,7 +26,7 @@ def request_of(context: Context) -> Request:
 
 
 def takes_tasks(context: Context) -> bool:
-    """Whether the client has said with this message that it knows tasks."""
+    """Return whether the client has said with this message that it knows tasks."""
     told = context.session.client_capabilities
     return told is not None and EXTENSION in (told.extensions or {})
 

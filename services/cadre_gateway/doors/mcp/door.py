@@ -197,7 +197,7 @@ class Tools:
     async def call(
         self, context: Context, asked: CallToolRequestParams
     ) -> CallToolResult | InputRequiredResult | dict[str, Any]:
-        """What came of a call. Raises MCPError for a tool that there is not."""
+        """Return what came of a call. Raise MCPError for a tool that there is not."""
         try:
             if asked.name in run_tools.TOOLS:
                 return await self._runs.call(context, asked)

@@ -280,7 +280,7 @@ class ChatAnswer:
         return self._chunk({"role": "assistant", "content": ""})
 
     def doing_chunk(self, line: str) -> bytes:
-        """What the team does, which chat programs fold away as thoughts."""
+        """Return what the team does, which chat programs fold away as thoughts."""
         return self._chunk({"reasoning_content": line})
 
     def live_chunks(self, delta: Delta) -> Iterator[bytes]:
@@ -336,7 +336,7 @@ class ChatAnswer:
         return answer_text(progress.end.output), [], reason
 
     def _question(self, pause: Pause, asked: dict[str, HeldBack]) -> str:
-        """What a person is asked, and how they may answer."""
+        """Return what a person is asked, and how they may answer."""
         if not asked:
             return ""
         lines = [
@@ -387,7 +387,7 @@ def error_chunk(problem: Problem) -> bytes:
 
 
 def usage(tokens: Tokens) -> dict[str, Any]:
-    """What the models of the whole tree were sent and have written."""
+    """Return what the models of the whole tree were sent and have written."""
     return {
         "prompt_tokens": tokens.input,
         "completion_tokens": tokens.output,

@@ -55,7 +55,7 @@ class Told(NamedTuple):
 
     @property
     def chars(self) -> int:
-        """How much of the answer's text was told live."""
+        """Return how much of the answer's text was told live."""
         return max(self.live - _OPENING, 0)
 
 

@@ -1,4 +1,4 @@
-"""Read the body of a response and write the response as an object: the part of a run up to its next pause or its end."""
+"""Read the body of a response and write the response: the part of a run up to its next pause or its end."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def message_item(place: Place, text: str, status: str) -> Json:
 
 
 def input_items(progress: Progress, task: Task) -> list[Json]:
-    """What was said with the response, the last item first."""
+    """Return what was said with the response, the last item first."""
     if progress.after:
         before = next((pause for pause in progress.pauses if pause.seq == progress.after), None)
         calls = before.held if before is not None else {}
@@ -192,7 +192,7 @@ def response_id(place: Place) -> str:
 
 
 def place_of_response(given: str) -> Place:
-    """Where the response with this id begins. Raises a 404 problem for what is no id of a response."""
+    """Return where the response with this id begins. Raise a 404 problem for what is no id of a response."""
     found = _ID.fullmatch(given)
     if found is None:
         raise Problem(404, "unknown-run", f"there is no response {given!r}")

@@ -39,11 +39,11 @@ class Activity:
         return "".join(self._words).strip()
 
     def about(self, call: str) -> Json:
-        """What it has told of a call of its tools."""
+        """Return what it has told of a call of its tools."""
         return self._tools.get(call, {})
 
     def since(self, cursor: str, most: int = _MOST_AT_ONCE) -> tuple[list[Json], str]:
-        """What was told behind the cursor, and the cursor behind that."""
+        """Return what was told behind the cursor, and the cursor behind that."""
         self._close()
         name, _, number = cursor.partition(":")
         begin = max(int(number) - self._dropped, 0) if name == self._name and number.isdecimal() else 0
@@ -119,7 +119,7 @@ class Activity:
 
 
 def _text_of(content: list[Json]) -> str:
-    """What a call of its tools gave, or is to change, as text."""
+    """Return what a call of its tools gave, or is to change, as text."""
     texts = []
     for one in content:
         match one.get("type"):

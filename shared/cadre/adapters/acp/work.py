@@ -190,7 +190,8 @@ class ProgramTask:
         return turn
 
     def usage(self) -> Usage:
-        """What the task has used, as far as the program tells: its context at least, until it counts its tokens."""
+        """Return what the task has used, as far as the program tells: its context at least, until it counts its
+        tokens."""
         (read, written), known = self.record.tokens, self.record.usage
         at_least = max(0, self.activity.context_tokens - written)
         return Usage(

@@ -115,7 +115,7 @@ class Rounds:
         return found
 
     async def _ask(self, call: CallSoFar) -> CallToolResult:
-        """What has become of the task, after its server was told what people have said."""
+        """Return what has become of the task, after its server was told what people have said."""
         if call.answers:
             answers = _told(call) or {}
             await self._request(lambda session: session.update_task(call.task, answers), may_repeat=True)
@@ -232,5 +232,5 @@ class CallSoFar(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def so_far(state: dict[str, Any]) -> CallSoFar:
-    """How far the call has come, as its journal has it."""
+    """Return how far the call has come, as its journal has it."""
     return msgspec.convert(state, CallSoFar)

@@ -262,7 +262,7 @@ def _run_values(context: ToolContext) -> dict[str, str]:
 
 
 def _meta(context: ToolContext) -> dict[str, str]:
-    """What a server is told of the call beside its arguments."""
+    """Return what a server is told of the call beside its arguments."""
     told = {"cadre.dev/call": context.call_id, "cadre.dev/run": context.run}
     return told | ({"traceparent": context.traceparent} if context.traceparent else {})
 
@@ -296,7 +296,7 @@ def value_of(result: CallToolResult) -> Any:
 
 
 def error_text(result: CallToolResult) -> str:
-    """What the server says of a call that failed."""
+    """Return what the server says of a call that failed."""
     texts = [block.text for block in result.content if block.type == "text"]
     return "\n".join(texts) or "the server reports a failure and says nothing of it"
 

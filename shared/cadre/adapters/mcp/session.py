@@ -144,7 +144,7 @@ class McpSession:
         return cast(CallAnswer, found)
 
     async def task(self, task: str) -> ServersTask:
-        """How the task is. Raises SessionLost, Refused."""
+        """Return how the task is. Raise SessionLost, Refused."""
         return await self._about("tasks/get", task, ServersTask)
 
     async def update_task(self, task: str, answers: dict[str, Any]) -> None:
@@ -338,7 +338,7 @@ class _HttpClient(httpx2.AsyncClient):
 
 
 def _is_protocols(header: str) -> bool:
-    """Whether the header says something of one request, so that another one has its own."""
+    """Return whether the header says something of one request, so that another one has its own."""
     return header in ("accept", "host", "connection") or header.startswith(("content-", "mcp-"))
 
 

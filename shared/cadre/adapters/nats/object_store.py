@@ -51,7 +51,7 @@ class ObjectEntry(NamedTuple):
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the object was removed: its content is gone, or about to go."""
+        """Return whether the object was removed: its content is gone, or about to go."""
         return bool(self.fields.get("deleted"))
 
     @property
@@ -114,12 +114,12 @@ class NatsObjects:
         raise BusUnavailable(f"reading {name}", "its parts are not all there")
 
     async def _is_hollow(self, name: str) -> bool:
-        """Whether its content was lost: it stays so until somebody stores it again."""
+        """Return whether its content was lost: it stays so until somebody stores it again."""
         found = await self.read(name)
         return found is not None and not await self.has_content(found) and await self.read(name) == found
 
     async def has_content(self, found: ObjectEntry) -> bool:
-        """Whether all of its chunks are in the store, as the stream's leader has it."""
+        """Return whether all of its chunks are in the store, as the stream's leader has it."""
         chunks = self.chunks(found.nuid)
         query = {"subjects_filter": chunks}
         answer = await jetstream.ask(self._nc, f"asking for {chunks}", f"STREAM.INFO.{self.stream}", query)

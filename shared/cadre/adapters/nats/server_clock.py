@@ -54,7 +54,7 @@ class ServerClock:
         return self._told
 
     def problem(self) -> str | None:
-        """What is wrong with this machine's clock; None while it is within the limit."""
+        """Return what is wrong with this machine's clock; None while it is within the limit."""
         if abs(self.skew) <= self._limit:
             return None
         here, there = (

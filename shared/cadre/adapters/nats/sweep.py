@@ -72,6 +72,6 @@ def _chunks_of(objects: NatsObjects, entries: Iterable[bytes]) -> set[str]:
 
 
 async def _was_stored_before(nc: Client, objects: NatsObjects, subject: str, before: float) -> bool:
-    """Whether the last message on the subject is that old; False when there is none (any more)."""
+    """Return whether the last message on the subject is that old; False when there is none (any more)."""
     held = await jetstream.last(nc, objects.stream, subject)
     return held is not None and held.at < before

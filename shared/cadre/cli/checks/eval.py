@@ -229,7 +229,8 @@ class EvaluatedRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_worse(self) -> bool:
-        """Whether it is not as good as it was: it succeeded and does not, a judge says so, or it cannot be tried."""
+        """Return whether it is not as good as it was: it succeeded and does not, a judge says so, or it cannot be
+        tried."""
         if self.trial is None:
             return True
         was = self.trial.before.state if self.trial.before is not None else "success"
@@ -249,7 +250,7 @@ def as_text(found: Sequence[EvaluatedRun]) -> str:
 
 
 def line_of(one: EvaluatedRun) -> str:
-    """What came of one, for whoever waits for all."""
+    """Return what came of one, for whoever waits for all."""
     state = one.trial.now.state if one.trial is not None else "not tried"
     return f"{one.name}: {state}, {_answer(one)}"
 
@@ -272,7 +273,7 @@ def _row(one: EvaluatedRun) -> list[str]:
 
 
 def _before(trial: Trial) -> RunOutcome | None:
-    """What it took then: of a task somebody may know the answer, and nobody that."""
+    """Return what it took then: of a task somebody may know the answer, and nobody that."""
     return trial.before if trial.before is not None and trial.before.steps else None
 
 
@@ -396,7 +397,7 @@ class WrittenTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def is_tasks_file(path: Path) -> bool:
-    """Whether the file is one of tasks, by its name."""
+    """Return whether the file is one of tasks, by its name."""
     return path.suffix in (".yaml", ".yml")
 
 

@@ -109,7 +109,7 @@ def _check_header(file: Path, header: ExportLine) -> None:
 
 
 def read_exported_run(file: Path) -> ExportedTree:
-    """What is in the file. Raises CommandFailed for a file that is no whole export."""
+    """Return what is in the file. Raise CommandFailed for a file that is no whole export."""
     tree = ExportedTree("", {}, {}, [])
     said = 0
     for line in exported_lines(file):
@@ -162,7 +162,7 @@ class ReplayedRun(msgspec.Struct, kw_only=True):
 
     @property
     def is_as_it_was(self) -> bool:
-        """Whether every decision that could be made is the journaled one, and one could be made."""
+        """Return whether every decision that could be made is the journaled one, and one could be made."""
         return not self.divergences and self.entries > 0
 
 
@@ -178,7 +178,7 @@ def team_files(path: Path) -> TeamFiles:
 
 
 def replayed(file: Path, team: TeamFiles) -> ReplayedRun:
-    """What they make of it. Raises CommandFailed."""
+    """Return what they make of it. Raise CommandFailed."""
     tree, journals = read_exported_run(file)[:2]
     rebased: list[list[Journaled]] = []
     undecided: list[Undecided] = []

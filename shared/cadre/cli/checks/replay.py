@@ -221,7 +221,8 @@ def _live_tools(gateway: Gateway) -> list[ToolCard]:
 
 
 def _files(path: Path, live: Sequence[ToolCard] = ()) -> TeamFiles:
-    """What the files say now: those of a team, or of one agent alone, which gets its tools from whoever is live.
+    """Return what the files say now: those of a team, or of one agent alone, which gets its tools from whoever is
+    live.
 
     Raises SpecError, CommandFailed.
     """
@@ -236,7 +237,7 @@ def _files(path: Path, live: Sequence[ToolCard] = ()) -> TeamFiles:
 
 
 def _live(gateway: Gateway, whose: str, against: str, tools: list[ToolCard]) -> TeamFiles:
-    """What the live replicas of the revision were started from, with the live tools. Raises CommandFailed."""
+    """Return what the live replicas of the revision were started from, with the live tools. Raise CommandFailed."""
     agent, _, revision = against.rpartition("=")
     spec = live_revision(gateway, agent or whose, revision).spec
     return TeamFiles({spec.name: spec}, tools, has_all_tools=True)

@@ -123,7 +123,7 @@ def workload_manifests(component: Component, values: Values) -> list[Manifest]:
 
 
 def scaling(component: Component, values: Values) -> list[Manifest]:
-    """What scales a service; nothing where its replicas are counted by hand."""
+    """Return what scales a service; nothing where its replicas are counted by hand."""
     scale = _scale(component, values)
     return [scaled_object(component, values, scale)] if scale is not None else []
 
@@ -160,7 +160,7 @@ def provision(components: Sequence[Component], values: Values) -> list[Manifest]
 
 
 def _guards(component: Component, values: Values) -> list[Manifest]:
-    """Who its pods are to the cluster, and whom they may talk to."""
+    """Return who its pods are to the cluster, and whom they may talk to."""
     about = metadata(values.namespace, component.id, component.role)
     account = manifest("v1", "ServiceAccount", about, automountServiceAccountToken=False)
     policies = [network_policy(component, values)]

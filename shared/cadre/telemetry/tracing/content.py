@@ -52,7 +52,7 @@ class Content:
         return found | ({names.INPUT_MESSAGES: history(messages, MAX_CHARS)} if messages else {})
 
     def output_messages(self, event: ModelAnswered, run: str) -> dict[str, Value]:
-        """What a model answered, in the form of the conventions."""
+        """Return what a model answered, in the form of the conventions."""
         if not self.on:
             return {}
         said = answer(event, run, MAX_CHARS)
@@ -93,8 +93,8 @@ def history(messages: list[ChatMessage], most: int) -> str:
 
 
 def answer(event: ModelAnswered, run: str, most: int) -> str:
-    """What a model answered: what its endpoint gave beside the answer, the text and the calls, under the ids that the
-    run gives them; as many of these as fit into `most` characters."""
+    """Return what a model answered: what its endpoint gave beside the answer, the text and the calls, under the ids
+    that the run gives them; as many of these as fit into `most` characters."""
     parts = [_without_encrypted(item) for item in event.items if item["type"] != "function_call"]
     parts += [_text_of(event.content)] if event.content else []
     parts += [

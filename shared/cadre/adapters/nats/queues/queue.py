@@ -174,7 +174,8 @@ class Queue:
             log.debug("pull not sent: %s", error)
 
     def _wanted(self) -> int:
-        """How many messages to ask for: as many as there is room for, once half of this queue's share is free."""
+        """Return how many messages to ask for: as many as there is room for, once half of this queue's share is
+        free."""
         if self._is_stopping:
             return 0
         promised = self._pulls.promised

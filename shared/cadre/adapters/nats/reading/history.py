@@ -167,7 +167,7 @@ class History:
         return [one async for page in pages for held in page if (one := await self._read(held)) is not None]
 
     async def has_entries(self, tree: str, run: str) -> bool:
-        """Whether a run has a journal."""
+        """Return whether a run has a journal."""
         async for _ in self.raw_pages(tree, run=run):
             return True
         return False

@@ -70,7 +70,7 @@ _PAUSE_SECONDS = 0.05
 
 
 def message_id(headers: Mapping[str, str], stream: str, seq: int) -> str:
-    """What names the message, also when it was published again: the id from its sender, else its first place."""
+    """Return what names the message, also when it was published again: the id from its sender, else its first place."""
     return headers.get(FIRST_ID) or headers.get(MESSAGE_ID) or f"{stream}/{seq}"
 
 
@@ -322,7 +322,7 @@ async def stream_info(nc: Client, stream: str) -> dict[str, Any] | None:
 
 
 def is_passing(error: dict[str, Any]) -> bool:
-    """Whether an error of the JetStream API is that of a cluster that elects, or is not complete yet."""
+    """Return whether an error of the JetStream API is that of a cluster that elects, or is not complete yet."""
     return error.get("err_code") in _PASSING
 
 
