@@ -46,7 +46,7 @@ _COOKIE = ("name", "value", "domain", "path", "secure", "httpOnly", "sameSite", 
 
 
 class BrowserState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a browser is opened again with."""
+    """The state with which a browser is opened again."""
 
     tabs: list[str] = []
     """Addresses, in their order."""

@@ -35,7 +35,7 @@ class Match(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Which requests get which reply."""
+    """A rule: the requests that match, and their reply."""
 
     name: str = ""
     match: Match = Match()

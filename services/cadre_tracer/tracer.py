@@ -69,7 +69,7 @@ class JournalQueue(Queue):
         return end
 
     async def has_acked(self, end: int) -> bool:
-        """Return whether all entries up to this sequence are acked, by whichever tracer. Raise BusUnavailable."""
+        """Return whether all entries up to this sequence are acked, by any tracer. Raise BusUnavailable."""
         info = await self._ask(f"CONSUMER.INFO.{self._stream}.{self._consumer}")
         floor: int = info["ack_floor"]["stream_seq"]
         # What stands behind the last entry is no tracer's matter, and never acked.
@@ -193,7 +193,7 @@ class Tracer:
         return fate is not None and isinstance(fate[1], Erased) and fate[0] > stored.seq
 
     async def _was_erased(self, tree: str) -> bool:
-        """Return whether the tree was erased, as far as is known at the moment."""
+        """Return whether the tree is known to be erased."""
         try:
             fate = await self._erasure.fate(tree)
         except RetryableError as error:
@@ -212,7 +212,7 @@ class Tracer:
 
 
 class Journals(Protocol):
-    """What has been written of runs."""
+    """The journals of runs, from any reader."""
 
     async def read_run(self, tree: str, run: str, after: int = 0) -> list[Stored]:
         """The run's entries behind sequence `after`; the newest ones may still be missing. Raises BusUnavailable."""

@@ -63,7 +63,7 @@ _HOST = re.compile(r"(?P<host>\[[0-9a-f:.]+\]|[^:\[\]/@]+)(?::\d{1,5})?", re.IGN
 
 @dataclass(frozen=True)
 class Access:
-    """What the gate knows of callers and runs."""
+    """The knowledge of the gate about callers and runs."""
 
     keys: ApiKeys | None
     """None: nobody is asked who they are."""
@@ -286,7 +286,7 @@ def check_host(headers: Headers, allowed: frozenset[str]) -> None:
 
 
 def is_private_name(name: str) -> bool:
-    """Return whether it is an address, or a name that nobody can have in the public DNS."""
+    """Return whether the host is an address, or a name that cannot exist in the public DNS."""
     try:
         ipaddress.ip_address(name.strip("[]"))
     except ValueError:

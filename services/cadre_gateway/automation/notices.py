@@ -131,7 +131,7 @@ class Notices(Resource[NoticeSpec, NoticeState, NoticeView]):
         return bool(wanted)
 
     async def is_wanted(self) -> bool:
-        """Return whether anybody wants to know what is journaled."""
+        """Return whether any notice needs the journals."""
         return bool(await self.sent()) or await self.pushes.any()
 
     async def deliver(self, delivery: NoticeDelivery) -> None:

@@ -34,7 +34,7 @@ from cadre_gateway.streaming.live_feeds import LiveFeeds
 
 @dataclass(frozen=True)
 class DoorSender:
-    """Who sends a message."""
+    """The sender of a message."""
 
     caller: Principal
     name: str
@@ -93,7 +93,7 @@ async def begin_run(
 
 @dataclass(frozen=True)
 class RunService:
-    """What the native API starts, follows and decides runs with."""
+    """The parts with which the native API starts, follows and decides runs."""
 
     reach: CallerReach
     lookup: RunLookup

@@ -233,7 +233,7 @@ class RunIndex:
             self._start_from(other._saved)
 
     async def bytes(self) -> int:
-        """Return how much room the database takes."""
+        """Return the size of the database."""
         return await answered(self._database.bytes())
 
     async def close(self) -> None:
@@ -269,7 +269,7 @@ class RunIndex:
         return int(rows[0][0]) if rows else 0
 
     async def is_referenced(self, blob: str) -> bool:
-        """Return whether any tree that is there references the blob."""
+        """Return whether any existing tree references the blob."""
         return any(blob in tree.record.blobs for tree in self._changed.values()) or bool(
             await self.read(SqlQuery("SELECT 1 FROM blobs WHERE blob = ? LIMIT 1", (blob,)))
         )
@@ -399,7 +399,7 @@ def _summary(body: bytes) -> RunSummary:
 
 
 class IndexProgress(NamedTuple):
-    """How far the journals are in an index that lacks some of them."""
+    """The progress of an index that lacks some of the journals."""
 
     read: int
     of: int

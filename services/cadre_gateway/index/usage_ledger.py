@@ -45,7 +45,7 @@ _METRICS = {metric.name: metric for metric in (names.RUNS_FINISHED, names.COST, 
 
 
 class Detail(IntEnum):
-    """What the sums of a day have lost; each step includes those before."""
+    """The detail that the sums of a day have lost; each step includes those before."""
 
     FULL = 0
     NO_SESSIONS = 1
@@ -55,7 +55,7 @@ class Detail(IntEnum):
 
 
 class LedgerKey(NamedTuple):
-    """What one sum is of."""
+    """The key of one sum."""
 
     hour: int
     """Its begin in Unix seconds; that of the day where hours are not kept apart."""
@@ -85,7 +85,7 @@ class LedgerKey(NamedTuple):
 
 
 class TotalKey(NamedTuple):
-    """What one count is of."""
+    """The key of one count."""
 
     metric: str
     """Its name in `cadre.telemetry.metrics.names`."""
@@ -252,7 +252,7 @@ class UsageLedger:
         ]
 
     def _counted(self, entry: Entry, event: AnyEvent) -> tuple[Figures, str, str] | None:
-        """Return what the event adds, and the model or the tool that it tells of."""
+        """Return what the event adds, and its model or tool."""
         match event:
             case ev.RecordIgnored(usage=usage) if not usage.model_calls:
                 return None

@@ -26,7 +26,7 @@ from cadre_gateway.reading.lookup import RunLookup, checked_tree_of
 
 
 class DetailPage(NamedTuple):
-    """Which of the runs directly below a run, and of its steps, are told: so many behind the first `after`."""
+    """The page of child runs and steps to show: so many after the first `after`."""
 
     limit: int
     after: int = 0
@@ -154,7 +154,7 @@ def missing_service(agent: str, run: Run | None, live: LiveNames) -> str | None:
 
 
 class _View(NamedTuple):
-    """What is told of each run of a tree."""
+    """The facts shown of each run of a tree."""
 
     tree: TreeState
     below: Mapping[str | None, list[RunSummary]]
@@ -196,7 +196,7 @@ async def run_detail(
 
 
 async def run_result(lookup: RunLookup, run: str, full: bool) -> RunResult:
-    """Return how a run that has ended did so. Raise a 404 problem, BusUnavailable."""
+    """Return how the run ended. Raise a 404 problem, BusUnavailable."""
     detail = await run_detail(lookup, run, full)
     result = RunResult(id=run, state=detail.state, output=detail.output, error=detail.error)
     if full:

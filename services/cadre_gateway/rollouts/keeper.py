@@ -58,7 +58,7 @@ class RolloutKeeper:
                     await self._registry.changed()
 
     async def _settle_all(self) -> bool:
-        """Return whether there is something to do that nobody will tell of."""
+        """Return whether there is work that no event announces."""
         is_draining = False
         for rollout in self._registry.rollouts():
             if self._over.get(rollout.agent) == rollout.version:

@@ -42,7 +42,7 @@ class HeldCall(NamedTuple):
 
 
 class CallHistory(NamedTuple):
-    """What a journal says of a call that was held back."""
+    """A call that was held back, as a journal records it."""
 
     entry: Entry
     """The entry of the request."""

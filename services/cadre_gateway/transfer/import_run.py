@@ -79,7 +79,7 @@ class Arrived(msgspec.Struct):
 
 
 class Manifest(NamedTuple):
-    """What a checked file holds."""
+    """The contents of a checked file."""
 
     header: Header
     runs: int
@@ -222,7 +222,7 @@ class _Checker:
 
 
 class EntryHead(msgspec.Struct):
-    """What an import needs of an entry; the rest is written as it came."""
+    """The fields of an entry that an import needs; the rest is written unchanged."""
 
     run: str
     n: int
@@ -428,7 +428,7 @@ def _take(lines: Iterator[tuple[int, Header | Line]]) -> list[Header | Line]:
 
 
 def _count_common(file: Path, present: StoredHere) -> int:
-    """Return how many of the entries here stand in the file too."""
+    """Return how many of the entries here are also in the file."""
     same = 0
     for _, line in run_file.read(file):
         if isinstance(line, EntryLine):

@@ -88,7 +88,7 @@ class Reembedder:
 
 
 class Migration(NamedTuple):
-    """What a migration did, in points."""
+    """The result of a migration, in points."""
 
     source: str
     target: str

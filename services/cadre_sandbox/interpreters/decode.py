@@ -36,7 +36,7 @@ _MEGABYTE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class SavedVariables:
-    """What became of the variables after a block."""
+    """The state of the variables after a block."""
 
     snapshot: bytes | None
     notes: tuple[str, ...]

@@ -276,7 +276,7 @@ def _future_flags(tree: ast.Module) -> int:
 
 
 def _has_room() -> bool:
-    """Return whether the interpreter is of further use. What fills its memory may be no variable, but threads that
+    """Return whether the interpreter can be used again. What fills its memory may be no variable, but threads that
     wait."""
     try:
         mmap.mmap(-1, _SPARE_BYTES).close()

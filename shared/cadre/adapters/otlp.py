@@ -73,7 +73,7 @@ class Receiver:
 
 
 class Sent(enum.Enum):
-    """What became of spans that were sent."""
+    """The outcome of sending spans."""
 
     DONE = "done"
     LATER = "later"

@@ -58,11 +58,11 @@ class NoticeSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise SpecError(f"{self.url!r}: write https://HOST/PATH, without a user", key="url")
 
     def tells_of(self, what: Happening) -> bool:
-        """Return whether it tells of such things at all."""
+        """Return whether the notice covers events of this kind."""
         return not self.events or what in self.events
 
     def wants(self, happened: "Happened", agent: str) -> bool:
-        """Return whether it tells of this, of a run of the agent."""
+        """Return whether the notice covers this event of the agent's run."""
         if not self.tells_of(happened.type) or (self.agents and agent not in self.agents):
             return False
         return happened.type != "run.finished" or not self.states or happened.data["state"] in self.states
@@ -132,7 +132,7 @@ def happened_in(entry: Entry) -> Iterator[Happened]:
 
 
 def budget_warning(before: Run, after: Run, entry: Entry) -> Happened | None:
-    """Return what there is to tell when the entry takes a root run over 80 % of its budget."""
+    """Return the event to report when the entry takes a root run over 80 % of its budget."""
     if entry.parent is not None or budget_share(before) >= BUDGET_SHARE or budget_share(after) < BUDGET_SHARE:
         return None
     data = {

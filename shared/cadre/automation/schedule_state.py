@@ -61,7 +61,7 @@ class OwedStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TickOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a tick. Times are Unix seconds."""
+    """The outcome of a tick. Times are Unix seconds."""
 
     tick: float
     number: int

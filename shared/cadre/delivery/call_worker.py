@@ -119,7 +119,7 @@ class _ReplyFlag(msgspec.Struct):
 
 
 def _is_awaited(data: bytes) -> bool:
-    """Return whether the message, as far as it can be read, wants an answer."""
+    """Return whether the message asks for an answer, as far as it can be read."""
     try:
         return msgspec.json.decode(data, type=_ReplyFlag).reply
     except UNREADABLE:

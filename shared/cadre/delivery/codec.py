@@ -166,7 +166,7 @@ def _newer_kind(head: Head | Entry | KindMessage) -> NewerKind | None:
 
 
 def _decode_otherwise(data: bytes, kind: Any, error: Exception) -> Any:
-    """Return what is not of the present version, or wrong."""
+    """Return what differs from the present version, or is wrong."""
     try:
         head = _head_decoder.decode(data)
     except UNREADABLE:

@@ -64,7 +64,7 @@ class EventHead(msgspec.Struct):
 
 
 class RunLinks(msgspec.Struct):
-    """What a link of the chain says of itself, read from an entry as it is stored."""
+    """A link of the chain, read from an entry as it is stored."""
 
     run: str
     n: int

@@ -59,7 +59,7 @@ def key_file(folder: Path, user: str, *, apart: bool = False) -> Path:
 
 
 def server_folder(folder: Path, *, apart: bool = False) -> Path:
-    """Return where SERVER_FILE lies, and ROLES_FILE."""
+    """Return the folder of SERVER_FILE and ROLES_FILE."""
     return folder / _SERVER_FOLDER if apart else folder
 
 

@@ -108,7 +108,7 @@ def _modules(agents: Mapping[Path, AgentSpec]) -> Iterator[FileProblem]:
 
 
 def _is_served(tool: str) -> bool:
-    """Return whether a sandbox offers it, which is started where an agent names it."""
+    """Return whether a sandbox offers it; the sandbox starts when an agent names it."""
     return tool == INTERPRETER_TOOL or tool.startswith(f"{INTERPRETER_TOOL}_")
 
 

@@ -143,8 +143,8 @@ class Inbox:
 
 
 def _awaits(run: Run, sender: str) -> bool:
-    """Return whether the run may wait for ever without what the sender sent; people are told at once, and can send
-    again."""
+    """Return whether the run may wait for ever without what the sender sent. People
+    get the error at once and can send again."""
     if run.phase is Phase.DONE:
         return False
     if sender in (SANDBOX_SENDER, TIMER_SENDER):

@@ -34,7 +34,7 @@ MAX_SHOWN_CHARS = 1000
 
 
 class InvocationOutcome(NamedTuple):
-    """What came of a call: an output or an error."""
+    """The outcome of a call: an output or an error."""
 
     output: Any = None
     error: ErrorInfo | None = None
@@ -95,7 +95,7 @@ class Invocations:
                 invocation.interrupt()
 
     def is_ended(self, call: ToolCall) -> bool:
-        """Return whether this process has heard that nobody awaits the call any more."""
+        """Return whether this process has heard that no run awaits the call any more."""
         return not call.cleanup and self._ended.covers(call.id)
 
 

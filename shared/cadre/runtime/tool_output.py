@@ -31,7 +31,7 @@ _AGENT_AUDIO = "AgentAudio"
 
 
 class JsonOutput(NamedTuple):
-    """What a tool returned, as JSON, and the files in it, whose bytes are to be stored."""
+    """The value of a tool as JSON, and the files in it, whose bytes are still to be stored."""
 
     value: Any
     files: list[File]

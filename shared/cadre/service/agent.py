@@ -183,7 +183,7 @@ class AgentHost:
 
     @property
     def lack(self) -> str | None:
-        """Return what its model lacks for any call; None when nothing."""
+        """Return what its model lacks for any call, or None."""
         return self._own_model.missing() if self._asks_endpoint else None
 
     @property

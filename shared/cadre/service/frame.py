@@ -63,7 +63,7 @@ _STATUS: dict[type[CadreError], int] = {BusUnavailable: 5, ConnectionGivenUp: 5,
 
 
 class Called(NamedTuple):
-    """What a process is called, and the agents that it hosts."""
+    """The name of a process, and the agents that it hosts."""
 
     name: str
     agents: Sequence[str] = ()

@@ -81,7 +81,7 @@ def skills_of_agent(path: Path) -> list[Skill]:
 
 
 def brings_tools(path: Path) -> bool:
-    """Return whether the file is one of an agent whose kind brings tools of its own, which `cadre tools` serves.
+    """Return whether the file is one of an agent whose kind brings tools, which `cadre tools` serves.
     Raise SpecError for a file that is no YAML."""
     data = read_yaml(path, SpecError)
     documents = {kind.document for kind in declared_kinds().values() if kind.document and kind.tools}

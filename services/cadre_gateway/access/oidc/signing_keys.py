@@ -28,7 +28,7 @@ Jwk = dict[str, Any]
 
 @dataclass
 class SigningKeys:
-    """What a provider says of itself and its keys. Every method raises ProviderUnavailable."""
+    """The keys of a provider. Every method raises ProviderUnavailable."""
 
     provider: OidcProvider
     clock: Callable[[], float] = time.monotonic

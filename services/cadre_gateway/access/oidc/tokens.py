@@ -45,7 +45,7 @@ class ProviderTokens:
         self._grants = settings.read_grants()
 
     async def principal(self, token: str) -> Principal:
-        """Return who sends this token. Raise a 403 problem for somebody who is granted nothing."""
+        """Return who sends this token. Raise a 403 problem for a user who is granted nothing."""
         return self.principal_with(await self.claims(token, self._settings.token_audience))
 
     async def claims(self, token: str, audience: str) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class ProviderTokens:
         return found
 
     def principal_with(self, claims: Mapping[str, Any]) -> Principal:
-        """Return who has these claims. Raise a 401 problem for somebody without a name, a 403 one for somebody who
+        """Return who has these claims. Raise a 401 problem for a user without a name, a 403 one for a user who
         is granted nothing."""
         user, wanted = claim(claims, self._settings.user_claim), self._settings.user_claim
         if not (_is_name(user) and _is_name(claims["sub"])):

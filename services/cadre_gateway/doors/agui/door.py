@@ -87,7 +87,7 @@ def _frame(event: Json) -> bytes:
 
 
 async def messages_told(answers: Answers, progress: Progress, sent: list[Json]) -> list[Json]:
-    """Return what a client that has `sent` these has made of what was told since. Raise as `Answers.so_far` does."""
+    """Return the client's messages: those that it `sent`, and the calls since. Raise as `Answers.so_far` does."""
     place = Place(progress.run, progress.after)
     events, found = ThreadEvents("", "", place), _Messages(sent)
     async with answers.pages(place) as pages:

@@ -197,7 +197,7 @@ class Tools:
     async def call(
         self, context: Context, asked: CallToolRequestParams
     ) -> CallToolResult | InputRequiredResult | dict[str, Any]:
-        """Return what came of a call. Raise MCPError for a tool that there is not."""
+        """Return the result of a call. Raise MCPError for an unknown tool."""
         try:
             if asked.name in run_tools.TOOLS:
                 return await self._runs.call(context, asked)

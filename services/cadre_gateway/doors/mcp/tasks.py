@@ -161,7 +161,7 @@ def _time(at: float) -> str:
 
 
 def _result(progress: Progress, *, needs_data: bool) -> dict[str, Any]:
-    """Return what the call would have been answered, had it not become a task."""
+    """Return the answer that the call would have had without a task."""
     try:
         found = outcome(progress, needs_data=needs_data)
     except Problem as problem:
@@ -266,7 +266,7 @@ class _ListenStream:
 
 
 def _state(progress: Progress) -> tuple[bool, frozenset[str]]:
-    """Return what a client is told changes of."""
+    """Return the changes that a client is notified of."""
     return progress.end is not None, frozenset(progress.held)
 
 

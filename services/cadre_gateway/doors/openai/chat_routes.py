@@ -146,7 +146,7 @@ class ChatMessage(msgspec.Struct, kw_only=True):
 
 
 class StreamOptions(msgspec.Struct, kw_only=True):
-    """How a stream is told."""
+    """The options of a stream."""
 
     include_usage: bool | None = None
 
@@ -247,7 +247,7 @@ def _results(messages: list[ChatMessage], contents: list[MessageContent], since:
 
 
 class ChatAnswer:
-    """What has become of a run, in the words of a chat."""
+    """The answer of a run in the form of a chat."""
 
     def __init__(
         self, progress: Progress, agent: str, created: int, base_url: str, *, as_call: bool = False

@@ -41,7 +41,7 @@ MAX_LIVE_CHARS = MAX_LIVE - _OPENING
 
 
 class Told(NamedTuple):
-    """How much of a response a reader has: its number grows with each event."""
+    """The part of a response that a reader has: its number grows with each event."""
 
     events: int = -1
     """The place of the last event that follows from the journal, from 0."""
@@ -55,7 +55,7 @@ class Told(NamedTuple):
 
     @property
     def chars(self) -> int:
-        """Return how much of the answer's text was told live."""
+        """Return how much of the answer's text was sent live."""
         return max(self.live - _OPENING, 0)
 
 

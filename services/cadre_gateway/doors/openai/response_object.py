@@ -192,7 +192,7 @@ def response_id(place: Place) -> str:
 
 
 def place_of_response(given: str) -> Place:
-    """Return where the response with this id begins. Raise a 404 problem for what is no id of a response."""
+    """Return where the response with this id begins. Raise a 404 problem for another text."""
     found = _ID.fullmatch(given)
     if found is None:
         raise Problem(404, "unknown-run", f"there is no response {given!r}")

@@ -36,7 +36,7 @@ _TEXTS = ("text", "input_text", "output_text", "refusal", "summary_text", "reaso
 
 
 class Envelope(NamedTuple):
-    """What stands around a body."""
+    """The parts of a request outside its body."""
 
     session: str | None
     user: str | None
@@ -144,7 +144,7 @@ def _take(part: Any, found: MessageContent, where: str) -> Iterable[str]:
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """What the caller says now, and what it brings of what was before."""
+    """The message of the caller, and the history that it brings."""
 
     agent: str
     text: str = ""

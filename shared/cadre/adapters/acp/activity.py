@@ -39,11 +39,11 @@ class Activity:
         return "".join(self._words).strip()
 
     def about(self, call: str) -> Json:
-        """Return what it has told of a call of its tools."""
+        """Return what the program reported of a call of its tools."""
         return self._tools.get(call, {})
 
     def since(self, cursor: str, most: int = _MOST_AT_ONCE) -> tuple[list[Json], str]:
-        """Return what was told behind the cursor, and the cursor behind that."""
+        """Return what was reported after the cursor, and the next cursor."""
         self._close()
         name, _, number = cursor.partition(":")
         begin = max(int(number) - self._dropped, 0) if name == self._name and number.isdecimal() else 0

@@ -50,7 +50,7 @@ _STOPS = {
 
 
 class Launch(NamedTuple):
-    """How the program is started, with all references resolved: nothing of it may be shown or stored."""
+    """The command that starts the program, with all references resolved: it must not be shown or stored."""
 
     command: list[str]
     environment: dict[str, str]
@@ -59,7 +59,7 @@ class Launch(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """What holds for all tasks of a program."""
+    """The terms of all tasks of a program."""
 
     name: str
     permissions: Permissions
@@ -190,7 +190,7 @@ class ProgramTask:
         return turn
 
     def usage(self) -> Usage:
-        """Return what the task has used, as far as the program tells: its context at least, until it counts its
+        """Return what the task has used, as far as the program reports it: its context at least, until it counts its
         tokens."""
         (read, written), known = self.record.tokens, self.record.usage
         at_least = max(0, self.activity.context_tokens - written)

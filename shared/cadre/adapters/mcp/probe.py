@@ -72,7 +72,7 @@ def newest(known: mcp_types.DiscoverResult) -> str | None:
 
 
 class WatchedStream:
-    """What a server writes, each piece of it told, and its end."""
+    """The stream of a server, which reports each piece and the end."""
 
     def __init__(self, stream: Any, came: Callable[[object], None], ended: Callable[[], None]) -> None:
         self._stream = stream

@@ -33,7 +33,7 @@ _AWAY_SECONDS = 10.0
 
 
 class ToolError(CadreError):
-    """What the server says of a call that failed."""
+    """An error that the server reports for a call."""
 
 
 class ServerUnreachable(ToolError):
@@ -115,7 +115,7 @@ class Rounds:
         return found
 
     async def _ask(self, call: CallSoFar) -> CallToolResult:
-        """Return what has become of the task, after its server was told what people have said."""
+        """Return the state of the task after its server got people's answers."""
         if call.answers:
             answers = _told(call) or {}
             await self._request(lambda session: session.update_task(call.task, answers), may_repeat=True)
@@ -169,21 +169,21 @@ def _told(call: CallSoFar) -> dict[str, Any] | None:
 
 
 class Question(msgspec.Struct, frozen=True):
-    """What a server asks a person."""
+    """A question of a server to a person."""
 
     message: str
     schema: dict[str, Any] = {}
 
 
 class ElicitationAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a server is told that a person has said."""
+    """The answer of a person, as a server gets it."""
 
     action: Literal["accept", "decline"]
     content: dict[str, Any] | None = None
 
 
 class CallSoFar(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far a call has come."""
+    """The progress of a call."""
 
     since: float
     """When it was begun, Unix seconds."""

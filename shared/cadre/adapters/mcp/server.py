@@ -262,7 +262,7 @@ def _run_values(context: ToolContext) -> dict[str, str]:
 
 
 def _meta(context: ToolContext) -> dict[str, str]:
-    """Return what a server is told of the call beside its arguments."""
+    """Return the metadata that a server gets with the call."""
     told = {"cadre.dev/call": context.call_id, "cadre.dev/run": context.run}
     return told | ({"traceparent": context.traceparent} if context.traceparent else {})
 

@@ -66,7 +66,7 @@ class ObjectEntry(NamedTuple):
 
 
 class _Lanes(NamedTuple):
-    """How much one connection sends and asks for at a time, all users of it together."""
+    """Bounds on what one connection sends and requests at a time, for all its users together."""
 
     reads: asyncio.Semaphore
     writes: asyncio.Semaphore
@@ -114,7 +114,7 @@ class NatsObjects:
         raise BusUnavailable(f"reading {name}", "its parts are not all there")
 
     async def _is_hollow(self, name: str) -> bool:
-        """Return whether its content was lost: it stays so until somebody stores it again."""
+        """Return whether its content was lost: it stays lost until it is stored again."""
         found = await self.read(name)
         return found is not None and not await self.has_content(found) and await self.read(name) == found
 

@@ -125,7 +125,7 @@ def command(paths: tuple[Path, ...], team: Path, output: str, **options: Any) ->
 
 
 class _Case(NamedTuple):
-    """What is to be tried: a task, or a file that is read when its turn comes."""
+    """A case to try: a task, or a file that is read when its turn comes."""
 
     name: str
     file: Path
@@ -250,7 +250,7 @@ def as_text(found: Sequence[EvaluatedRun]) -> str:
 
 
 def line_of(one: EvaluatedRun) -> str:
-    """Return what came of one, for whoever waits for all."""
+    """Return the outcome of one."""
     state = one.trial.now.state if one.trial is not None else "not tried"
     return f"{one.name}: {state}, {_answer(one)}"
 
@@ -273,7 +273,7 @@ def _row(one: EvaluatedRun) -> list[str]:
 
 
 def _before(trial: Trial) -> RunOutcome | None:
-    """Return what it took then: of a task somebody may know the answer, and nobody that."""
+    """Return what the run took when it was recorded; of a written task, only the answer may be known."""
     return trial.before if trial.before is not None and trial.before.steps else None
 
 

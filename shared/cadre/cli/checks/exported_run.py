@@ -109,7 +109,7 @@ def _check_header(file: Path, header: ExportLine) -> None:
 
 
 def read_exported_run(file: Path) -> ExportedTree:
-    """Return what is in the file. Raise CommandFailed for a file that is no whole export."""
+    """Return what is in the file. Raise CommandFailed for a file that is not a whole export."""
     tree = ExportedTree("", {}, {}, [])
     said = 0
     for line in exported_lines(file):
@@ -139,7 +139,7 @@ def read_exported_run(file: Path) -> ExportedTree:
 
 
 class ReplayedRun(msgspec.Struct, kw_only=True):
-    """What the files of a team make of an exported run and of those below it."""
+    """An exported run and the runs below it, as the files of a team decide them."""
 
     file: str
     """Where it was kept; empty for one that was read from its deployment."""

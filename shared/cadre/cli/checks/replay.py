@@ -221,8 +221,7 @@ def _live_tools(gateway: Gateway) -> list[ToolCard]:
 
 
 def _files(path: Path, live: Sequence[ToolCard] = ()) -> TeamFiles:
-    """Return what the files say now: those of a team, or of one agent alone, which gets its tools from whoever is
-    live.
+    """Return what the files say now: those of a team, or of one agent alone, which gets the live tools.
 
     Raises SpecError, CommandFailed.
     """

@@ -77,7 +77,7 @@ def _of_union(types: Sequence[shapes.Type], around: tuple[type, ...]) -> Schema 
 
 
 def _docstrings(struct: type) -> dict[str, str]:
-    """Return what stands below the fields of a class in its source; nothing where there is no source."""
+    """Return the docstrings below the fields of a class in its source; empty without a source."""
     try:
         source = textwrap.dedent(inspect.getsource(struct))
     except (OSError, TypeError):

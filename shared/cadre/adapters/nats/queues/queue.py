@@ -174,7 +174,7 @@ class Queue:
             log.debug("pull not sent: %s", error)
 
     def _wanted(self) -> int:
-        """Return how many messages to ask for: as many as there is room for, once half of this queue's share is
+        """Return how many messages to ask for: all that there is room for, once half of this queue's share is
         free."""
         if self._is_stopping:
             return 0
