@@ -68,6 +68,38 @@ async def test_bytes_that_are_no_text_make_nobody_deaf(server: NatsServer, comma
     await other.close()
 
 
+def test_a_write_to_a_connection_that_was_just_lost_waits_for_the_next(server: NatsServer) -> None:
+    """The flusher has died of the loss, and the reader has not seen it: the client still takes itself for connected."""
+
+    async def lose() -> None:
+        nc = await connect(Settings(nats_url=server.url), "test")
+        heard = asyncio.Event()
+
+        async def hear(_: object) -> None:
+            heard.set()
+
+        await nc.subscribe("b", cb=hear)
+        other = await nc.subscribe("a")
+        await settled(nc)
+        reading = nc._reading_task
+        assert reading is not None
+        assert nc._flusher_task is not None
+        reading.cancel()
+        nc._flusher_task.cancel()
+        await asyncio.wait({reading, nc._flusher_task})
+        writer = nc._transport._io_writer  # type: ignore[union-attr]
+        writer.transport.abort()
+        await writer.wait_closed()
+        assert nc.is_connected
+        await other.unsubscribe()
+        await nc.publish("b", b"x")
+        await nc._process_op_err(ConnectionResetError("lost"))
+        await asyncio.wait_for(heard.wait(), patience())
+        await nc.close()
+
+    uvloop.run(lose())
+
+
 async def test_a_flush_that_was_given_up_is_answered_without_harm(server: NatsServer) -> None:
     nc = await connect(Settings(nats_url=server.url), "test")
     flushing = asyncio.create_task(nc.flush())

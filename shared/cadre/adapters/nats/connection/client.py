@@ -109,6 +109,17 @@ class NatsClient(Client):
         if self._flush_queue is not None and self._flush_queue.empty():
             await self._flush_pending()
 
+    async def _flush_pending(self, force_flush: bool = False) -> Any:
+        try:
+            return await super()._flush_pending(force_flush)
+        except RuntimeError:
+            # uvloop's error for writing to a connection that was lost a moment ago. The reader finds that out; what is
+            # pending is sent once the client has connected again, as while it is known to be away.
+            log.debug("a write met a lost connection", exc_info=True)
+            flushed = asyncio.get_running_loop().create_future()
+            flushed.set_result(None)
+            return flushed
+
     async def listen(self, subject: str, take: Callable[[Msg], None]) -> Subscription:
         """Subscribes; `take` is called with each message as it is read, and must be quick."""
 
