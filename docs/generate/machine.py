@@ -121,7 +121,7 @@ def _explore(spec: AgentSpec, found: Explored) -> None:
 
 
 def _decided(run: Run, what: Any, spec: AgentSpec) -> Entry:
-    """What the run's journal tells of the arrival; the run is behind it."""
+    """Return what the journal says about the arrival; the run's state is the one after it."""
     arrival = Arrival(what=what, at=float(run.entries), cause="record", offer=OFFER, spec=spec)
     cause = f"cause-{run.entries + 1}"
     events = decide(run, arrival, cause)

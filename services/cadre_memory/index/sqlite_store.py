@@ -530,6 +530,7 @@ def _locked(directory: Path, seconds: float) -> IO[bytes]:
                     f"{directory} is in use by process {holder}: only one memory service can own it; stop the"
                     " other, or give this one another directory"
                 ) from None
+            # The release of a lock is no event that can be awaited with a bound.
             time.sleep(0.05)
         else:
             file.truncate(0)

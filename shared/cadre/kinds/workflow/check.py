@@ -38,10 +38,6 @@ VALUES = ("task", "inputs", "item", "index", "error", "undone", "visits", "now")
 _STEP_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
-class _Wrong(Exception):
-    """What is wrong, at which key."""
-
-
 def check(spec: Any) -> None:
     """Raises SpecError for a workflow that cannot work; agents of other kinds have none."""
     workflow = workflow_of(spec)
