@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from cadre.errors import BlobMissing, UnreadableMessage
 from cadre.protocol.code import BASE_IMPORTS, CodeFunction, CodeLimits, CodeReply, CodeRequest
-from cadre.protocol.messages import ErrorInfo
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.serving.request import check_call
 from cadre_sandbox.serving.run_block import MAX_LOSSES, VARIABLES_GONE
+from harness.texts import holds
 from sandbox.service_bench import Bench, after, block, exchange, reply
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -161,21 +161,18 @@ async def test_imports_are_those_that_the_call_names(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "message"),
+    ("code", "named"),
     [
-        ("x = 1\nx / 0", "Code execution failed at line 'x / 0' due to: ZeroDivisionError: division by zero"),
-        ("x = = 1", "Code parsing failed on line 1 due to: SyntaxError: "),
-        (
-            "while True: pass",
-            "Code execution stopped (at line 'while True: pass'): The code was stopped after 0.3 s",
-        ),
+        ("x = 1\nx / 0", ["'x / 0'", "ZeroDivisionError"]),
+        ("x = = 1", ["line 1", "SyntaxError"]),
+        ("while True: pass", ["'while True: pass'", "0.3 s"]),
     ],
 )
-async def test_errors_are_worded_for_the_model(bench: Bench, code: str, message: str) -> None:
+async def test_errors_name_their_line_and_cause(bench: Bench, code: str, named: list[str]) -> None:
     done = await bench.finished(block(code, limits=CodeLimits(seconds=0.3)))
     assert done.error is not None
-    assert done.error.type == "AgentExecutionError"
-    assert done.error.message.startswith(message)
+    assert done.error.code == "code-failed"
+    assert holds(done.error.message, *named)
 
 
 async def test_what_an_error_left_is_there_for_the_next_block(bench: Bench, other: Bench) -> None:
@@ -246,8 +243,8 @@ async def test_another_way_to_the_same_place_is_replayed_anew(bench: Bench) -> N
 
 async def test_after_its_deadline_code_is_not_begun(bench: Bench) -> None:
     done = await bench.finished(block("1", snapshot="blob:x", deadline=time.time() - 1))
-    assert done.error == ErrorInfo("deadline", "the code was not run: its time had passed before")
-    assert done.snapshot == "blob:x"
+    assert done.error is not None
+    assert (done.error.code, done.snapshot) == ("deadline", "blob:x")
     assert bench.warm_pool.warm == []
 
 
@@ -256,7 +253,7 @@ async def test_a_block_whose_time_passes_while_it_waits_does_not_go_on(bench: Be
     late = replace(reply(call, await bench.yielded(call), "x"), deadline=time.time() - 1)
     done = await bench.finished(late)
     assert done.error is not None
-    assert "not run on" in done.error.message
+    assert done.error.code == "deadline"
     assert (await bench.finished(after(call, done, "'kept' in dir()"))).output is False
 
 
@@ -264,9 +261,9 @@ async def test_behind_its_first_block_a_run_reads_which_modules_are_not_installe
     imports = [*BASE_IMPORTS, "no_such_module", "json", "no_such.part", "*"]
     first = block("x = 1", imports=imports)
     done = await bench.finished(first)
-    assert done.notes == [
-        "Not installed in this sandbox, whatever the list of imports says: no_such_module, no_such."
-    ]
+    (note,) = done.notes
+    assert "no_such_module, no_such" in note
+    assert not any(name in note for name in ("json", "*", "no_such.part"))
     assert (await bench.finished(after(first, done, "x", imports=imports))).notes == []
 
 
@@ -331,7 +328,7 @@ async def test_unreadable_variables_are_said_to_be_and_the_run_goes_on(bench: Be
     first = block("x", snapshot=await bench.blobs.put(b"no snapshot"))
     done = await bench.finished(first)
     assert done.error is not None
-    assert "could not be restored" in done.error.message
+    assert done.error.code == "code-failed"
     assert (done.notes, done.snapshot) == ([VARIABLES_GONE], None)
     assert (await bench.finished(after(first, done, "1"))).output == 1
 

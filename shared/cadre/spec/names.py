@@ -32,4 +32,4 @@ def check_bounds(agent: str, bounds: Iterable[Bound]) -> None:
     for key, value, least in bounds:
         if value is not None and not least <= value <= MOST:
             bound = f"at most {MOST:g}" if value > MOST else f"at least {least:g}"
-            raise SpecError(f"{key} must be {bound}", agent=agent)
+            raise SpecError(f"must be {bound}", key=key, agent=agent)

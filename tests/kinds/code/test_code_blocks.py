@@ -290,7 +290,7 @@ def test_a_later_plan_reads_which_code_was_run() -> None:
     course.arrive(ended(logs="3\n", text="None", snapshot="blob:aa"))
     messages = Transcript(Prompts.load("code")).request(course.run, "plan").messages
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
-    assert messages[2]["content"] == "Code that was run:\n```python\nprint(3)\n```"
+    assert messages[2]["content"].endswith("\n```python\nprint(3)\n```")
     assert "1. Print." not in str(messages)
 
 

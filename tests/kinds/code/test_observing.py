@@ -13,6 +13,7 @@ from cadre.prompting.prompts import Prompts
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.sections import sections
+from harness.texts import holds
 from kinds.code.build import ANSWER_WITH_CODE, asks, ended, yielded
 from unit.loop.build import ADD, Course, kinds, only, result, spec, timer
 
@@ -109,5 +110,7 @@ def test_policies_do_not_hold_it() -> None:
 
 
 def test_the_agent_must_have_the_tool() -> None:
-    with pytest.raises(SpecError, match=r"code\.observe is see, which spec\.tools does not name"):
+    with pytest.raises(SpecError) as refused:
         check(spec(kind="code", **sections(CodeSpec(observe="see"))))
+    assert refused.value.key == "code.observe"
+    assert holds(refused.value.problem, "'see'", "spec.tools")

@@ -89,7 +89,7 @@ def test_a_failed_tool_is_told_to_the_model() -> None:
     failed = msgspec.structs.replace(result(course.id(), None), error=ErrorInfo("tool-failed", "no abacus"))
     assert isinstance(failed, ToolResult)
     course.arrive(failed)
-    assert "Tool add returned: Error: no abacus" in texts(course)[-1][1]
+    assert holds(texts(course)[-1][1], "add", "no abacus")
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_the_answer_goes_through_schema_and_checks() -> None:
     course = begun(output_schema=schema, checks=["when: answer.sum > 2"])
     assert '"sum": {"type": "integer"}' in texts(course)[0][1]
     assert kinds(says(course, "finish", response="three"))[-1] == "ModelCalled"
-    assert "does not fit the output schema" in texts(course)[-1][1]
+    assert holds(texts(course)[-1][1], '"three"', '"object"')
     assert kinds(says(course, "finish", response={"sum": 1}))[-1] == "ModelCalled"
     end = says(course, "finish", response='{"sum": 3}')[-1]
     assert isinstance(end, ev.RunFinished)

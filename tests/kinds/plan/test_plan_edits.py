@@ -7,6 +7,7 @@ import pytest
 from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
 from cadre.kinds.plan.records import PlanMade
+from harness.texts import holds
 from kinds.plan.build import ADD, LOOK, begun, decide, done, edit, failed, plan, purpose, state, states
 from unit.loop.build import Course, sound
 
@@ -55,32 +56,33 @@ def test_a_step_that_has_begun_cannot_be_changed() -> None:
     ):
         event = refused(edit(course, operation))
         assert event.code == "edit-too-late"
-        assert "step 1 has begun already" in event.reason
+        assert "step 1" in event.reason
     assert states(course) == {1: "running", 2: "pending"}
     sound(course)
 
 
 @pytest.mark.parametrize(
-    ("operation", "reason"),
+    ("operation", "named"),
     [
-        ({"op": "drop", "step": 5}, "there is no step 5"),
-        ({"op": "add", "step": {"action": "sing", "task": "x"}}, "'sing'"),
-        ({"op": "add", "step": {"task": "x", "needs": [9]}}, "needs step 9, which is not in the plan"),
-        ({"op": "drop", "step": 2, "why": "no"}, "no such operation"),
-        ({"op": "change", "step": 2, "needs": [2]}, "in a circle"),
-        ({"op": "change", "step": 2, "args": {"at": 7}}, "Wrong arguments for 'look'"),
+        ({"op": "drop", "step": 5}, ["5"]),
+        ({"op": "add", "step": {"action": "sing", "task": "x"}}, ["'sing'"]),
+        ({"op": "add", "step": {"task": "x", "needs": [9]}}, ["9"]),
+        ({"op": "drop", "step": 2, "why": "no"}, ["'why'", "add", "change", "replace"]),
+        ({"op": "change", "step": 2, "needs": [2]}, ["2"]),
+        ({"op": "change", "step": 2, "args": {"at": 7}}, ["'look'", "at", "7"]),
     ],
 )
-def test_an_edit_that_cannot_be_made_says_why(operation: dict[str, Any], reason: str) -> None:
+def test_an_edit_that_cannot_be_made_names_what_is_wrong(operation: dict[str, Any], named: list[str]) -> None:
     event = refused(edit(begun(*STEPS), operation))
-    assert (reason in event.reason, event.code) == (True, "invalid-edit")
+    assert event.code == "invalid-edit"
+    assert holds(event.reason, *named)
 
 
 def test_the_first_edit_of_a_version_counts() -> None:
     course = begun(*STEPS)
     edit(course, {"op": "drop", "step": 2})
     late = refused(edit(course, {"op": "drop", "step": 2}, base=1))
-    assert (late.version, "at version 2 by now" in late.reason) == (2, True)
+    assert (late.version, late.code) == (2, "stale-version")
     failed(course, 1)
     assert refused(edit(course, {"op": "add", "step": {"task": "x"}})).code == "edit-too-late"
     course.say(content=plan({"step": 1, **ADD}))
@@ -127,7 +129,7 @@ def test_a_blocked_step_may_be_made_to_go_another_way() -> None:
 
 def test_people_see_the_state_of_each_step() -> None:
     course = begun(*STEPS, fields={"approvals": {"add": "always"}})
-    assert shown(course)["steps"][0]["state"] == "waiting for a person"
+    assert shown(course)["steps"][0]["state"] == "waiting"
     decide(course, "approved")
     assert shown(course)["state"] == "WAITING_FOR_TOOLS"
     done(course, 1, 3)

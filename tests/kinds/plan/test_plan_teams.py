@@ -104,7 +104,7 @@ async def test_a_plan_is_edited_while_a_step_waits() -> None:
         await run.settle()
         plan = run.editable()
         states = [step["state"] for step in plan.state["steps"]]
-        assert (plan.version, states) == (1, ["done", "done", "waiting for a person", "pending"])
+        assert (plan.version, states) == (1, ["done", "done", "waiting", "pending"])
         dear = {"action": "look", "args": {"at": "hill"}, "needs": [3]}
         await run.edit(plan, [{"op": "add", "step": dear}, {"op": "drop", "step": 4}])
         await run.edit(plan, [{"op": "drop", "step": 5}])

@@ -18,6 +18,7 @@ from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
 from cadre.spec.answer_schema import is_strict, misfits
 from cadre.spec.sections import sections
+from harness.texts import holds
 from kinds.solution.build import ADD, KID, LOOK, asked, solver
 from unit.loop.build import Offer, spec
 
@@ -197,30 +198,34 @@ def test_its_prompts_tell_what_it_may_propose(file: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("section", "why"),
+    ("section", "key", "named"),
     [
-        (SolutionSpec(tries=0), "solution.tries"),
-        (SolutionSpec(approve="perhaps"), "solution.approve: 'perhaps'"),
+        (SolutionSpec(tries=0), "solution.tries", ["1"]),
+        (SolutionSpec(approve="perhaps"), "solution.approve", ["'perhaps'"]),
         (
             SolutionSpec(approve="when: amount > 3"),
-            "it is about amount; it may be about calls, names, output, task",
+            "solution.approve",
+            ["amount", "calls", "names", "output", "task"],
         ),
-        (SolutionSpec(implicit={"look": ImplicitActivity()}), "look is the name of a tool"),
-        (SolutionSpec(implicit={"a b": ImplicitActivity()}), "implicit activity name 'a b'"),
+        (SolutionSpec(implicit={"look": ImplicitActivity()}), "solution.implicit", ["look"]),
+        (SolutionSpec(implicit={"a b": ImplicitActivity()}), "", ["'a b'"]),
         (
             SolutionSpec(implicit={"n": ImplicitActivity(outcome={"type": "texts"})}),
-            "n.outcome",
+            "solution.implicit.n.outcome",
+            ['"texts"'],
         ),
         (
             SolutionSpec(implicit={"n": ImplicitActivity(arguments={"type": "string"})}),
-            "the schema of an object",
+            "solution.implicit.n.arguments",
+            ["object"],
         ),
     ],
 )
-def test_a_section_that_cannot_hold_is_refused(section: SolutionSpec, why: str) -> None:
+def test_a_section_that_cannot_hold_is_refused(section: SolutionSpec, key: str, named: list[str]) -> None:
     with pytest.raises(SpecError) as refused:
         AgentSpec(name="a", description="A.", kind="solution", tools=["look"], **sections(section))
-    assert why in str(refused.value)
+    assert refused.value.key == key
+    assert holds(refused.value.problem, *named)
     assert spec(kind="solution").section(SolutionSpec) is None
 
 

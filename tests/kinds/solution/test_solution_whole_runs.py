@@ -14,6 +14,7 @@ from cadre.kinds.solution.section import SolutionSpec
 from cadre.protocol.messages import CallEdit
 from cadre.spec.sections import sections
 from cadre.testing import ModelReply, RunFailed, Team, crash_points
+from harness.texts import holds
 
 SCHEMA = {
     "type": "object",
@@ -139,6 +140,5 @@ async def test_a_corrected_run_survives_every_death() -> None:
         points += 1
         assert outcome.value == {"paid": 10.0, "state": "done"}, outcome.after
         assert {10.0} == PAID, outcome.after
-        assert "A person changed this solution" in read[-1]
-        assert "Not that much." in read[-1]
+        assert holds(read[-1], '{"amount":10.0}', "Not that much.")
     assert points >= 8

@@ -169,7 +169,7 @@ def test_calls_that_cannot_be_made_are_refused_each_on_its_own() -> None:
     events = proposes(course, {"name": "nobody", "arguments": {}}, LOOK)
     assert kinds(events)[-2:] == ["CallRefused", "ToolCalled"]
     course.arrive(result(course.id(1), "blue", tool="look"))
-    assert "Unknown tool 'nobody'" in last_read(course)
+    assert "'nobody'" in last_read(course)
     sound(course)
 
 
@@ -201,23 +201,21 @@ def test_the_whole_of_a_solution_waits_for_a_person() -> None:
     assert kinds(made) == ["ApprovalDecided", "ToolCalled", "ToolCalled"]
     for index, tool in ((1, "look"), (2, "add")):
         course.arrive(result(course.id(index), 3, tool=tool))
-    assert last_read(course) == (
-        "Observation:\nA person agreed to this solution. They said: Go on.\n\nlook: 3\n\nadd: 3"
-    )
+    review, *outcomes = last_read(course).split("\n\n")
+    assert "Go on." in review
+    assert outcomes == ["look: 3", "add: 3"]
     sound(course)
 
 
 def test_a_rejected_solution_is_told_and_no_miss() -> None:
     course = solver(SolutionSpec(approve="always", tries=1)).begin()
     proposes(course, LOOK)
-    assert kinds(decides(course, "rejected", feedback="Look elsewhere.")) == [
-        "ApprovalDecided",
-        "StepFinished",
-        "ModelCalled",
-    ]
-    read = last_read(course)
-    assert "did not allow this solution" in read
-    assert "Look elsewhere." in read
+    events = decides(course, "rejected", feedback="Look elsewhere.")
+    assert kinds(events) == ["ApprovalDecided", "StepFinished", "ModelCalled"]
+    refused = only(events, ev.StepFinished).error
+    assert refused is not None
+    assert refused.code == "rejected"
+    assert "Look elsewhere." in last_read(course)
     proposes(course, {**LOOK, "arguments": {"at": "sea"}})
     decides(course, "approved", "r1_2_0")
     course.arrive(result(course.id(1), "grey", tool="look"))

@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+from cadre.errors import ExitCode
 from harness.command import Commands
 from harness.patience import eventually
 from harness.stack import Gateway, Stack
+from harness.texts import holds
 
 AGENT = """
 apiVersion: cadre.dev/v1
@@ -70,7 +72,9 @@ def test_a_person_sees_and_edits_the_queue_of_a_run(tmp_path: Path) -> None:
         assert queue("move", 3, 1) == ["begun one", "1 three", "2 four", "3 two"]
         assert queue("edit", 2, "five") == ["begun one", "1 three", "2 five", "3 two"]
         assert queue("drop", 3) == ["begun one", "1 three", "2 five"]
-        assert "no place in the queue" in cadre("queue", run, "drop", 9).stderr
+        absent = cadre("queue", run, "drop", 9)
+        assert absent.returncode == ExitCode.USAGE
+        assert holds(absent.stderr, "'9'", "2")
         assert "now" in cadre("queue", run, "drop", 1, "--version", 1).stderr
         shown = cadre("show", run).stdout
         assert "queue    0 done, 2 to be begun\n  begun  one\n  1      three\n  2      five\n" in shown

@@ -8,9 +8,11 @@ import pytest
 
 from cadre.journal import events as ev
 from cadre.journal.steps import ActionStep
+from cadre.kinds.task_queue.editing import FORMS
 from cadre.kinds.task_queue.queue import rebuilt
 from cadre.kinds.task_queue.records import QueueEdited, queue_of
 from cadre.protocol.messages import Edit
+from harness.texts import holds
 from kinds.task_queue.test_task_queue import PLAIN, begun, done, purpose, queue_spec, state, text
 from unit.loop.build import Course, kinds, only, replay_of, sound
 
@@ -58,25 +60,28 @@ def test_tasks_that_wait_are_added_dropped_reworded_and_moved() -> None:
 
 
 @pytest.mark.parametrize(
-    ("operation", "why"),
+    ("operation", "code", "named"),
     [
-        ({"op": "drop", "task": "one"}, "is begun"),
-        ({"op": "edit", "task": "One ", "text": "other"}, "is begun"),
-        ({"op": "drop", "task": "nine"}, "no such task waits"),
-        ({"op": "add", "task": "TWO"}, "has, or had"),
-        ({"op": "add", "task": "  "}, "1 to 1000 characters"),
-        ({"op": "add", "task": "x" * 1_001}, "1 to 1000 characters"),
-        ({"op": "add", "task": "new", "at": 9}, "a place in the queue"),
-        ({"op": "add", "task": "new", "to": 0}, "no such operation"),
-        ({"op": "move", "task": "two", "at": True}, "a place in the queue"),
-        ({"op": "clear"}, "no such operation"),
+        ({"op": "drop", "task": "one"}, "edit-too-late", ["'one'"]),
+        ({"op": "edit", "task": "One ", "text": "other"}, "edit-too-late", ["'One '"]),
+        ({"op": "drop", "task": "nine"}, "invalid-edit", ["'nine'"]),
+        ({"op": "add", "task": "TWO"}, "invalid-edit", ["'TWO'"]),
+        ({"op": "add", "task": "  "}, "invalid-edit", ["1 to 1000"]),
+        ({"op": "add", "task": "x" * 1_001}, "invalid-edit", ["1 to 1000"]),
+        ({"op": "add", "task": "new", "at": 9}, "invalid-edit", ["`at`", "0 to 2", "9"]),
+        ({"op": "add", "task": "new", "to": 0}, "invalid-edit", ["'to': 0", FORMS]),
+        ({"op": "move", "task": "two", "at": True}, "invalid-edit", ["`at`", "True"]),
+        ({"op": "clear"}, "invalid-edit", ["'clear'", FORMS]),
     ],
 )
-def test_an_edit_that_cannot_be_made_changes_nothing(operation: dict[str, Any], why: str) -> None:
+def test_an_edit_that_cannot_be_made_changes_nothing(
+    operation: dict[str, Any], code: str, named: list[str]
+) -> None:
     course = begun(PLAIN, "one", "two")
     (refused,) = edit(course, {"op": "add", "task": "three"}, operation)
     assert isinstance(refused, ev.EditRefused)
-    assert why in refused.reason
+    assert refused.code == code
+    assert holds(refused.reason, *named)
     assert (state(course).pending, state(course).version) == (["one", "two"], 1)
 
 

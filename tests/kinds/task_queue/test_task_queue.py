@@ -146,9 +146,9 @@ def test_a_task_may_be_done_without_a_tool_or_by_a_thought() -> None:
 
 def test_unknown_tools_and_what_cannot_be_read_are_tries() -> None:
     course = begun(PLAIN, "one")
-    assert "Unknown tool 'fly'" in only(says(course, "fly"), QueueTaskTried).reason
-    assert "no JSON object" in only(course.say(content="Hm."), QueueTaskTried).reason
-    assert "no JSON object" in text(course)
+    assert "'fly'" in only(says(course, "fly"), QueueTaskTried).reason
+    assert "JSON" in only(course.say(content="Hm."), QueueTaskTried).reason
+    assert "JSON" in text(course)
     sound(course)
 
 
@@ -162,8 +162,8 @@ def test_a_run_in_which_nothing_was_done_is_no_success(content: str) -> None:
     while course.run.result is None:
         events = course.say(content=content)
     end = only(events, ev.RunFinished)
-    assert (end.state, end.error.type) == ("error", "AgentError")
-    assert "Nothing was done for any task: Your answer holds no" in end.error.message
+    assert (end.state, end.error.code) == ("error", "nothing-done")
+    assert state(course).done[-1].result in end.error.message
     sound(course)
 
 
@@ -237,8 +237,9 @@ def test_the_answer_fits_its_schema_and_passes_its_checks() -> None:
     assert asked(course).schema is not None
     course.say(content="Three.")
     assert purpose(course) == "conclude"
-    assert "does not fit the output schema" in text(course)
+    assert '"Three."' in text(course)
     course.say(content='{"n": 1}')
+    assert "when: answer.n > 1" in text(course)
     end = course.say(content='{"n": 3}')[-1]
     assert isinstance(end, ev.RunFinished)
     assert end.output == {"n": 3}
@@ -292,8 +293,9 @@ def test_the_longest_queue_leaves_room_in_a_small_context() -> None:
 
 @pytest.mark.parametrize("key", ["initial", "most", "tries", "iterations"])
 def test_a_section_that_cannot_hold_is_refused(key: str) -> None:
-    with pytest.raises(SpecError, match=f"task_queue.{key} must be at least 1"):
+    with pytest.raises(SpecError, match="1") as refused:
         queue_spec(msgspec.structs.replace(PLAIN, **{key: 0}))
+    assert refused.value.key == f"task_queue.{key}"
 
 
 def test_its_changes_are_told_as_they_come() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.answers.stop_sequences import STOP_SEQUENCES, cut_at_stop
-from cadre.engine.calls.calls_in_text import read_calls
+from cadre.engine.calls.calls_in_text import NoCall, read_calls
 from cadre.journal import events as ev
 from cadre.journal.steps import ActionStep
 from unit.loop.build import Course, call, kinds, only
@@ -54,32 +54,33 @@ def test_calls_are_found_in_the_models_order(text: str, calls: list[ev.Requested
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("text", "error", "named"),
     [
-        ("", "no tool call"),
-        ("The answer is 3.", "no tool call"),
-        ("}{", "no tool call"),
-        ('{"name": "add", "arguments": {"a": 1}', "not valid JSON"),
-        ('{"name": "add"}', '"arguments"'),
-        (DECLARED, "how a tool is declared"),
-        (f"[{DECLARED}, {DECLARED}]", "how a tool is declared"),
-        ('{"name": "wipe", "parameters": {"type": "object"}}', "how a tool is declared"),
-        (f"<think>Perhaps {WIPE}", "no tool call"),
-        (f"<think>Perhaps {WIPE}</think>I am done.", "no tool call"),
-        ('{"arguments": {}}', '"name"'),
-        ('{"name": "add", "arguments": [1]}', "'add'"),
-        ('{"name": 3, "arguments": {}}', '"name"'),
-        ('{"name": "add", "arguments": "{"}', "'add'"),
-        (A + '{"name": "look", "arguments": {"at": "\\ud83d"}}', "not valid JSON"),
-        (A + '{"name": "look", "arguments": {"at": NaN}}', "not valid JSON"),
-        (A + '{"a":' * 3000 + "1" + "}" * 3000, "not valid JSON"),
+        ("", NoCall, "`final_answer`"),
+        ("The answer is 3.", NoCall, "`final_answer`"),
+        ("}{", NoCall, "`final_answer`"),
+        ('{"name": "add", "arguments": {"a": 1}', ReadingError, "JSON"),
+        ('{"name": "add"}', NoCall, "'add'"),
+        (DECLARED, NoCall, "'wipe'"),
+        (f"[{DECLARED}, {DECLARED}]", NoCall, "'wipe'"),
+        ('{"name": "wipe", "parameters": {"type": "object"}}', NoCall, "'wipe'"),
+        (f"<think>Perhaps {WIPE}", NoCall, "`final_answer`"),
+        (f"<think>Perhaps {WIPE}</think>I am done.", NoCall, "`final_answer`"),
+        ('{"arguments": {}}', NoCall, '"name"'),
+        ('{"name": "add", "arguments": [1]}', ReadingError, "'add'"),
+        ('{"name": 3, "arguments": {}}', NoCall, '"name"'),
+        ('{"name": "add", "arguments": "{"}', ReadingError, "'add'"),
+        (A + '{"name": "look", "arguments": {"at": "\\ud83d"}}', ReadingError, "JSON"),
+        (A + '{"name": "look", "arguments": {"at": NaN}}', ReadingError, "JSON"),
+        (A + '{"a":' * 3000 + "1" + "}" * 3000, ReadingError, "JSON"),
     ],
 )
-def test_what_cannot_be_read_is_explained(text: str, why: str) -> None:
+def test_what_cannot_be_read_is_explained(text: str, error: type[ReadingError], named: str) -> None:
     with pytest.raises(ReadingError) as caught:
         read_calls(text)
-    assert caught.value.info.type == "AgentParsingError"
-    assert why in caught.value.info.message
+    assert type(caught.value) is error
+    assert caught.value.info.code == "unreadable-answer"
+    assert named in caught.value.info.message
     msgspec.json.encode(caught.value.info)
 
 

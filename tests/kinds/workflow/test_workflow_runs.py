@@ -9,6 +9,7 @@ from cadre.engine.timers import away_timer
 from cadre.journal import events as ev
 from cadre.journal.run import Phase
 from cadre.protocol.messages import ErrorInfo, Signal
+from harness.texts import holds
 from kinds.workflow.built import decide, entered, run_of, workflow
 from unit.loop.build import OFFER, Course, Offer, call, cancel, kinds, only, report, result, sound, timer
 
@@ -91,7 +92,7 @@ def test_a_model_that_errs_is_told_and_asked_anew_within_bounds() -> None:
     assert kinds(course.say(call("add", a="six", b=1)))[1] == "CallRefused"
     course.say(content="[]")
     assert end_of(course).state == "error"
-    assert "Step 'sum' has failed" in (end_of(course).error or GONE).message
+    assert "'sum'" in (end_of(course).error or GONE).message
     sound(course)
 
 
@@ -100,7 +101,7 @@ def test_an_answer_fits_its_schema() -> None:
     ask = {"ask": {"prompt": "How many? {{ task }}", "schema": schema}, "next": "done"}
     course = run_of(workflow("count", count=ask, done={"end": "{{ count.n * 2 }}"}))
     course.say(content='{"n": "many"}')
-    assert "does not fit the schema" in course.run.own.complaint  # type: ignore[union-attr]
+    assert holds(course.run.own.complaint, "answer.n", '"many"')  # type: ignore[union-attr]
     course.say(content='{"n": 4}')
     assert end_of(course).output == 8
     sound(course)

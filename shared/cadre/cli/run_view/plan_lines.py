@@ -10,7 +10,7 @@ _LONGEST = 100
 PLAN_SIGNS = {
     "pending": ("☐", "bright_black"),
     "running": ("…", "yellow"),
-    "waiting for a person": ("◌", "magenta"),
+    "waiting": ("◌", "magenta"),
     "done": ("☑", "green"),
     "failed": ("✗", "red"),
     "skipped": ("–", "bright_black"),

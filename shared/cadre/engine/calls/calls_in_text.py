@@ -31,7 +31,7 @@ _NO_CALL = (
 )
 
 _DECLARED = (
-    "Your answer repeats how a tool is declared, and calls none. Write the call itself, with values for it."
+    "Your answer repeats how the tool {!r} is declared, and calls none. Write the call itself, with values."
 )
 
 _SURE = ("arguments", "args")
@@ -95,7 +95,7 @@ def read_call(value: Any, schema_of: SchemaOf) -> RequestedCall:
         return RequestedCall(name, read_given(name, found[key], schema_of(name)))
     arguments = read_given(name, found[key], schema_of(name), among=_TYPES)
     if not arguments or "description" in found:
-        raise NoCall(_DECLARED)
+        raise NoCall(_DECLARED.format(name))
     return RequestedCall(name, arguments)
 
 
@@ -112,7 +112,7 @@ def read_given(name: str, given: Any, schema: Schema | None, among: tuple[str, .
         _declares(own.get(key, {}), value) or value in among for key, value in values.items()
     )
     if is_told or (_looks_declared(arguments) and not _takes(name, schema, arguments)):
-        raise NoCall(_DECLARED)
+        raise NoCall(_DECLARED.format(name))
     return arguments
 
 

@@ -78,10 +78,10 @@ def check(spec: Any) -> None:
     )
     check_bounds(spec.name, bounds)
     if len(code.tags) != 2 or not all(tag.strip() for tag in code.tags):
-        raise SpecError("code.tags must be two texts, as in ['<code>', '</code>']", agent=spec.name)
+        raise SpecError("must be two texts, as in ['<code>', '</code>']", key="code.tags", agent=spec.name)
     check_name("sandbox pool", code.pool)
     if code.observe and code.observe not in spec.tools:
-        raise SpecError(f"code.observe is {code.observe}, which spec.tools does not name", agent=spec.name)
+        raise SpecError(f"spec.tools does not name {code.observe!r}", key="code.observe", agent=spec.name)
     reserved = {"final_answer", "print"} & {*spec.tools, *(str(member) for member in spec.team)}
     if spec.kind == KIND and reserved:
         raise SpecError(f"{min(reserved)} is a function of its code already", agent=spec.name)

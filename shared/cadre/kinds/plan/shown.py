@@ -9,7 +9,7 @@ from cadre.kinds.plan.fold import APPROVE
 from cadre.kinds.plan.records import PlanItem, PlanState
 from cadre.kinds.plan.values import shown_state
 
-WAITS = "waiting for a person"
+WAITS = "waiting"
 
 
 def shown_plan(run: Run, state: PlanState) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import { ApiError, get, request, runPath } from "../http/api.js";
 import { alert, badge, button, dialog, field, fill, h, table, toast } from "./element.js";
 import { argumentsText, brief } from "./format.js";
 
-const MARKS = { done: "ok", running: "open", failed: "failed", pending: "dropped", "waiting for a person": "held" };
+const MARKS = { done: "ok", running: "open", failed: "failed", pending: "dropped", waiting: "held" };
 
 /** The plan (`name` is "plan") or queue ("queue") of a run, loaded at once; `editable`: whether the run goes on. */
 export function workList(run, name, editable) {
