@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from cadre.engine.timers import waits
-from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Offer, Poisoned
+from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned, Toolset
 from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.events import AnyEvent, RecordIgnored, RequestedCall
 from cadre.journal.run import Phase, Run
@@ -57,7 +57,7 @@ CROWDED = AgentSpec(
     checks=["prove"],
 )
 """With hardly any room for what its tools say, and a tool that looks at its answers."""
-OFFER = Offer(
+OFFER = Toolset(
     tools={
         "look": ToolCard(name="look", description="Looks.", input_schema={"type": "object"}),
         "pay": ToolCard(name="pay", description="Pays.", input_schema={"type": "object"}),
@@ -122,7 +122,7 @@ def _explore(spec: AgentSpec, found: Explored) -> None:
 
 def _decided(run: Run, what: Any, spec: AgentSpec) -> Entry:
     """Return what the journal says about the arrival; the run's state is the one after it."""
-    arrival = Arrival(what=what, at=float(run.entries), cause="record", offer=OFFER, spec=spec)
+    arrival = Arrival(what=what, at=float(run.entries), cause="record", toolset=OFFER, spec=spec)
     cause = f"cause-{run.entries + 1}"
     events = decide(run, arrival, cause)
     return Entry(

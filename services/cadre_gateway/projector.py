@@ -11,7 +11,7 @@ from cadre.api.runs import RunSummary
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import RunIndexUnavailable
 from cadre.journal.events import RunAccepted
-from cadre.protocol.messages import Erased, Fate
+from cadre.protocol.messages import Erased, Lifecycle
 from cadre.recent import Recent
 from cadre.views.run_summary import summary_of_task
 from cadre_gateway.index.applying import apply_import, apply_read
@@ -71,9 +71,9 @@ class Projector:
         Waits for an index that fails."""
         await self._patiently(lambda: self._take(read))
 
-    async def on_fate(self, seq: int, fate: Fate) -> None:
+    async def on_lifecycle(self, seq: int, lifecycle: Lifecycle) -> None:
         """Takes in that a tree was erased or imported, by the record at `seq`; waits for an index that fails."""
-        await self._patiently(lambda: self._take_fate(seq, fate))
+        await self._patiently(lambda: self._take_lifecycle(seq, lifecycle))
 
     async def _patiently(self, take: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -91,8 +91,8 @@ class Projector:
         elif applied.ended_at is not None:
             self.janitor.note_end(applied.ended_at)
 
-    async def _take_fate(self, seq: int, fate: Fate) -> None:
-        if isinstance(fate, Erased):
-            await self.janitor.note_erasure(seq, fate)
+    async def _take_lifecycle(self, seq: int, lifecycle: Lifecycle) -> None:
+        if isinstance(lifecycle, Erased):
+            await self.janitor.note_erasure(seq, lifecycle)
         else:
-            await apply_import(self.index, seq, fate.tree)
+            await apply_import(self.index, seq, lifecycle.tree)

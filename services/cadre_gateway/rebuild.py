@@ -7,12 +7,12 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from cadre.adapters.nats.reading.tail import OnEntry, OnFate, Read, Tail
+from cadre.adapters.nats.reading.tail import OnEntry, OnLifecycle, Read, Tail
 from cadre.api.directory import IndexBuilding, IndexRebuild, IndexState
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import CadreError, RunIndexUnavailable
 from cadre.ports import Clock
-from cadre.protocol.messages import Erased, Fate
+from cadre.protocol.messages import Erased, Lifecycle
 from cadre_gateway.index.applying import apply_erasure, apply_import, apply_read
 from cadre_gateway.index.run_index import RunIndex
 from cadre_gateway.requests.problems import Problem
@@ -24,7 +24,7 @@ log = logging.getLogger("cadre.gateway")
 class IndexRebuilder:
     """One rebuild at a time; the lists stay as they are until it is whole."""
 
-    new_reader: Callable[[OnEntry, OnFate], Tail]
+    new_reader: Callable[[OnEntry, OnLifecycle], Tail]
     index: RunIndex
     tail: Tail
     clock: Clock
@@ -85,13 +85,13 @@ class IndexRebuilder:
         async def on_entry(read: Read) -> None:
             await apply_read(fresh, read)
 
-        async def on_fate(seq: int, fate: Fate) -> None:
-            if isinstance(fate, Erased):
-                await apply_erasure(fresh, seq, fate)
+        async def on_lifecycle(seq: int, lifecycle: Lifecycle) -> None:
+            if isinstance(lifecycle, Erased):
+                await apply_erasure(fresh, seq, lifecycle)
             else:
-                await apply_import(fresh, seq, fate.tree)
+                await apply_import(fresh, seq, lifecycle.tree)
 
-        self._reader = reader = self.new_reader(on_entry, on_fate)
+        self._reader = reader = self.new_reader(on_entry, on_lifecycle)
 
         async def caught_up(positions: Sequence[int]) -> None:
             await retry(lambda: reader.read_on(positions), pauses=EVERY_SECOND, log=log)

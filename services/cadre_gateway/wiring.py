@@ -135,7 +135,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     )
     projector = Projector(index, janitor)
     new_tail = partial(Tail, nc, topology, blobs, SENDER)
-    tail = new_tail(projector.on_entry, projector.on_fate)
+    tail = new_tail(projector.on_entry, projector.on_lifecycle)
     lookup = RunLookup(index, History(nc, topology, blobs), platform.journal, erasure, platform.shards)
     feeds = LiveFeeds(LiveTail(nc, topology, blobs, LedgerFeed(ledger, lookup.history).on_entry))
     provider = _tracer_provider(platform, tracing_settings) if tracing_settings.endpoint else None

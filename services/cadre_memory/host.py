@@ -148,8 +148,8 @@ class MemoryHost:
             queues = ShardQueues(nc, watch, consumer, calls_of, calls.handle, own, Queue)
             self._queues.append(await queues.start())
         one = FairLimiter(1, queues=topology.shards)
-        consumer = topology.fates_consumer("memory")
-        queues = ShardQueues(nc, watch, consumer, topology.fates_filter, erasures.handle, one, Queue)
+        consumer = topology.lifecycles_consumer("memory")
+        queues = ShardQueues(nc, watch, consumer, topology.lifecycles_filter, erasures.handle, one, Queue)
         self._queues.append(await queues.start())
 
     def _workspace_of(self, caller: Caller) -> Workspace:

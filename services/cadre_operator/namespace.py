@@ -20,7 +20,7 @@ from cadre.deploy.k8s.object_kinds import ToolServerSpec
 from cadre.deploy.k8s.values import Values
 from cadre.deploy.team_components import components_of
 from cadre.deploy.team_file import TeamBody, TeamSpec
-from cadre.engine.offer import callable_tools
+from cadre.engine.toolset import callable_tools
 from cadre.errors import SetupError, SpecError, UnknownModel
 from cadre.protocol.nats_users import Role
 from cadre.spec.agent import SHORT_PROMPTS

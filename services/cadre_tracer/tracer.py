@@ -18,7 +18,7 @@ from cadre.delivery.fair_limiter import FairLimiter
 from cadre.errors import BlobMissing, BusUnavailable, NewerSchema, RetryableError, UnreadableMessage
 from cadre.journal.entry import Entry
 from cadre.ports import Stored
-from cadre.protocol.messages import Erased, Fate
+from cadre.protocol.messages import Erased, Lifecycle
 from cadre.recent import Recent
 from cadre.service.health import AsgiApp
 from cadre.service.platform import Platform
@@ -158,8 +158,8 @@ class Tracer:
     async def handle(self, delivery: NatsDelivery) -> None:
         """Acks once the receiver has the spans that end with the entry. Raises RetryableError: deliver again."""
         try:
-            if self._platform.topology.is_fate(delivery.subject):
-                self._take_fate(delivery)
+            if self._platform.topology.is_lifecycle(delivery.subject):
+                self._take_lifecycle(delivery)
             elif self._imported or not delivery.imported:
                 await self._exporter.export(await self._spans(delivery))
             await delivery.ack()
@@ -189,26 +189,26 @@ class Tracer:
 
     async def _is_erased(self, stored: Stored) -> bool:
         """Return whether the entries before this one are gone because their tree is."""
-        fate = await self._erasure.fate(stored.entry.tree)
-        return fate is not None and isinstance(fate[1], Erased) and fate[0] > stored.seq
+        lifecycle = await self._erasure.lifecycle(stored.entry.tree)
+        return lifecycle is not None and isinstance(lifecycle[1], Erased) and lifecycle[0] > stored.seq
 
     async def _was_erased(self, tree: str) -> bool:
         """Return whether the tree is known to be erased."""
         try:
-            fate = await self._erasure.fate(tree)
+            lifecycle = await self._erasure.lifecycle(tree)
         except RetryableError as error:
             log.debug("whether tree %s was erased is not known: %s", tree, error)
             return False
-        return fate is not None and isinstance(fate[1], Erased)
+        return lifecycle is not None and isinstance(lifecycle[1], Erased)
 
-    def _take_fate(self, delivery: NatsDelivery) -> None:
+    def _take_lifecycle(self, delivery: NatsDelivery) -> None:
         try:
-            fate: Fate = decode(delivery.data, Fate)
+            lifecycle: Lifecycle = decode(delivery.data, Lifecycle)
         except UnreadableMessage as error:
             log.error("message %d on %s left out: %s", delivery.seq, delivery.subject, error)
             return
-        if isinstance(fate, Erased):
-            self._projections.forget_tree(fate.tree)
+        if isinstance(lifecycle, Erased):
+            self._projections.forget_tree(lifecycle.tree)
 
 
 class Journals(Protocol):

@@ -30,7 +30,7 @@ from cadre.journal.events import (
     ModelAnswered as ModelAnswered,
     ModelCalled as ModelCalled,
     ModelDeferred as ModelDeferred,
-    OfferChanged as OfferChanged,
+    ToolsetChanged as ToolsetChanged,
     RecordIgnored as RecordIgnored,
     RunAccepted as RunAccepted,
     RunFinished as RunFinished,

@@ -288,7 +288,7 @@ def test_a_run_goes_on_without_those_who_are_not_there(gateway: Gateway, cadre: 
     assert "no tool absent_tool: start it with `cadre tools FILE`" in line
     assert "'absent_member'" in done.stdout
     [run] = gateway.request("GET", "/v1/runs", params={"agent": "lacking"}).json()["runs"]
-    offer = gateway.wait_for(run["id"], "offer.changed")["event"]
+    offer = gateway.wait_for(run["id"], "toolset.changed")["event"]
     assert sorted(offer["missing"]) == ["absent_member", "absent_tool"]
     listed = gateway.request("GET", "/v1/agents").json()["agents"]
     assert {"absent_member", "absent_tool"} == {

@@ -178,7 +178,7 @@ def test_an_answer_counts_when_it_fits_and_passes(gateway: Gateway, kind: str) -
     assert "answer.sum != 13'" in told
     assert "'adds_up'" in told
     assert len(events_of(gateway, result["id"], "answer.proposed")) == 2
-    offered = events_of(gateway, result["id"], "offer.changed")
+    offered = events_of(gateway, result["id"], "toolset.changed")
     assert {tool["name"] for offer in offered for tool in offer["tools"]} == {"add"}
 
 

@@ -182,7 +182,7 @@ def test_a_team_may_be_whoever_has_a_label(gateway: Gateway) -> None:
     run = gateway.submit("picker", "begin")
     result = gateway.finished(run)
     assert "leaf work is done" in result["output"]
-    [offer] = events_of(gateway, run, "offer.changed")[:1]
+    [offer] = events_of(gateway, run, "toolset.changed")[:1]
     assert [member["name"] for member in offer["event"]["members"]] == ["three"]
 
 

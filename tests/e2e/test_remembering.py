@@ -229,5 +229,5 @@ def test_the_files_of_a_run_can_be_searched_by_all_that_work_for_it(
     bare = gateway.submit("keeper", "search: notice period")
     for id_, searches in ((turn, True), (bare, False)):
         gateway.finished(id_)
-        offers = str([event["tools"] for event in events_of(gateway, id_, "offer.changed")])
+        offers = str([event["tools"] for event in events_of(gateway, id_, "toolset.changed")])
         assert ("query_resources" in offers) == searches

@@ -60,7 +60,9 @@ def test_a_new_agent_is_offered_at_the_next_step_without_a_restart(
     result = gateway.finished(run)
     assert result["state"] == "success"
     offers = [
-        data["event"] for name, data in gateway.events(run) if name == "offer.changed" and data["run"] == run
+        data["event"]
+        for name, data in gateway.events(run)
+        if name == "toolset.changed" and data["run"] == run
     ]
     assert offers[0]["missing"] == ["helper"]
     assert offers[-1]["missing"] == []

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from cadre.testing import Course
+from cadre.testing import SimulatedRun
 
 
-def write_kept(course: Course, file: Path, *below: Course) -> None:
+def write_kept(sim: SimulatedRun, file: Path, *below: SimulatedRun) -> None:
     """Writes the run of the course, and those below it."""
-    entries = [entry for one in (course, *below) for entry in one.journal()]
-    header = {"format": "cadre-run", "v": 1, "tree": course.run.tree, "entries": len(entries)}
+    entries = [entry for one in (sim, *below) for entry in one.journal()]
+    header = {"format": "cadre-run", "v": 1, "tree": sim.run.tree, "entries": len(entries)}
     lines: list[dict[str, Any]] = [header]
     lines += [
         {"line": "entry", "seq": n, "entry": msgspec.to_builtins(entry)}

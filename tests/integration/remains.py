@@ -53,7 +53,7 @@ async def left_of(world: World, tree: str, *blobs: str) -> list[str]:
     found = []
     async for subject, data, is_list in everything(world):
         whole = subject.encode() + data
-        is_record = is_list or subject == world.topology.fate(tree) or subject.startswith(trail)
+        is_record = is_list or subject == world.topology.lifecycle(tree) or subject.startswith(trail)
         named = tree.encode() in whole and not is_record
         if named or any(form in whole for form in content):
             found.append(subject)

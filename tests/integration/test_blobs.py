@@ -20,7 +20,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from cadre.delivery.codec import encode
 from cadre.errors import BlobMissing, BusFull, RetryableError
-from cadre.protocol.messages import Fate, Spilled
+from cadre.protocol.messages import Lifecycle, Spilled
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
@@ -150,7 +150,7 @@ async def test_an_entry_whose_content_is_gone_does_not_hold_up_its_shard(
     await store.lose_content()
     told: asyncio.Queue[Read] = asyncio.Queue()
 
-    async def nothing(_seq: int, _fate: Fate) -> None:
+    async def nothing(_seq: int, _lifecycle: Lifecycle) -> None:
         pass
 
     tail = Tail(store.nc, store.topology, store.blobs, "gateway", told.put, nothing)

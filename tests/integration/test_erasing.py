@@ -98,7 +98,7 @@ async def test_addresses_that_are_told_of_it_are_erased_with_it(world: World) ->
 async def test_what_is_left_is_a_record_for_a_week(world: World) -> None:
     run = await world.ended_run()
     await world.http.delete(f"/v1/runs/{run}")
-    held = await jetstream.last(world.nc, world.topology.stream_of(run), world.topology.fate(run))
+    held = await jetstream.last(world.nc, world.topology.stream_of(run), world.topology.lifecycle(run))
     assert held is not None
     assert json.loads(held.data)["type"] == "erased"
     _, headers = await jetstream.read(world.nc, world.topology.stream_of(run), held.seq) or (held, {})

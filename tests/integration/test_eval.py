@@ -13,12 +13,12 @@ from click.testing import CliRunner, Result
 from cadre.cli.checks.eval import read_tasks
 from cadre.cli.main import group
 from cadre.errors import SpecError
-from cadre.journal.arrivals import Offer
+from cadre.journal.arrivals import Toolset
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import Decision, ErrorInfo, Origin, Signal, UserMessage
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
-from cadre.testing import Course, call, result, running_model
+from cadre.testing import SimulatedRun, call, result, running_model
 from harness.kept_file import write_kept
 from harness.texts import holds
 
@@ -91,16 +91,16 @@ def shop(tmp_path: Path) -> Path:
     """A team, and in its folder `kept` a run that asked a price and ordered a lamp."""
     for name, text in (("shop.py", TOOLS), ("clerk.yaml", CLERK), ("team.yaml", TEAM)):
         (tmp_path / name).write_text(text)
-    course = Course(
-        AgentSpec(name="clerk", description="Orders things.", tools=["price", "order"]), Offer(tools=CARDS)
+    sim = SimulatedRun(
+        AgentSpec(name="clerk", description="Orders things.", tools=["price", "order"]), Toolset(tools=CARDS)
     )
-    course.begin("Order a lamp.")
-    course.say(call("price", article="lamp"))
-    course.arrive(result("r1_1_0", 20.0, tool="price"))
-    course.say(call("order", article="lamp"))
-    course.arrive(result("r1_2_0", "ordered", tool="order"))
-    course.say(call("final_answer", answer="A lamp for 20 euros."))
-    write_kept(course, tmp_path / "kept" / "lamp.cadre")
+    sim.begin("Order a lamp.")
+    sim.say(call("price", article="lamp"))
+    sim.arrive(result("r1_1_0", 20.0, tool="price"))
+    sim.say(call("order", article="lamp"))
+    sim.arrive(result("r1_2_0", "ordered", tool="order"))
+    sim.say(call("final_answer", answer="A lamp for 20 euros."))
+    write_kept(sim, tmp_path / "kept" / "lamp.cadre")
     return tmp_path
 
 
@@ -225,15 +225,15 @@ def test_an_agent_of_ones_own_judges(evaluate: Evaluate, shop: Path) -> None:
 
 def test_people_say_what_they_said_then(evaluate: Evaluate, shop: Path) -> None:
     spec = AgentSpec(name="clerk", description="Orders.", tools=["order"], approvals={"order": "always"})
-    course = Course(spec, Offer(tools=CARDS))
-    course.begin("Order a lamp.")
-    course.say(call("order", article="lamp"))
+    sim = SimulatedRun(spec, Toolset(tools=CARDS))
+    sim.begin("Order a lamp.")
+    sim.say(call("order", article="lamp"))
     word = Decision(
-        id="d1", tree="r1", run="r1", at=2.0, call=course.id(), verdict="rejected", feedback="We have lamps."
+        id="d1", tree="r1", run="r1", at=2.0, call=sim.id(), verdict="rejected", feedback="We have lamps."
     )
-    course.arrive(word)
-    course.say(call("final_answer", answer="No lamp is needed."))
-    write_kept(course, shop / "kept" / "lamp.cadre")
+    sim.arrive(word)
+    sim.say(call("final_answer", answer="No lamp is needed."))
+    write_kept(sim, shop / "kept" / "lamp.cadre")
     says = (
         script(("order", LAMP))
         + """
@@ -247,15 +247,15 @@ def test_people_say_what_they_said_then(evaluate: Evaluate, shop: Path) -> None:
 
 def test_what_people_told_the_run_is_told_again(evaluate: Evaluate, shop: Path) -> None:
     spec = AgentSpec(name="clerk", description="Orders things.", tools=["price", "order"])
-    course = Course(spec, Offer(tools=CARDS))
-    course.begin("Order a lamp.")
-    course.say(call("price", article="lamp"))
-    course.arrive(result("r1_1_0", 20.0, tool="price"))
-    course.arrive(UserMessage(id="m1", tree="r1", run="r1", at=2.0, text="In green, please.", sender="anna"))
-    course.say(call("order", article="lamp"))
-    course.arrive(result("r1_2_0", "ordered", tool="order"))
-    course.say(call("final_answer", answer="A green lamp."))
-    write_kept(course, shop / "kept" / "lamp.cadre")
+    sim = SimulatedRun(spec, Toolset(tools=CARDS))
+    sim.begin("Order a lamp.")
+    sim.say(call("price", article="lamp"))
+    sim.arrive(result("r1_1_0", 20.0, tool="price"))
+    sim.arrive(UserMessage(id="m1", tree="r1", run="r1", at=2.0, text="In green, please.", sender="anna"))
+    sim.say(call("order", article="lamp"))
+    sim.arrive(result("r1_2_0", "ordered", tool="order"))
+    sim.say(call("final_answer", answer="A green lamp."))
+    write_kept(sim, shop / "kept" / "lamp.cadre")
     says = (
         script(*AS_BEFORE[:2])
         + """
@@ -281,13 +281,11 @@ def test_a_signal_that_came_comes_again(evaluate: Evaluate, shop: Path) -> None:
         "workflow": {"start": "paid", "steps": steps},
     }
     (shop / "clerk.yaml").write_text(yaml.safe_dump(clerk))
-    course = Course(read_agent(shop / "clerk.yaml"))
-    course.begin("Wait for the money.")
-    course.arrive(
-        Signal(id="s1", tree="r1", run="r1", at=2.0, name="paid", payload={"sum": 12}, sender="till")
-    )
-    assert course.run.result is not None
-    write_kept(course, shop / "kept" / "lamp.cadre")
+    sim = SimulatedRun(read_agent(shop / "clerk.yaml"))
+    sim.begin("Wait for the money.")
+    sim.arrive(Signal(id="s1", tree="r1", run="r1", at=2.0, name="paid", payload={"sum": 12}, sender="till"))
+    assert sim.run.result is not None
+    write_kept(sim, shop / "kept" / "lamp.cadre")
     trial = found(evaluate("rules: []", "-o", "json"))
     assert (trial["now"]["output"], trial["same_answer"]) == ("paid 12", True), trial
 
@@ -296,13 +294,13 @@ def test_a_run_recalls_what_it_recalled_then(evaluate: Evaluate, shop: Path) -> 
     clerk = yaml.safe_load(CLERK)
     clerk["spec"] |= {"memory": {"recall": 3, "scope": "user", "reads": ["user"]}}
     (shop / "clerk.yaml").write_text(yaml.safe_dump(clerk))
-    course = Course(read_agent(shop / "clerk.yaml"), Offer(tools=CARDS))
-    course.begin("Order what Anna likes.", origin=Origin(user="anna"))
-    assert course.run.recalling is not None
+    sim = SimulatedRun(read_agent(shop / "clerk.yaml"), Toolset(tools=CARDS))
+    sim.begin("Order what Anna likes.", origin=Origin(user="anna"))
+    assert sim.run.recalling is not None
     memory = {"text": "Anna likes green lamps.", "at": 1.0}
-    course.arrive(result(course.run.recalling.call, {"hits": [memory]}, tool="recall"))
-    course.say(call("final_answer", answer="A green lamp."))
-    write_kept(course, shop / "kept" / "lamp.cadre")
+    sim.arrive(result(sim.run.recalling.call, {"hits": [memory]}, tool="recall"))
+    sim.say(call("final_answer", answer="A green lamp."))
+    write_kept(sim, shop / "kept" / "lamp.cadre")
     says = """
 rules:
   - match: {user: "<note.*Anna likes green lamps"}
@@ -314,13 +312,13 @@ rules:
 
 
 def test_the_model_reads_an_error_of_then_word_for_word(evaluate: Evaluate, shop: Path) -> None:
-    course = Course(AgentSpec(name="clerk", description="Tells.", tools=["price"]), Offer(tools=CARDS))
-    course.begin("What is a lamp?")
-    course.say(call("price", article="lamp"))
+    sim = SimulatedRun(AgentSpec(name="clerk", description="Tells.", tools=["price"]), Toolset(tools=CARDS))
+    sim.begin("What is a lamp?")
+    sim.say(call("price", article="lamp"))
     error = ErrorInfo("tool-failed", "Error executing tool 'price': nobody knows")
-    course.arrive(result("r1_1_0", tool="price", error=error))
-    course.say(call("final_answer", answer="Nobody knows."))
-    write_kept(course, shop / "kept" / "lamp.cadre")
+    sim.arrive(result("r1_1_0", tool="price", error=error))
+    sim.say(call("final_answer", answer="Nobody knows."))
+    write_kept(sim, shop / "kept" / "lamp.cadre")
     says = (
         script(("price", LAMP))
         + """

@@ -12,14 +12,14 @@ from click.testing import CliRunner, Result
 
 from cadre.cli.main import group
 from cadre.engine.kind import kind_of
-from cadre.engine.offer import card_of
+from cadre.engine.toolset import card_of
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Offer
+from cadre.journal.arrivals import Toolset
 from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.protocol.cards import ToolCard
 from cadre.protocol.messages import Decision, Edit, Signal, UserMessage
 from cadre.spec.agent_file import read_agent
-from cadre.testing import Course, call, report, result, running_model
+from cadre.testing import SimulatedRun, call, report, result, running_model
 from cadre.testing.kept_run import kept_run
 from harness.kept_file import write_kept
 from kinds.goals.build import answer
@@ -101,53 +101,53 @@ def shop(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def begun(shop: Path, agent: str = QUEUE, run: str = "r1") -> Course:
+def begun(shop: Path, agent: str = QUEUE, run: str = "r1") -> SimulatedRun:
     (shop / "clerk.yaml").write_text(agent)
-    course = Course(read_agent(shop / "clerk.yaml"), Offer(tools={"price": PRICE}), run)
-    return course.begin("What do they cost?")
+    sim = SimulatedRun(read_agent(shop / "clerk.yaml"), Toolset(tools={"price": PRICE}), run)
+    return sim.begin("What do they cost?")
 
 
-def edit(course: Course, *operations: dict[str, Any]) -> None:
-    there = kind_of(course.run).editable(course.run)
+def edit(sim: SimulatedRun, *operations: dict[str, Any]) -> None:
+    there = kind_of(sim.run).editable(sim.run)
     assert there is not None
     record = Edit(
         id=f"e{next(_NUMBERS)}",
         tree="r1",
-        run=course.run.id,
+        run=sim.run.id,
         at=2.0,
         sender="ann",
         base=there.version,
         operations=[*operations],
     )
-    events = course.arrive(record)
+    events = sim.arrive(record)
     assert isinstance(events[0], ev.EditApplied), events
 
 
-def priced(course: Course, sum_: float) -> None:
-    course.arrive(result(course.run.open_calls()[0].id, sum_, tool="price"))
+def priced(sim: SimulatedRun, sum_: float) -> None:
+    sim.arrive(result(sim.run.open_calls()[0].id, sum_, tool="price"))
 
 
-def edited_queue(shop: Path, run: str = "r1") -> Course:
+def edited_queue(shop: Path, run: str = "r1") -> SimulatedRun:
     """Ann drops the desk and has a sofa in its place, while the price of the lamp is looked up."""
-    course = begun(shop, run=run)
-    course.say(content='["price a lamp", "price a desk", "price a chair"]')
-    course.say(content=answer("price", article="lamp"))
-    edit(course, {"op": "drop", "task": "price a desk"}, {"op": "add", "task": "price a sofa", "at": 0})
-    priced(course, 20.0)
-    course.say(content=answer("price", article="sofa"))
-    priced(course, 90.0)
-    course.say(content=answer("price", article="chair"))
-    priced(course, 30.0)
-    course.say(content="A lamp, a sofa and a chair.")
-    assert course.run.result is not None
-    write_kept(course, shop / "kept" / "prices.cadre")
-    return course
+    sim = begun(shop, run=run)
+    sim.say(content='["price a lamp", "price a desk", "price a chair"]')
+    sim.say(content=answer("price", article="lamp"))
+    edit(sim, {"op": "drop", "task": "price a desk"}, {"op": "add", "task": "price a sofa", "at": 0})
+    priced(sim, 20.0)
+    sim.say(content=answer("price", article="sofa"))
+    priced(sim, 90.0)
+    sim.say(content=answer("price", article="chair"))
+    priced(sim, 30.0)
+    sim.say(content="A lamp, a sofa and a chair.")
+    assert sim.run.result is not None
+    write_kept(sim, shop / "kept" / "prices.cadre")
+    return sim
 
 
-def delegated(shop: Path, clerk: Course) -> None:
+def delegated(shop: Path, clerk: SimulatedRun) -> None:
     """The boss has had the clerk do this, and answers with what it said."""
     spec = read_agent(shop / "boss.yaml")
-    boss = Course(spec, Offer(tools={"price": PRICE}, members={"clerk": card_of(clerk.spec)}))
+    boss = SimulatedRun(spec, Toolset(tools={"price": PRICE}, members={"clerk": card_of(clerk.spec)}))
     boss.begin("What do they cost?")
     boss.say(call("clerk", task="What do they cost?"))
     assert clerk.run.result is not None
@@ -217,18 +217,18 @@ def test_an_edit_that_cannot_be_made_of_another_queue_is_told(
 
 
 def test_a_run_that_ends_before_the_edit_is_told(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    course = begun(shop)
-    course.say(content='["price a lamp", "price a desk"]')
-    course.say(content=answer("price", article="lamp"))
-    priced(course, 20.0)
-    course.say(content=answer("price", article="desk"))
-    edit(course, {"op": "add", "task": "price a chair"})
-    priced(course, 50.0)
-    course.say(content=answer("price", article="chair"))
-    priced(course, 30.0)
-    course.say(content="All of them.")
-    assert course.run.result is not None
-    write_kept(course, shop / "kept" / "prices.cadre")
+    sim = begun(shop)
+    sim.say(content='["price a lamp", "price a desk"]')
+    sim.say(content=answer("price", article="lamp"))
+    priced(sim, 20.0)
+    sim.say(content=answer("price", article="desk"))
+    edit(sim, {"op": "add", "task": "price a chair"})
+    priced(sim, 50.0)
+    sim.say(content=answer("price", article="chair"))
+    priced(sim, 30.0)
+    sim.say(content="All of them.")
+    assert sim.run.result is not None
+    write_kept(sim, shop / "kept" / "prices.cadre")
     done, found = evaluated(shop, script("lamp"), monkeypatch)
     assert (done.exit_code, found["trial"]) == (1, None)
     assert "the run came to its answer before" in found["problem"]
@@ -237,32 +237,30 @@ def test_a_run_that_ends_before_the_edit_is_told(shop: Path, monkeypatch: pytest
 def test_an_edit_of_a_plan_is_made_before_the_word_that_it_waited_for(
     shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    course = begun(shop, PLAN)
-    (call,) = course.run.open_calls()
-    edit(course, {"op": "change", "step": 2, "args": {"article": "sofa"}})
-    (call,) = course.run.open_calls()
-    course.arrive(
-        Decision(id="d1", tree="r1", run="r1", at=2.0, call=call.id, verdict="approved", sender="ann")
-    )
-    priced(course, 20.0)
-    priced(course, 90.0)
-    assert course.run.result is not None
-    assert course.run.result.output == 90.0
-    write_kept(course, shop / "kept" / "prices.cadre")
+    sim = begun(shop, PLAN)
+    (call,) = sim.run.open_calls()
+    edit(sim, {"op": "change", "step": 2, "args": {"article": "sofa"}})
+    (call,) = sim.run.open_calls()
+    sim.arrive(Decision(id="d1", tree="r1", run="r1", at=2.0, call=call.id, verdict="approved", sender="ann"))
+    priced(sim, 20.0)
+    priced(sim, 90.0)
+    assert sim.run.result is not None
+    assert sim.run.result.output == 90.0
+    write_kept(sim, shop / "kept" / "prices.cadre")
     done, found = evaluated(shop, "rules: []", monkeypatch)
     assert (found["trial"]["now"]["output"], found["trial"]["same_answer"], done.exit_code) == (90.0, True, 0)
 
 
 def test_a_message_between_two_iterations_is_said_again(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is due while nothing comes to rest: the run's process has the next call of the model in hand."""
-    course = begun(shop)
-    course.say(content='["price a lamp"]')
-    course.arrive(UserMessage(id="m1", tree="r1", run="r1", at=2.0, text="Be quick.", sender="ann"))
-    course.say(content=answer("price", article="lamp"))
-    priced(course, 20.0)
-    course.say(content="A lamp, a sofa and a chair.")
-    assert course.run.result is not None
-    write_kept(course, shop / "kept" / "prices.cadre")
+    sim = begun(shop)
+    sim.say(content='["price a lamp"]')
+    sim.arrive(UserMessage(id="m1", tree="r1", run="r1", at=2.0, text="Be quick.", sender="ann"))
+    sim.say(content=answer("price", article="lamp"))
+    priced(sim, 20.0)
+    sim.say(content="A lamp, a sofa and a chair.")
+    assert sim.run.result is not None
+    write_kept(sim, shop / "kept" / "prices.cadre")
     done, found = evaluated(shop, script("lamp"), monkeypatch)
     assert (found["trial"]["now"]["error"], found["trial"]["same_answer"], done.exit_code) == ("", True, 0)
 
@@ -286,17 +284,17 @@ def test_an_edit_of_work_that_is_not_delegated_again_is_told(
 
 
 def test_a_signal_to_a_member_comes_again(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    course = begun(shop, WAITER, "r1_1_0")
-    course.arrive(
+    sim = begun(shop, WAITER, "r1_1_0")
+    sim.arrive(
         Signal(id="s1", tree="r1", run="r1_1_0", at=2.0, name="paid", payload={"sum": 12}, sender="till")
     )
-    delegated(shop, course)
+    delegated(shop, sim)
     done, found = evaluated(shop, script(boss=boss_says(ASKS)), monkeypatch)
     assert (found["trial"]["now"]["output"], done.exit_code) == ("paid 12", 0), found
 
 
 def test_what_was_done_to_a_run_that_nobody_began_is_no_case(shop: Path) -> None:
-    course = edited_queue(shop)
+    sim = edited_queue(shop)
     below = Entry(
         arrived=ArrivalRecord("Task"),
         run="r1_1_0",
@@ -307,7 +305,7 @@ def test_what_was_done_to_a_run_that_nobody_began_is_no_case(shop: Path) -> None
         events=[ev.EditApplied(base=1, operations=[])],
     )
     with pytest.raises(ValueError, match="r1_1_0"):
-        kept_run("r1", {"r1": course.journal(), "r1_1_0": [below]}, {}, {})
+        kept_run("r1", {"r1": sim.journal(), "r1_1_0": [below]}, {}, {})
 
 
 def test_cadre_test_decides_edits_again_too(shop: Path) -> None:

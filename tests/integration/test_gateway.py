@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from cadre.adapters.nats.registry import NatsRegistry
-from cadre.engine.offer import card_of
+from cadre.engine.toolset import card_of
 from cadre.journal import events as ev
 from cadre.protocol.cards import Presence, SandboxCard, ToolCard
 from cadre.protocol.topology import call_id, run_id_of

@@ -39,7 +39,7 @@ async def held(
     spec = AgentSpec(name=agent, description="Refunds.", tools=["refund"], approvals={"refund": "always"})
     await scribe.write(
         ev.RunAccepted(task=task, spec=spec, decided_by="tool_calling"),
-        ev.OfferChanged(tools=[REFUND], members=[]),
+        ev.ToolsetChanged(tools=[REFUND], members=[]),
         ev.ModelCalled(purpose="act", step=1, attempt=1, cause=task.id),
     )
     ids = [call_id(run, 1, index) for index in range(len(calls))]

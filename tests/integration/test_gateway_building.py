@@ -12,7 +12,7 @@ from cadre.delivery.codec import encode
 from harness.nats_server import NatsServer
 from harness.patience import patience, until
 from integration.gateway_world import CALLED, FINISHED, GatewayProcess, World, new_run, sse_events, with_boss
-from unit.loop.build import ANSWER, Course
+from unit.loop.build import ANSWER, SimulatedRun
 
 RUNS = 1_500
 _TEMPLATE = "0123456789abcdef0123456789abcdef"
@@ -30,9 +30,9 @@ def held_up(gateway: GatewayProcess) -> Iterator[None]:
 async def write_kept_runs(world: World) -> None:
     """Of two entries each, fast; returns when the server has stored them: it answers a flush before."""
     before = await _stored(world)
-    course = Course(run=_TEMPLATE).begin()
-    course.say(ANSWER)
-    journal = [encode(entry) for entry in course.journal()]
+    sim = SimulatedRun(run=_TEMPLATE).begin()
+    sim.say(ANSWER)
+    journal = [encode(entry) for entry in sim.journal()]
     for number in range(RUNS):
         run = f"{number:032x}"
         for data in journal:

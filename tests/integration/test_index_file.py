@@ -92,13 +92,13 @@ def _age(file: Path) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("spoil", [_damage, _age])
+@pytest.mark.parametrize("invalidate", [_damage, _age])
 async def test_a_file_that_is_damaged_or_of_another_version_is_made_anew(
-    tmp_path: Path, spoil: Callable[[Path], None]
+    tmp_path: Path, invalidate: Callable[[Path], None]
 ) -> None:
     async with opened(tmp_path / "index.db") as index:
         await fill(index, 3)
-    spoil(tmp_path / "index.db")
+    invalidate(tmp_path / "index.db")
     async with opened(tmp_path / "index.db") as index:
         assert (index.positions, await index.count(RunFilter())) == ([0] * 6, 0)
         await fill(index, 1)

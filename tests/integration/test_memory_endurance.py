@@ -67,8 +67,8 @@ async def test_the_memories_of_an_erased_run_go_with_it(bench: Bench) -> None:
     other = await bench.remember("Of another run.", tree="bbb", origin=origin("run"))
     await service.kill()
     # Erased while no service runs: it hears of it when it is back.
-    fate = Erased(id="aaa:erased", tree="aaa", run="aaa", at=0.0)
-    await jetstream.append(bench.nc, bench.topology.fate("aaa"), encode(fate))
+    lifecycle = Erased(id="aaa:erased", tree="aaa", run="aaa", at=0.0)
+    await jetstream.append(bench.nc, bench.topology.lifecycle("aaa"), encode(lifecycle))
     await bench.start()
 
     async def gone() -> bool:

@@ -114,8 +114,8 @@ async def test_they_go_with_their_run(bench: Bench) -> None:
     tree = uuid4().hex
     await workspace(bench, tree).write("secret.txt", "The secret is marmalade.")
     assert paths(await query(bench, tree, "secret")) == ["secret.txt"]
-    fate = Erased(id=f"{tree}:erased", tree=tree, run=tree, at=0.0)
-    await NatsErasure(bench.nc, bench.topology, bench.blobs).record(fate, 0)
+    lifecycle = Erased(id=f"{tree}:erased", tree=tree, run=tree, at=0.0)
+    await NatsErasure(bench.nc, bench.topology, bench.blobs).record(lifecycle, 0)
 
     async def gone() -> bool:
         return await bench.everything(Selection(run=tree)) == []

@@ -85,7 +85,7 @@ PUBLISHES = [
     ("tools-desk", "fires a timer", BOSS.format("timer"), b"{}"),
     ("tools-desk", "calls a tool", T.call("dig", "look_up", TREE, CALL), b"{}"),
     ("tools-desk", "writes a journal", JOURNAL, b"{}"),
-    ("tools-desk", "erases a tree", T.fate(TREE), b"{}"),
+    ("tools-desk", "erases a tree", T.lifecycle(TREE), b"{}"),
     ("tools-desk", "sets a timer", T.timer(TREE, RUN, "x"), b"{}"),
     ("tools-desk", "poses as another tool", "$KV.cadre-registry.tool.dig.here", b"{}"),
     ("tools-desk", "poses as an agent", "$KV.cadre-registry.agent.boss.here", b"{}"),
@@ -118,7 +118,7 @@ PUBLISHES = [
     ("agent-boss", "calls a tool that its file does not name", T.call("dig", "boss", TREE, CALL), b"{}"),
     ("agent-boss", "calls a tool as another", T.call("dig", "digger", TREE, CALL), b"{}"),
     ("agent-boss", "settles another's call", T.effect(TREE, CALL, "digger", "look_up"), b"{}"),
-    ("agent-boss", "erases a tree", T.fate(TREE), b"{}"),
+    ("agent-boss", "erases a tree", T.lifecycle(TREE), b"{}"),
     ("agent-boss", "purges the journals", "$JS.API.STREAM.PURGE.CADRE-0", b"{}"),
     ("agent-boss", "removes a message", "$JS.API.STREAM.MSG.DELETE.CADRE-0", b'{"seq":1}'),
     ("agent-boss", "reads the sessions", "$JS.API.STREAM.MSG.GET.KV_cadre-sessions", b'{"seq":1}'),
@@ -275,9 +275,9 @@ async def test_the_gateway_keeps_its_list_and_erases_a_tree(world: Secured) -> N
     journal = T.journal("t9", "t9")
     await jetstream.append(operator, journal, b"{}")
     erasure = NatsErasure(nc, T, NatsBlobs(nc, T))
-    fate = await erasure.record(Erased(id="t9:fate", tree="t9", run="t9", at=0.0), 0)
+    lifecycle = await erasure.record(Erased(id="t9:lifecycle", tree="t9", run="t9", at=0.0), 0)
     await erasure.awaited("t9")
-    await erasure.purge("t9", fate)
+    await erasure.purge("t9", lifecycle)
     assert await jetstream.last(operator, T.stream(0), journal) is None
     assert await NatsDeadLetters(nc, T).newest(5) == []
     await nc.close()

@@ -84,7 +84,7 @@ async def tree_of(world: World, user: str = "") -> Tree:
     call = f"{member}_1_0"
     await below.write(
         ev.RunAccepted(task=task, spec=spec, decided_by="tool_calling"),
-        ev.OfferChanged(tools=[REFUND], members=[]),
+        ev.ToolsetChanged(tools=[REFUND], members=[]),
         CALLED,
     )
     await below.write(

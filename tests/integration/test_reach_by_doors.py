@@ -46,14 +46,14 @@ async def person(world: World, name: str) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(base_url=world.http.base_url, headers=headers, timeout=patience())
 
 
-class Held(NamedTuple):
+class CachedRun(NamedTuple):
     """A run that waits for a word on its call."""
 
     run: str
     call: str
 
 
-async def held(world: World, who: httpx2.AsyncClient, **fields: Any) -> Held:
+async def held(world: World, who: httpx2.AsyncClient, **fields: Any) -> CachedRun:
     """A run of theirs."""
     begun = await who.post("/v1/runs", json={"agent": "boss", "task": "Pay.", **fields})
     assert begun.status_code == 202, begun.text
@@ -67,7 +67,7 @@ async def held(world: World, who: httpx2.AsyncClient, **fields: Any) -> Held:
         ev.ApprovalRequested(call=call, name="pay", kind="tool", arguments={}, reason="always"),
     )
     await world.listed(run)
-    return Held(run, call)
+    return CachedRun(run, call)
 
 
 async def code(answer: httpx2.Response) -> tuple[int, str]:
@@ -82,13 +82,13 @@ def a2a(method: str, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
 
 
-def word(held: Held, **fields: str) -> dict[str, Any]:
+def word(held: CachedRun, **fields: str) -> dict[str, Any]:
     parts = [{"data": {"call": held.call, "decision": "approve"}}]
     said = {"messageId": uuid4().hex, "role": "ROLE_USER", "parts": parts, "taskId": held.run, **fields}
     return a2a("SendMessage", message=said, configuration={"returnImmediately": True})
 
 
-def requests_of(one: Held) -> dict[str, tuple[str, str, Any]]:
+def requests_of(one: CachedRun) -> dict[str, tuple[str, str, Any]]:
     """By name, requests in which somebody names this run or its call, in paths and in bodies."""
     response, push = f"resp_{one.run}", {"taskId": one.run, "url": "https://example.com/hook"}
     result = {"role": "tool", "tool_call_id": one.call, "content": "ok"}
@@ -125,7 +125,7 @@ def requests_of(one: Held) -> dict[str, tuple[str, str, Any]]:
 async def test_what_is_anothers_is_as_unknown_as_what_is_made_up(world: World) -> None:
     async with await person(world, "ann") as ann, await person(world, "bo") as bo:
         hers, none = await held(world, ann), new_run()
-        made_up = Held(none, call_id(none, 1, 0))
+        made_up = CachedRun(none, call_id(none, 1, 0))
         for name, (method, path, body) in requests_of(hers).items():
             other = requests_of(made_up)[name]
             refused = await code(await bo.request(method, path, json=body))

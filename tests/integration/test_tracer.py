@@ -28,7 +28,7 @@ from harness.patience import eventually
 from harness.stack import Service
 from harness.trace_verdict import differing, duplicates
 from integration.tracer_world import left_to_do, tracer, with_bus, write
-from unit.loop.build import ANSWER, Course, call, report, result
+from unit.loop.build import ANSWER, SimulatedRun, call, report, result
 from unit.tracing.test_trace_content import CANARY, calling
 
 Start = Callable[..., Service]
@@ -59,9 +59,9 @@ def start(settings: Settings, receiver: OtlpReceiver, tmp_path: Path) -> Iterato
 
 def team(root: str) -> list[Entry]:
     """The journals of a tree of three runs, in the order in which they would be written."""
-    boss = Course(run=root).begin()
+    boss = SimulatedRun(run=root).begin()
     boss.say(call("kid", task="one"), call("add", a=1, b=2), call("kid", task="two"))
-    children = [Course(run=boss.id(place)).begin(parent=root) for place in (0, 2)]
+    children = [SimulatedRun(run=boss.id(place)).begin(parent=root) for place in (0, 2)]
     boss.arrive(result(boss.id(1), 3, executor="here-7", started_at=1.5))
     for place, child in zip((0, 2), children, strict=True):
         child.lose()
@@ -311,8 +311,8 @@ def test_an_erased_tree_is_not_told(settings: Settings, receiver: OtlpReceiver, 
 
     async def erase(nc: Client, topology: Topology) -> None:
         erasure = NatsErasure(nc, topology, NatsBlobs(nc, topology))
-        fate = Erased(id="a1:erased", tree="a1", run="a1", at=time.time())
-        seq = await erasure.record(fate, 0)
+        lifecycle = Erased(id="a1:erased", tree="a1", run="a1", at=time.time())
+        seq = await erasure.record(lifecycle, 0)
         # As one that was cut short leaves it: the first entries are gone, the last is not.
         await erasure.purge("a1", seq - 1)
 
@@ -335,8 +335,8 @@ def test_a_tree_that_is_erased_while_the_receiver_has_trouble_is_not_told(
 
     async def erase(nc: Client, topology: Topology) -> None:
         erasure = NatsErasure(nc, topology, NatsBlobs(nc, topology))
-        fate = Erased(id="a1:erased", tree="a1", run="a1", at=time.time())
-        await erasure.purge("a1", await erasure.record(fate, 0))
+        lifecycle = Erased(id="a1:erased", tree="a1", run="a1", at=time.time())
+        await erasure.purge("a1", await erasure.record(lifecycle, 0))
 
     with_bus(settings, erase)
     # With the pauses between them these take longer than spans wait without a look at their tree.

@@ -214,7 +214,7 @@ async def test_a_bad_file_is_refused_with_one_line_and_changes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("spoil", "why"),
+    ("invalidate", "why"),
     [
         (lambda file: file[: len(file) // 2], "ends in the middle"),
         (lambda file: file[:100] + bytes(100) + file[200:], "copy it again"),
@@ -226,9 +226,9 @@ async def test_a_bad_file_is_refused_with_one_line_and_changes_nothing(
     ],
 )
 async def test_a_spoilt_file_is_refused(
-    file: bytes, kept: dict[str, Any], other: World, spoil: Callable[[bytes], bytes], why: str
+    file: bytes, kept: dict[str, Any], other: World, invalidate: Callable[[bytes], bytes], why: str
 ) -> None:
-    await refused(other, spoil(file), why)
+    await refused(other, invalidate(file), why)
     assert await left_of(other, kept["run"]) == []
 
 

@@ -101,8 +101,8 @@ _TO_ITSELF = [
     ("tools-desk", T.executor("look_up", "here"), [JOURNAL]),
     ("tools-desk", "$KV.cadre-registry.tool.look_up.here", [JOURNAL]),
     ("memory", "$KV.cadre-registry.tool.recall.here", [JOURNAL, EFFECT]),
-    ("agent-boss", T.interrupt(TREE), [T.fate(TREE)]),
-    ("agent-boss", "$KV.cadre-registry.agent.boss.here", [T.fate(TREE)]),
+    ("agent-boss", T.interrupt(TREE), [T.lifecycle(TREE)]),
+    ("agent-boss", "$KV.cadre-registry.agent.boss.here", [T.lifecycle(TREE)]),
 ]
 
 

@@ -19,7 +19,7 @@ from cadre.kinds.workflow.section import WorkflowSpec
 from cadre.protocol.cards import ToolCard
 from cadre.spec.model import ModelSpec
 from cadre.spec.sections import sections
-from unit.loop.build import KID, Course, Offer, spec
+from unit.loop.build import KID, SimulatedRun, Toolset, spec
 from unit.test_reasoning import DROPPED
 
 Schema = dict[str, Any]
@@ -47,11 +47,11 @@ SCHEMAS: dict[str, Schema] = {
 }
 
 
-def offer(schemas: dict[str, Schema] = SCHEMAS) -> Offer:
+def offer(schemas: dict[str, Schema] = SCHEMAS) -> Toolset:
     cards = {
         name: ToolCard(name=name, description="Does it.", input_schema=one) for name, one in schemas.items()
     }
-    return Offer(tools=cards, members={"kid": KID})
+    return Toolset(tools=cards, members={"kid": KID})
 
 
 class Form(NamedTuple):
@@ -64,10 +64,10 @@ class Form(NamedTuple):
     def says(self, content: str, schemas: dict[str, Schema] = SCHEMAS) -> tuple[list[ev.AnyEvent], str]:
         """What follows from an answer; and what the model was told was wrong."""
         fields = {"kind": "tool_calling", **self.fields, "tools": [*schemas]}
-        course = Course(spec(**fields), offer(schemas)).begin("Do it.")
+        sim = SimulatedRun(spec(**fields), offer(schemas)).begin("Do it.")
         for text in self.before:
-            course.say(content=text)
-        events = course.say(content=content)
+            sim.say(content=text)
+        events = sim.say(content=content)
         errors = [error for event in events if (error := getattr(event, "error", None)) is not None]
         return events, " ".join(error.message for error in errors)
 

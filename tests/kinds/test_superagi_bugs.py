@@ -24,14 +24,14 @@ from kinds.goals.build import begun, goals_spec, says
 from kinds.task_queue.test_task_queue import PLAIN, asked, done, purpose, queue_spec, state
 from kinds.task_queue.test_task_queue import begun as queued
 from kinds.workflow.built import decide, entered, run_of, workflow
-from unit.loop.build import Course, kinds, only, result, sent, sound
+from unit.loop.build import SimulatedRun, kinds, only, result, sent, sound
 
 LOOK: dict[str, Any] = {"tool": {"name": "look", "arguments": {"at": "sky"}}}
 EVIL = "__import__('pathlib').Path('evil').touch()"
 
 
-def end_of(course: Course) -> ev.RunFinished:
-    (end,) = [one for entry in course.journal() for one in entry.events if isinstance(one, ev.RunFinished)]
+def end_of(sim: SimulatedRun) -> ev.RunFinished:
+    (end,) = [one for entry in sim.journal() for one in entry.events if isinstance(one, ev.RunFinished)]
     return end
 
 
@@ -39,14 +39,14 @@ def route(**options: str) -> dict[str, Any]:
     return {**LOOK, "route": {"instruction": "Which?", "options": options}}
 
 
-def routed(said: str, **options: str) -> Course:
+def routed(said: str, **options: str) -> SimulatedRun:
     ends = {name: {"end": name} for name in options.values()}
-    course = run_of(workflow("seen", seen=route(**options), **ends))
-    course.arrive(result(course.id(), "a letter", tool="look"))
+    sim = run_of(workflow("seen", seen=route(**options), **ends))
+    sim.arrive(result(sim.id(), "a letter", tool="look"))
     for _ in range(3):  # what cannot be used is asked for anew
-        if course.run.model is not None:
-            course.say(content=said)
-    return course
+        if sim.run.model is not None:
+            sim.say(content=said)
+    return sim
 
 
 def waiting(name: str = "clerk") -> AgentSpec:
@@ -65,14 +65,14 @@ def test_bug_1_nothing_that_a_model_or_tool_writes_is_evaluated(
     begun().say(content=f'{{"thoughts": {{}}, "tool": {{"name": "add", "args": {{"a": {EVIL}, "b": 1}}}}}}')
     begun().say(content=EVIL)
     for content in (EVIL, f"[{EVIL}]", f'{{"tasks": [{EVIL}]}}', json.dumps([EVIL])):
-        course = queued()
-        course.say(content=content)
-    assert state(course).pending == [EVIL]
-    done(course, EVIL)
+        sim = queued()
+        sim.say(content=content)
+    assert state(sim).pending == [EVIL]
+    done(sim, EVIL)
     routed(EVIL, yes="calm")
-    course = run_of(workflow("seen", seen={**LOOK, "next": "end"}, end={"end": "{{ seen }}"}))
-    course.arrive(result(course.id(), f"{{{{ {EVIL} }}}}", tool="look"))
-    assert end_of(course).output == f"{{{{ {EVIL} }}}}"
+    sim = run_of(workflow("seen", seen={**LOOK, "next": "end"}, end={"end": "{{ seen }}"}))
+    sim.arrive(result(sim.id(), f"{{{{ {EVIL} }}}}", tool="look"))
+    assert end_of(sim).output == f"{{{{ {EVIL} }}}}"
     assert not [*tmp_path.iterdir()]
 
 
@@ -93,12 +93,12 @@ def test_bug_1_no_module_that_reads_what_models_write_can_evaluate(room: str) ->
 
 
 def test_bug_2_no_pause_between_iterations() -> None:
-    course = begun()
+    sim = begun()
     for _ in range(3):
-        called = says(course, "add", a=1, b=2)
+        called = says(sim, "add", a=1, b=2)
         assert only(called, ev.ToolCalled)
-        assert kinds(course.arrive(result(course.run.open_calls()[0].id, 3)))[-1] == "ModelCalled"
-    assert not [entry for entry in course.journal() if "WaitStarted" in kinds(entry.events)]
+        assert kinds(sim.arrive(result(sim.run.open_calls()[0].id, 3)))[-1] == "ModelCalled"
+    assert not [entry for entry in sim.journal() if "WaitStarted" in kinds(entry.events)]
 
 
 async def test_bug_2_a_wait_ends_when_its_time_has_come() -> None:
@@ -117,16 +117,16 @@ async def test_bug_2_a_wait_ends_when_its_time_has_come() -> None:
     "begin", [begun, queued, lambda: run_of(workflow("seen", seen=route(yes="calm"), calm={"end": "calm"}))]
 )
 def test_bug_3_answers_that_cannot_be_used_end_the_run_with_a_reason(
-    begin: Callable[[], Course], content: str
+    begin: Callable[[], SimulatedRun], content: str
 ) -> None:
-    course = begin()
-    if course.run.open_calls():
-        course.arrive(result(course.id(), "a letter", tool="look"))
+    sim = begin()
+    if sim.run.open_calls():
+        sim.arrive(result(sim.id(), "a letter", tool="look"))
     for _ in range(60):
-        if course.run.model is None:
+        if sim.run.model is None:
             break
-        course.say(content=content)
-    end = end_of(course)
+        sim.say(content=content)
+    end = end_of(sim)
     assert end.state in ("error", "max_steps_error")
     assert end.error is not None
     assert end.error.message
@@ -139,11 +139,11 @@ def test_bug_3_a_way_that_does_not_exist_is_an_error_with_a_name() -> None:
 
 
 def test_bug_3_a_run_that_is_older_than_a_day_goes_on() -> None:
-    course = begun()
-    says(course, "add", a=1, b=2)
-    course.at += 400 * 86_400
-    assert kinds(course.arrive(result(course.id(), 3)))[-1] == "ModelCalled"
-    assert only(says(course, "finish", response="3"), ev.RunFinished).state == "success"
+    sim = begun()
+    says(sim, "add", a=1, b=2)
+    sim.at += 400 * 86_400
+    assert kinds(sim.arrive(result(sim.id(), 3)))[-1] == "ModelCalled"
+    assert only(says(sim, "finish", response="3"), ev.RunFinished).state == "success"
 
 
 async def test_bug_4_an_error_is_in_the_journal_though_nobody_looks() -> None:
@@ -170,13 +170,13 @@ async def test_bug_5_two_runs_of_one_workflow_wait_each_by_itself() -> None:
 
 
 def test_bug_6_a_step_is_run_once_however_often_people_and_services_speak() -> None:
-    course = run_of(
+    sim = run_of(
         workflow(
             "seen", {"permission": "restricted"}, seen={**LOOK, "next": "done"}, done={"end": "{{ seen }}"}
         )
     )
-    held = course.run.open_calls()[0].id
-    decide(course, "approved")
+    held = sim.run.open_calls()[0].id
+    decide(sim, "approved")
     again = msgspec.convert(
         {
             "type": "decision",
@@ -189,13 +189,13 @@ def test_bug_6_a_step_is_run_once_however_often_people_and_services_speak() -> N
         },
         Decision,
     )
-    course.arrive(again)
-    assert len(sent(course, ToolCall)) == 1
-    course.arrive(result(held, "blue", tool="look"))
-    course.arrive(result(held, "red", tool="look"))
-    assert entered(course) == ["seen", "done"]
-    assert end_of(course).output == "blue"
-    sound(course)
+    sim.arrive(again)
+    assert len(sent(sim, ToolCall)) == 1
+    sim.arrive(result(held, "blue", tool="look"))
+    sim.arrive(result(held, "red", tool="look"))
+    assert entered(sim) == ["seen", "done"]
+    assert end_of(sim).output == "blue"
+    sound(sim)
 
 
 # --- 7
@@ -208,47 +208,45 @@ def test_bug_7_permission_holds_in_workflows(verdict: str) -> None:
         "did": {"end": "did"},
         "no": {"end": "{{ error.message }}"},
     }
-    course = run_of(workflow("seen", {"permission": "restricted"}, **steps))
-    assert sent(course, ToolCall) == []
-    decide(course, verdict, "not that")
+    sim = run_of(workflow("seen", {"permission": "restricted"}, **steps))
+    assert sent(sim, ToolCall) == []
+    decide(sim, verdict, "not that")
     if verdict == "approved":
-        course.arrive(result(course.run.open_calls()[0].id, "blue", tool="look"))
-        assert end_of(course).output == "did"
+        sim.arrive(result(sim.run.open_calls()[0].id, "blue", tool="look"))
+        assert end_of(sim).output == "did"
     else:
-        assert "not that" in end_of(course).output
-        assert sent(course, ToolCall) == []
+        assert "not that" in end_of(sim).output
+        assert sent(sim, ToolCall) == []
 
 
 # --- 8
 
 
 def test_bug_8_what_a_task_queue_found_is_remembered() -> None:
-    course = Course(queue_spec(memory=MemorySpec(remember="answers"))).begin("Be done by noon.")
-    course.say(content='["one"]')
-    done(course)
-    course.say(content="All is done.")
-    (kept,) = [one for one in sent(course, ToolCall) if one.tool == REMEMBER]
+    sim = SimulatedRun(queue_spec(memory=MemorySpec(remember="answers"))).begin("Be done by noon.")
+    sim.say(content='["one"]')
+    done(sim)
+    sim.say(content="All is done.")
+    (kept,) = [one for one in sent(sim, ToolCall) if one.tool == REMEMBER]
     assert kept.arguments["text"] == "Task: Be done by noon.\nAnswer: All is done."
     assert kept.origin is not None
 
 
 def test_bug_8_no_variable_is_left_open_in_a_prompt() -> None:
     requests = [begun(), queued()]
-    course = queued(TaskQueueSpec(goals=["Empty the inbox."]), "one", "two", "three")
-    requests.append(course)
+    sim = queued(TaskQueueSpec(goals=["Empty the inbox."]), "one", "two", "three")
+    requests.append(sim)
     for _ in range(4):
-        requests.append(course)
-        texts = [str(message["content"]) for message in asked(course).messages]
+        requests.append(sim)
+        texts = [str(message["content"]) for message in asked(sim).messages]
         assert not [text for text in texts if "{goals}" in text or "{{" in text or "{summary}" in text]
-        if purpose(course) == "analyse":
-            done(course)
+        if purpose(sim) == "analyse":
+            done(sim)
         else:
-            course.say(content="[]")
-    course = run_of(
-        workflow("sum", sum={"tool": {"name": "add", "instruction": "Add up."}}), "The goal is six."
-    )
-    assert course.run.model is not None
-    told = Transcript(prompts_for(course.spec)).request(course.run, course.run.model.purpose).messages
+            sim.say(content="[]")
+    sim = run_of(workflow("sum", sum={"tool": {"name": "add", "instruction": "Add up."}}), "The goal is six.")
+    assert sim.run.model is not None
+    told = Transcript(prompts_for(sim.spec)).request(sim.run, sim.run.model.purpose).messages
     assert "The goal is six." in str(told[-1]["content"])
 
 
@@ -256,13 +254,13 @@ def test_bug_8_no_variable_is_left_open_in_a_prompt() -> None:
 
 
 def test_bug_9_tasks_are_done_in_their_order_and_a_single_one_is_done_too() -> None:
-    course = queued(PLAIN, "one", "two", "three")
+    sim = queued(PLAIN, "one", "two", "three")
     for _ in range(3):
-        done(course)
-    assert [task.task for task in state(course).done] == ["one", "two", "three"]
-    course = queued(PLAIN, "alone")
-    done(course)
-    assert purpose(course) == "conclude"
+        done(sim)
+    assert [task.task for task in state(sim).done] == ["one", "two", "three"]
+    sim = queued(PLAIN, "alone")
+    done(sim)
+    assert purpose(sim) == "conclude"
 
 
 @pytest.mark.parametrize("label", ["yes", "certainly"])
@@ -271,7 +269,7 @@ def test_bug_10_two_labels_may_lead_to_one_step(label: str) -> None:
 
 
 def test_bug_10_the_instructions_of_an_agent_reach_its_model() -> None:
-    for course in (begun(instructions="Be brief."), queued(instructions="Be brief.")):
-        assert course.run.model is not None
-        request = Transcript(prompts_for(course.spec)).request(course.run, course.run.model.purpose)
+    for sim in (begun(instructions="Be brief."), queued(instructions="Be brief.")):
+        assert sim.run.model is not None
+        request = Transcript(prompts_for(sim.spec)).request(sim.run, sim.run.model.purpose)
         assert "Be brief." in str(request.messages)

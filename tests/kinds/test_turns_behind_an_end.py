@@ -23,50 +23,50 @@ from kinds.plan.build import plan as written_plan
 from kinds.solution.build import proposes
 from kinds.task_queue.test_task_queue import queue_spec
 from kinds.workflow.built import workflow
-from unit.loop.build import Course, call, cancel, report, result, sound, spec, task, timer
+from unit.loop.build import SimulatedRun, call, cancel, report, result, sound, spec, task, timer
 
 PAID, LATE = "receipt 7341", "receipt 9920"
 
 
-def calls_two(course: Course) -> None:
-    course.say(call("add", a=1, b=2), call("look", at="sky"))
-    course.arrive(result(course.id(0), PAID, tool="add"))
+def calls_two(sim: SimulatedRun) -> None:
+    sim.say(call("add", a=1, b=2), call("look", at="sky"))
+    sim.arrive(result(sim.id(0), PAID, tool="add"))
 
 
-def runs_code(course: Course) -> None:
-    course.say(content=ANSWER_WITH_CODE)
-    course.arrive(yielded(asks("add", a=1, b=2), asks("look", at="sky")))
-    course.arrive(result(course.id(0), PAID, tool="add"))
+def runs_code(sim: SimulatedRun) -> None:
+    sim.say(content=ANSWER_WITH_CODE)
+    sim.arrive(yielded(asks("add", a=1, b=2), asks("look", at="sky")))
+    sim.arrive(result(sim.id(0), PAID, tool="add"))
 
 
-def works_on_goals(course: Course) -> None:
-    says(course, "add", a=1, b=2)
-    course.arrive(result(course.id(), PAID, tool="add"))
-    says(course, "look", at="sky")
+def works_on_goals(sim: SimulatedRun) -> None:
+    says(sim, "add", a=1, b=2)
+    sim.arrive(result(sim.id(), PAID, tool="add"))
+    says(sim, "look", at="sky")
 
 
-def follows_a_plan(course: Course) -> None:
-    course.say(content=written_plan({"step": 1, **ADD}, {"step": 2, **LOOK}))
-    first = next(one for one in course.run.open_calls() if one.name == "add")
-    course.arrive(result(first.id, PAID, tool="add"))
+def follows_a_plan(sim: SimulatedRun) -> None:
+    sim.say(content=written_plan({"step": 1, **ADD}, {"step": 2, **LOOK}))
+    first = next(one for one in sim.run.open_calls() if one.name == "add")
+    sim.arrive(result(first.id, PAID, tool="add"))
 
 
-def walks(course: Course) -> None:
-    course.say(content="Go on.")
-    course.arrive(result(course.id(), PAID, tool="add"))
+def walks(sim: SimulatedRun) -> None:
+    sim.say(content="Go on.")
+    sim.arrive(result(sim.id(), PAID, tool="add"))
 
 
-def empties_a_queue(course: Course) -> None:
-    course.say(content=json.dumps(["Pay", "Look"]))
-    says(course, "add", a=1, b=2)
-    course.arrive(result(course.run.open_calls()[0].id, PAID, tool="add"))
-    says(course, "look", at="sky")
+def empties_a_queue(sim: SimulatedRun) -> None:
+    sim.say(content=json.dumps(["Pay", "Look"]))
+    says(sim, "add", a=1, b=2)
+    sim.arrive(result(sim.run.open_calls()[0].id, PAID, tool="add"))
+    says(sim, "look", at="sky")
 
 
-def proposes_two(course: Course) -> None:
+def proposes_two(sim: SimulatedRun) -> None:
     add, look = ({"name": one["action"], "arguments": one["args"]} for one in (ADD, LOOK))
-    proposes(course, add, look)
-    course.arrive(result(course.id(0), PAID, tool="add"))
+    proposes(sim, add, look)
+    sim.arrive(result(sim.id(0), PAID, tool="add"))
 
 
 ASK = {"ask": {"prompt": "What now?"}, "next": "pay"}
@@ -74,7 +74,7 @@ PAY = {"tool": {"name": "add", "arguments": {"a": 1, "b": 2}}, "next": "watch"}
 WATCH = {"tool": {"name": "look", "arguments": {"at": "sky"}}}
 QUEUE = TaskQueueSpec(goals=["Empty the inbox."], create=False, prioritize=False)
 
-KINDS: dict[str, tuple[Callable[[], AgentSpec], Callable[[Course], None]]] = {
+KINDS: dict[str, tuple[Callable[[], AgentSpec], Callable[[SimulatedRun], None]]] = {
     "tool_calling": (spec, calls_two),
     "tool_calling in text": (lambda: spec(model=ModelSpec(calls="text")), calls_two),
     "code": (lambda: spec(kind="code"), runs_code),
@@ -84,27 +84,27 @@ KINDS: dict[str, tuple[Callable[[], AgentSpec], Callable[[Course], None]]] = {
     "task_queue": (lambda: queue_spec(QUEUE), empties_a_queue),
     "solution": (lambda: spec(kind="solution"), proposes_two),
 }
-ENDS: dict[str, Callable[[Course], Any]] = {
-    "cancelled": lambda course: course.arrive(cancel()),
-    "ended at once": lambda course: course.arrive(cancel(now=True)),
-    "out of time": lambda course: _late(course),
-    "poisoned": lambda course: course.arrive(Poisoned(id="p", deliveries=3)),
+ENDS: dict[str, Callable[[SimulatedRun], Any]] = {
+    "cancelled": lambda sim: sim.arrive(cancel()),
+    "ended at once": lambda sim: sim.arrive(cancel(now=True)),
+    "out of time": lambda sim: _late(sim),
+    "poisoned": lambda sim: sim.arrive(Poisoned(id="p", deliveries=3)),
 }
 
 
-def _late(course: Course) -> None:
-    course.at = 1_000.0
-    course.arrive(timer("deadline"))
+def _late(sim: SimulatedRun) -> None:
+    sim.at = 1_000.0
+    sim.arrive(timer("deadline"))
 
 
-def next_turn(before: Course) -> str:
+def next_turn(before: SimulatedRun) -> str:
     """All that the model is asked first in the turn that goes on from this one."""
-    course = Course(before.spec, before.offer, "r2")
-    go_on = task("Go on.", run="r2", agent=course.spec.name, continues=before.run.id)
-    course.arrive(go_on, history=before.run.steps)
-    model = course.run.model
+    sim = SimulatedRun(before.spec, before.toolset, "r2")
+    go_on = task("Go on.", run="r2", agent=sim.spec.name, continues=before.run.id)
+    sim.arrive(go_on, history=before.run.steps)
+    model = sim.run.model
     assert model is not None
-    request = Transcript(prompts_for(course.spec)).request(course.run, model.purpose)
+    request = Transcript(prompts_for(sim.spec)).request(sim.run, model.purpose)
     return "\n".join(f"{one.get('content')} {one.get('tool_calls', '')}" for one in request.messages)
 
 
@@ -112,55 +112,55 @@ def next_turn(before: Course) -> str:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_next_turn_reads_what_was_done_and_what_nobody_knows(kind: str, end: str) -> None:
     build, act = KINDS[kind]
-    course = Course(build()).begin("Do it.", deadline=1_000.0)
-    act(course)
-    (left,) = [one for one in course.run.open_calls() if one.name == "look"]
-    ENDS[end](course)
-    assert course.run.phase is Phase.DONE
-    asked = next_turn(course)
+    sim = SimulatedRun(build()).begin("Do it.", deadline=1_000.0)
+    act(sim)
+    (left,) = [one for one in sim.run.open_calls() if one.name == "look"]
+    ENDS[end](sim)
+    assert sim.run.phase is Phase.DONE
+    asked = next_turn(sim)
     assert PAID in asked
-    (closed,) = [one for step in course.run.steps for one in getattr(step, "calls", []) if one.id == left.id]
+    (closed,) = [one for step in sim.run.steps for one in getattr(step, "calls", []) if one.id == left.id]
     assert closed.error is not None
     assert closed.error.type == "Interrupted"
     assert closed.error.message in asked
-    sound(course)
+    sound(sim)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_result_that_comes_behind_the_end_is_read_too(kind: str) -> None:
     build, act = KINDS[kind]
-    course = Course(build()).begin("Do it.")
-    act(course)
-    (left,) = [one for one in course.run.open_calls() if one.name == "look"]
-    course.arrive(cancel())
-    used = course.run.usage
-    course.arrive(result(left.id, LATE, tool="look"))
-    assert course.run.usage == used
-    asked = next_turn(course)
+    sim = SimulatedRun(build()).begin("Do it.")
+    act(sim)
+    (left,) = [one for one in sim.run.open_calls() if one.name == "look"]
+    sim.arrive(cancel())
+    used = sim.run.usage
+    sim.arrive(result(left.id, LATE, tool="look"))
+    assert sim.run.usage == used
+    asked = next_turn(sim)
     assert PAID in asked
     assert LATE in asked
     assert "Outcome unknown" not in asked
-    sound(course)
+    sound(sim)
 
 
 def test_a_call_that_was_never_made_is_not_said_to_be_unknown() -> None:
-    course = Course(spec(approvals={"look": "always"})).begin()
-    course.say(call("add", a=1, b=2), call("look", at="sky"))
-    course.arrive(result(course.id(0), PAID, tool="add"))
-    course.arrive(cancel())
-    step = course.run.steps[-1]
+    sim = SimulatedRun(spec(approvals={"look": "always"})).begin()
+    sim.say(call("add", a=1, b=2), call("look", at="sky"))
+    sim.arrive(result(sim.id(0), PAID, tool="add"))
+    sim.arrive(cancel())
+    step = sim.run.steps[-1]
     assert isinstance(step, ActionStep)
     held = step.calls[1]
     assert held.error is not None
     assert held.error.type == "Cancelled"
-    assert held.error.message in next_turn(course)
+    assert held.error.message in next_turn(sim)
 
 
 def test_what_a_stopped_member_had_done_reaches_the_turn_behind_its_managers_end() -> None:
-    member = Course(spec(name="kid", team=[]), run="r1_1_0").begin(parent="r1")
+    member = SimulatedRun(spec(name="kid", team=[]), run="r1_1_0").begin(parent="r1")
     calls_two(member)
     member.arrive(cancel(run="r1_1_0"))
-    boss = Course(spec()).begin()
+    boss = SimulatedRun(spec()).begin()
     boss.say(call("kid", task="Pay."))
     boss.arrive(cancel())
     result_ = member.run.result
@@ -172,7 +172,7 @@ def test_what_a_stopped_member_had_done_reaches_the_turn_behind_its_managers_end
 
 
 def test_a_run_that_goes_on_takes_over_the_step_that_it_ended_in() -> None:
-    course = Course(spec()).begin()
-    calls_two(course)
-    course.arrive(cancel())
-    assert next_step(course.run) == 2
+    sim = SimulatedRun(spec()).begin()
+    calls_two(sim)
+    sim.arrive(cancel())
+    assert next_step(sim.run) == 2

@@ -76,7 +76,7 @@ class _Reader:
         """Every call that its blocks asked for."""
         for event in self._chronicle.events:
             match event:
-                case ev.OfferChanged():
+                case ev.ToolsetChanged():
                     self._offered = {one.name for one in event.tools} | {one.name for one in event.members}
                 case BlockStarted():
                     self._started(event)

@@ -11,7 +11,7 @@ from cadre.engine.context.context_budget import IMAGE
 from cadre.engine.context.tokens import tokens_of
 from cadre.engine.kind import to_begin
 from cadre.engine.model_request import ModelRequest
-from cadre.journal.arrivals import Offer
+from cadre.journal.arrivals import Toolset
 from cadre.prompting.prompts import Prompts, kind_for
 from cadre.spec.agent import AgentSpec
 from cadre.spec.model import ModelSpec
@@ -31,10 +31,10 @@ def prompts_of(name: str) -> Prompts:
     return Prompts.load(name)
 
 
-def narrowed(spec: AgentSpec, offer: Offer, chance: random.Random) -> AgentSpec:
+def narrowed(spec: AgentSpec, toolset: Toolset, chance: random.Random) -> AgentSpec:
     """With a context that a few steps fill."""
     run = to_begin(spec)
-    run.tools, run.members = offer.tools, offer.members
+    run.tools, run.members = toolset.tools, toolset.members
     base = base_tokens(run, prompts_of(kind_for(spec)))
     # What was recalled takes an eighth at most, and makes way for nothing.
     room = base + chance.choice((400, 700)) + (base // 6 if spec.memory.recall else 0)

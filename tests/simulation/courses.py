@@ -60,10 +60,10 @@ def workflows_go_as_their_files_say(world: World) -> None:
     """From step to step, over every attempt and every way, to the right end."""
     for chronicle in world.history.runs.values():
         if is_workflow(chronicle.run):
-            _Course(world, chronicle).walk()
+            _Redecider(world, chronicle).walk()
 
 
-class _Course:
+class _Redecider:
     def __init__(self, world: World, chronicle: Chronicle) -> None:
         self._world, self._chronicle, self._run = world, chronicle, chronicle.run
         self._steps = workflow_of(self._run.spec).steps

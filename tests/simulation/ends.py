@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from cadre.engine.calls.repeats import deed_in
+from cadre.engine.calls.repeats import action_in
 from cadre.journal import events as ev
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep
@@ -119,7 +119,7 @@ def _is_in_circles(run: Run) -> bool:
     """Whether the last steps, as many as the agent's limit says, had the same answer or code, and the same error."""
     assert run.spec is not None
     last = [step for step in run.steps if isinstance(step, ActionStep)][-run.spec.limits.repeats :]
-    alike = {(deed_in(step), step.error) for step in last}
+    alike = {(action_in(step), step.error) for step in last}
     return len(alike) == 1 and last[0].error is not None
 
 

@@ -64,16 +64,16 @@ def nothing_is_let_go_too_early(world: World, run: str) -> None:
     chronicle = world.history.runs.get(run)
     if chronicle is None or chronicle.unsettled:
         return
-    for debt in owed(chronicle.run):
-        if not _is_paid(world, chronicle.run, debt):
-            raise Violation(PAID, f"{run} owes {_written(debt)}, and no record reminds of it")
+    for command in owed(chronicle.run):
+        if not _is_paid(world, chronicle.run, command):
+            raise Violation(PAID, f"{run} owes {_written(command)}, and no record reminds of it")
     lack = _lack(world, chronicle)
     if lack is not None:
         raise Violation(WAKES, lack)
 
 
-def _is_paid(world: World, run: Run, debt: Command) -> bool:
-    match debt:
+def _is_paid(world: World, run: Run, command: Command) -> bool:
+    match command:
         case Send(message=ToolCall(id=call)):
             return call in world.history.calls
         case Send(message=CodeCall(id=call)):
@@ -89,8 +89,8 @@ def _is_paid(world: World, run: Run, debt: Command) -> bool:
             return False
 
 
-def _written(debt: Command) -> str:
-    match debt:
+def _written(command: Command) -> str:
+    match command:
         case Send(message=message):
             return message.id
         case Revoke(result=result):

@@ -10,8 +10,8 @@ from cadre.protocol.messages import Cancel, EffectClaim, EffectResult, Record, R
 from cadre.runtime.executor import Executor, InHand
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.payments import Payments
-from cadre.runtime.run_cache import Held
-from cadre.runtime.runner import Advance, Runner
+from cadre.runtime.run_cache import CachedRun
+from cadre.runtime.runner import NewEntry, Runner
 from cadre.testing.in_memory_ports import InMemoryEffects, effect_subject
 from simulation import planted_in_code as code
 from simulation import planted_in_memory as memory
@@ -42,7 +42,7 @@ class Unfenced(SimJournal):
 class TakesNothingOver(Runner):
     """Lets go of a record whose model call died with its worker."""
 
-    def _take_over(self, run: Run, record_id: str, deliveries: int) -> Advance | list[Command]:
+    def _take_over(self, run: Run, record_id: str, deliveries: int) -> NewEntry | list[Command]:
         if run.model is not None and run.model.cause == record_id:
             return []
         return super()._take_over(run, record_id, deliveries)
@@ -80,13 +80,13 @@ class AccountsTwice(Runner):
     """Does not look whether it knows the record."""
 
     async def _account(self, record: Record, deliveries: int, seq: int, slot: int) -> list[Command]:
-        def decide(held: Held) -> Advance | list[Command]:
+        def decide(held: CachedRun) -> NewEntry | list[Command]:
             if held.run.phase is Phase.DONE or isinstance(record, Task):
                 raise _AsItShould
-            return Advance(record, cause=record.id)
+            return NewEntry(record, cause=record.id)
 
         try:
-            return await self._advance(record.id, record.tree, record.run, decide)
+            return await self._add_entry(record.id, record.tree, record.run, decide)
         except _AsItShould:
             return await super()._account(record, deliveries, seq, slot)
 
@@ -100,7 +100,7 @@ class ReliesOnWhatMayNotArrive(Runner):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self._cache.spoil = self._cache.forget  # type: ignore[method-assign]
+        self._cache.invalidate = self._cache.forget  # type: ignore[method-assign]
 
 
 class TakesUpWhateverComes(Inbox):

@@ -11,8 +11,8 @@ from cadre.kinds.code.fold import state_of
 from cadre.ports import Delivery
 from cadre.protocol.code import CodeExchange
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, Record
-from cadre.runtime.run_cache import Held
-from cadre.runtime.runner import Advance, Runner
+from cadre.runtime.run_cache import CachedRun
+from cadre.runtime.runner import NewEntry, Runner
 from cadre_sandbox.serving.code_calls import CodeCallHandler, OfferHandover
 from cadre_sandbox.serving.position import Answer, Position
 from cadre_sandbox.serving.run_block import BlockTurn, CodeRunner
@@ -26,17 +26,19 @@ class TakesAnyAnswer(Runner):
         if not isinstance(record, CodeYielded | CodeFinished):
             return await super()._account(record, deliveries, seq, slot)
 
-        def decide(held: Held) -> Advance | list[Command]:
+        def decide(held: CachedRun) -> NewEntry | list[Command]:
             code = state_of(held.run).work
             if code is None or not code.since or record.block != code.block:
                 raise _AsItShould
             if record.exchange == len(code.exchanges):
                 raise _AsItShould
             taken = replace(record, exchange=len(code.exchanges))
-            return Advance(taken, cause=record.id if record.id not in held.run.seen else f"{record.id}:again")
+            return NewEntry(
+                taken, cause=record.id if record.id not in held.run.seen else f"{record.id}:again"
+            )
 
         try:
-            return await self._advance(record.id, record.tree, record.run, decide)
+            return await self._add_entry(record.id, record.tree, record.run, decide)
         except _AsItShould:
             return await super()._account(record, deliveries, seq, slot)
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cadre.journal.arrivals import Offer
+from cadre.journal.arrivals import Toolset
 from cadre.protocol.cards import AgentCard
 from cadre.protocol.usage import Budget
 from cadre.spec.agent import AgentSpec, Limits, MemorySpec
@@ -207,10 +207,10 @@ def _budget(chance: random.Random) -> Budget:
     )
 
 
-def _offer(spec: AgentSpec, specs: dict[str, AgentSpec]) -> Offer:
+def _offer(spec: AgentSpec, specs: dict[str, AgentSpec]) -> Toolset:
     members = {
         name: AgentCard(name=name, description=specs[name].description)
         for name in spec.team
         if isinstance(name, str)
     }
-    return Offer(tools={name: CARDS[name] for name in spec.tools}, members=members)
+    return Toolset(tools={name: CARDS[name] for name in spec.tools}, members=members)

@@ -108,7 +108,7 @@ def start_agent(world: World, process: Process, name: str, number: int) -> Live:
     model = PlannedModel(spec, scenario.plans, world.chance, world.faults, tell)
     reach = Ports(ports.journal, ports.bus, model, ports.clock)
     runner = world.parts.runner(
-        spec, PinnedPrompts(prompts_of(kind_for(spec))), reach, lambda: world.offer(name)
+        spec, PinnedPrompts(prompts_of(kind_for(spec))), reach, lambda: world.toolset(name)
     )
     inbox = world.parts.inbox(name, runner, reach, ports.blobs, ports.quarantine)
     limiter = FairLimiter(scenario.credit, queues=scenario.shards)

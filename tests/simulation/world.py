@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cadre.delivery import code_history
 from cadre.journal import back_pointers
-from cadre.journal.arrivals import Offer
+from cadre.journal.arrivals import Toolset
 from cadre.protocol.topology import Topology
 from cadre.runtime import run_cache
 from simulation.consumer import Consumer, Subscriber
@@ -97,15 +97,15 @@ class World:
         for check in AT_THE_END:
             check(self)
 
-    def offer(self, agent: str) -> Offer:
+    def toolset(self, agent: str) -> Toolset:
         """What the agent's model may call at this moment."""
-        offer = self.scenario.offers[agent]
+        toolset = self.scenario.offers[agent]
         if not self.faults.happens("missing"):
-            return offer
-        gone = self.chance.choice([*offer.tools, *offer.members])
-        return Offer(
-            tools={name: card for name, card in offer.tools.items() if name != gone},
-            members={name: card for name, card in offer.members.items() if name != gone},
+            return toolset
+        gone = self.chance.choice([*toolset.tools, *toolset.members])
+        return Toolset(
+            tools={name: card for name, card in toolset.tools.items() if name != gone},
+            members={name: card for name, card in toolset.members.items() if name != gone},
             missing=[gone],
         )
 

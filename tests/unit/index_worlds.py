@@ -127,8 +127,8 @@ class _Tree:
 
     def _erased(self, seq: int, at: float) -> Message:
         self._state, self._children, self._held = "gone", 0, {}
-        fate = Erased(id="e", tree=self.name, run=self.name, at=at)
-        return Message(f"{self.shard}/journals", seq, lambda index: apply_erasure(index, seq, fate))
+        lifecycle = Erased(id="e", tree=self.name, run=self.name, at=at)
+        return Message(f"{self.shard}/journals", seq, lambda index: apply_erasure(index, seq, lifecycle))
 
     def _question(self, call: str) -> ev.ApprovalRequested:
         return ev.ApprovalRequested(call=call, name="pay", kind="tool", arguments={}, reason="always")

@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cadre.journal.arrivals import Offer
+from cadre.journal.arrivals import Toolset
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.spec.agent import AgentSpec
-from cadre.testing import Course, call, report, result
+from cadre.testing import SimulatedRun, call, report, result
 from harness.kept_file import write_kept
 from unit.played_gateway import Gateway, cadre, playing
 
@@ -27,9 +27,11 @@ BOSS = AgentSpec(name="boss", description="Has things ordered.", team=["clerk"])
 
 def kept(folder: Path, *, run: str, delegates: bool) -> bytes:
     """A run of the boss that has ended, with one of the clerk below it or without."""
-    boss = Course(BOSS, Offer(members={"clerk": AgentCard(name="clerk", description="Orders.")}), run=run)
+    boss = SimulatedRun(
+        BOSS, Toolset(members={"clerk": AgentCard(name="clerk", description="Orders.")}), run=run
+    )
     boss.begin("Have a lamp ordered.")
-    clerk = Course(CLERK, Offer({"order": ORDER}), run=f"{run}_1_0")
+    clerk = SimulatedRun(CLERK, Toolset({"order": ORDER}), run=f"{run}_1_0")
     if delegates:
         boss.say(call("clerk", task="Order a lamp."))
         clerk.begin("Order a lamp.")

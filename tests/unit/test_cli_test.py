@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from cadre.cli.main import group
-from cadre.journal.arrivals import Offer
+from cadre.journal.arrivals import Toolset
 from cadre.protocol.cards import ToolCard
 from cadre.spec.agent import AgentSpec
-from cadre.testing import Course, call, result
+from cadre.testing import SimulatedRun, call, result
 from harness.kept_file import write_kept
 
 TOOLS = '''
@@ -48,14 +48,14 @@ def team(tmp_path: Path) -> Path:
     """A team, and in its folder `kept` a run of its clerk."""
     for name, text in (("shop.py", TOOLS), ("clerk.yaml", CLERK), ("team.yaml", TEAM)):
         (tmp_path / name).write_text(text)
-    course = Course(
-        AgentSpec(name="clerk", description="Tells prices.", tools=["price"]), Offer({"price": PRICE})
+    sim = SimulatedRun(
+        AgentSpec(name="clerk", description="Tells prices.", tools=["price"]), Toolset({"price": PRICE})
     )
-    course.begin("What is a lamp?")
-    course.say(call("price", article="lamp"))
-    course.arrive(result("r1_1_0", 20.0, tool="price"))
-    course.say(call("final_answer", answer="20 euros"))
-    write_kept(course, tmp_path / "kept" / "lamp.cadre")
+    sim.begin("What is a lamp?")
+    sim.say(call("price", article="lamp"))
+    sim.arrive(result("r1_1_0", 20.0, tool="price"))
+    sim.say(call("final_answer", answer="20 euros"))
+    write_kept(sim, tmp_path / "kept" / "lamp.cadre")
     return tmp_path
 
 

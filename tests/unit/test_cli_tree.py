@@ -132,9 +132,9 @@ def test_waiting_for_the_model_says_why_and_how_long() -> None:
 
 
 def test_missing_services_are_named_until_the_offer_changes_again() -> None:
-    sent = Sent(BEGUN, (ROOT, 990, ev.OfferChanged(tools=[], members=[], missing=["critic"])))
+    sent = Sent(BEGUN, (ROOT, 990, ev.ToolsetChanged(tools=[], members=[], missing=["critic"])))
     assert "no agent critic: start it with `cadre agent FILE`" in sent.drawn()
-    sent.add(ROOT, 991, ev.OfferChanged(tools=[], members=[]))
+    sent.add(ROOT, 991, ev.ToolsetChanged(tools=[], members=[]))
     assert "critic" not in sent.drawn()
 
 

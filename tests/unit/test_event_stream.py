@@ -71,7 +71,7 @@ class History:
     async def read(self, tree: str, run: str) -> list[Stored]:
         return [one for one in self._page if one.entry.run == run]
 
-    async def fate(self, tree: str) -> None:
+    async def lifecycle(self, tree: str) -> None:
         return None
 
 

@@ -9,7 +9,7 @@ from cadre.engine.kind import to_begin
 from cadre.prompting.prompts import prompts_for
 from cadre.service.agent import prompt_tokens
 from cadre.spec.agent import AgentSpec, MemorySpec
-from unit.loop.build import Course, Offer
+from unit.loop.build import SimulatedRun, Toolset
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,8 @@ def test_it_is_less_than_is_sent_and_not_nothing(fields: dict[str, Any]) -> None
     assert 20 < least < base_tokens(to_begin(spec), prompts)
     if spec.memory.recall:
         return
-    course = Course(spec, Offer()).begin("")
-    assert course.run.model is not None
-    asked = Transcript(prompts).request(course.run, course.run.model.purpose).messages
+    sim = SimulatedRun(spec, Toolset()).begin("")
+    assert sim.run.model is not None
+    asked = Transcript(prompts).request(sim.run, sim.run.model.purpose).messages
     characters = sum(len(message["content"]) for message in asked)
     assert 0 <= characters - 5 * least < 5 * len(asked)

@@ -9,16 +9,16 @@ import pytest
 from cadre.delivery.codec import decode
 from cadre.delivery.hash_chain import ChainCheck, moved, seal
 from cadre.journal.entry import Entry
-from unit.loop.build import ANSWER, Course, call, result
+from unit.loop.build import ANSWER, SimulatedRun, call, result
 
 
 def sealed() -> list[bytes]:
-    course = Course().begin()
-    course.say(call("add", a=1, b=2))
-    course.arrive(result(course.id(), 3))
-    course.say(ANSWER)
+    sim = SimulatedRun().begin()
+    sim.say(call("add", a=1, b=2))
+    sim.arrive(result(sim.id(), 3))
+    sim.say(ANSWER)
     journal, before = [], ""
-    for entry in course.journal():
+    for entry in sim.journal():
         data, before = seal(entry, before)
         journal.append(data)
     return journal
@@ -43,7 +43,7 @@ def test_a_journal_holds_as_it_was_written() -> None:
 
 def test_runs_side_by_side_are_checked_each_by_itself() -> None:
     journal, before = [], ""
-    for entry in Course().begin().journal():
+    for entry in SimulatedRun().begin().journal():
         data, before = seal(msgspec.structs.replace(entry, run="r1_1_0"), before)
         journal.append(data)
     own = sealed()

@@ -15,7 +15,7 @@ from cadre.journal import events as ev
 from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.protocol.messages import (
     Erased,
-    Fate,
+    Lifecycle,
     Task,
 )
 from cadre.spec.agent import AgentSpec
@@ -73,7 +73,7 @@ class Streams:
     def __init__(self, time: Time) -> None:
         self._time = time
         self.seq = 100
-        self.fates: dict[str, tuple[int, Fate]] = {}
+        self.lifecycles: dict[str, tuple[int, Lifecycle]] = {}
         self.names: dict[str, set[str]] = {}
         """Blobs that each tree names; a tree that is not here has no messages."""
         self.blobs: dict[str, float] = {}
@@ -86,18 +86,18 @@ class Streams:
         self.swept: list[float] = []
         self.unsweepable = False
 
-    async def fate(self, tree: str) -> tuple[int, Fate] | None:
-        return self.fates.get(tree)
+    async def lifecycle(self, tree: str) -> tuple[int, Lifecycle] | None:
+        return self.lifecycles.get(tree)
 
-    async def record(self, fate: Fate, fence: int) -> int:
+    async def record(self, lifecycle: Lifecycle, fence: int) -> int:
         if self.failures:
             self.failures -= 1
             raise BusUnavailable("recording", "no server")
-        known = self.fates.get(fate.tree)
+        known = self.lifecycles.get(lifecycle.tree)
         if (known[0] if known else 0) != fence:
             raise Fenced("somebody was first")
         self.seq += 1
-        self.fates[fate.tree] = (self.seq, fate)
+        self.lifecycles[lifecycle.tree] = (self.seq, lifecycle)
         return self.seq
 
     async def forget_pushes(self, tree: str) -> None:
@@ -232,7 +232,7 @@ async def test_a_run_goes_when_its_time_is_over_and_not_before(house: House) -> 
         await house.time.until(30 * DAY)
         assert await house.index.get("a", "a") is None
         assert house.streams.purged == [(30 * DAY, "a")]
-        assert isinstance(house.streams.fates["a"][1], Erased)
+        assert isinstance(house.streams.lifecycles["a"][1], Erased)
         assert await house.index.last_of("a") == 0
 
 

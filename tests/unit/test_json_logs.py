@@ -9,7 +9,7 @@ import pytest
 from cadre.errors import SettingError
 from cadre.journal import events as ev
 from cadre.protocol.topology import Topology
-from cadre.runtime.run_log import log_course
+from cadre.runtime.run_log import log_entry
 from cadre.settings import read_settings
 from cadre.telemetry.logs import AGENT_AT_WORK, HANDLED_SUBJECT, JsonLines, TextLines
 from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, trace_id
@@ -94,7 +94,7 @@ def test_the_course_of_a_run_is_told_with_its_trace(caplog: pytest.LogCaptureFix
     events = (accepted(run, "r1"), ev.MessageReceived(text="Hi"), ev.RunFinished(state="success"))
     with caplog.at_level(logging.INFO, "cadre.run"):
         for n, event in enumerate(events, 1):
-            log_course(entry(run, n, 1.0, event))
+            log_entry(entry(run, n, 1.0, event))
     trace = trace_id("r1")
     told = [record.getMessage() for record in caplog.records]
     assert told == [
@@ -106,7 +106,7 @@ def test_the_course_of_a_run_is_told_with_its_trace(caplog: pytest.LogCaptureFix
 
 
 def test_the_fate_of_a_tree_is_no_run() -> None:
-    assert "run" not in line("hm", about=TOPOLOGY.fate("r1"))
+    assert "run" not in line("hm", about=TOPOLOGY.lifecycle("r1"))
 
 
 def test_an_exception_is_a_field() -> None:

@@ -4,7 +4,7 @@ from cadre.telemetry.metrics import names
 from cadre_gateway.gateway import of_runs
 from cadre_gateway.index.run_index import RunIndex
 from unit.inline_index import index_of
-from unit.loop.build import ANSWER, Course, call, spec
+from unit.loop.build import ANSWER, SimulatedRun, call, spec
 
 HELD = spec(approvals={"add": "always"})
 
@@ -18,9 +18,9 @@ async def values(index: RunIndex, now: float) -> dict[str, list[tuple[float, dic
 
 
 async def test_a_run_that_waits_for_a_person() -> None:
-    course = Course(HELD).begin()
-    course.say(call("add", a=1, b=2))
-    found = await values(await index_of(course.journal()), now=course.at + 40)
+    sim = SimulatedRun(HELD).begin()
+    sim.say(call("add", a=1, b=2))
+    found = await values(await index_of(sim.journal()), now=sim.at + 40)
     assert found[names.RUNS.name] == [
         (1, {names.AGENT: "boss", names.STATE: "waiting", names.WAITING_FOR: "approval"})
     ]
@@ -29,8 +29,8 @@ async def test_a_run_that_waits_for_a_person() -> None:
 
 
 async def test_runs_that_have_ended_are_not_told() -> None:
-    course = Course().begin()
-    course.say(ANSWER)
-    found = await values(await index_of(course.journal()), now=course.at)
+    sim = SimulatedRun().begin()
+    sim.say(ANSWER)
+    found = await values(await index_of(sim.journal()), now=sim.at)
     assert names.RUNS.name not in found
     assert found[names.APPROVALS.name] == found[names.APPROVALS_OLDEST.name] == [(0, {})]

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cadre.engine.offer import offer_of
+from cadre.engine.toolset import toolset_of
 from cadre.prompting.prompt_file import locate
 from cadre.prompting.prompts import prompts_for
 from cadre.protocol.cards import AgentCard, Presence, ToolCard
@@ -60,7 +60,7 @@ def test_the_card_that_agents_are_offered_is_the_one_that_is_shown() -> None:
 
     replicas = [executor("of version 2", "2", 1.0), executor("of version 1, begun later", "1", 2.0)]
     [shown] = tools(replicas)
-    offered = offer_of(AgentSpec(name="a", description="Adds.", tools=["add"]), replicas).tools["add"]
+    offered = toolset_of(AgentSpec(name="a", description="Adds.", tools=["add"]), replicas).tools["add"]
     assert (shown.description, offered.description) == ("of version 2", "of version 2")
     worker = Presence(
         instance="w",

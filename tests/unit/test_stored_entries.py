@@ -13,7 +13,7 @@ from cadre.journal.back_pointers import FAN, BackPointers, unpacked
 from cadre.journal.entry import Entry
 from cadre.journal.events import MessageReceived
 from cadre.ports import Stored
-from unit.loop.build import ANSWER, Course, call, result
+from unit.loop.build import ANSWER, SimulatedRun, call, result
 
 RUN = "0123456789abcdef0123456789abcdef"
 TEXTS = ["~", "~~", "~_1_0", f"{RUN}~", RUN, f"{RUN}_1_0", f"{RUN}:task", f'"{RUN}_1_0"', '":"~_1_0"', "\\~"]
@@ -36,11 +36,11 @@ def test_whatever_begins_a_text_comes_back(text: str, end: str) -> None:
 
 
 def test_what_follows_from_the_rest_is_not_stored() -> None:
-    course = Course(run=RUN).begin()
-    course.say(call("add", a=1, b=2))
-    course.arrive(result(course.id(), 3))
-    course.say(ANSWER)
-    for entry in course.journal():
+    sim = SimulatedRun(run=RUN).begin()
+    sim.say(call("add", a=1, b=2))
+    sim.arrive(result(sim.id(), 3))
+    sim.say(ANSWER)
+    for entry in sim.journal():
         fields = msgspec.json.decode(encode(entry))
         assert fields.keys() <= {"type", "v", "run", "agent", "n", "at", "events"}
         assert all("cause" not in event for event in fields["events"])
@@ -48,7 +48,7 @@ def test_what_follows_from_the_rest_is_not_stored() -> None:
 
 
 def test_an_entry_moves_to_another_stream_with_its_hash() -> None:
-    entry = Course().begin().journal()[0]
+    entry = SimulatedRun().begin().journal()[0]
     sealed = seal(msgspec.structs.replace(entry, prev="Ag"), "before")
     there: Entry = decode(moved(sealed.data, "RgE"), Entry)
     assert (there.earlier, there.hash) == ([70, 71], sealed.hash)

@@ -100,7 +100,7 @@ def _healing(evidence: Evidence, events: list[ev.AnyEvent]) -> Iterator[str]:
     )
     again = sum(isinstance(event, ev.ModelCalled) and event.attempt > 1 for event in events)
     ignored = sum(isinstance(event, ev.RecordIgnored) for event in events)
-    lacking = sum(isinstance(event, ev.OfferChanged) and bool(event.missing) for event in events)
+    lacking = sum(isinstance(event, ev.ToolsetChanged) and bool(event.missing) for event in events)
     deferred = sum(isinstance(event, ev.ModelDeferred) for event in events)
     yield (
         f"  again     {again:4}   model calls taken over; {deferred} put off; {lacking} offers lacked somebody;"

@@ -8,7 +8,7 @@ import msgspec
 
 from cadre.engine.chat import Transcript
 from cadre.engine.commands import CallModel, Send, SetTimer
-from cadre.journal.arrivals import Arrival, ModelReplied, Offer
+from cadre.journal.arrivals import Arrival, ModelReplied, Toolset
 from cadre.journal.back_pointers import BackPointers
 from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.events import ApprovalRequested, RequestedCall
@@ -88,11 +88,11 @@ class _World:
         run = self._runs.setdefault(record.run, Run(id=record.run, tree=record.tree))
         agent = run.agent or (what.agent if isinstance(what, Task) else "")
         spec = self._specs[agent]
-        offer = Offer(
+        toolset = Toolset(
             tools={name: self._tools[name] for name in spec.tools},
             members={str(name): AgentCard(name=str(name), description="Helps.") for name in spec.team},
         )
-        arrival = Arrival(what=what, at=float(self._seq), cause=record.id, offer=offer, spec=spec)
+        arrival = Arrival(what=what, at=float(self._seq), cause=record.id, toolset=toolset, spec=spec)
         journal = self.evidence.journals.setdefault(record.run, [])
         pointers = BackPointers()
         for stored in journal:

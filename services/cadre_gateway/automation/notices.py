@@ -272,7 +272,7 @@ class NoticeQueues:
                 await queue.remove()
 
     async def _on_entry(self, delivery: NatsDelivery) -> None:
-        if Topology.is_fate(delivery.subject):
+        if Topology.is_lifecycle(delivery.subject):
             await delivery.ack()
             return
         try:

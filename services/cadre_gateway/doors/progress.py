@@ -27,7 +27,7 @@ class Place(NamedTuple):
     after: int = 0
 
 
-class HeldBack(NamedTuple):
+class PendingAnswer(NamedTuple):
     """A call that waits for a word from outside."""
 
     run: str
@@ -41,7 +41,7 @@ class Pause(NamedTuple):
 
     seq: int
     at: float
-    held: dict[str, HeldBack]
+    held: dict[str, PendingAnswer]
     """All calls that wait, by id."""
 
 
@@ -73,7 +73,7 @@ class Progress:
         """Of the last entry."""
         self.at = 0.0
         self.task: Task | None = None
-        self.held: dict[str, HeldBack] = {}
+        self.held: dict[str, PendingAnswer] = {}
         self.pauses: list[Pause] = []
         self.decided: dict[str, ev.ApprovalDecided] = {}
         self.messages: list[tuple[int, str]] = []
@@ -94,7 +94,7 @@ class Progress:
         return next((pause for pause in self.pauses if pause.seq > self.after), None)
 
     @property
-    def questions(self) -> dict[str, HeldBack]:
+    def questions(self) -> dict[str, PendingAnswer]:
         """Return the calls that wait for a person's word."""
         return {call: held for call, held in self.held.items() if not held.is_callers}
 
@@ -152,7 +152,7 @@ class Progress:
                 self.decided[event.call] = event
             elif type(event) is ev.ApprovalRequested and any(one.call == event.call for one in update.held):
                 is_callers = entry.run == self.run and event.name in self._callers_tools(entry)
-                self.held[event.call] = HeldBack(entry.run, event, is_callers)
+                self.held[event.call] = PendingAnswer(entry.run, event, is_callers)
         for run in update.ended:
             self.held = {call: one for call, one in self.held.items() if not is_within(one.run, run)}
         for row in update.rows:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from cadre.protocol.messages import Verdict
 from cadre_gateway.access.principal import Principal
 from cadre_gateway.access.reach import CallerReach
-from cadre_gateway.doors.progress import HeldBack, Progress
+from cadre_gateway.doors.progress import PendingAnswer, Progress
 from cadre_gateway.requests.body import VERDICTS, Ruling
 from cadre_gateway.requests.problems import invalid
 
@@ -20,7 +20,9 @@ _YES = frozenset({"approve", "approved", "yes", "y", "ok", "okay", "allow", "all
 _REJECT = re.compile(r"(?:reject(?:ed)?|deny|denied|no|n)\b[\s,.:;!—-]*", re.IGNORECASE)
 
 
-async def questions_for(reach: CallerReach, caller: Principal, progress: Progress) -> dict[str, HeldBack]:
+async def questions_for(
+    reach: CallerReach, caller: Principal, progress: Progress
+) -> dict[str, PendingAnswer]:
     """Return the calls that wait for a person, if the caller reaches calls of this tree. Raise RetryableError."""
     asked = progress.questions
     return asked if asked and await reach.has(caller, "call", next(iter(asked))) else {}

@@ -49,13 +49,13 @@ async def apply_read(index: RunIndex, read: Read) -> Applied:
         return Applied(status, ended_at)
 
 
-async def apply_erasure(index: RunIndex, seq: int, fate: Erased) -> bool:
+async def apply_erasure(index: RunIndex, seq: int, lifecycle: Erased) -> bool:
     """Takes in that a tree was erased by the record at `seq`; false when that was known. Raises RunIndexUnavailable."""
-    async with index.changing(fate.tree) as tree:
-        if not tree.record.erase(seq, fate):
+    async with index.changing(lifecycle.tree) as tree:
+        if not tree.record.erase(seq, lifecycle):
             return False
-        index.removals.pending_erasures[fate.tree] = PendingErasure(
-            fate.tree, seq, fate.at + GRACE_SECONDS, fate.expired, tree.forget()
+        index.removals.pending_erasures[lifecycle.tree] = PendingErasure(
+            lifecycle.tree, seq, lifecycle.at + GRACE_SECONDS, lifecycle.expired, tree.forget()
         )
         return True
 

@@ -33,13 +33,13 @@ class Tombstone(NamedTuple):
 
 
 class TreeRecord:
-    """What is known of one tree, from its entries, files and fates in stream order; the same one again changes
+    """What is known of one tree, from its entries, files and lifecycles in stream order; the same one again changes
     nothing."""
 
     def __init__(self, tree: str) -> None:
         self.tree = tree
         self.seq = 0
-        """Sequence of the newest entry, file or fate that this follows from."""
+        """Sequence of the newest entry, file or lifecycle that this follows from."""
         self.floor = 0
         """Nothing up to this sequence counts any more, whatever becomes of the tree later."""
         self.ended_at: float | None = None
@@ -102,13 +102,13 @@ class TreeRecord:
         if self.erased is None and seq > self.floor:
             self._update(seq, refs)
 
-    def erase(self, seq: int, fate: Erased) -> bool:
+    def erase(self, seq: int, lifecycle: Erased) -> bool:
         """Takes in that the tree was erased by the record at `seq`; returns false when that was known, or something
         of it came later."""
         if seq <= self.floor or seq < self.last:
             return False
         self.seq = seq
-        self.erased = Tombstone(seq, fate.at)
+        self.erased = Tombstone(seq, lifecycle.at)
         return True
 
     def restore(self, seq: int) -> None:

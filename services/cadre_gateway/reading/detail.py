@@ -64,7 +64,7 @@ class TreeState:
         return self._own_usage.get(run, Usage())
 
     def schemas(self, run: str) -> str:
-        """The digest of what the tools that its agent names said of themselves in its last offer; empty without one."""
+        """Return the digest of the tools' schemas in the run's last toolset; empty without one."""
         state = self._states.get(run)
         if state is None or run in self._schemas:
             return self._schemas.get(run, "")

@@ -6,7 +6,7 @@ from typing import Any
 
 from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool, Replica
 from cadre.engine.contract import contract_problems
-from cadre.engine.offer import offered_cards
+from cadre.engine.toolset import offered_cards
 from cadre.protocol.cards import TIERS, AgentCard, Presence, SandboxCard, ToolCard, presence_order
 from cadre.service.revision import schemas_of
 from cadre.spec.agent import AgentSpec

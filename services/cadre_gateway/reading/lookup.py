@@ -12,7 +12,7 @@ from cadre.adapters.nats.streams.shard_watch import ShardWatch
 from cadre.api.runs import RunSummary
 from cadre.errors import BlobMissing, UnreadableMessage
 from cadre.ports import Journal, Stored
-from cadre.protocol.messages import Erased, Fate
+from cadre.protocol.messages import Erased, Lifecycle
 from cadre.protocol.topology import tree_of
 from cadre.views.run_summary import summary_of_task
 from cadre.views.story import Story
@@ -59,7 +59,7 @@ class RunLookup:
             return await self._known(tree, run)
 
     async def _known(self, tree: str, run: str) -> RunSummary | None:
-        erased = _erased(await self.erasure.fate(tree))
+        erased = _erased(await self.erasure.lifecycle(tree))
         # Of an erased tree a late entry may be left for a moment, whose predecessors are gone.
         gone = erased is not None and not await self._is_begun_again(tree, erased)
         found = Story(tree)
@@ -89,7 +89,7 @@ class RunLookup:
     async def is_erased(self, tree: str) -> bool:
         """Return whether the tree was erased and has not begun again since: its journals may still hold a part of it.
         Raise RetryableError."""
-        erased = _erased(await self.erasure.fate(tree))
+        erased = _erased(await self.erasure.lifecycle(tree))
         return erased is not None and not await self._is_begun_again(tree, erased)
 
     async def runs_of_tree(self, tree: str) -> list[RunSummary]:
@@ -120,9 +120,11 @@ class RunLookup:
     async def _pages(
         self, tree: str, turn: AsyncExitStack, whole_up_to: int | None, all_of: str | None
     ) -> AsyncGenerator[list[Stored]]:
-        (first, at_least), fate = await asyncio.gather(self.history.extent(tree), self.erasure.fate(tree))
+        (first, at_least), lifecycle = await asyncio.gather(
+            self.history.extent(tree), self.erasure.lifecycle(tree)
+        )
         after = max(0, first - 1)
-        if (erased := _erased(fate)) is not None:
+        if (erased := _erased(lifecycle)) is not None:
             if not await self._is_begun_again(tree, erased):
                 return
             after = max(after, erased.seq)
@@ -160,10 +162,10 @@ class RunLookup:
         return first is not None and restarts(first.entry, erased)
 
 
-def _erased(fate: tuple[int, Fate] | None) -> Tombstone | None:
-    if fate is None or not isinstance(fate[1], Erased):
+def _erased(lifecycle: tuple[int, Lifecycle] | None) -> Tombstone | None:
+    if lifecycle is None or not isinstance(lifecycle[1], Erased):
         return None
-    return Tombstone(fate[0], fate[1].at)
+    return Tombstone(lifecycle[0], lifecycle[1].at)
 
 
 def checked_tree_of(run: str) -> str:

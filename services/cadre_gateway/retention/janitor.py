@@ -1,6 +1,6 @@
 """Removes runs: each tree some time after its end, at once on demand, and what comes late for one that is gone.
 
-Every gateway has a janitor and all of them do the same. The first one records the tree's fate; the others read
+Every gateway has a janitor and all of them do the same. The first one records the tree's lifecycle; the others read
 the record and finish the removal, should the first one die over it.
 """
 
@@ -14,7 +14,7 @@ from cadre.adapters.nats.blobs import YOUNG_SECONDS
 from cadre.adapters.nats.erasure import FATE_SECONDS, Belongings
 from cadre.errors import BusFull, CadreError, Fenced
 from cadre.ports import Clock
-from cadre.protocol.messages import Erased, Fate
+from cadre.protocol.messages import Erased, Lifecycle
 from cadre_gateway.index.applying import apply_erasure
 from cadre_gateway.index.database.port import SqlQuery
 from cadre_gateway.index.run_index import RunIndex
@@ -26,8 +26,8 @@ log = logging.getLogger("cadre.janitor")
 class Erasure(Protocol):
     """Removes trees from the streams: see NatsErasure. Every method raises RetryableError."""
 
-    async def fate(self, tree: str) -> tuple[int, Fate] | None: ...
-    async def record(self, fate: Fate, fence: int) -> int: ...
+    async def lifecycle(self, tree: str) -> tuple[int, Lifecycle] | None: ...
+    async def record(self, lifecycle: Lifecycle, fence: int) -> int: ...
     async def forget_pushes(self, tree: str) -> None: ...
     async def leave_session(self, agent: str, session: str, user: str | None, run: str) -> None: ...
     async def belongings(self, tree: str, before: int) -> Belongings: ...
@@ -148,9 +148,9 @@ class Janitor:
         await self._erasure.forget_pushes(tree)
         await self.note_erasure(*await self._record(tree, expired))
 
-    async def note_erasure(self, seq: int, fate: Erased) -> None:
+    async def note_erasure(self, seq: int, lifecycle: Erased) -> None:
         """Takes in that a tree was erased, here or elsewhere, with the record at `seq`. Raises RunIndexUnavailable."""
-        if await apply_erasure(self._index, seq, fate):
+        if await apply_erasure(self._index, seq, lifecycle):
             self.wake()
 
     # --- what is next
@@ -265,12 +265,14 @@ class Janitor:
         """Writes the record that the tree is erased; returns another gateway's when that was first."""
         while True:
             known = await self._index.last_of(tree)
-            found = await self._erasure.fate(tree)
+            found = await self._erasure.lifecycle(tree)
             fence, last = found if found is not None else (0, None)
             if isinstance(last, Erased) and known and known < fence:
                 return fence, last
-            fate = Erased(id=f"{tree}:erased", tree=tree, run=tree, at=self._clock.now(), expired=expired)
+            lifecycle = Erased(
+                id=f"{tree}:erased", tree=tree, run=tree, at=self._clock.now(), expired=expired
+            )
             try:
-                return await self._erasure.record(fate, fence), fate
+                return await self._erasure.record(lifecycle, fence), lifecycle
             except Fenced:
                 continue

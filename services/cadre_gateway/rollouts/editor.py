@@ -5,7 +5,7 @@ from collections.abc import Container, Mapping
 from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.rollouts import NatsRollouts, NatsSlots
 from cadre.api.rollouts import RevisionView, RolloutChange, RolloutView
-from cadre.engine.offer import offered_cards
+from cadre.engine.toolset import offered_cards
 from cadre.errors import Fenced
 from cadre.ports import Clock
 from cadre.protocol.rollout import Rollout

@@ -156,8 +156,8 @@ class FileCarrier:
     async def _check_not_erased(self, tree: str) -> None:
         """Raises BusUnavailable when the tree was erased meanwhile, perhaps with contents that were carried over.
         An erasure from now on finds them named."""
-        fate = await self.erasure.fate(tree)
-        if fate is not None and isinstance(fate[1], Erased):
+        lifecycle = await self.erasure.lifecycle(tree)
+        if lifecycle is not None and isinstance(lifecycle[1], Erased):
             raise BusUnavailable(f"carrying the files of run {tree}", "it was erased meanwhile")
 
 

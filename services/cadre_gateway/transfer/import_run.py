@@ -369,7 +369,7 @@ class RunImporter:
 
     async def _lift_erasure(self, tree: str) -> None:
         """Records that a run which was erased here is back, before anything of it is written."""
-        found = await self.lookup.erasure.fate(tree)
+        found = await self.lookup.erasure.lifecycle(tree)
         if found is not None and isinstance(found[1], Erased):
             try:
                 back = Imported(id=f"{tree}:imported", tree=tree, run=tree, at=self.clock.now())

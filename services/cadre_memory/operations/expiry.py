@@ -9,7 +9,7 @@ from cadre.delivery.retry import retry
 from cadre.delivery.worker import defer_to_newer
 from cadre.errors import CadreError, NewerSchema, TerminalError
 from cadre.ports import Clock, Delivery
-from cadre.protocol.messages import Erased, Fate
+from cadre.protocol.messages import Erased, Lifecycle
 from cadre_memory.index import scopes
 from cadre_memory.index.memory_index import MemoryIndex
 from cadre_memory.index.vector_index import Where
@@ -47,15 +47,15 @@ class ErasureListener:
     async def handle(self, delivery: Delivery) -> None:
         """Removes the memories of scope `run` of an erased tree; those that others share stay."""
         try:
-            fate: Fate = decode(delivery.data, Fate)
-            if isinstance(fate, Erased):
-                self._erased.add(fate.tree)
-                within = scopes.of_tree(fate.tree)
+            lifecycle: Lifecycle = decode(delivery.data, Lifecycle)
+            if isinstance(lifecycle, Erased):
+                self._erased.add(lifecycle.tree)
+                within = scopes.of_tree(lifecycle.tree)
                 gone = await retry(
                     lambda: self._index.delete(within=within, where=Where()), self._clock.sleep
                 )
                 if gone:
-                    log.info("run %s was erased: %d chunks of its memories with it", fate.tree, gone)
+                    log.info("run %s was erased: %d chunks of its memories with it", lifecycle.tree, gone)
         except NewerSchema as newer:
             await defer_to_newer(delivery, newer)
             return

@@ -9,9 +9,9 @@ from importlib import import_module
 from pathlib import Path
 
 from cadre.adapters import die_with_parent
-from cadre.adapters.mcp.offer import McpTool
 from cadre.adapters.mcp.server import McpServer
 from cadre.adapters.mcp.server_file import is_server_file, read_servers
+from cadre.adapters.mcp.toolset import McpTool
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import brings_tools, read_agent
 from cadre.spec.kinds import declaration_of

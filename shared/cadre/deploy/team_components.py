@@ -13,7 +13,7 @@ from cadre.deploy.k8s.components import Component, Files, object_name
 from cadre.deploy.k8s.pod_spec import AGENT_FOLDER, PRICES_FILE
 from cadre.deploy.k8s.values import Values
 from cadre.deploy.team_file import TeamSpec
-from cadre.engine.offer import callable_tools
+from cadre.engine.toolset import callable_tools
 from cadre.errors import SetupError, SpecError
 from cadre.protocol.nats_users import Role, team_roles
 from cadre.protocol.topology import Topology

@@ -25,7 +25,7 @@ from cadre.engine.context.context_budget import (
 from cadre.engine.context.images import Pictured, latest, with_images_of
 from cadre.engine.context.observation import observation_of
 from cadre.engine.context.tokens import fit, tokens_of
-from cadre.engine.kind import Deed, deed_of, kind_of
+from cadre.engine.kind import StepAccount, account_of, kind_of
 from cadre.engine.model_choice import asked_model, spec_as_asked
 from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.engine.tool_names import FINAL_ANSWER
@@ -66,7 +66,7 @@ class Transcript:
         self._pictured = False
         self._rendered = 0
         self._begun = (0, 0)
-        self._offer: tuple[object, object, object, object] | None = None
+        self._toolset: tuple[object, object, object, object] | None = None
         self._system: ChatMessage = {}
         self._tools: list[dict[str, Any]] = []
 
@@ -89,10 +89,10 @@ class Transcript:
     def catch_up(self, run: Run) -> None:
         """Renders what is new, so that the next request need not."""
         calls = asked_model(run).calls if run.spec is not None else None
-        known, missing = self._offer, _missing(run)
+        known, missing = self._toolset, _missing(run)
         same = known is not None and known[0] is run.tools and known[1] is run.members
         if known is None or not same or known[2:] != (calls, missing):
-            self._offer = (run.tools, run.members, calls, missing)
+            self._toolset = (run.tools, run.members, calls, missing)
             self._system = system_message(run, self._prompts)
             self._tools = functions(run)
         begun = (run.summary.covers if run.summary is not None else 0, run.overflows)
@@ -285,9 +285,9 @@ def _called(step: Step) -> str | None:
     """What a step did, when its model wrote that in text: the block of code, or the calls."""
     if not isinstance(step, ActionStep):
         return None
-    deed = deed_of(step)
-    if deed is not None:
-        return deed.written
+    account = account_of(step)
+    if account is not None:
+        return account.written
     return None if step.native or not step.asked else _written_out([_tool_call(call) for call in step.asked])
 
 
@@ -329,9 +329,9 @@ def _action(step: ActionStep, prompts: Prompts) -> list[ChatMessage]:
             ),
         ]
     said["content"] = step.content or "(empty)"
-    deed = deed_of(step)
-    if deed is not None:
-        return [said, _user(_seen(deed, step, prompts))]
+    account = account_of(step)
+    if account is not None:
+        return [said, _user(_seen(account, step, prompts))]
     seen = ["Observation:\n" + "\n\n".join(_observations(step, prompts))] if calls else []
     seen += [prompts.error(step.error.message)] if step.error is not None else []
     if not seen:
@@ -345,13 +345,13 @@ def _observations(step: ActionStep, prompts: Prompts) -> list[str]:
     return [f"{call.name}: {observed(call, prompts)}" for call in step.asked]
 
 
-def _seen(deed: Deed, step: ActionStep, prompts: Prompts) -> str:
-    """What came of a deed, even when it failed, and why it failed."""
-    observed = [deed.seen] if deed.seen else []
-    observed += _observations(step, prompts) if deed.with_calls else []
+def _seen(account: StepAccount, step: ActionStep, prompts: Prompts) -> str:
+    """What came of an account, even when it failed, and why it failed."""
+    observed = [account.seen] if account.seen else []
+    observed += _observations(step, prompts) if account.with_calls else []
     seen = ["Observation:\n" + "\n\n".join(observed)] if observed else []
     seen += [prompts.error(step.error.message)] if step.error is not None else []
-    return "\n".join(seen) or deed.nothing
+    return "\n".join(seen) or account.nothing
 
 
 def observed(call: CallState, prompts: Prompts) -> str:

@@ -13,14 +13,14 @@ import msgspec
 from cadre.engine.answers.answer_checks import check_calls, problem_with
 from cadre.engine.budget import GRACE_SECONDS, over_bounds
 from cadre.engine.calls.open_calls import RunPart, opened_calls
-from cadre.engine.calls.repeats import deed_in, is_failing_alike, is_stuck
+from cadre.engine.calls.repeats import action_in, is_failing_alike, is_stuck
 from cadre.engine.context.context_budget import is_full, may_have_room, no_room, to_cover
 from cadre.engine.fold import apply
 from cadre.engine.kind import Kind, kind_of
 from cadre.engine.model_choice import fallback_of_call, made_to
-from cadre.engine.offer import news_of_the_offer
 from cadre.engine.partial_result import partial_result_of
 from cadre.engine.tool_names import FINAL_ANSWER
+from cadre.engine.toolset import toolset_change
 from cadre.journal import events as ev
 from cadre.journal.arrivals import Arrival
 from cadre.journal.parts import JournalEvent
@@ -169,7 +169,7 @@ class Draft:
 
     def begin_step(self, step: int, name: str = "", attempt: int = 1) -> None:
         """Begin a step that no model call begins; `name` is what the kind calls it, `step` its number, from 1."""
-        self._offer_news()
+        self._note_toolset()
         self.emit(ev.StepStarted(step=step, name=name, attempt=attempt))
 
     def end_step(self, error: ErrorInfo | None = None) -> None:
@@ -177,8 +177,8 @@ class Draft:
         if self.is_over:
             return
         run = self.run
-        deed = deed_in(run.current) if run.current is not None else ""
-        circles = is_failing_alike(run, deed, error) if error is not None else None
+        action = action_in(run.current) if run.current is not None else ""
+        circles = is_failing_alike(run, action, error) if error is not None else None
         self.emit(ev.StepFinished(step=self.step, error=error))
         if circles is not None:
             self.stop("error", self.found(), circles)
@@ -293,7 +293,7 @@ class Draft:
         if self.is_over:
             return
         run = self.run
-        self._offer_news()
+        self._note_toolset()
         chosen = fallback_of_call(run, self.at, attempt) if fallback is None else fallback
         called = ev.ModelCalled(
             purpose=purpose, step=step, attempt=attempt, cause=self.arrival.cause, postponed=postponed
@@ -332,8 +332,8 @@ class Draft:
             return None
         return f"The answer does not count yet: message {run.messages} came in before. Read what is new, then answer."
 
-    def _offer_news(self) -> None:
-        news = news_of_the_offer(self.run, self.arrival)
+    def _note_toolset(self) -> None:
+        news = toolset_change(self.run, self.arrival)
         if news is not None:
             self.emit(news)
 

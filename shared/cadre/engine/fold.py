@@ -316,7 +316,7 @@ def _cut_short(run: Run, event: ev.RunFinished, n: int, at: float) -> None:
     run.steps.append(step)
 
 
-def _change_offer(run: Run, event: ev.OfferChanged, n: int, at: float) -> None:
+def _change_toolset(run: Run, event: ev.ToolsetChanged, n: int, at: float) -> None:
     run.tools = {tool.name: tool for tool in event.tools}
     run.members = {member.name: member for member in event.members}
     run.missing, run.checks_with_calls = event.missing, event.checks_with_calls
@@ -389,7 +389,7 @@ _EFFECTS: dict[type, Callable[[Run, Any, int, float], None]] = {
     ev.MessageReceived: _receive_message,
     ev.ModelCalled: _call_model,
     ev.ModelDeferred: _defer,
-    ev.OfferChanged: _change_offer,
+    ev.ToolsetChanged: _change_toolset,
     ev.RecordIgnored: _pay_late,
     ev.RunAccepted: _accept,
     ev.RunFinished: _finish,

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from cadre.engine.draft import Draft
 
 
-class Deed(NamedTuple):
+class StepAccount(NamedTuple):
     """What a step did beside single calls, in texts: for the model, for summaries, reports and memories."""
 
     name: str
     """What it is, as a heading: `Code`."""
     text: str
-    """The deed itself; calls that were made within it are not told of by themselves, unless `with_calls` says so."""
+    """What was done; calls within it are not listed separately, unless `with_calls` says so."""
     written: str
-    """The deed as the model reads it in place of its own prose."""
+    """What was done as the model reads it in place of its own prose."""
     seen: str | None
     """What came of it."""
     nothing: str
@@ -200,7 +200,7 @@ class Kind(ABC):
         """A finished step as its model reads it; None: as calls of the API, or as a text with observations."""
         return None
 
-    def deed(self, own: KindStep) -> Deed | None:
+    def account(self, own: KindStep) -> StepAccount | None:
         """What a step of this kind did beside single calls, if anything."""
         raise TypeError(f"steps of kind {self.name} hold nothing but calls, not {type(own).__name__}")
 
@@ -256,9 +256,9 @@ def _owners() -> dict[type, str]:
     return {kind.step: name for name, kind in declared_kinds().items() if kind.step is not None}
 
 
-def deed_of(step: ActionStep) -> Deed | None:
+def account_of(step: ActionStep) -> StepAccount | None:
     """What the step did beside single calls; a step may come from a run of another kind."""
     if step.own is None:
         return None
     name = _owners()[type(step.own)]
-    return find_kind(name, declaration_of(name).version).deed(step.own)
+    return find_kind(name, declaration_of(name).version).account(step.own)

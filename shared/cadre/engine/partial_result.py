@@ -1,7 +1,7 @@
 """What a run has found until it was stopped: its plan and observations, found without asking a model again."""
 
 from cadre.engine.context.observation import clip, observation_of
-from cadre.engine.kind import deed_of
+from cadre.engine.kind import account_of
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState, PlanningStep
 
@@ -16,8 +16,8 @@ def partial_result_of(run: Run) -> str | None:
                 found.append(f"Plan:\n{step.plan}")
             case ActionStep():
                 found += [f"{call.name}: {seen}" for call in step.asked if (seen := _seen(call))]
-                deed = deed_of(step)
-                found += [deed.seen] if deed is not None and deed.seen else []
+                account = account_of(step)
+                found += [account.seen] if account is not None and account.seen else []
             case _:
                 pass
     if run.proposal is not None:

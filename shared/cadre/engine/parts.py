@@ -16,8 +16,10 @@ def as_tasked(run: Run, arrival: Arrival) -> Arrival:
     begins = run.phase is Phase.NEW and isinstance(what, Task)
     task = what if begins and isinstance(what, Task) else run.task
     if task is not None and task.terms.tools:
-        tools = {**arrival.offer.tools, **{tool.name: tool for tool in task.terms.tools}}
-        arrival = msgspec.structs.replace(arrival, offer=msgspec.structs.replace(arrival.offer, tools=tools))
+        tools = {**arrival.toolset.tools, **{tool.name: tool for tool in task.terms.tools}}
+        arrival = msgspec.structs.replace(
+            arrival, toolset=msgspec.structs.replace(arrival.toolset, tools=tools)
+        )
     return _with_spec(task, arrival) if task is not None and begins else arrival
 
 

@@ -5,7 +5,7 @@ the service stores each text once.
 """
 
 from cadre.engine.context.observation import clip, observation_of
-from cadre.engine.kind import deed_of
+from cadre.engine.kind import account_of
 from cadre.engine.recall import origin_of
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep
@@ -66,12 +66,12 @@ def _call(run: Run, spec: AgentSpec, step: ActionStep | None, text: str) -> Tool
 
 def _text_of(step: ActionStep) -> str:
     """The step in plain text: what was thought, done and seen. Empty for one that held only the answer."""
-    deed = deed_of(step)
+    account = account_of(step)
     calls = []
-    if deed is not None:
-        came = clip(deed.seen or "", _OBSERVED)
-        if not deed.with_calls:
-            return "\n".join([f"{deed.name}:\n{deed.text}", came])
+    if account is not None:
+        came = clip(account.seen or "", _OBSERVED)
+        if not account.with_calls:
+            return "\n".join([f"{account.name}:\n{account.text}", came])
         calls = [came] if came else []
     for call in step.calls:
         if call.kind == "question":

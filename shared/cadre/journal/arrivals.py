@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     AnyRecord = Message  # at run time, `unions.close` sets it
 
 
-class Offer(msgspec.Struct, frozen=True):
+class Toolset(msgspec.Struct, frozen=True):
     """Tools and team members by name, in a stable order."""
 
     tools: dict[str, ToolCard] = {}
@@ -26,7 +26,7 @@ class Offer(msgspec.Struct, frozen=True):
     """Named by the spec, offered by no live service."""
     checks_with_calls: list[str] = []
     """Tools that check answers and take the calls of the run as well."""
-    with_files: "Offer | None" = None
+    with_files: "Toolset | None" = None
     """What holds instead in a run that began with files; None: the same."""
 
 
@@ -101,7 +101,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """Unix seconds."""
     cause: str
     """Id of the inbox record in hand, to which a model call begun now belongs."""
-    offer: Offer
+    toolset: Toolset
     spec: AgentSpec
     """The service's spec: taken over by a run that begins now."""
     history: list[Step] = []
@@ -120,5 +120,5 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """`blob:` reference of the service's prompts: taken over likewise."""
     base: int = 0
     """Tokens of a request besides the steps, when nothing is offered."""
-    base_with_offer: int = 0
-    """The same with the offer in hand."""
+    base_with_toolset: int = 0
+    """The same with the toolset in hand."""

@@ -74,7 +74,7 @@ class MemoryRecalled(JournalEvent, frozen=True, tag="memory.recalled"):
     started_at: float | None = None
 
 
-class OfferChanged(JournalEvent, frozen=True, tag="offer.changed"):
+class ToolsetChanged(JournalEvent, frozen=True, tag="toolset.changed"):
     """What the model may call from now on, as the registry had it."""
 
     tools: list[ToolCard]
@@ -84,7 +84,7 @@ class OfferChanged(JournalEvent, frozen=True, tag="offer.changed"):
     checks_with_calls: list[str] = []
     """Tools that check the run's answers and take its calls as well."""
     fixed_tokens: int = 0
-    """Tokens of a request besides the steps, with this offer."""
+    """Tokens of a request besides the steps, with this toolset."""
 
 
 class ModelCalled(JournalEvent, frozen=True, tag="model.called"):
@@ -374,7 +374,7 @@ CommonEvent = (
     RunAccepted
     | MemoryAsked
     | MemoryRecalled
-    | OfferChanged
+    | ToolsetChanged
     | ModelCalled
     | ModelAnswered
     | ModelDeferred

@@ -17,8 +17,8 @@ from cadre.journal.arrivals import (
     ModelFailed,
     ModelLost,
     ModelReplied,
-    Offer,
     Poisoned,
+    Toolset,
 )
 from cadre.journal.entry import ArrivalRecord, Entry
 from cadre.journal.run import Run
@@ -131,13 +131,13 @@ def arrival_of(run: Run, entry: Entry) -> Arrival:
     """What arrived at the run, in the state before the entry. Raises ValueError for an entry that does not tell."""
     accepted = next((event for event in entry.events if isinstance(event, ev.RunAccepted)), None)
     called = next((event for event in entry.events if isinstance(event, ev.ModelCalled)), None)
-    offered = next((event for event in entry.events if isinstance(event, ev.OfferChanged)), None)
+    offered = next((event for event in entry.events if isinstance(event, ev.ToolsetChanged)), None)
     spec = accepted.spec if accepted is not None else run.spec
     return Arrival(
         what=_what(entry, entry.arrived or ArrivalRecord(_implied(entry.events[0])), accepted),
         at=entry.at,
         cause=called.cause if called is not None else entry.cause,
-        offer=_offer(run, offered),
+        toolset=_toolset(run, offered),
         spec=spec or AgentSpec(name=entry.agent, description="Not told in this entry."),
         history=accepted.history if accepted is not None else [],
         prefix=accepted.prefix if accepted is not None else [],
@@ -147,7 +147,7 @@ def arrival_of(run: Run, entry: Entry) -> Arrival:
         revision=accepted.revision if accepted is not None else "",
         prompts=accepted.prompts if accepted is not None else "",
         base=accepted.fixed_tokens if accepted is not None else 0,
-        base_with_offer=offered.fixed_tokens if offered is not None else run.fixed_tokens,
+        base_with_toolset=offered.fixed_tokens if offered is not None else run.fixed_tokens,
     )
 
 
@@ -198,12 +198,12 @@ def _recalled(entry: Entry) -> dict[str, Any]:
     return {"tool": RECALL, "output": output if first.error is None else None, "error": first.error}
 
 
-def _offer(run: Run, changed: ev.OfferChanged | None) -> Offer:
+def _toolset(run: Run, changed: ev.ToolsetChanged | None) -> Toolset:
     if changed is None:
-        return Offer(run.tools, run.members, run.missing, run.checks_with_calls)
+        return Toolset(run.tools, run.members, run.missing, run.checks_with_calls)
     tools = {tool.name: tool for tool in changed.tools}
     members = {member.name: member for member in changed.members}
-    return Offer(tools, members, changed.missing, changed.checks_with_calls)
+    return Toolset(tools, members, changed.missing, changed.checks_with_calls)
 
 
 def _problem(entry: Entry) -> str:

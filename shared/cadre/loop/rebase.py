@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from cadre.engine.offer import card_of, offer_of
 from cadre.engine.parts import spec_of
+from cadre.engine.toolset import card_of, toolset_of
 from cadre.errors import SpecError
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Offer
+from cadre.journal.arrivals import Toolset
 from cadre.journal.entry import Entry
 from cadre.journal.events import AnyEvent
 from cadre.loop.arrival_of import arrival_of
@@ -24,10 +24,10 @@ from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import decided_by
 
 _OF_THE_FILES = 1.0
-"""The start of what the files offer: later than that of what the run was offered, so that it counts."""
+"""The start of what the files toolset: later than that of what the run was offered, so that it counts."""
 
 
-_OF_THE_SERVICE = (ev.RunAccepted, ev.OfferChanged)
+_OF_THE_SERVICE = (ev.RunAccepted, ev.ToolsetChanged)
 
 
 class TeamFiles(NamedTuple):
@@ -45,23 +45,25 @@ class CannotRebase(Exception):
 
 
 def rebase(journal: Sequence[Journaled], team: TeamFiles) -> list[Journaled]:
-    """The whole journal of a run with the spec and the offer of the files. Raises CannotRebase.
+    """The whole journal of a run with the spec and the toolset of the files. Raises CannotRebase.
 
     The run keeps the kind's version that it began with. Snapshots are left out: they hold the earlier spec.
     """
     first = journal[0].entry
     accepted, spec = _begun(journal, team)
-    changes = offers_of(journal)
-    offer = _offer(spec, team, changes, [])
+    changes = toolsets_of(journal)
+    toolset = _toolset(spec, team, changes, [])
     retraced, rebased = Retraced(first.run, first.tree), list[Journaled]()
     for seq, entry in journal:
-        if change := next((event for event in entry.events if isinstance(event, ev.OfferChanged)), None):
-            offer = _offer(spec, team, changes, change.missing)
+        if change := next((event for event in entry.events if isinstance(event, ev.ToolsetChanged)), None):
+            toolset = _toolset(spec, team, changes, change.missing)
             if accepted.task.has_files:
-                offer = offer.with_files or offer
+                toolset = toolset.with_files or toolset
         now = entry
         try:
-            now = msgspec.structs.replace(entry, events=_with_the_services_own(retraced, entry, spec, offer))
+            now = msgspec.structs.replace(
+                entry, events=_with_the_services_own(retraced, entry, spec, toolset)
+            )
             retraced.take(now)
         except Exception:
             # The files' agent would not have come here: what it decides is another thing, which `redecide` tells.
@@ -72,16 +74,16 @@ def rebase(journal: Sequence[Journaled], team: TeamFiles) -> list[Journaled]:
     return rebased
 
 
-def offers_of(journal: Sequence[Journaled]) -> list[ev.OfferChanged]:
+def toolsets_of(journal: Sequence[Journaled]) -> list[ev.ToolsetChanged]:
     """What the run was offered, from the first time to the last."""
-    return [event for _, entry in journal for event in entry.events if isinstance(event, ev.OfferChanged)]
+    return [event for _, entry in journal for event in entry.events if isinstance(event, ev.ToolsetChanged)]
 
 
 def tools_of_now(journal: Sequence[Journaled], team: TeamFiles) -> dict[str, ToolCard]:
     """The tools that the run would be offered now, by name. Raises CannotRebase."""
     accepted, spec = _begun(journal, team)
-    offer = _offer(spec, team, offers_of(journal), [])
-    return (offer.with_files or offer).tools if accepted.task.has_files else offer.tools
+    toolset = _toolset(spec, team, toolsets_of(journal), [])
+    return (toolset.with_files or toolset).tools if accepted.task.has_files else toolset.tools
 
 
 def _begun(journal: Sequence[Journaled], team: TeamFiles) -> tuple[ev.RunAccepted, AgentSpec]:
@@ -106,9 +108,11 @@ def _begun(journal: Sequence[Journaled], team: TeamFiles) -> tuple[ev.RunAccepte
     return accepted, spec
 
 
-def _with_the_services_own(retraced: Retraced, entry: Entry, spec: AgentSpec, offer: Offer) -> list[AnyEvent]:
-    """The entry's events, with what the service itself adds to them now: the spec as the run begins, its offer."""
-    arrival = msgspec.structs.replace(arrival_of(retraced.run, entry), offer=offer)
+def _with_the_services_own(
+    retraced: Retraced, entry: Entry, spec: AgentSpec, toolset: Toolset
+) -> list[AnyEvent]:
+    """The entry's events, with what the service itself adds to them now: the spec as the run begins, its toolset."""
+    arrival = msgspec.structs.replace(arrival_of(retraced.run, entry), toolset=toolset)
     if retraced.run.spec is None:
         arrival = msgspec.structs.replace(arrival, spec=spec)
     events = [event for event in entry.events if not isinstance(event, _OF_THE_SERVICE)]
@@ -118,9 +122,9 @@ def _with_the_services_own(retraced: Retraced, entry: Entry, spec: AgentSpec, of
     return events
 
 
-def _offer(
-    spec: AgentSpec, team: TeamFiles, changes: Sequence[ev.OfferChanged], missing: Sequence[str]
-) -> Offer:
+def _toolset(
+    spec: AgentSpec, team: TeamFiles, changes: Sequence[ev.ToolsetChanged], missing: Sequence[str]
+) -> Toolset:
     """What the files offer to the agent, and what other services offered to the run besides; nothing that was
     `missing` then."""
     then = [] if team.has_all_tools else [card for change in changes for card in change.tools]
@@ -130,10 +134,10 @@ def _offer(
         *_presences(tools.values(), members.values(), 0.0),
         *_presences(team.tools, map(card_of, team.agents.values()), _OF_THE_FILES),
     ]
-    offer = offer_of(spec, [one for one in offered if _name(one) not in missing])
+    toolset = toolset_of(spec, [one for one in offered if _name(one) not in missing])
     # Checks and memory were there, or would have been missing: the journal has no cards of them.
-    lacking = [name for name in offer.missing if name in (*spec.tools, *spec.team, *missing)]
-    return msgspec.structs.replace(offer, missing=lacking)
+    lacking = [name for name in toolset.missing if name in (*spec.tools, *spec.team, *missing)]
+    return msgspec.structs.replace(toolset, missing=lacking)
 
 
 def _presences(

@@ -21,7 +21,7 @@ from cadre.loop.owed import owed
 from cadre.loop.retrace import Retraced
 from cadre.protocol.messages import Report, Task
 
-About = Literal["decision", "number", "back-pointers", "debts", "task", "report"]
+About = Literal["decision", "number", "back-pointers", "commands", "task", "report"]
 
 
 class Journaled(NamedTuple):
@@ -66,20 +66,20 @@ def redecide(journals: Iterable[Sequence[Journaled]], *, decisions_only: bool = 
     meant to be the same.
     """
     replay = Replay(divergences=[], undecided=[])
-    courses = [_Course(journal, replay) for journal in journals if journal]
-    for course in courses:
-        course.follow(decisions_only)
+    redeciders = [_Redecider(journal, replay) for journal in journals if journal]
+    for redecider in redeciders:
+        redecider.follow(decisions_only)
     if decisions_only:
         return replay
-    tasks = {run: told for course in courses for run, told in course.tasks.items()}
-    reports = {run: told for course in courses for run, told in course.reports.items()}
-    for course in courses:
-        course.compare_with_relatives(tasks, reports)
+    tasks = {run: told for redecider in redeciders for run, told in redecider.tasks.items()}
+    reports = {run: told for redecider in redeciders for run, told in redecider.reports.items()}
+    for redecider in redeciders:
+        redecider.compare_with_relatives(tasks, reports)
     replay.divergences.sort(key=lambda one: (one.run, one.n))
     return replay
 
 
-class _Course:
+class _Redecider:
     """One run on its way through its journal."""
 
     def __init__(self, journal: Sequence[Journaled], replay: Replay) -> None:
@@ -148,22 +148,22 @@ class _Course:
 
     def _note_debts(self, entry: Entry) -> None:
         try:
-            debts = owed(self._run, since=entry.n)
+            commands = owed(self._run, since=entry.n)
             everything = owed(self._run)
         except Exception as error:
             self._diverges(
-                entry, "debts", [f"working out what is owed fails now: {type(error).__name__}: {error}"]
+                entry, "commands", [f"working out what is owed fails now: {type(error).__name__}: {error}"]
             )
             return
-        lost = [debt for debt in debts if debt not in everything]
+        lost = [command for command in commands if command not in everything]
         self._diverges(
-            entry, "debts", [f"owed at once, forgotten by a redelivery: {debt!r}" for debt in lost]
+            entry, "commands", [f"owed at once, forgotten by a redelivery: {command!r}" for command in lost]
         )
-        for debt in debts:
-            if isinstance(debt, Send) and isinstance(debt.message, Task):
-                self.tasks[debt.message.run] = debt.message
-            elif isinstance(debt, Send) and isinstance(debt.message, Report):
-                self.reports[debt.message.child] = debt.message
+        for command in commands:
+            if isinstance(command, Send) and isinstance(command.message, Task):
+                self.tasks[command.message.run] = command.message
+            elif isinstance(command, Send) and isinstance(command.message, Report):
+                self.reports[command.message.child] = command.message
 
     def _diverges(self, entry: Entry, about: About, lines: list[str]) -> None:
         if lines:

@@ -8,7 +8,7 @@ import msgspec
 from cadre.engine.calls.call_check import CallNotAllowed, check_arguments
 from cadre.journal import events as ev
 from cadre.loop.difference import differences, plain
-from cadre.loop.rebase import TeamFiles, offers_of, tools_of_now
+from cadre.loop.rebase import TeamFiles, tools_of_now, toolsets_of
 from cadre.loop.redecide import Journaled
 from cadre.protocol.cards import ToolCard
 
@@ -28,7 +28,7 @@ class ToolChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def tool_changes(journal: Sequence[Journaled], team: TeamFiles) -> list[ToolChange]:
-    """The tools of a run that the team does not offer as they were when it was last offered them.
+    """The tools of a run that the team does not toolset as they were when it was last offered them.
 
     The functions of whoever started the run are his own. Raises CannotRebase.
     """
@@ -57,7 +57,7 @@ def tool_changes(journal: Sequence[Journaled], team: TeamFiles) -> list[ToolChan
 def _tools_of_then(journal: Sequence[Journaled]) -> dict[str, ToolCard]:
     accepted = [event for event in journal[0].entry.events if isinstance(event, ev.RunAccepted)]
     own = {tool.name for event in accepted for tool in event.task.terms.tools}
-    cards = [card for offer in offers_of(journal) for card in offer.tools]
+    cards = [card for toolset in toolsets_of(journal) for card in toolset.tools]
     return {card.name: card for card in cards if card.name not in own}
 
 

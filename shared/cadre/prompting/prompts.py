@@ -115,7 +115,7 @@ class Prompts:
         terms: Mapping[str, Any] = NO_TERMS,
         output_schema: dict[str, Any] | None = None,
     ) -> str:
-        """The system prompt. It is rendered once per offer, and shared by all runs of the agent with that offer.
+        """The system prompt. It is rendered once per toolset, and shared by all runs of the agent with that toolset.
 
         `terms` are the values of the variables that the agent's kind adds (`KindDeclaration.prompt_terms`). Answers
         must fit `output_schema`.

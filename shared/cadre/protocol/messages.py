@@ -469,5 +469,5 @@ class Imported(Message, frozen=True, tag="imported"):
     """A tree was imported from a file: its journals follow this message. Its id is `<tree>:imported`."""
 
 
-Fate = Erased | Imported
+Lifecycle = Erased | Imported
 """A record of the tree as a whole, which lies among its journals and outlives them."""

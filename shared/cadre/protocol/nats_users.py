@@ -131,7 +131,7 @@ def consumers(role: Role, topology: Topology) -> list[DurableConsumer]:
         case "agent":
             return [queue(topology.agent_consumer(role.name), Subject.INBOX, agent=role.name)]
         case "memory":
-            return [*calls, queue(topology.fates_consumer("memory"), Subject.FATE)]
+            return [*calls, queue(topology.lifecycles_consumer("memory"), Subject.LIFECYCLE)]
         case "sandbox":
             return [queue(topology.code_consumer(role.name), Subject.CODE, pool=role.name), *calls]
         case "tracer":
@@ -168,7 +168,7 @@ def permissions(role: Role, topology: Topology) -> Permissions:
         case "agent":
             publish += [*bus.journal_reads(), *bus.blobs(), *bus.quarantine(), *bus.as_agent(role)]
             subscribe += [topology.interrupts]
-            never += [topology.below(Subject.FATE)]
+            never += [topology.below(Subject.LIFECYCLE)]
         case "tools":
             publish += [*bus.answers(role), *bus.blobs(), *bus.quarantine(), *bus.effects(role), *bus.files()]
             peers = [topology.executor(tool, "*") for tool in role.tools]

@@ -5,7 +5,7 @@ class Subject:
     """Every subject behind the prefix: words stand for themselves, names in braces for what varies."""
 
     JOURNAL = "run.{shard}.{tree}.{run}"
-    FATE = "run.{shard}._fate.{tree}"
+    LIFECYCLE = "run.{shard}._lifecycle.{tree}"
     """Says that a tree was erased or imported, among the journals of its shard: no tree is named so."""
     INBOX = "in.{shard}.{agent}.{sender}.{tree}.{run}"
     CALL = "call.{shard}.{tool}.{sender}.{tree}.{call}"

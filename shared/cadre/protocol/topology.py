@@ -146,15 +146,15 @@ class Topology:
     def journals_of_shard(self, shard: int) -> str:
         return self.below(Subject.JOURNAL, shard=shard)
 
-    def fate(self, tree: str) -> str:
-        return self.subject(Subject.FATE, tree=tree)
+    def lifecycle(self, tree: str) -> str:
+        return self.subject(Subject.LIFECYCLE, tree=tree)
 
-    def fates_filter(self, shard: int) -> str:
-        return self.below(Subject.FATE, shard=shard)
+    def lifecycles_filter(self, shard: int) -> str:
+        return self.below(Subject.LIFECYCLE, shard=shard)
 
     @staticmethod
-    def is_fate(subject: str) -> bool:
-        return subject.split(".")[-2] == "_fate"
+    def is_lifecycle(subject: str) -> bool:
+        return subject.split(".")[-2] == "_lifecycle"
 
     def subjects_of_tree(self, tree: str) -> list[str]:
         """Filters that together find every message of a tree; its journals come last."""
@@ -287,9 +287,9 @@ class Topology:
         return f"{self.prefix}.event."
 
     @staticmethod
-    def fates_consumer(service: str) -> str:
+    def lifecycles_consumer(service: str) -> str:
         """The consumer of a service that keeps something of trees elsewhere and must hear of their end."""
-        return f"fates-{service}"
+        return f"lifecycles-{service}"
 
     @staticmethod
     def presence_key(kind: str, name: str, instance: str) -> str:

@@ -102,7 +102,7 @@ class AwayCalls:
         run = await read_run(self._journal, run_id)
         if run.agent != self._bound.agent or run.recalling is not None:
             return
-        awaited = next(filter(None, (_awaited(debt, queue, message.leaf) for debt in owed(run))), None)
+        awaited = next(filter(None, (_awaited(command, queue, message.leaf) for command in owed(run))), None)
         if awaited is None:
             return
         begun = isinstance(awaited, ToolCall) and not await self._revoke(awaited, message.at)
@@ -127,9 +127,9 @@ class AwayCalls:
         return await self._bus.revoke(Revoke(result).effect(self._bound.agent))
 
 
-def _awaited(debt: object, queue: CallQueue, leaf: str) -> ToolCall | Task | CodeCall | None:
+def _awaited(command: object, queue: CallQueue, leaf: str) -> ToolCall | Task | CodeCall | None:
     """Return what the run owes if that is the message in the queue and an answer is awaited."""
-    match debt:
+    match command:
         case Send(message=ToolCall(id=id, tool=queue.name, reply=True) as call) if id == leaf:
             return call
         case Send(message=Task(run=run) as task) if queue.kind == "agent" and run == leaf:

@@ -18,10 +18,10 @@ from cadre.runtime.pinned_prompts import PinnedPrompts
 MOST_RUNS = 512
 
 
-class Held:
+class CachedRun:
     """A run as of the journal's entry at `seq`; changed only under `lock`, by an append.
 
-    It is taken one entry further while that entry is on its way: `spoiled` when the entry did not arrive.
+    It is taken one entry further while that entry is on its way: `invalid` when the entry did not arrive.
     """
 
     def __init__(self, run: Run, prompts: Prompts) -> None:
@@ -32,7 +32,7 @@ class Held:
         self.seq = 0
         self.hash = ""
         """Of the entry at `seq`; "" when it has none."""
-        self.spoiled = False
+        self.invalid = False
         self.as_of = 0.0
         """Time of the last read that found no later entry, by this process's clock."""
         self.pointers = BackPointers()
@@ -41,12 +41,12 @@ class Held:
         """Stream sequences of the entries, by the record that each accounts for."""
 
     @classmethod
-    def folded(cls, run: Run, stored: list[Stored], prompts: Prompts) -> Held:
+    def folded(cls, run: Run, stored: list[Stored], prompts: Prompts) -> CachedRun:
         """Return the run as the `stored` entries of its journal tell, as read with its own prompts."""
-        held = cls(run, prompts)
+        cached = cls(run, prompts)
         for seq, entry in stored:
-            held._note(seq, entry.hash, entry.cause)
-        return held
+            cached._note(seq, entry.hash, entry.cause)
+        return cached
 
     def accounted_at(self, record_id: str) -> int:
         """Return the sequence of the entry that accounts for the record; 0 if there is none."""
@@ -73,24 +73,24 @@ class Locked:
         self._cache, self._tree, self._run = cache, tree, run
         self._fresh, self._within = fresh, within
 
-    async def __aenter__(self) -> Held:
+    async def __aenter__(self) -> CachedRun:
         while True:
-            held = await self._cache.get(self._tree, self._run, fresh=self._fresh)
-            await held.lock.acquire()
+            cached = await self._cache.get(self._tree, self._run, fresh=self._fresh)
+            await cached.lock.acquire()
             try:
-                while not held.spoiled and self._cache.age(held) > self._within:
-                    await self._cache.ask_again(held)
+                while not cached.invalid and self._cache.age(cached) > self._within:
+                    await self._cache.ask_again(cached)
             except BaseException:
-                held.lock.release()
+                cached.lock.release()
                 raise
-            if not held.spoiled:
-                self._held = held
-                return held
-            held.lock.release()
+            if not cached.invalid:
+                self._cached = cached
+                return cached
+            cached.lock.release()
             self._fresh = False
 
     async def __aexit__(self, *_: object) -> None:
-        self._held.lock.release()
+        self._cached.lock.release()
 
 
 class RunCache:
@@ -100,7 +100,7 @@ class RunCache:
         self._journal = journal
         self._prompts = prompts
         self._clock = clock
-        self._held = Recent[str, Held](MOST_RUNS)
+        self._cached = Recent[str, CachedRun](MOST_RUNS)
 
     def locked(self, tree: str, run: str, *, fresh: bool = False, within: float = math.inf) -> Locked:
         """Return the run's state as of at most `within` seconds ago."""
@@ -108,51 +108,51 @@ class RunCache:
 
     async def accounts_for(self, record_id: str, tree: str, run: str) -> bool:
         """Return whether the run's journal accounts for the record. Raises BusUnavailable."""
-        async with self.locked(tree, run) as held:
-            if record_id in held.run.seen:
+        async with self.locked(tree, run) as cached:
+            if record_id in cached.run.seen:
                 return True
-            self.spoil(held)  # what is known may be stale
-        async with self.locked(tree, run) as held:
-            return record_id in held.run.seen
+            self.invalidate(cached)  # what is known may be stale
+        async with self.locked(tree, run) as cached:
+            return record_id in cached.run.seen
 
-    def age(self, held: Held) -> float:
+    def age(self, cached: CachedRun) -> float:
         """Seconds since the journal was asked."""
-        return abs(self._clock.now() - held.as_of)
+        return abs(self._clock.now() - cached.as_of)
 
-    async def get(self, tree: str, run: str, *, fresh: bool = False) -> Held:
+    async def get(self, tree: str, run: str, *, fresh: bool = False) -> CachedRun:
         """The run's state, folded if need be; `fresh` takes it for new without asking (the fence will tell)."""
-        held = self._held.get(run)
-        if held is None:
+        cached = self._cached.get(run)
+        if cached is None:
             asked = self._clock.now()
             stored = [] if fresh else await self._journal.read(tree, run)
             state = fold((one.entry for one in stored), run, tree)
             prompts = await self._prompts.find(state.prompts)
             # Somebody else may have folded it meanwhile: all must share one state and one lock.
-            if (held := self._held.get(run)) is None:
-                held = Held.folded(state, stored, prompts)
-                held.as_of = asked
-            self._held[run] = held
+            if (cached := self._cached.get(run)) is None:
+                cached = CachedRun.folded(state, stored, prompts)
+                cached.as_of = asked
+            self._cached[run] = cached
         else:
-            self._held.move_to_end(run)
-        return held
+            self._cached.move_to_end(run)
+        return cached
 
-    async def ask_again(self, held: Held) -> None:
-        """Ask the journal whether the state is that behind its last entry, and spoil the state if it is not. Reading
-        the whole journal again could take longer than the answer may be old. Raises BusUnavailable."""
+    async def ask_again(self, cached: CachedRun) -> None:
+        """Invalidate the state unless it is the one behind the journal's last entry. Reading the whole journal again
+        could take longer than the answer may be old. Raises BusUnavailable."""
         asked = self._clock.now()
-        if await self._journal.last(held.run.tree, held.run.id) == held.seq:
-            held.as_of = asked
+        if await self._journal.last(cached.run.tree, cached.run.id) == cached.seq:
+            cached.as_of = asked
         else:
-            self.spoil(held)
+            self.invalidate(cached)
 
-    def spoil(self, held: Held) -> None:
+    def invalidate(self, cached: CachedRun) -> None:
         """Mark the state as unreliable: the next reader folds the journal again."""
-        held.spoiled = True
-        self.forget(held)
+        cached.invalid = True
+        self.forget(cached)
 
-    def forget(self, held: Held) -> None:
-        if self._held.get(held.run.id) is held:
-            del self._held[held.run.id]
+    def forget(self, cached: CachedRun) -> None:
+        if self._cached.get(cached.run.id) is cached:
+            del self._cached[cached.run.id]
 
 
 async def read_run(journal: Journal, run: str) -> Run:

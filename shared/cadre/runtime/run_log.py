@@ -13,7 +13,7 @@ from cadre.telemetry.tracing.ids import trace_id
 log = logging.getLogger("cadre.run")
 
 
-def log_course(entry: Entry) -> None:
+def log_entry(entry: Entry) -> None:
     """Logs what the entry, which is stored, says of the run's beginning and end."""
     first, last = entry.events[0], entry.events[-1]
     if type(first) is RunAccepted:

@@ -15,7 +15,7 @@ import msgspec
 from cadre.engine.commands import CallModel, Command, Revoke, Send
 from cadre.engine.timers import ended, running
 from cadre.errors import Fenced
-from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Offer, Poisoned
+from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned, Toolset
 from cadre.journal.entry import Entry
 from cadre.journal.run import Phase, Run
 from cadre.journal.steps import Step
@@ -30,8 +30,8 @@ from cadre.runtime.model_calls import ModelCalls, Needless, attempt_id, is_in_fl
 from cadre.runtime.payments import Payments
 from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.revision_queue import RevisionQueue
-from cadre.runtime.run_cache import Held, RunCache, read_run
-from cadre.runtime.run_log import log_course
+from cadre.runtime.run_cache import CachedRun, RunCache, read_run
+from cadre.runtime.run_log import log_entry
 from cadre.spec.agent import AgentSpec
 from cadre.spec.prices import Prices
 from cadre.telemetry.metrics.journal_metrics import EntryMetrics
@@ -41,7 +41,7 @@ from cadre.telemetry.metrics.names import AGENT, FENCE_LOSSES
 log = logging.getLogger("cadre.runner")
 
 NO_PRICES = Prices()
-NO_OFFER = Offer()
+NO_TOOLSET = Toolset()
 
 KNOWN_SECONDS = 2.0
 """How old the knowledge may be that a model call is this worker's when it is sent. A worker gives a sign of life each
@@ -66,7 +66,7 @@ What = Record | ModelReplied | ModelFailed | ModelLost | Poisoned
 """What a journal entry accounts for."""
 
 
-class Advance(NamedTuple):
+class NewEntry(NamedTuple):
     """What one entry is to account for."""
 
     what: What
@@ -74,7 +74,7 @@ class Advance(NamedTuple):
     """The entry's `cause`."""
 
 
-Decide = Callable[[Held], Advance | list[Command]]
+Decide = Callable[[CachedRun], NewEntry | list[Command]]
 """What to append to a run in this state, or what to pay when there is nothing to append. May raise TakenOver."""
 
 
@@ -86,13 +86,13 @@ class Runner:
         spec: AgentSpec,
         prompts: PinnedPrompts,
         world: World,
-        offer: Callable[[], Offer],
+        toolset: Callable[[], Toolset],
         prices: Prices = NO_PRICES,
     ) -> None:
         self._spec = spec
         self._prompts = prompts
         self._journal, self._bus, model, self._clock = world
-        self._offer = offer
+        self._toolset = toolset
         self._cache = RunCache(self._journal, prompts, self._clock)
         self.accounts_for = self._cache.accounts_for
         self._payments = Payments(self._journal, self._bus, prompts, spec.name)
@@ -125,18 +125,18 @@ class Runner:
             # Somebody else may be handling the record now, and ack it: what the end owes must not hang on it.
             await self._bus.send(self._reminder(what, tree, run), self._spec.name, to=self._spec.name)
 
-        def decide(held: Held) -> Advance | list[Command]:
-            known = what.id in held.run.seen
-            if known and held.run.phase is Phase.DONE:
-                return owed(held.run)
+        def decide(cached: CachedRun) -> NewEntry | list[Command]:
+            known = what.id in cached.run.seen
+            if known and cached.run.phase is Phase.DONE:
+                return owed(cached.run)
             # What kills its workers may well be what follows from the record, once it is journaled.
-            return Advance(what, cause=f"{what.id}:poisoned" if known else what.id)
+            return NewEntry(what, cause=f"{what.id}:poisoned" if known else what.id)
 
-        await self._payments.pay(await self._advance(what.id, tree, run, decide))
+        await self._payments.pay(await self._add_entry(what.id, tree, run, decide))
 
     async def _is_ended_by(self, record_id: str, tree: str, run: str) -> bool:
-        async with self._cache.locked(tree, run) as held:
-            return record_id in held.run.seen and held.run.phase is Phase.DONE
+        async with self._cache.locked(tree, run) as cached:
+            return record_id in cached.run.seen and cached.run.phase is Phase.DONE
 
     def _reminder(self, what: Poisoned, tree: str, run: str) -> Cancel:
         at, why = self._clock.now(), what.why or "its record could not be handled"
@@ -166,19 +166,19 @@ class Runner:
     async def _account(self, record: Record, deliveries: int, seq: int, slot: int) -> list[Command]:
         """Journals the record unless it is journaled already; returns what is to be paid now."""
 
-        def decide(held: Held) -> Advance | list[Command]:
-            self.revisions.check(held.run, record, slot, deliveries)
-            if record.id not in held.run.seen:
-                return Advance(record, cause=record.id)
-            if seq > held.accounted_at(record.id):
+        def decide(cached: CachedRun) -> NewEntry | list[Command]:
+            self.revisions.check(cached.run, record, slot, deliveries)
+            if record.id not in cached.run.seen:
+                return NewEntry(record, cause=record.id)
+            if seq > cached.accounted_at(record.id):
                 return []  # published again after it was accounted for: the first one sees to the rest
-            return self._take_over(held.run, record.id, deliveries)
+            return self._take_over(cached.run, record.id, deliveries)
 
         # A first delivery of a task most likely begins its run: no need to look, the fence will tell.
         fresh = isinstance(record, Task) and deliveries == 1
-        return await self._advance(record.id, record.tree, record.run, decide, fresh=fresh)
+        return await self._add_entry(record.id, record.tree, record.run, decide, fresh=fresh)
 
-    def _take_over(self, run: Run, record_id: str, deliveries: int) -> Advance | list[Command]:
+    def _take_over(self, run: Run, record_id: str, deliveries: int) -> NewEntry | list[Command]:
         """The record's former worker may have died before it paid; its model call died with it."""
         model = run.model
         if model is None or model.cause != record_id:
@@ -189,13 +189,13 @@ class Runner:
             # Un-acked, the record comes again as soon as they give no sign of life.
             raise TakenOver
         cause = f"{record_id}:lost:{model.purpose}:{model.step}:{model.attempt}"
-        return Advance(ModelLost(attempt=model.attempt), cause)
+        return NewEntry(ModelLost(attempt=model.attempt), cause)
 
     def _left_owed(self, run: Run, record_id: str) -> list[Command]:
         """What the run owes in all, as far as the worker of this record pays it."""
-        return [debt for debt in owed(run) if _is_of(debt, record_id)]
+        return [command for command in owed(run) if _is_of(command, record_id)]
 
-    async def _advance(
+    async def _add_entry(
         self, record_id: str, tree: str, run: str, decide: Decide, *, fresh: bool = False
     ) -> list[Command]:
         """Appends what `decide` wants, decided anew for as long as others are first; returns what is to be paid.
@@ -204,19 +204,19 @@ class Runner:
         for new without looking. Raises TakenOver, RetryableError.
         """
         while True:
-            async with self._cache.locked(tree, run, fresh=fresh) as held:
-                decided = decide(held)
-                if not isinstance(decided, Advance):
+            async with self._cache.locked(tree, run, fresh=fresh) as cached:
+                decided = decide(cached)
+                if not isinstance(decided, NewEntry):
                     return decided
                 try:
-                    return await self._append(held, decided, record_id)
+                    return await self._append(cached, decided, record_id)
                 except Fenced:
                     fresh = False
 
-    async def _append(self, held: Held, advance: Advance, record_id: str) -> list[Command]:
+    async def _append(self, cached: CachedRun, new: NewEntry, record_id: str) -> list[Command]:
         """Appends one entry, under the lock of the run. Raises Fenced, with the stale state forgotten."""
-        run, what = held.run, advance.what
-        arrival = await self._arrival(held, what, record_id)
+        run, what = cached.run, new.what
+        arrival = await self._arrival(cached, what, record_id)
         measured = EntryMetrics(run, what, arrival.at) if self.meters.on else None
         was_over, at_work, in_flight, timers = (
             run.phase is Phase.DONE,
@@ -225,21 +225,21 @@ class Runner:
             running(run),
         )
         try:
-            events = decide(run, arrival, advance.cause, measured)
-            entry = entry_of(run, arrival, events, advance.cause, held.pointers.packed())
+            events = decide(run, arrival, new.cause, measured)
+            entry = entry_of(run, arrival, events, new.cause, cached.pointers.packed())
             gone = what.name if type(what) is TimerFired else None
-            commands = await self._write(held, entry, what, record_id, was_over, ended(timers, run, gone))
+            commands = await self._write(cached, entry, what, record_id, was_over, ended(timers, run, gone))
         except BaseException as error:
             if isinstance(error, Fenced):
                 self.meters.record(FENCE_LOSSES, 1, {AGENT: self._spec.name})
             # Decided by half, fenced, or nobody knows: the next one folds again.
-            self._cache.spoil(held)
+            self._cache.invalidate(cached)
             raise
-        log_course(entry)
+        log_entry(entry)
         if measured is not None:
             self.meters.record_all(measured.found)
         if run.phase is Phase.DONE:
-            self._cache.forget(held)
+            self._cache.forget(cached)
             if at_work and not isinstance(what, ModelReplied | ModelFailed):
                 self.interrupt(run.id)
                 await self._bus.interrupt(run.tree, run.id)
@@ -251,7 +251,7 @@ class Runner:
 
     async def _write(
         self,
-        held: Held,
+        cached: CachedRun,
         entry: Entry,
         what: What,
         record_id: str,
@@ -262,7 +262,7 @@ class Runner:
 
         What the run owes behind the entry is worked out while it is on its way, and counts once it has arrived.
         """
-        run, commands = held.run, list[Command]()
+        run, commands = cached.run, list[Command]()
 
         def go_on() -> None:
             if type(what) is ModelLost:
@@ -271,24 +271,24 @@ class Runner:
                 # Whoever ended the run may have died before it paid; a record that comes later reminds of it.
                 commands.extend(owed(run) if was_over else owed(run, since=entry.n))
             if any(type(command) is CallModel for command in commands):
-                held.transcript.catch_up(run)
+                cached.transcript.catch_up(run)
 
         asked = self._clock.now()
         appended = await self._journal.append(
-            entry, held.seq, before=held.hash, ends_timer=ends_timer, meanwhile=go_on
+            entry, cached.seq, before=cached.hash, ends_timer=ends_timer, meanwhile=go_on
         )
-        held.appended(appended, entry.cause, asked)
+        cached.appended(appended, entry.cause, asked)
         return commands
 
-    async def _arrival(self, held: Held, what: What, record_id: str) -> Arrival:
+    async def _arrival(self, cached: CachedRun, what: What, record_id: str) -> Arrival:
         """With all that the decision may know, the memory of the run that a task goes on from included."""
-        run = held.run
+        run = cached.run
         at = self._clock.now()
-        offer = self._offer()
+        toolset = self._toolset()
         asked = what if type(what) is Task else None
         task = asked or run.task
         if task is not None and task.has_files:
-            offer = offer.with_files or offer
+            toolset = toolset.with_files or toolset
         history: list[Step] = []
         prefix: list[Step] = []
         problem = ""
@@ -304,21 +304,21 @@ class Runner:
             what=what,
             at=at,
             cause=record_id,
-            offer=offer,
+            toolset=toolset,
             spec=self._spec,
             history=history,
             prefix=prefix,
             problem=problem,
             revision=self.revision,
             prompts=self._prompts.ref,
-            base=self._base_of(held, NO_OFFER) if asked is not None else 0,
-            base_with_offer=self._base_of(held, offer),
+            base=self._base_of(cached, NO_TOOLSET) if asked is not None else 0,
+            base_with_toolset=self._base_of(cached, toolset),
         )
 
-    def _base_of(self, held: Held, offer: Offer) -> int:
-        revision = held.run.revision or self.revision
-        spec = self._spec if revision == self.revision else held.run.spec
-        return self._bases.tokens(spec, held.prompts, revision, offer)
+    def _base_of(self, cached: CachedRun, toolset: Toolset) -> int:
+        revision = cached.run.revision or self.revision
+        spec = self._spec if revision == self.revision else cached.run.spec
+        return self._bases.tokens(spec, cached.prompts, revision, toolset)
 
     # --- pay
 
@@ -336,21 +336,21 @@ class Runner:
             commands = await self._ask(record_id, tree, run_id, mine)
 
     async def _goes_off(self, record_id: str, timer: TimerFired) -> list[Command]:
-        def decide(held: Held) -> Advance | list[Command]:
-            if timer.id in held.run.seen:
+        def decide(cached: CachedRun) -> NewEntry | list[Command]:
+            if timer.id in cached.run.seen:
                 raise TakenOver
-            return Advance(timer, cause=timer.id)
+            return NewEntry(timer, cause=timer.id)
 
-        return await self._advance(record_id, timer.tree, timer.run, decide)
+        return await self._add_entry(record_id, timer.tree, timer.run, decide)
 
     # --- the model call
 
     async def _ask(self, record_id: str, tree: str, run_id: str, command: CallModel) -> list[Command]:
         """Makes the call and journals what it came to, unless the run has moved on without it."""
-        async with self._cache.locked(tree, run_id) as held:
-            if not is_in_flight(held.run, command):
-                return self._moved_on(held.run, command, record_id)
-            request = held.transcript.request(held.run, command.purpose)
+        async with self._cache.locked(tree, run_id) as cached:
+            if not is_in_flight(cached.run, command):
+                return self._moved_on(cached.run, command, record_id)
+            request = cached.transcript.request(cached.run, command.purpose)
 
         async def confirm() -> None:
             # A process that stood still, or waited for its turn, may have been taken for dead meanwhile.
@@ -359,26 +359,31 @@ class Runner:
                     raise Needless
 
         self.on_ask(run_id)
-        outcome = await self._calls.make(held.run, command, request, confirm)
+        outcome = await self._calls.make(cached.run, command, request, confirm)
         if outcome is None:
             log.info("model call of %s dropped: it is said to be needless", run_id)
-            self._cache.forget(held)
+            self._cache.forget(cached)
         call = attempt_id(run_id, command)
         late = False
 
-        def decide(held: Held) -> Advance | list[Command]:
+        def decide(cached: CachedRun) -> NewEntry | list[Command]:
             nonlocal late
-            if outcome is not None and is_in_flight(held.run, command):
-                return Advance(outcome, outcome.id if isinstance(outcome, TimerFired) else call)
+            if outcome is not None and is_in_flight(cached.run, command):
+                return NewEntry(outcome, outcome.id if isinstance(outcome, TimerFired) else call)
             bought = isinstance(outcome, ModelReplied) and outcome.usage.tokens
-            if outcome is not None and bought and record_id in held.run.seen and call not in held.run.seen:
+            if (
+                outcome is not None
+                and bought
+                and record_id in cached.run.seen
+                and call not in cached.run.seen
+            ):
                 late = True  # the run accounts for it, and nothing follows from it
                 # 0 is no attempt: the run may be at the next step by now, in an attempt of this very number.
-                return Advance(msgspec.structs.replace(outcome, attempt=0), call)
-            return self._moved_on(held.run, command, record_id)
+                return NewEntry(msgspec.structs.replace(outcome, attempt=0), call)
+            return self._moved_on(cached.run, command, record_id)
 
-        commands = await self._advance(record_id, tree, run_id, decide)
-        return await self._advance(record_id, tree, run_id, decide) if late else commands
+        commands = await self._add_entry(record_id, tree, run_id, decide)
+        return await self._add_entry(record_id, tree, run_id, decide) if late else commands
 
     def _moved_on(self, run: Run, command: CallModel, record_id: str) -> list[Command]:
         """What is left to pay by a worker whose model call the run did not wait for.
@@ -395,6 +400,6 @@ class Runner:
         raise TakenOver
 
 
-def _is_of(debt: Command, record_id: str) -> bool:
+def _is_of(command: Command, record_id: str) -> bool:
     """Whether the record's worker pays this: what the run owes to the world, or a wait of the record's own."""
-    return isinstance(debt, Send | Revoke) or debt.cause in (None, record_id)
+    return isinstance(command, Send | Revoke) or command.cause in (None, record_id)

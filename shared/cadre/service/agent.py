@@ -26,9 +26,9 @@ from cadre.engine.budget import least_tokens
 from cadre.engine.chat import Transcript, base_tokens
 from cadre.engine.context.context_budget import room
 from cadre.engine.kind import to_begin
-from cadre.engine.offer import called_tools, card_of, offer_of
+from cadre.engine.toolset import called_tools, card_of, toolset_of
 from cadre.errors import CommandFailed, SetupError
-from cadre.journal.arrivals import Arrival, Offer
+from cadre.journal.arrivals import Arrival, Toolset
 from cadre.journal.events import ModelCalled
 from cadre.journal.run import Run
 from cadre.loop.decide import decide
@@ -151,15 +151,15 @@ class AgentHost:
         self._prompts = PinnedPrompts(prompts, platform.blobs)
         self._platform = platform
         self._registry = platform.registry
-        self._offer = Offer()
-        self._offer_version = -1
+        self._toolset = Toolset()
+        self._toolset_version = -1
         asks_model = facts_of(spec).asks_model
         self._asks_endpoint = model is None and asks_model
         self._own_model = ModelChain(spec.model, endpoint, platform.blobs)
         world = World(platform.journal, platform.bus, model or self._own_model, platform.clock)
         prices = Prices.read(platform.settings.prices)
         named = _with_model_name(spec, endpoint())
-        self._runner = Runner(named, self._prompts, world, self._current_offer, prices)
+        self._runner = Runner(named, self._prompts, world, self._current_toolset, prices)
         self._priced_models = prices.known_among(named.model) if asks_model else []
         self._runner.meters = platform.meters
         _begin_counters(platform.meters, spec.name)
@@ -189,7 +189,7 @@ class AgentHost:
     @property
     def missing(self) -> str | None:
         """Return what its file names and nothing has ever offered; None if nothing is missing."""
-        missing = self._current_offer().missing
+        missing = self._current_toolset().missing
         return f"agent {self._spec.name}: nothing offers {', '.join(missing)}" if missing else None
 
     async def prepare(self) -> Presence:
@@ -241,7 +241,7 @@ class AgentHost:
         nc, topology, bus = self._platform.nc, self._platform.topology, self._platform.bus
         return AwayCalls(
             AwayBound(self._spec.name, seconds, lambda: topology.shards),
-            lambda: absent_queues(self._spec, self._current_offer(), self._registry),
+            lambda: absent_queues(self._spec, self._current_toolset(), self._registry),
             NatsQueuedCalls(nc, topology, self._spec.name),
             self._platform.journal,
             bus,
@@ -255,10 +255,10 @@ class AgentHost:
         """
         try:
             async with asyncio.timeout(HEARTBEAT_SECONDS + 0.5):
-                while self._current_offer().missing:
+                while self._current_toolset().missing:
                     await self._registry.changed()
         except TimeoutError:
-            missing = ", ".join(self._current_offer().missing)
+            missing = ", ".join(self._current_toolset().missing)
             log.warning("%s begins without %s, which nothing has ever offered", self._spec.name, missing)
 
     async def samples(self) -> list[Sample]:
@@ -273,11 +273,11 @@ class AgentHost:
         await asyncio.gather(self._slots.drain(grace), self._queues.drain(grace))
         await self._own_model.close()
 
-    def _current_offer(self) -> Offer:
-        if self._offer_version != self._registry.version:
-            self._offer_version = self._registry.version
-            self._offer = offer_of(self._spec, self._registry.reachable())
-        return self._offer
+    def _current_toolset(self) -> Toolset:
+        if self._toolset_version != self._registry.version:
+            self._toolset_version = self._registry.version
+            self._toolset = toolset_of(self._spec, self._registry.reachable())
+        return self._toolset
 
 
 class AgentHosts:
@@ -325,7 +325,7 @@ def prompt_tokens(spec: AgentSpec, prompts: Prompts) -> int:
     spec = msgspec.structs.replace(spec, memory=MemorySpec())
     run = Run(id="first", tree="first")
     task = Task(id="first:task", tree=run.tree, run=run.id, at=0.0, agent=spec.name, task="")
-    arrival = Arrival(what=task, at=0.0, cause=task.id, offer=Offer(), spec=spec)
+    arrival = Arrival(what=task, at=0.0, cause=task.id, toolset=Toolset(), spec=spec)
     called = decide(run, arrival, task.id)[-1]
     if not isinstance(called, ModelCalled):
         return 0
@@ -334,12 +334,12 @@ def prompt_tokens(spec: AgentSpec, prompts: Prompts) -> int:
     return sum(least_tokens(text) for text in texts if isinstance(text, str))
 
 
-def absent_queues(spec: AgentSpec, offer: Offer, registry: NatsRegistry) -> dict[CallQueue, float]:
+def absent_queues(spec: AgentSpec, toolset: Toolset, registry: NatsRegistry) -> dict[CallQueue, float]:
     """Returns since when (Unix seconds) nothing serves each of them; 0 where nothing ever has. What is at rest is
     not away: what waits for it starts it."""
     known = registry.absences()
-    tools = {*called_tools(spec), *offer.tools, *(offer.with_files.tools if offer.with_files else ())}
-    members = {*offer.members, *(member for member in spec.team if isinstance(member, str))}
+    tools = {*called_tools(spec), *toolset.tools, *(toolset.with_files.tools if toolset.with_files else ())}
+    members = {*toolset.members, *(member for member in spec.team if isinstance(member, str))}
     queues = [CallQueue("tool", tool) for tool in tools]
     queues += [CallQueue("sandbox", pool) for pool in facts_of(spec).pools]
     found = {

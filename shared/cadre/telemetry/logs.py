@@ -77,7 +77,7 @@ def _trace_fields(subject: str | None) -> dict[str, str]:
         return {}
     # <prefix>.<kind>.<shard>.….<tree>.<run or call>
     parts = subject.split(".")
-    if len(parts) < 5 or parts[-2] == "_fate":
+    if len(parts) < 5 or parts[-2] == "_lifecycle":
         return {}
     kind, tree, leaf = parts[1], parts[-2], parts[-1]
     if tree_of(leaf) != tree:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from cadre.delivery.fair_limiter import FairLimiter
 from cadre.engine.model_request import ModelRequest
-from cadre.engine.offer import card_of, offer_of
+from cadre.engine.toolset import card_of, toolset_of
 from cadre.errors import SetupError
 from cadre.ports import Blobs, Bus, Clock, Model, ModelReply, OnText, QuarantineStore
 from cadre.prompting.prompts import Prompts, prompts_for
@@ -110,7 +110,7 @@ class InMemoryDeployment:
         self._replies: dict[asyncio.Task[Any], tuple[str, ModelReply]] = {}
         self._unheard: dict[str, list[ModelReply]] = {}
         self._restarts: set[asyncio.Task[None]] = set()
-        self._offers = {name: offer_of(spec, self._presences()) for name, spec in agents.items()}
+        self._toolsets = {name: toolset_of(spec, self._presences()) for name, spec in agents.items()}
         self._starters: dict[str, Callable[[InMemoryProcess], Awaitable[_Live]]] = {}
 
     async def start(self) -> None:
@@ -220,7 +220,7 @@ class InMemoryDeployment:
         model = _Heard(self, spec.name)
         world = World(ports.journal, ports.bus, model, self.clock)
         prompts = self.prompts.get(spec.name) or prompts_for(spec)
-        runner = Runner(spec, PinnedPrompts(prompts), world, lambda: self._offers[spec.name])
+        runner = Runner(spec, PinnedPrompts(prompts), world, lambda: self._toolsets[spec.name])
         inbox = Inbox(spec.name, runner, world, ports.blobs, ports.quarantine)
         self._serve(process, "in", spec.name, inbox.handle, FairLimiter(MAX_AT_WORK))
         return _Live(process, runner.interrupt)

@@ -129,7 +129,7 @@ def kept_run(
     answered = [one for one in everything if isinstance(one, ev.ToolAnswered) and one.call in called]
     asked = {event.call: event for event in everything if isinstance(event, ev.ApprovalRequested)}
     decided = [one for one in everything if isinstance(one, ev.ApprovalDecided) and one.call in asked]
-    offered = [card for one in everything if isinstance(one, ev.OfferChanged) for card in one.tools]
+    offered = [card for one in everything if isinstance(one, ev.ToolsetChanged) for card in one.tools]
     return KeptRun(
         task=accepted.task,
         outcome=outcome_of(end, len(called)),

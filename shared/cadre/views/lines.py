@@ -34,7 +34,7 @@ def _accepted(rows: Rows, node: Node, event: ev.RunAccepted) -> str:
     return "begins" if has_manager else f"begins: {brief(event.task.task, _MAX)}"
 
 
-def _offer(rows: Rows, node: Node, event: ev.OfferChanged) -> str:
+def _toolset(rows: Rows, node: Node, event: ev.ToolsetChanged) -> str:
     return "; ".join(node.facts.missing)
 
 
@@ -137,7 +137,7 @@ def _finished(rows: Rows, node: Node, event: ev.RunFinished) -> str:
 
 _LINES: dict[type[JournalEvent], Callable[[Rows, Node, Any], str]] = {
     ev.RunAccepted: _accepted,
-    ev.OfferChanged: _offer,
+    ev.ToolsetChanged: _toolset,
     ev.ModelCalled: _model_called,
     ev.ModelDeferred: _deferred,
     ev.ApprovalRequested: _requested,

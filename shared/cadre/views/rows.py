@@ -311,7 +311,7 @@ class Rows:
         node.tools = frozenset((*event.spec.tools, *event.spec.checks))
         facts.max_steps = task.max_steps or event.spec.limits.max_steps
 
-    def offer(self, node: Node, event: ev.OfferChanged) -> None:
+    def toolset(self, node: Node, event: ev.ToolsetChanged) -> None:
         tools = [name for name in event.missing if name in node.tools]
         members = [name for name in event.missing if name not in node.tools]
         node.facts.missing = []
@@ -538,7 +538,7 @@ _ENDS: dict[RunState, RowState] = {"success": "ok", "cancelled": "dropped"}
 
 _CHANGES: dict[type[JournalEvent], Callable[[Rows, Node, Any], None]] = {
     ev.RunAccepted: Rows.accept,
-    ev.OfferChanged: Rows.offer,
+    ev.ToolsetChanged: Rows.toolset,
     ev.ModelCalled: Rows.call_model,
     ev.ModelAnswered: Rows.answer_model,
     ev.ModelDeferred: Rows.defer_model,

@@ -5,22 +5,22 @@ from typing import Any
 from cadre.engine.commands import Send
 from cadre.protocol.code import CodeReply, CodeRequest
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, Decision, Verdict
-from unit.loop.build import Course, spec
+from unit.loop.build import SimulatedRun, spec
 
 BLOCK = "r1:code:1"
 PLACE = {"tree": "r1", "run": "r1", "at": 2.0}
 ANSWER_WITH_CODE = "Thought: add.\n<code>\nprint(add(a=1, b=2))\n"
 
 
-def coder(**fields: Any) -> Course:
-    return Course(spec(kind="code", **fields))
+def coder(**fields: Any) -> SimulatedRun:
+    return SimulatedRun(spec(kind="code", **fields))
 
 
-def begun(**fields: Any) -> Course:
+def begun(**fields: Any) -> SimulatedRun:
     """A run whose first block is with the sandbox."""
-    course = coder(**fields).begin(inputs={"limit": 3})
-    course.say(content=ANSWER_WITH_CODE)
-    return course
+    sim = coder(**fields).begin(inputs={"limit": 3})
+    sim.say(content=ANSWER_WITH_CODE)
+    return sim
 
 
 def yielded(*calls: CodeRequest, exchange: int = 0, block: str = BLOCK, **fields: Any) -> CodeYielded:
@@ -41,13 +41,13 @@ def decision(verdict: Verdict, call: str = "r1_1_0", **fields: Any) -> Decision:
     return Decision(id="d", tree="r1", run="r1", at=3.0, call=call, verdict=verdict, **fields)
 
 
-def code_call(course: Course, since: int = 0) -> CodeCall:
+def code_call(sim: SimulatedRun, since: int = 0) -> CodeCall:
     """The one question to a sandbox that the run owes."""
-    sent = [debt.message for debt in course.owed(since) if isinstance(debt, Send)]
+    sent = [command.message for command in sim.owed(since) if isinstance(command, Send)]
     (found,) = [message for message in sent if isinstance(message, CodeCall)]
     return found
 
 
-def replies(course: Course) -> list[CodeReply]:
+def replies(sim: SimulatedRun) -> list[CodeReply]:
     """What the sandbox is told of the first calls that the block waited for."""
-    return code_call(course).exchanges[0].replies
+    return code_call(sim).exchanges[0].replies

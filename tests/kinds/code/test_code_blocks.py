@@ -9,7 +9,7 @@ from cadre.engine.chat import Transcript
 from cadre.engine.commands import CallModel, Send
 from cadre.engine.timers import away_timer
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Offer
+from cadre.journal.arrivals import Toolset
 from cadre.journal.run import Phase
 from cadre.journal.steps import ActionStep
 from cadre.kinds.code.fold import state_of
@@ -32,15 +32,15 @@ from kinds.code.build import (
     replies,
     yielded,
 )
-from unit.loop.build import LOOK, Course, cancel, kinds, only, report, result, sound, spec, task, timer
+from unit.loop.build import LOOK, SimulatedRun, cancel, kinds, only, report, result, sound, spec, task, timer
 
 KID = asks("kid", task="Help.")
 PICTURE = [{"$given": ["image", "blob:" + "0" * 64]}]
 
 
 def test_a_block_goes_to_the_sandbox_with_all_that_it_needs() -> None:
-    course = begun(**sections(CodeSpec(imports=["pandas"], pool="big")))
-    call = code_call(course, since=2)
+    sim = begun(**sections(CodeSpec(imports=["pandas"], pool="big")))
+    call = code_call(sim, since=2)
     assert (call.id, call.block, call.pool, call.agent) == ("r1:code:1:0", BLOCK, "big", "boss")
     assert call.code == "print(add(a=1, b=2))"
     assert call.inputs == {"limit": 3}
@@ -52,17 +52,17 @@ def test_a_block_goes_to_the_sandbox_with_all_that_it_needs() -> None:
 
 def test_an_example_of_two_steps() -> None:
     """What is 15 multiplied by 7? The code of the first step prints it, that of the second gives the answer."""
-    course = coder().begin("What is 15 multiplied by 7?")
-    course.say(content="Thought: multiply.\n<code>\nprint(15 * 7)\n")
-    events = course.arrive(ended(logs="105\n", snapshot="blob:aa"))
+    sim = coder().begin("What is 15 multiplied by 7?")
+    sim.say(content="Thought: multiply.\n<code>\nprint(15 * 7)\n")
+    events = sim.arrive(ended(logs="105\n", snapshot="blob:aa"))
     assert kinds(events) == ["BlockFinished", "StepFinished", "ModelCalled"]
-    course.say(content="Thought: done.\n<code>\nfinal_answer(105)\n")
-    assert code_call(course, since=4).snapshot == "blob:aa"
-    events = course.arrive(ended(block="r1:code:2", output=105, text="105", is_final_answer=True))
+    sim.say(content="Thought: done.\n<code>\nfinal_answer(105)\n")
+    assert code_call(sim, since=4).snapshot == "blob:aa"
+    events = sim.arrive(ended(block="r1:code:2", output=105, text="105", is_final_answer=True))
     assert kinds(events) == ["BlockFinished", "StepFinished", "RunFinished"]
     end = only(events, ev.RunFinished)
     assert (end.state, end.output, end.steps, end.usage.steps) == ("success", 105, 2, 2)
-    assert [type(step).__name__ for step in course.run.steps] == [
+    assert [type(step).__name__ for step in sim.run.steps] == [
         "TaskStep",
         "ActionStep",
         "ActionStep",
@@ -71,15 +71,15 @@ def test_an_example_of_two_steps() -> None:
 
 
 def test_calls_of_the_code_go_the_way_of_all_calls() -> None:
-    course = begun()
-    events = course.arrive(yielded(asks("add", a=1, b=2), asks("kid", task="Help."), clock=[1.5]))
+    sim = begun()
+    events = sim.arrive(yielded(asks("add", a=1, b=2), asks("kid", task="Help."), clock=[1.5]))
     assert kinds(events) == ["BlockYielded", "ToolCalled", "DelegateStarted"]
-    sent = [debt.message for debt in course.owed() if isinstance(debt, Send)]
+    sent = [command.message for command in sim.owed() if isinstance(command, Send)]
     assert [type(one) for one in sent] == [ToolCall, Task], "the sandbox owes nothing meanwhile"
     assert [one.id for one in sent] == ["r1_1_0", "r1_1_1:task"]
-    assert kinds(course.arrive(report("r1_1_1", "helped"))) == ["DelegateFinished"]
-    assert kinds(course.arrive(result("r1_1_0", 3))) == ["ToolAnswered"]
-    call = code_call(course, since=5)
+    assert kinds(sim.arrive(report("r1_1_1", "helped"))) == ["DelegateFinished"]
+    assert kinds(sim.arrive(result("r1_1_0", 3))) == ["ToolAnswered"]
+    call = code_call(sim, since=5)
     assert call.id == "r1:code:1:1"
     (exchange,) = call.exchanges
     assert exchange.calls == [asks("add", a=1, b=2), asks("kid", task="Help.")]
@@ -88,45 +88,45 @@ def test_calls_of_the_code_go_the_way_of_all_calls() -> None:
 
 
 def test_a_loop_of_calls_adds_an_exchange_each_time() -> None:
-    course = begun(limits=Limits(repeats=0))
+    sim = begun(limits=Limits(repeats=0))
     for n in range(3):
-        course.arrive(yielded(asks("add", a=n, b=1), exchange=n))
-        course.arrive(result(f"r1_1_{n}", n + 1))
-    asked = code_call(course)
+        sim.arrive(yielded(asks("add", a=n, b=1), exchange=n))
+        sim.arrive(result(f"r1_1_{n}", n + 1))
+    asked = code_call(sim)
     assert len(asked.exchanges) == 3
-    assert asked.exchanges is not code_call(course).exchanges, "what is on its way does not grow with the run"
-    events = course.arrive(ended(exchange=3, logs="1\n2\n3\n", text="3", output=3))
+    assert asked.exchanges is not code_call(sim).exchanges, "what is on its way does not grow with the run"
+    events = sim.arrive(ended(exchange=3, logs="1\n2\n3\n", text="3", output=3))
     assert kinds(events) == ["BlockFinished", "StepFinished", "ModelCalled"]
 
 
 def test_a_call_that_cannot_be_made_raises_in_the_code() -> None:
-    course = begun()
-    events = course.arrive(yielded(asks("add", a="x", b=2), asks("nothing")))
+    sim = begun()
+    events = sim.arrive(yielded(asks("add", a="x", b=2), asks("nothing")))
     assert kinds(events) == ["BlockYielded", "CallRefused", "CallRefused"]
-    wrong, unknown = replies(course)
+    wrong, unknown = replies(sim)
     assert "Wrong arguments" in (wrong.error or "")
     assert "Unknown tool" in (unknown.error or "")
 
 
 def test_a_block_whose_sandbox_is_away_ends_and_leaves_the_variables() -> None:
-    course = begun()
-    course.arrive(ended(snapshot="blob:aa"))
-    course.say(content="Thought: more.\n<code>\nprint(2)\n")
-    events = course.arrive(timer(away_timer("r1:code:2", begun=False)))
+    sim = begun()
+    sim.arrive(ended(snapshot="blob:aa"))
+    sim.say(content="Thought: more.\n<code>\nprint(2)\n")
+    events = sim.arrive(timer(away_timer("r1:code:2", begun=False)))
     assert kinds(events) == ["BlockFinished", "StepFinished", "ModelCalled"]
     finished = only(events, BlockFinished)
     assert finished.error is not None
     assert (finished.error.type, finished.snapshot) == ("Away", "blob:aa")
     late = ended(block="r1:code:2", output=2, text="2", snapshot="blob:bb")
-    assert kinds(course.arrive(late)) == ["RecordIgnored"]
-    sound(course)
+    assert kinds(sim.arrive(late)) == ["RecordIgnored"]
+    sound(sim)
 
 
 def test_a_block_that_waits_for_its_calls_does_not_hear_that_its_sandbox_is_away() -> None:
-    course = begun()
-    course.arrive(yielded(asks("add", a=1, b=2)))
-    assert kinds(course.arrive(timer(away_timer(BLOCK, begun=False)))) == ["RecordIgnored"]
-    sound(course)
+    sim = begun()
+    sim.arrive(yielded(asks("add", a=1, b=2)))
+    assert kinds(sim.arrive(timer(away_timer(BLOCK, begun=False)))) == ["RecordIgnored"]
+    sound(sim)
 
 
 @pytest.mark.parametrize(
@@ -141,10 +141,10 @@ def test_a_block_that_waits_for_its_calls_does_not_hear_that_its_sandbox_is_away
 def test_a_call_that_fails_raises_in_the_code(
     fields: dict[str, Any], asked: CodeRequest, outcome: Record, event: str, error: str
 ) -> None:
-    course = begun(**fields)
-    course.arrive(yielded(asked))
-    assert kinds(course.arrive(outcome)) == [event]
-    (reply,) = replies(course)
+    sim = begun(**fields)
+    sim.arrive(yielded(asked))
+    assert kinds(sim.arrive(outcome)) == [event]
+    (reply,) = replies(sim)
     assert reply.value is None
     assert error in (reply.error or "")
 
@@ -169,32 +169,32 @@ def test_a_call_that_fails_raises_in_the_code(
 def test_results_and_reports_reach_the_code_as_what_they_are(
     asked: CodeRequest, outcome: Record, reply: CodeReply
 ) -> None:
-    course = begun()
-    course.arrive(yielded(asked))
-    course.arrive(outcome)
-    assert replies(course) == [reply]
+    sim = begun()
+    sim.arrive(yielded(asked))
+    sim.arrive(outcome)
+    assert replies(sim) == [reply]
 
 
 def test_an_approval_in_the_middle_of_a_loop() -> None:
-    course = begun(approvals={"add": "when: a > 10"})
-    events = course.arrive(yielded(asks("add", a=11, b=2)))
+    sim = begun(approvals={"add": "when: a > 10"})
+    events = sim.arrive(yielded(asks("add", a=11, b=2)))
     assert kinds(events) == ["BlockYielded", "ApprovalRequested"]
-    assert course.owed() == [], "nobody works for the run while a person thinks"
-    assert kinds(course.arrive(decision("approved"))) == ["ApprovalDecided", "ToolCalled"]
-    course.arrive(result("r1_1_0", 13))
-    assert replies(course) == [CodeReply(value=13)]
+    assert sim.owed() == [], "nobody works for the run while a person thinks"
+    assert kinds(sim.arrive(decision("approved"))) == ["ApprovalDecided", "ToolCalled"]
+    sim.arrive(result("r1_1_0", 13))
+    assert replies(sim) == [CodeReply(value=13)]
 
 
 def test_code_that_fails_is_an_observation_with_what_it_printed() -> None:
-    course = begun()
+    sim = begun()
     error = ErrorInfo("code-failed", "Code execution failed at line '1 / 0' due to: ZeroDivisionError")
-    events = course.arrive(ended(error=error, logs="so far\n", snapshot="blob:bb"))
+    events = sim.arrive(ended(error=error, logs="so far\n", snapshot="blob:bb"))
     assert kinds(events) == ["BlockFinished", "StepFinished", "ModelCalled"]
-    step = course.run.steps[-1]
+    step = sim.run.steps[-1]
     assert isinstance(step, ActionStep)
     assert isinstance(step.own, CodeStep)
     assert (step.error, "so far" in (step.own.observation or "")) == (error, True)
-    assert state_of(course.run).snapshot == "blob:bb"
+    assert state_of(sim.run).snapshot == "blob:bb"
 
 
 def test_a_block_that_says_nothing_of_an_answer_has_given_none() -> None:
@@ -213,109 +213,109 @@ def test_a_block_that_says_nothing_of_an_answer_has_given_none() -> None:
     ],
 )
 def test_what_the_sandbox_does_not_owe_changes_nothing(late: CodeYielded | CodeFinished) -> None:
-    course = begun()
-    assert kinds(course.arrive(late)) == ["RecordIgnored"]
+    sim = begun()
+    assert kinds(sim.arrive(late)) == ["RecordIgnored"]
 
 
 def test_a_second_sandbox_that_says_otherwise_is_too_late() -> None:
-    course = begun()
-    course.arrive(yielded(asks("add", a=1, b=2)))
+    sim = begun()
+    sim.arrive(yielded(asks("add", a=1, b=2)))
     other = yielded(asks("add", a=5, b=5))
-    assert kinds(course.arrive(msgspec.structs.replace(other, id="other"))) == ["RecordIgnored"]
-    assert kinds(course.arrive(ended(), cause="z")) == ["RecordIgnored"]
+    assert kinds(sim.arrive(msgspec.structs.replace(other, id="other"))) == ["RecordIgnored"]
+    assert kinds(sim.arrive(ended(), cause="z")) == ["RecordIgnored"]
 
 
 def test_an_answer_without_code_is_read_with_help() -> None:
-    course = coder().begin()
-    events = course.say(content="The final answer is 42!")
+    sim = coder().begin()
+    events = sim.say(content="The final answer is 42!")
     assert kinds(events) == ["ModelAnswered", "StepFinished", "ModelCalled"]
     error = only(events, ev.StepFinished).error
     assert error.type == "AgentParsingError"
     assert "final_answer(" in error.message
-    (debt,) = course.owed(since=2)
-    assert isinstance(debt, CallModel)
+    (command,) = sim.owed(since=2)
+    assert isinstance(command, CallModel)
 
 
 def test_cancelling_ends_the_block_and_its_calls() -> None:
-    course = begun()
-    course.arrive(yielded(asks("add", a=1, b=2)))
-    course.arrive(cancel())
-    assert course.run.phase is Phase.DONE
-    assert state_of(course.run).work is None
-    assert len(course.owed()) == 1, "the call is revoked"
+    sim = begun()
+    sim.arrive(yielded(asks("add", a=1, b=2)))
+    sim.arrive(cancel())
+    assert sim.run.phase is Phase.DONE
+    assert state_of(sim.run).work is None
+    assert len(sim.owed()) == 1, "the call is revoked"
 
 
 def test_the_state_can_be_read_back_in_the_middle_of_a_block() -> None:
-    course = begun()
-    course.arrive(yielded(asks("add", a=1, b=2), asks("add", a=2, b=2)))
-    course.arrive(result("r1_1_1", 4))
-    course.run = msgspec.json.decode(msgspec.json.encode(course.run), type=type(course.run))
-    course.arrive(result("r1_1_0", 3))
-    assert replies(course) == [CodeReply(value=3), CodeReply(value=4)]
+    sim = begun()
+    sim.arrive(yielded(asks("add", a=1, b=2), asks("add", a=2, b=2)))
+    sim.arrive(result("r1_1_1", 4))
+    sim.run = msgspec.json.decode(msgspec.json.encode(sim.run), type=type(sim.run))
+    sim.arrive(result("r1_1_0", 3))
+    assert replies(sim) == [CodeReply(value=3), CodeReply(value=4)]
 
 
 def test_names_that_are_none_in_python_are_translated() -> None:
     card = msgspec.structs.replace(LOOK, name="look-up")
-    course = Course(
-        spec(kind="code", tools=["look-up"], team=[]), Offer(tools={"look-up": card}, members={})
+    sim = SimulatedRun(
+        spec(kind="code", tools=["look-up"], team=[]), Toolset(tools={"look-up": card}, members={})
     ).begin()
-    course.say(content=ANSWER_WITH_CODE)
-    assert [one.name for one in code_call(course).functions] == ["look_up"]
-    events = course.arrive(yielded(asks("look_up", at="x")))
+    sim.say(content=ANSWER_WITH_CODE)
+    assert [one.name for one in code_call(sim).functions] == ["look_up"]
+    events = sim.arrive(yielded(asks("look_up", at="x")))
     assert only(events, ev.ToolCalled).tool == "look-up"
 
 
 def test_what_its_model_reads() -> None:
     prompts = Prompts.load("code")
-    course = begun()
-    request = Transcript(prompts).request(course.run, "act")
+    sim = begun()
+    request = Transcript(prompts).request(sim.run, "act")
     assert request.tools == []
     assert (request.block, request.stop) == (("<code>", "</code>"), [])
     assert "def add(" in request.messages[0]["content"]
-    course.arrive(ended(logs="3\n", text="None", snapshot="blob:aa"))
-    answer, observed = Transcript(prompts).request(course.run, "act").messages[-2:]
+    sim.arrive(ended(logs="3\n", text="None", snapshot="blob:aa"))
+    answer, observed = Transcript(prompts).request(sim.run, "act").messages[-2:]
     assert answer == {"role": "assistant", "content": ANSWER_WITH_CODE + "</code>"}
     assert observed["content"].startswith("Observation:\nExecution logs:\n3\n")
-    course.say(content="Hm.\n<code>\n1 / 0\n</code>")
+    sim.say(content="Hm.\n<code>\n1 / 0\n</code>")
     error = ErrorInfo("code-failed", "Code execution failed at line '1 / 0'")
-    course.arrive(ended(block="r1:code:2", logs="before\n", error=error))
-    failed = Transcript(prompts).request(course.run, "act").messages[-1]["content"]
+    sim.arrive(ended(block="r1:code:2", logs="before\n", error=error))
+    failed = Transcript(prompts).request(sim.run, "act").messages[-1]["content"]
     assert failed.index("before") < failed.index("execution failed")
 
 
 def test_a_later_plan_reads_which_code_was_run() -> None:
-    course = coder(planning_interval=1).begin()
-    course.say(content="1. Print.")
-    course.say(content="Thought: print.\n<code>\nprint(3)\n")
-    course.arrive(ended(logs="3\n", text="None", snapshot="blob:aa"))
-    messages = Transcript(Prompts.load("code")).request(course.run, "plan").messages
+    sim = coder(planning_interval=1).begin()
+    sim.say(content="1. Print.")
+    sim.say(content="Thought: print.\n<code>\nprint(3)\n")
+    sim.arrive(ended(logs="3\n", text="None", snapshot="blob:aa"))
+    messages = Transcript(Prompts.load("code")).request(sim.run, "plan").messages
     assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
     assert messages[2]["content"].endswith("\n```python\nprint(3)\n```")
     assert "1. Print." not in str(messages)
 
 
 def test_structured_mode_asks_for_json() -> None:
-    course = coder(**sections(CodeSpec(structured=True))).begin()
-    request = Transcript(Prompts.load("structured_code")).request(course.run, "act")
+    sim = coder(**sections(CodeSpec(structured=True))).begin()
+    request = Transcript(Prompts.load("structured_code")).request(sim.run, "act")
     assert request.schema is not None
     assert set(request.schema["properties"]) == {"thought", "code"}
-    events = course.say(content='{"thought": "add", "code": "print(1)"}')
+    events = sim.say(content='{"thought": "add", "code": "print(1)"}')
     assert only(events, BlockStarted).code == "print(1)"
 
 
 def test_a_run_of_code_is_decided_anew_as_it_was() -> None:
-    course = begun(approvals={"look": "always"}, limits=Limits(repeats=0))
-    course.arrive(yielded(asks("add", a=1, b=2), asks("nothing"), clock=[1.0]))
-    course.arrive(result("r1_1_0", 3))
-    course.arrive(yielded(asks("look", at="x"), exchange=1))
-    course.arrive(decision("approved", "r1_1_2"))
-    course.arrive(result("r1_1_2", "seen"))
-    course.arrive(ended(exchange=2, logs="3\n", snapshot="blob:aa"))
-    course.arrive(ended(exchange=2), cause="r1:code:1:2:finished:again")
-    course.say(content="<code>final_answer(3)</code>")
-    course.arrive(ended(block="r1:code:2", output=3, is_final_answer=True))
-    assert course.run.phase is Phase.DONE
-    sound(course)
+    sim = begun(approvals={"look": "always"}, limits=Limits(repeats=0))
+    sim.arrive(yielded(asks("add", a=1, b=2), asks("nothing"), clock=[1.0]))
+    sim.arrive(result("r1_1_0", 3))
+    sim.arrive(yielded(asks("look", at="x"), exchange=1))
+    sim.arrive(decision("approved", "r1_1_2"))
+    sim.arrive(result("r1_1_2", "seen"))
+    sim.arrive(ended(exchange=2, logs="3\n", snapshot="blob:aa"))
+    sim.arrive(ended(exchange=2), cause="r1:code:1:2:finished:again")
+    sim.say(content="<code>final_answer(3)</code>")
+    sim.arrive(ended(block="r1:code:2", output=3, is_final_answer=True))
+    assert sim.run.phase is Phase.DONE
+    sound(sim)
 
 
 def test_a_session_goes_on_with_the_variables_of_its_last_run() -> None:
@@ -330,24 +330,24 @@ def test_a_session_goes_on_with_the_variables_of_its_last_run() -> None:
     assert given_to_the_code(second) == ("blob:cc", {})
 
 
-def lose_variables(course: Course) -> None:
+def lose_variables(sim: SimulatedRun) -> None:
     """The sandbox cannot restore what the block in work needs, and says that none is left."""
     error = ErrorInfo("code-failed", "The variables of earlier code could not be restored.")
-    course.arrive(ended(block=code_call(course).block, error=error, snapshot=None))
+    sim.arrive(ended(block=code_call(sim).block, error=error, snapshot=None))
 
 
-def given_to_the_code(course: Course) -> tuple[str | None, dict[str, Any]]:
+def given_to_the_code(sim: SimulatedRun) -> tuple[str | None, dict[str, Any]]:
     """The snapshot and the variables that come with the next block."""
-    course.say(content=ANSWER_WITH_CODE)
-    return code_call(course).snapshot, code_call(course).inputs
+    sim.say(content=ANSWER_WITH_CODE)
+    return code_call(sim).snapshot, code_call(sim).inputs
 
 
 def test_variables_that_are_lost_are_not_asked_for_again() -> None:
-    course = begun()
-    course.arrive(ended(snapshot="blob:aa"))
-    assert given_to_the_code(course) == ("blob:aa", {}), "the task's own are the code's by now"
-    lose_variables(course)
-    assert given_to_the_code(course) == (None, {"limit": 3}), "what the task came with is given anew"
+    sim = begun()
+    sim.arrive(ended(snapshot="blob:aa"))
+    assert given_to_the_code(sim) == ("blob:aa", {}), "the task's own are the code's by now"
+    lose_variables(sim)
+    assert given_to_the_code(sim) == (None, {"limit": 3}), "what the task came with is given anew"
 
 
 def test_variables_of_an_earlier_run_that_are_lost_leave_the_tasks_own() -> None:

@@ -10,7 +10,7 @@ from cadre.kinds.code.fold import state_of
 from cadre.protocol.code import CodeRequest
 from cadre.protocol.messages import UserMessage
 from kinds.code.build import ANSWER_WITH_CODE, asks, begun, coder, ended, replies, yielded
-from unit.loop.build import Course, kinds, only, report, result, task
+from unit.loop.build import SimulatedRun, kinds, only, report, result, task
 
 
 def blob(number: int) -> str:
@@ -34,49 +34,49 @@ def _kid(value: Any) -> CodeRequest:
     ids=["text", "within a text", "file", "what only looks like bytes of its own"],
 )
 def test_a_blob_that_the_run_was_not_given_is_refused(value: Any) -> None:
-    course = begun()
-    events = course.arrive(yielded(_kid(value), asks("add", a=1, b=2)))
+    sim = begun()
+    events = sim.arrive(yielded(_kid(value), asks("add", a=1, b=2)))
     assert kinds(events) == ["BlockYielded", "CallRefused", "ToolCalled"]
     assert str(STRANGER) in only(events, ev.CallRefused).error.message
-    course.arrive(result("r1_1_1", 3))
-    assert [one.error is None for one in replies(course)] == [False, True]
-    events = course.arrive(ended(exchange=1, output=value, text="x", is_final_answer=True))
+    sim.arrive(result("r1_1_1", 3))
+    assert [one.error is None for one in replies(sim)] == [False, True]
+    events = sim.arrive(ended(exchange=1, output=value, text="x", is_final_answer=True))
     assert kinds(events)[:2] == ["BlockFinished", "StepFinished"]
-    assert STRANGER not in str(course.run.result)
+    assert STRANGER not in str(sim.run.result)
 
 
-def _passes(course: Course, value: Any, **fields: Any) -> None:
-    exchange = len(state_of(course.run).work.exchanges)  # type: ignore[union-attr]
-    events = course.arrive(yielded(_kid(value), exchange=exchange, **fields))
+def _passes(sim: SimulatedRun, value: Any, **fields: Any) -> None:
+    exchange = len(state_of(sim.run).work.exchanges)  # type: ignore[union-attr]
+    events = sim.arrive(yielded(_kid(value), exchange=exchange, **fields))
     assert "CallRefused" not in kinds(events)
 
 
 def test_what_a_run_is_given_its_code_may_pass_on() -> None:
-    course = coder().begin(f"Read {blob(1)}.", inputs={"picture": file(2)})
-    course.arrive(UserMessage(id="u", tree="r1", run="r1", at=2.0, text=f"and {blob(3)}"))
-    course.say(content=ANSWER_WITH_CODE)
-    course.arrive(yielded(asks("add", a=1, b=2)))
-    course.arrive(replace(result("r1_1_0", {"file": file(4)}), blob=blob(5)))
-    _passes(course, [blob(1), file(2), blob(3), file(4), blob(5), blob(6)], references=[blob(6)])
+    sim = coder().begin(f"Read {blob(1)}.", inputs={"picture": file(2)})
+    sim.arrive(UserMessage(id="u", tree="r1", run="r1", at=2.0, text=f"and {blob(3)}"))
+    sim.say(content=ANSWER_WITH_CODE)
+    sim.arrive(yielded(asks("add", a=1, b=2)))
+    sim.arrive(replace(result("r1_1_0", {"file": file(4)}), blob=blob(5)))
+    _passes(sim, [blob(1), file(2), blob(3), file(4), blob(5), blob(6)], references=[blob(6)])
 
 
 def test_what_code_has_made_it_may_pass_on_later() -> None:
-    course = begun()
-    _passes(course, {"$given": ["bytes", blob(1)]})
-    course.arrive(report("r1_1_0", "ok"))
-    _passes(course, blob(1))
-    course.arrive(report("r1_1_1", "ok"))
-    course.arrive(ended(exchange=2, output={"$given": ["image", blob(2)]}, snapshot="blob:aa"))
-    course.say(content=ANSWER_WITH_CODE)
-    events = course.arrive(yielded(_kid(blob(2)), block="r1:code:2"))
+    sim = begun()
+    _passes(sim, {"$given": ["bytes", blob(1)]})
+    sim.arrive(report("r1_1_0", "ok"))
+    _passes(sim, blob(1))
+    sim.arrive(report("r1_1_1", "ok"))
+    sim.arrive(ended(exchange=2, output={"$given": ["image", blob(2)]}, snapshot="blob:aa"))
+    sim.say(content=ANSWER_WITH_CODE)
+    events = sim.arrive(yielded(_kid(blob(2)), block="r1:code:2"))
     assert "CallRefused" not in kinds(events)
 
 
 def test_a_run_that_goes_on_from_another_has_what_that_one_had() -> None:
-    course = coder().begin(inputs={"picture": file(2)})
-    course.say(content=ANSWER_WITH_CODE)
-    course.arrive(ended(snapshot="blob:aa"))
+    sim = coder().begin(inputs={"picture": file(2)})
+    sim.say(content=ANSWER_WITH_CODE)
+    sim.arrive(ended(snapshot="blob:aa"))
     later = coder()
-    later.arrive(task(), history=course.run.steps)
+    later.arrive(task(), history=sim.run.steps)
     later.say(content=ANSWER_WITH_CODE)
     _passes(later, file(2))

@@ -8,32 +8,32 @@ from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.spans import SpanRecord
 from cadre.telemetry.tracing.tree_trace import trace_of
 from kinds.code.build import ANSWER_WITH_CODE, BLOCK, asks, begun, coder, decision, ended, yielded
-from unit.loop.build import Course, result
+from unit.loop.build import SimulatedRun, result
 from unit.tracing.test_span_projection import seconds
 
 
-def later(course: Course, by: float, *arguments: Any) -> None:
-    course.at += by
-    course.arrive(*arguments)
+def later(sim: SimulatedRun, by: float, *arguments: Any) -> None:
+    sim.at += by
+    sim.arrive(*arguments)
 
 
-def spans_of(course: Course) -> tuple[SpanRecord, list[SpanRecord], list[SpanRecord]]:
+def spans_of(sim: SimulatedRun) -> tuple[SpanRecord, list[SpanRecord], list[SpanRecord]]:
     """The block, the turns of sandboxes, and the calls of tools."""
-    spans = trace_of(course.journal(), now=0.0, content=True)
+    spans = trace_of(sim.journal(), now=0.0, content=True)
     (block,) = [span for span in spans if span.name == "execute_tool python"]
     turns = [span for span in spans if span.service == "sandbox"]
     return block, turns, [span for span in spans if span.name == "execute_tool add"]
 
 
 def test_a_block_of_code_and_the_calls_that_it_made() -> None:
-    course = coder().begin()
-    course.at += 1
-    course.say(content=ANSWER_WITH_CODE)
-    later(course, 1, yielded(asks("add", a=1, b=2), sandbox="box-1", tier="ns"))
-    later(course, 5, result("r1_1_0", 3, executor="here-7", started_at=1.0))
+    sim = coder().begin()
+    sim.at += 1
+    sim.say(content=ANSWER_WITH_CODE)
+    later(sim, 1, yielded(asks("add", a=1, b=2), sandbox="box-1", tier="ns"))
+    later(sim, 5, result("r1_1_0", 3, executor="here-7", started_at=1.0))
     error = ErrorInfo("code-failed", "it broke")
-    later(course, 1, ended(1, error=error, sandbox="box-2", snapshot="blob:aa"))
-    block, turns, (tool,) = spans_of(course)
+    later(sim, 1, ended(1, error=error, sandbox="box-2", snapshot="blob:aa"))
+    block, turns, (tool,) = spans_of(sim)
     assert (seconds(block), block.status) == ((101.0, 108.0), "ERROR")
     assert [(seconds(turn), turn.instance) for turn in turns] == [
         ((101.0, 102.0), "box-1"),
@@ -50,10 +50,10 @@ def test_a_block_of_code_and_the_calls_that_it_made() -> None:
 
 
 def test_a_sandbox_waits_for_a_person_too() -> None:
-    course = begun(approvals={"add": "always"})
-    later(course, 1, yielded(asks("add", a=1, b=2)))
-    later(course, 600, decision("rejected"))
-    later(course, 1, ended(1, text="None"))
-    block, turns, _ = spans_of(course)
+    sim = begun(approvals={"add": "always"})
+    later(sim, 1, yielded(asks("add", a=1, b=2)))
+    later(sim, 600, decision("rejected"))
+    later(sim, 1, ended(1, text="None"))
+    block, turns, _ = spans_of(sim)
     assert [seconds(turn) for turn in turns] == [(100.0, 101.0), (701.0, 702.0)]
     assert (block.attributes[names.TOOL_RESULT], block.attributes[names.OUTPUT_VALUE]) == ("None", "None")

@@ -10,15 +10,15 @@ from cadre.kinds.goals.records import GoalsSpec
 from cadre.prompting.prompts import prompts_for
 from cadre.spec.agent import AgentSpec
 from cadre.spec.sections import sections
-from unit.loop.build import Course, spec
+from unit.loop.build import SimulatedRun, spec
 
 
 def goals_spec(section: GoalsSpec | None = None, **fields: Any) -> AgentSpec:
     return spec(kind="goals", **sections(section or GoalsSpec(goals=["Know the sum."])), **fields)
 
 
-def begun(section: GoalsSpec | None = None, task: str = "Add up.", **fields: Any) -> Course:
-    return Course(goals_spec(section, **fields)).begin(task)
+def begun(section: GoalsSpec | None = None, task: str = "Add up.", **fields: Any) -> SimulatedRun:
+    return SimulatedRun(goals_spec(section, **fields)).begin(task)
 
 
 def answer(tool: str, text: str = "I see.", **args: Any) -> str:
@@ -33,12 +33,12 @@ def answer(tool: str, text: str = "I see.", **args: Any) -> str:
     return json.dumps({"thoughts": thoughts, "tool": {"name": tool, "args": args}})
 
 
-def says(course: Course, tool: str, **args: Any) -> list[ev.AnyEvent]:
+def says(sim: SimulatedRun, tool: str, **args: Any) -> list[ev.AnyEvent]:
     """The model calls a tool."""
-    return course.say(content=answer(tool, **args))
+    return sim.say(content=answer(tool, **args))
 
 
-def request_of(course: Course) -> ModelRequest:
+def request_of(sim: SimulatedRun) -> ModelRequest:
     """What the model in flight is asked."""
-    assert course.run.model is not None
-    return Transcript(prompts_for(course.spec)).request(course.run, course.run.model.purpose)
+    assert sim.run.model is not None
+    return Transcript(prompts_for(sim.spec)).request(sim.run, sim.run.model.purpose)

@@ -15,37 +15,37 @@ REFUSED = "status 400: response_format is not supported"
 
 
 def test_a_schema_is_sent_until_it_is_refused() -> None:
-    course = begun()
-    schema = request_of(course).schema
+    sim = begun()
+    schema = request_of(sim).schema
     assert schema is not None
     assert "thoughts" in schema["properties"]
-    assert kinds(course.fail(REFUSED, final=True, about_form=True)) == ["JsonFormRefused", "ModelCalled"]
-    assert (request_of(course).schema, request_of(course).json_object) == (None, True)
-    course.fail(REFUSED, final=True, about_form=True)
-    assert (request_of(course).schema, request_of(course).json_object) == (None, False)
-    assert isinstance(course.run.own, GoalsState)
-    says(course, "finish", response="done")
-    sound(course)
+    assert kinds(sim.fail(REFUSED, final=True, about_form=True)) == ["JsonFormRefused", "ModelCalled"]
+    assert (request_of(sim).schema, request_of(sim).json_object) == (None, True)
+    sim.fail(REFUSED, final=True, about_form=True)
+    assert (request_of(sim).schema, request_of(sim).json_object) == (None, False)
+    assert isinstance(sim.run.own, GoalsState)
+    says(sim, "finish", response="done")
+    sound(sim)
 
 
 def test_tasks_are_asked_for_under_a_schema_and_never_in_a_mode_for_objects() -> None:
-    course = queued()
-    schema = asked(course).schema
+    sim = queued()
+    schema = asked(sim).schema
     assert schema is not None
     assert list(schema["properties"]) == ["tasks"]
-    course.fail(REFUSED, final=True, about_form=True)
-    assert (asked(course).schema, asked(course).json_object) == (None, False)
-    course.say(content='{"tasks": ["one"]}')
-    assert isinstance(course.run.own, QueueState)
-    assert (course.run.own.pending, course.run.own.form) == (["one"], "object")
-    assert (asked(course).schema, asked(course).json_object) == (None, True)
+    sim.fail(REFUSED, final=True, about_form=True)
+    assert (asked(sim).schema, asked(sim).json_object) == (None, False)
+    sim.say(content='{"tasks": ["one"]}')
+    assert isinstance(sim.run.own, QueueState)
+    assert (sim.run.own.pending, sim.run.own.form) == (["one"], "object")
+    assert (asked(sim).schema, asked(sim).json_object) == (None, True)
 
 
 @pytest.mark.parametrize("form", ["schema", "object", "prompt"])
 def test_a_form_that_was_chosen_stays(form: str) -> None:
-    course = begun(model=ModelSpec(structured=form))  # type: ignore[arg-type]
-    assert (request_of(course).schema is not None, request_of(course).json_object) == (
+    sim = begun(model=ModelSpec(structured=form))  # type: ignore[arg-type]
+    assert (request_of(sim).schema is not None, request_of(sim).json_object) == (
         form == "schema",
         form == "object",
     )
-    assert only(course.fail(REFUSED, final=True, about_form=True), ev.RunFinished).state == "error"
+    assert only(sim.fail(REFUSED, final=True, about_form=True), ev.RunFinished).state == "error"

@@ -17,33 +17,31 @@ from cadre.spec.model import ModelSpec
 from cadre.spec.sections import sections
 from harness.texts import holds
 from kinds.goals.build import answer, begun, goals_spec, request_of, says
-from unit.loop.build import OFFER, Course, kinds, only, result, sound, task
+from unit.loop.build import OFFER, SimulatedRun, kinds, only, result, sound, task
 
 
-def texts(course: Course) -> list[tuple[str, str]]:
-    return [(one["role"], one["content"]) for one in request_of(course).messages]
+def texts(sim: SimulatedRun) -> list[tuple[str, str]]:
+    return [(one["role"], one["content"]) for one in request_of(sim).messages]
 
 
 def test_an_iteration_is_thoughts_and_one_tool() -> None:
-    course = begun()
-    events = says(course, "add", a=1, b=2)
+    sim = begun()
+    events = says(sim, "add", a=1, b=2)
     assert kinds(events) == ["ModelAnswered", "GoalThought", "ToolCalled"]
     assert only(events, GoalThought) == GoalThought(step=1, tool="add", text="I see.", speak="On it.")
-    assert kinds(course.arrive(result(course.id(), 3))) == ["ToolAnswered", "StepFinished", "ModelCalled"]
-    end = says(course, "finish", response="3")[-1]
+    assert kinds(sim.arrive(result(sim.id(), 3))) == ["ToolAnswered", "StepFinished", "ModelCalled"]
+    end = says(sim, "finish", response="3")[-1]
     assert isinstance(end, ev.RunFinished)
     assert (end.state, end.output) == ("success", "3")
-    sound(course)
+    sound(sim)
 
 
 def test_the_order_of_messages_is_superagis() -> None:
-    course = begun(
-        GoalsSpec(goals=["Know the sum."], constraints=["Be quick."]), instructions="Use both hands."
-    )
+    sim = begun(GoalsSpec(goals=["Know the sum."], constraints=["Be quick."]), instructions="Use both hands.")
     first = answer("add", a=1, b=2)
-    course.say(content=first)
-    course.arrive(result(course.id(), 3))
-    messages = texts(course)
+    sim.say(content=first)
+    sim.arrive(result(sim.id(), 3))
+    messages = texts(sim)
     assert [role for role, _ in messages] == ["system", "system", "user", "assistant", "user"]
     system, now, goal, said, seen = (text for _, text in messages)
     assert "GOALS:\n1. Know the sum." in system
@@ -76,20 +74,20 @@ def test_an_end_without_a_response_answers_with_the_thought() -> None:
 
 
 def test_an_unknown_tool_is_told_to_the_model() -> None:
-    course = begun()
-    events = says(course, "fly", to="Rome")
+    sim = begun()
+    events = says(sim, "fly", to="Rome")
     assert kinds(events) == ["ModelAnswered", "GoalThought", "CallRefused", "StepFinished", "ModelCalled"]
-    seen = texts(course)[-1][1]
+    seen = texts(sim)[-1][1]
     assert holds(seen, "'fly'", "add, look, kid, finish")
 
 
 def test_a_failed_tool_is_told_to_the_model() -> None:
-    course = begun()
-    says(course, "add", a=1, b=2)
-    failed = msgspec.structs.replace(result(course.id(), None), error=ErrorInfo("tool-failed", "no abacus"))
+    sim = begun()
+    says(sim, "add", a=1, b=2)
+    failed = msgspec.structs.replace(result(sim.id(), None), error=ErrorInfo("tool-failed", "no abacus"))
     assert isinstance(failed, ToolResult)
-    course.arrive(failed)
-    assert holds(texts(course)[-1][1], "add", "no abacus")
+    sim.arrive(failed)
+    assert holds(texts(sim)[-1][1], "add", "no abacus")
 
 
 @pytest.mark.parametrize(
@@ -104,19 +102,19 @@ def test_a_failed_tool_is_told_to_the_model() -> None:
     ],
 )
 def test_what_cannot_be_read_goes_back_with_the_reason(content: str, why: str) -> None:
-    course = begun()
-    events = course.say(content=content)
+    sim = begun()
+    events = sim.say(content=content)
     assert kinds(events) == ["ModelAnswered", "StepFinished", "ModelCalled"]
-    told = texts(course)[-1][1]
+    told = texts(sim)[-1][1]
     assert why in told
     assert '"tool": {"name"' in told
-    sound(course)
+    sound(sim)
 
 
 def test_what_cannot_be_read_again_and_again_ends_the_run() -> None:
-    course = begun(limits=Limits(repeats=3))
+    sim = begun(limits=Limits(repeats=3))
     for _ in range(3):
-        events = course.say(content="Hm.")
+        events = sim.say(content="Hm.")
     end = events[-1]
     assert isinstance(end, ev.RunFinished)
     assert end.error is not None
@@ -139,33 +137,33 @@ def test_answers_are_read_with_patience(content: str) -> None:
 
 
 def test_an_answer_that_was_cut_calls_nothing() -> None:
-    course = begun()
+    sim = begun()
     cut = '{"thoughts": {"text": "x"}, "tool": {"name": "look", "args": {"at": "sky"'
-    assert course.run.model is not None
-    events = course.arrive(ModelReplied(attempt=1, content=cut, finish_reason="length"))
+    assert sim.run.model is not None
+    events = sim.arrive(ModelReplied(attempt=1, content=cut, finish_reason="length"))
     assert "ToolCalled" not in kinds(events)
 
 
 def test_to_think_is_a_model_call_of_its_own_and_no_executors() -> None:
-    course = begun()
-    events = says(course, "Think", task_description="Is it worth it?")
+    sim = begun()
+    events = says(sim, "Think", task_description="Is it worth it?")
     assert kinds(events) == ["ModelAnswered", "GoalThought", "StepFinished", "StepStarted", "ModelCalled"]
     assert only(events, ev.ModelCalled).purpose == "think"
-    question = request_of(course).messages
+    question = request_of(sim).messages
     assert len(question) == 1
     assert "Is it worth it?" in question[0]["content"]
     assert "1. Know the sum.\n2. Add up." in question[0]["content"]
-    assert kinds(course.say(content="Yes, it is.")) == ["ModelAnswered", "StepFinished", "ModelCalled"]
-    assert "Tool think returned: Yes, it is." in texts(course)[-1][1]
-    assert [step.number for step in course.run.steps if isinstance(step, ActionStep)] == [1, 2]
-    sound(course)
+    assert kinds(sim.say(content="Yes, it is.")) == ["ModelAnswered", "StepFinished", "ModelCalled"]
+    assert "Tool think returned: Yes, it is." in texts(sim)[-1][1]
+    assert [step.number for step in sim.run.steps if isinstance(step, ActionStep)] == [1, 2]
+    sound(sim)
 
 
 def test_a_fork_at_a_thought_thinks_first() -> None:
-    course = begun()
-    says(course, "think", task_description="Is it worth it?")
-    steps = [step for step in course.run.steps if isinstance(step, ActionStep)]
-    fork = Course(goals_spec(), run="r2")
+    sim = begun()
+    says(sim, "think", task_description="Is it worth it?")
+    steps = [step for step in sim.run.steps if isinstance(step, ActionStep)]
+    fork = SimulatedRun(goals_spec(), run="r2")
     fork.arrive(task("Add up.", run="r2", forks=Fork(run="r1", at=2)), prefix=list(steps))
     assert fork.run.model is not None
     assert (fork.run.model.purpose, fork.run.model.step) == ("think", 2)
@@ -175,70 +173,69 @@ def test_a_fork_at_a_thought_thinks_first() -> None:
 
 
 def test_where_it_may_not_think_there_is_no_such_tool() -> None:
-    course = begun(GoalsSpec(think=False))
-    assert '"think"' not in texts(course)[0][1]
+    sim = begun(GoalsSpec(think=False))
+    assert '"think"' not in texts(sim)[0][1]
     assert (
-        "Unknown tool 'think'"
-        in only(says(course, "think", task_description="?"), ev.CallRefused).error.message
+        "Unknown tool 'think'" in only(says(sim, "think", task_description="?"), ev.CallRefused).error.message
     )
 
 
 def test_the_limit_of_iterations_ends_with_what_was_found() -> None:
-    course = begun(GoalsSpec(iterations=2), limits=Limits(max_steps=20))
+    sim = begun(GoalsSpec(iterations=2), limits=Limits(max_steps=20))
     for _ in range(2):
-        says(course, "add", a=1, b=2)
-        events = course.arrive(result(course.id(), 3))
+        says(sim, "add", a=1, b=2)
+        events = sim.arrive(result(sim.id(), 3))
     end = events[-1]
     assert isinstance(end, ev.RunFinished)
     assert (end.state, "add: 3" in end.output) == ("max_steps_error", True)
     assert end.error is not None
     assert "limit of 2 steps" in end.error.message
-    sound(course)
+    sound(sim)
 
 
 def test_a_thought_counts_as_an_iteration() -> None:
-    course = begun(GoalsSpec(iterations=1))
-    end = says(course, "think", task_description="?")[-1]
+    sim = begun(GoalsSpec(iterations=1))
+    end = says(sim, "think", task_description="?")[-1]
     assert isinstance(end, ev.RunFinished)
     assert end.state == "max_steps_error"
 
 
 def test_the_answer_goes_through_schema_and_checks() -> None:
     schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
-    course = begun(output_schema=schema, checks=["when: answer.sum > 2"])
-    assert '"sum": {"type": "integer"}' in texts(course)[0][1]
-    assert kinds(says(course, "finish", response="three"))[-1] == "ModelCalled"
-    assert holds(texts(course)[-1][1], '"three"', '"object"')
-    assert kinds(says(course, "finish", response={"sum": 1}))[-1] == "ModelCalled"
-    end = says(course, "finish", response='{"sum": 3}')[-1]
+    sim = begun(output_schema=schema, checks=["when: answer.sum > 2"])
+    assert '"sum": {"type": "integer"}' in texts(sim)[0][1]
+    assert kinds(says(sim, "finish", response="three"))[-1] == "ModelCalled"
+    assert holds(texts(sim)[-1][1], '"three"', '"object"')
+    assert kinds(says(sim, "finish", response={"sum": 1}))[-1] == "ModelCalled"
+    end = says(sim, "finish", response='{"sum": 3}')[-1]
     assert isinstance(end, ev.RunFinished)
     assert end.output == {"sum": 3}
-    sound(course)
+    sound(sim)
 
 
 def test_a_call_waits_for_permission_and_what_a_person_says_is_read() -> None:
-    course = begun(permission="restricted")
-    assert kinds(says(course, "add", a=1, b=2))[-1] == "ApprovalRequested"
-    held = course.run.open_calls()[0].id
-    course.arrive(
+    sim = begun(permission="restricted")
+    assert kinds(says(sim, "add", a=1, b=2))[-1] == "ApprovalRequested"
+    held = sim.run.open_calls()[0].id
+    sim.arrive(
         Decision(id="d1", tree="r1", run="r1", at=2.0, call=held, verdict="rejected", feedback="Use a slate.")
     )
-    told = texts(course)[-1][1]
+    told = texts(sim)[-1][1]
     assert "'add'" in told
-    sound(course)
+    sound(sim)
 
 
 def test_a_plan_may_come_first() -> None:
-    course = begun(planning_interval=3)
-    assert course.run.model is not None
-    assert course.run.model.purpose == "plan"
-    course.say(content="First add.")
-    assert "First add." in str(texts(course))
+    sim = begun(planning_interval=3)
+    assert sim.run.model is not None
+    assert sim.run.model.purpose == "plan"
+    sim.say(content="First add.")
+    assert "First add." in str(texts(sim))
 
 
 def test_the_schema_has_thoughts_and_every_tool() -> None:
-    course = begun(model=ModelSpec(structured="schema"))
-    schema = request_of(course).schema
+    sim = begun(model=ModelSpec(structured="schema"))
+    schema = request_of(sim).schema
     assert schema is not None
     names = [json.dumps(one["properties"]["name"]) for one in schema["properties"]["tool"]["anyOf"]]
     assert all(any(f'"{name}"' in one for one in names) for name in [*OFFER.tools, "kid", "think", "finish"])

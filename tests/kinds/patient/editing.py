@@ -12,7 +12,7 @@ from cadre.spec.sections import sections
 from harness.command import Commands
 from harness.patience import eventually
 from harness.stack import Gateway, Stack
-from unit.loop.build import ANSWER, Course, call, kinds, replay_of, result, spec
+from unit.loop.build import ANSWER, SimulatedRun, call, kinds, replay_of, result, spec
 
 LOOK = call("look", at="sky")
 TOOLS = '''
@@ -52,34 +52,34 @@ def add(wish: str) -> dict[str, str]:
 
 
 def test_the_first_edit_of_a_version_counts() -> None:
-    course = Course(spec(kind="patient", **sections(PatientSpec(pause=5.0)))).begin()
-    events = course.arrive(edit(0, add("tea"), add("cake")))
+    sim = SimulatedRun(spec(kind="patient", **sections(PatientSpec(pause=5.0)))).begin()
+    events = sim.arrive(edit(0, add("tea"), add("cake")))
     assert events == [
         ev.EditApplied(base=0, operations=[add("tea"), add("cake")], sender="ann"),
         Nudged(text="2 wishes"),
     ]
-    (stale,) = course.arrive(edit(0, add("ale"), number=2))
+    (stale,) = sim.arrive(edit(0, add("ale"), number=2))
     assert isinstance(stale, ev.EditRefused)
     assert (stale.base, stale.version) == (0, 1)
-    (wrong,) = course.arrive(edit(1, add("ale"), {"op": "drop", "wish": "beer"}, number=3))
+    (wrong,) = sim.arrive(edit(1, add("ale"), {"op": "drop", "wish": "beer"}, number=3))
     assert isinstance(wrong, ev.EditRefused)
     assert "no such operation" in wrong.reason
-    course.say(LOOK)
-    course.arrive(result(course.id(), 3))
-    course.arrive(edit(1, {"op": "drop", "wish": "tea"}, number=4))
-    assert isinstance(course.run.own, PatientState)
-    assert (course.run.own.wishes, course.run.own.version) == (["cake"], 2)
-    assert replay_of(course).divergences == []
+    sim.say(LOOK)
+    sim.arrive(result(sim.id(), 3))
+    sim.arrive(edit(1, {"op": "drop", "wish": "tea"}, number=4))
+    assert isinstance(sim.run.own, PatientState)
+    assert (sim.run.own.wishes, sim.run.own.version) == (["cake"], 2)
+    assert replay_of(sim).divergences == []
 
 
 def test_a_kind_without_anything_to_edit_says_so() -> None:
-    course = Course().begin()
-    (refused,) = course.arrive(edit(0, add("tea")))
+    sim = SimulatedRun().begin()
+    (refused,) = sim.arrive(edit(0, add("tea")))
     assert isinstance(refused, ev.EditRefused)
     assert (refused.version, "nothing to edit" in refused.reason) == (None, True)
-    course.say(ANSWER)
-    assert kinds(course.arrive(edit(0, add("tea"), number=2))) == ["RecordIgnored"]
-    assert replay_of(course).divergences == []
+    sim.say(ANSWER)
+    assert kinds(sim.arrive(edit(0, add("tea"), number=2))) == ["RecordIgnored"]
+    assert replay_of(sim).divergences == []
 
 
 def begin(folder: Path, stack: Stack, section: str) -> tuple[Gateway, Commands]:

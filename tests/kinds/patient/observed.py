@@ -20,7 +20,7 @@ from cadre.telemetry.tracing.tree_trace import trace_of
 from harness.stack import Stack
 from unit.k8s.faults import faults
 from unit.k8s.shipped import GIVEN
-from unit.loop.build import ANSWER, Course, call, result, spec
+from unit.loop.build import ANSWER, SimulatedRun, call, result, spec
 
 AGENT = """
 apiVersion: cadre.dev/v1
@@ -53,11 +53,11 @@ def look() -> str:
 
 
 def test_its_spans_stand_in_the_one_tree() -> None:
-    course = Course(spec(kind="patient", **sections(PatientSpec()))).begin()
-    course.say(call("look", at="sky"))
-    course.arrive(result(course.id(), 3))
-    course.say(ANSWER)
-    spans = trace_of(course.journal(), now=0.0, content=False)
+    sim = SimulatedRun(spec(kind="patient", **sections(PatientSpec()))).begin()
+    sim.say(call("look", at="sky"))
+    sim.arrive(result(sim.id(), 3))
+    sim.say(ANSWER)
+    spans = trace_of(sim.journal(), now=0.0, content=False)
     assert [span.name for span in spans if span.parent is None] == ["invoke_workflow boss"]
     assert "note" in [span.name for span in spans]
 

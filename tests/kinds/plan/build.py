@@ -14,7 +14,7 @@ from cadre.prompting.prompts import prompts_for
 from cadre.protocol.messages import Decision, Edit, ErrorInfo, Report, Task
 from cadre.spec.agent import AgentSpec
 from cadre.spec.sections import sections
-from unit.loop.build import Course, result, sent, spec
+from unit.loop.build import SimulatedRun, result, sent, spec
 
 BROKEN = ErrorInfo("tool-failed", "no abacus")
 ADD: dict[str, Any] = {"action": "add", "args": {"a": 1, "b": 2}}
@@ -27,74 +27,76 @@ def planner(*steps: Any, fields: Any = None, **section: Any) -> AgentSpec:
     return spec(**{"kind": "plan", **sections(written), **(fields or {})})
 
 
-def begun(*steps: Any, task: str = "Do it.", given: Any = None, fields: Any = None, **section: Any) -> Course:
-    return Course(planner(*steps, fields=fields, **section)).begin(task, **(given or {}))
+def begun(
+    *steps: Any, task: str = "Do it.", given: Any = None, fields: Any = None, **section: Any
+) -> SimulatedRun:
+    return SimulatedRun(planner(*steps, fields=fields, **section)).begin(task, **(given or {}))
 
 
 def plan(*steps: Any) -> str:
     return json.dumps({"steps": steps})
 
 
-def state(course: Course) -> PlanState:
-    return state_of(course.run)
+def state(sim: SimulatedRun) -> PlanState:
+    return state_of(sim.run)
 
 
-def states(course: Course) -> dict[int, str]:
-    return {item.step: item.state for item in state(course).items}
+def states(sim: SimulatedRun) -> dict[int, str]:
+    return {item.step: item.state for item in state(sim).items}
 
 
-def call_of(course: Course, step: int) -> str:
-    return next(item.call for item in state(course).items if item.step == step)
+def call_of(sim: SimulatedRun, step: int) -> str:
+    return next(item.call for item in state(sim).items if item.step == step)
 
 
-def done(course: Course, step: int, value: Any = 3) -> list[ev.AnyEvent]:
-    return course.arrive(result(call_of(course, step), value))
+def done(sim: SimulatedRun, step: int, value: Any = 3) -> list[ev.AnyEvent]:
+    return sim.arrive(result(call_of(sim, step), value))
 
 
-def failed(course: Course, step: int) -> list[ev.AnyEvent]:
-    answered = result(call_of(course, step), None)
-    return course.arrive(msgspec.structs.replace(answered, error=BROKEN))
+def failed(sim: SimulatedRun, step: int) -> list[ev.AnyEvent]:
+    answered = result(call_of(sim, step), None)
+    return sim.arrive(msgspec.structs.replace(answered, error=BROKEN))
 
 
-def child_of(course: Course, task: Task) -> Course:
+def child_of(sim: SimulatedRun, task: Task) -> SimulatedRun:
     """The course of the run that a task of this one begins."""
-    child = Course(course.spec, course.offer, task.run)
+    child = SimulatedRun(sim.spec, sim.toolset, task.run)
     child.arrive(task)
     return child
 
 
-def tasks(course: Course) -> list[Task]:
-    return sent(course, Task)
+def tasks(sim: SimulatedRun) -> list[Task]:
+    return sent(sim, Task)
 
 
-def reported(child: Course) -> Report:
+def reported(child: SimulatedRun) -> Report:
     return next(iter(sent(child, Report)))
 
 
-def purpose(course: Course) -> str:
-    assert course.run.model is not None
-    return course.run.model.purpose
+def purpose(sim: SimulatedRun) -> str:
+    assert sim.run.model is not None
+    return sim.run.model.purpose
 
 
-def text(course: Course) -> str:
+def text(sim: SimulatedRun) -> str:
     """All that the model is asked now."""
-    request = Transcript(prompts_for(course.spec)).request(course.run, purpose(course))
+    request = Transcript(prompts_for(sim.spec)).request(sim.run, purpose(sim))
     return "\n".join(str(message["content"]) for message in request.messages)
 
 
-def decide(course: Course, verdict: str, feedback: str = "") -> list[ev.AnyEvent]:
-    call = course.run.open_calls()[0].id
+def decide(sim: SimulatedRun, verdict: str, feedback: str = "") -> list[ev.AnyEvent]:
+    call = sim.run.open_calls()[0].id
     fields = {"id": f"{call}:decision", "tree": "r1", "run": "r1", "at": 2.0, "call": call, "sender": "ada"}
-    return course.arrive(
+    return sim.arrive(
         msgspec.convert({"type": "decision", **fields, "verdict": verdict, "feedback": feedback}, Decision)
     )
 
 
-def edit(course: Course, *operations: dict[str, Any], base: int | None = None) -> ev.AnyEvent:
+def edit(sim: SimulatedRun, *operations: dict[str, Any], base: int | None = None) -> ev.AnyEvent:
     """The first event of the edit."""
-    number = len(course.journal())
-    version = state(course).version if base is None else base
-    return course.arrive(
+    number = len(sim.journal())
+    version = state(sim).version if base is None else base
+    return sim.arrive(
         Edit(
             id=f"e{number}",
             tree="r1",

@@ -9,7 +9,7 @@ from cadre.journal import events as ev
 from cadre.kinds.plan.records import PlanMade
 from harness.texts import holds
 from kinds.plan.build import ADD, LOOK, begun, decide, done, edit, failed, plan, purpose, state, states
-from unit.loop.build import Course, sound
+from unit.loop.build import SimulatedRun, sound
 
 STEPS: list[dict[str, Any]] = [{"step": 1, **ADD}, {"step": 2, **LOOK, "needs": [1]}]
 
@@ -19,46 +19,46 @@ def refused(event: ev.AnyEvent) -> ev.EditRefused:
     return event
 
 
-def shown(course: Course) -> dict[str, Any]:
-    found = kind_of(course.run).editable(course.run)
+def shown(sim: SimulatedRun) -> dict[str, Any]:
+    found = kind_of(sim.run).editable(sim.run)
     assert found is not None
     return dict(found.state)
 
 
 def test_steps_are_added_changed_and_dropped_while_others_run() -> None:
-    course = begun(*STEPS)
-    assert state(course).version == 1
-    edit(course, {"op": "add", "step": {"action": "add", "args": {"a": 7, "b": 7}}})
-    assert states(course) == {1: "running", 2: "pending", 3: "running"}
-    assert state(course).version == 2
+    sim = begun(*STEPS)
+    assert state(sim).version == 1
+    edit(sim, {"op": "add", "step": {"action": "add", "args": {"a": 7, "b": 7}}})
+    assert states(sim) == {1: "running", 2: "pending", 3: "running"}
+    assert state(sim).version == 2
     edit(
-        course,
+        sim,
         {"op": "change", "step": 2, "args": {"at": "sea"}},
         {"op": "add", "step": {"task": "Tell.", "needs": [2]}},
     )
-    edit(course, {"op": "drop", "step": 4})
-    done(course, 3, 14)
-    done(course, 1)
-    assert course.run.open_calls()[0].arguments == {"at": "sea"}
-    done(course, 2, "wet")
-    assert course.run.result is not None
-    assert course.run.result.output == "wet"
-    sound(course)
+    edit(sim, {"op": "drop", "step": 4})
+    done(sim, 3, 14)
+    done(sim, 1)
+    assert sim.run.open_calls()[0].arguments == {"at": "sea"}
+    done(sim, 2, "wet")
+    assert sim.run.result is not None
+    assert sim.run.result.output == "wet"
+    sound(sim)
 
 
 def test_a_step_that_has_begun_cannot_be_changed() -> None:
-    course = begun(*STEPS)
+    sim = begun(*STEPS)
     for operation in (
         {"op": "change", "step": 1, "args": {"a": 9, "b": 9}},
         {"op": "drop", "step": 1},
         {"op": "replace", "steps": [{"step": 1, "action": "look", "args": {"at": "sea"}}]},
         {"op": "replace", "steps": []},
     ):
-        event = refused(edit(course, operation))
+        event = refused(edit(sim, operation))
         assert event.code == "edit-too-late"
         assert "step 1" in event.reason
-    assert states(course) == {1: "running", 2: "pending"}
-    sound(course)
+    assert states(sim) == {1: "running", 2: "pending"}
+    sound(sim)
 
 
 @pytest.mark.parametrize(
@@ -79,61 +79,61 @@ def test_an_edit_that_cannot_be_made_names_what_is_wrong(operation: dict[str, An
 
 
 def test_the_first_edit_of_a_version_counts() -> None:
-    course = begun(*STEPS)
-    edit(course, {"op": "drop", "step": 2})
-    late = refused(edit(course, {"op": "drop", "step": 2}, base=1))
+    sim = begun(*STEPS)
+    edit(sim, {"op": "drop", "step": 2})
+    late = refused(edit(sim, {"op": "drop", "step": 2}, base=1))
     assert (late.version, late.code) == (2, "stale-version")
-    failed(course, 1)
-    assert refused(edit(course, {"op": "add", "step": {"task": "x"}})).code == "edit-too-late"
-    course.say(content=plan({"step": 1, **ADD}))
-    assert state(course).version == 3
-    sound(course)
+    failed(sim, 1)
+    assert refused(edit(sim, {"op": "add", "step": {"task": "x"}})).code == "edit-too-late"
+    sim.say(content=plan({"step": 1, **ADD}))
+    assert state(sim).version == 3
+    sound(sim)
 
 
 def test_a_whole_plan_takes_the_place_of_what_has_not_begun() -> None:
-    course = begun(*STEPS)
+    sim = begun(*STEPS)
     whole = [STEPS[0], {"step": 2, **ADD, "needs": []}, {"step": 5, "task": "Tell {{ step_1 }}."}]
-    events = [edit(course, {"op": "replace", "steps": whole})]
+    events = [edit(sim, {"op": "replace", "steps": whole})]
     assert isinstance(events[0], ev.EditApplied)
-    made = [event for event in course.journal()[-1].events if isinstance(event, PlanMade)]
+    made = [event for event in sim.journal()[-1].events if isinstance(event, PlanMade)]
     assert [step.step for step in made[0].steps] == [2, 5]
-    assert states(course) == {1: "running", 2: "running", 5: "pending"}
-    sound(course)
+    assert states(sim) == {1: "running", 2: "running", 5: "pending"}
+    sound(sim)
 
 
 def test_a_plan_is_edited_before_a_person_agrees() -> None:
-    course = begun(*STEPS, approve_plan=True)
-    assert shown(course)["state"] == "PLANNING"
-    edit(course, {"op": "change", "step": 1, "args": {"a": 8, "b": 8}}, {"op": "drop", "step": 2})
-    assert states(course) == {1: "pending"}
-    decide(course, "approved")
-    assert course.run.open_calls()[0].arguments == {"a": 8, "b": 8}
-    sound(course)
+    sim = begun(*STEPS, approve_plan=True)
+    assert shown(sim)["state"] == "PLANNING"
+    edit(sim, {"op": "change", "step": 1, "args": {"a": 8, "b": 8}}, {"op": "drop", "step": 2})
+    assert states(sim) == {1: "pending"}
+    decide(sim, "approved")
+    assert sim.run.open_calls()[0].arguments == {"a": 8, "b": 8}
+    sound(sim)
 
 
 def test_a_plan_that_is_not_there_yet_cannot_be_edited() -> None:
-    course = begun()
-    assert purpose(course) == "make_plan"
-    assert shown(course) == {"state": "PLANNING", "steps": []}
-    assert refused(edit(course, {"op": "add", "step": {"task": "x"}})).code == "edit-too-late"
+    sim = begun()
+    assert purpose(sim) == "make_plan"
+    assert shown(sim) == {"state": "PLANNING", "steps": []}
+    assert refused(edit(sim, {"op": "add", "step": {"task": "x"}})).code == "edit-too-late"
 
 
 def test_a_blocked_step_may_be_made_to_go_another_way() -> None:
-    course = begun(*STEPS, {"step": 3, **LOOK, "needs": []}, replans=0)
-    failed(course, 1)
-    assert [step["state"] for step in shown(course)["steps"]] == ["failed", "skipped", "running"]
-    edit(course, {"op": "change", "step": 2, "needs": []})
-    assert states(course)[2] == "running"
-    sound(course)
+    sim = begun(*STEPS, {"step": 3, **LOOK, "needs": []}, replans=0)
+    failed(sim, 1)
+    assert [step["state"] for step in shown(sim)["steps"]] == ["failed", "skipped", "running"]
+    edit(sim, {"op": "change", "step": 2, "needs": []})
+    assert states(sim)[2] == "running"
+    sound(sim)
 
 
 def test_people_see_the_state_of_each_step() -> None:
-    course = begun(*STEPS, fields={"approvals": {"add": "always"}})
-    assert shown(course)["steps"][0]["state"] == "waiting"
-    decide(course, "approved")
-    assert shown(course)["state"] == "WAITING_FOR_TOOLS"
-    done(course, 1, 3)
-    first = shown(course)["steps"][0]
+    sim = begun(*STEPS, fields={"approvals": {"add": "always"}})
+    assert shown(sim)["steps"][0]["state"] == "waiting"
+    decide(sim, "approved")
+    assert shown(sim)["state"] == "WAITING_FOR_TOOLS"
+    done(sim, 1, 3)
+    first = shown(sim)["steps"][0]
     assert (first["state"], first["result"], first["args"]) == ("done", 3, {"a": 1, "b": 2})
-    done(course, 2, "blue")
-    assert shown(course)["state"] == "COMPLETED"
+    done(sim, 2, "blue")
+    assert shown(sim)["state"] == "COMPLETED"

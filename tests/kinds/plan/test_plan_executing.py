@@ -33,7 +33,7 @@ from kinds.plan.build import (
     tasks,
     text,
 )
-from unit.loop.build import Course, call, only, result, sound
+from unit.loop.build import SimulatedRun, call, only, result, sound
 
 STEPS: tuple[Any, ...] = (
     {"step": 1, **ADD},
@@ -42,32 +42,32 @@ STEPS: tuple[Any, ...] = (
 )
 
 
-def executing(kind: str, *steps: Any, **section: Any) -> Course:
+def executing(kind: str, *steps: Any, **section: Any) -> SimulatedRun:
     return begun(*steps, fields={"kind": kind}, execute=True, **section)
 
 
 @pytest.mark.parametrize("kind", EXECUTING_KINDS)
 def test_its_plan_becomes_steps(kind: str) -> None:
-    course = executing(kind)
-    assert purpose(course) == "make_plan"
-    asked = text(course)
+    sim = executing(kind)
+    assert purpose(sim) == "make_plan"
+    asked = text(sim)
     assert "- add: Adds." in asked
     assert "- kid: Helps." in asked
     assert "Nothing is to be done yet" in asked
     assert "final_answer" not in asked
-    assert only(course.say(content=plan(*STEPS)), PlanMade).origin == "model"
-    assert states(course) == {1: "running", 2: "running", 3: "pending"}
-    edit(course, {"op": "change", "step": 3, "task": "Shout {{ step_1 }} and {{ step_2 }}."})
-    done(course, 1, 3)
-    failed(course, 2)
-    assert purpose(course) == "replan"
-    course.say(content=plan({"step": 4, "task": "Tell {{ step_1 }}."}))
-    (sent,) = tasks(course)
+    assert only(sim.say(content=plan(*STEPS)), PlanMade).origin == "model"
+    assert states(sim) == {1: "running", 2: "running", 3: "pending"}
+    edit(sim, {"op": "change", "step": 3, "task": "Shout {{ step_1 }} and {{ step_2 }}."})
+    done(sim, 1, 3)
+    failed(sim, 2)
+    assert purpose(sim) == "replan"
+    sim.say(content=plan({"step": 4, "task": "Tell {{ step_1 }}."}))
+    (sent,) = tasks(sim)
     assert (sent.agent, sent.inputs) == ("boss", {"step_1": 3})
-    assert state(course).version == 3
-    entries = [*course.journal()]
+    assert state(sim).version == 3
+    entries = [*sim.journal()]
     assert "make_plan" in {span.name for span in trace_of(entries, now=0.0)}
-    sound(course)
+    sound(sim)
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_its_plan_becomes_steps(kind: str) -> None:
 def test_a_run_names_the_kind_that_decides_it(
     kind: str, of_steps: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    course = begun({"task": "Add up."}, fields={"kind": kind}, execute=kind != "plan")
-    child = child_of(course, tasks(course)[0])
-    for one, decided_by in ((course, "plan"), (child, of_steps)):
+    sim = begun({"task": "Add up."}, fields={"kind": kind}, execute=kind != "plan")
+    child = child_of(sim, tasks(sim)[0])
+    for one, decided_by in ((sim, "plan"), (child, of_steps)):
         accepted = only(one.journal()[0].events, ev.RunAccepted)
         assert (accepted.spec.kind, accepted.decided_by, one.run.decided_by) == (kind, decided_by, decided_by)
         assert {entry.kind for entry in one.journal()} == {decided_by}
@@ -86,8 +86,8 @@ def test_a_run_names_the_kind_that_decides_it(
     for declared in {kind, of_steps, "plan"}:
         monkeypatch.setitem(declared_kinds(), declared, decided_elsewhere(declared_kinds()[declared]))
     sound(child)
-    sound(course)
-    entries = [*course.journal(), *child.journal()]
+    sound(sim)
+    entries = [*sim.journal(), *child.journal()]
     assert {span.name for span in trace_of(entries, now=0.0)} >= {"make_plan"}
 
 
@@ -96,22 +96,22 @@ def decided_elsewhere(declared: KindDeclaration) -> KindDeclaration:
 
 
 def test_an_agent_that_calls_tools_carries_a_step_out_by_calls() -> None:
-    course = executing("tool_calling", {"task": "Add up."})
-    child = child_of(course, tasks(course)[0])
+    sim = executing("tool_calling", {"task": "Add up."})
+    child = child_of(sim, tasks(sim)[0])
     assert "A step is settled by acting" not in text(child)
     child.say(call("add", a=1, b=2))
     child.arrive(result(child.id(), 3))
     child.say(call("final_answer", answer="three"))
-    course.arrive(reported(child))
-    assert course.run.result is not None
-    assert course.run.result.output == "three"
+    sim.arrive(reported(child))
+    assert sim.run.result is not None
+    assert sim.run.result.output == "three"
     sound(child)
-    sound(course)
+    sound(sim)
 
 
 def test_an_agent_that_writes_code_carries_a_step_out_in_code() -> None:
-    course = executing("code", {"task": "Add up."}, result="{{ result | int + 1 }}")
-    child = child_of(course, tasks(course)[0])
+    sim = executing("code", {"task": "Add up."}, result="{{ result | int + 1 }}")
+    child = child_of(sim, tasks(sim)[0])
     assert "<code>" in text(child)
     child.say(content="Thought: add.\n<code>\nfinal_answer(add(a=1, b=2))\n")
     block = code_call(child).block
@@ -119,16 +119,16 @@ def test_an_agent_that_writes_code_carries_a_step_out_in_code() -> None:
     child.arrive(yielded(asks("add", a=1, b=2), block=block, **place))
     child.arrive(result(child.run.open_calls()[0].id, 3))
     child.arrive(ended(1, block=block, output=3, text="3", is_final_answer=True, **place))
-    course.arrive(reported(child))
-    assert course.run.result is not None
-    assert course.run.result.output == 4
+    sim.arrive(reported(child))
+    assert sim.run.result is not None
+    assert sim.run.result.output == 4
     sound(child)
-    sound(course)
+    sound(sim)
 
 
 def test_without_a_plan_the_task_is_the_only_step() -> None:
-    course = executing("tool_calling", planning=False)
-    assert [one.task for one in tasks(course)] == ["Do it."]
+    sim = executing("tool_calling", planning=False)
+    assert [one.task for one in tasks(sim)] == ["Do it."]
 
 
 @pytest.mark.parametrize(

@@ -4,35 +4,35 @@ from cadre.protocol.memory import RECALL, REMEMBER
 from cadre.protocol.messages import ToolCall
 from cadre.spec.agent import MemorySpec
 from kinds.plan.build import ADD, LOOK, begun, child_of, done, failed, plan, purpose, reported, tasks, text
-from unit.loop.build import Course, call, result, sent, sound
+from unit.loop.build import SimulatedRun, call, result, sent, sound
 
 STEPS = ({"step": 1, **ADD}, {"step": 2, **LOOK, "needs": []})
 
 
-def kept(course: Course) -> dict[str, str]:
+def kept(sim: SimulatedRun) -> dict[str, str]:
     """What the memory service is given, by its number and kind."""
-    calls = [one for one in sent(course, ToolCall) if one.tool == REMEMBER]
-    return {one.id.removeprefix(f"{course.run.id}_"): one.arguments["text"] for one in calls}
+    calls = [one for one in sent(sim, ToolCall) if one.tool == REMEMBER]
+    return {one.id.removeprefix(f"{sim.run.id}_"): one.arguments["text"] for one in calls}
 
 
-def played(remember: str) -> tuple[Course, Course]:
+def played(remember: str) -> tuple[SimulatedRun, SimulatedRun]:
     """A run whose plan is made anew, and the run that carries its last step out."""
     memory = {"memory": MemorySpec(remember=remember)}  # type: ignore[arg-type]
-    course = begun(*STEPS, fields=memory, task="Add up.")
-    failed(course, 2)
-    assert kept(course) == {}
-    done(course, 1, 3)
-    course.say(content=plan({"step": 3, "task": "Tell {{ step_1 }}."}))
-    child = child_of(course, tasks(course)[0])
+    sim = begun(*STEPS, fields=memory, task="Add up.")
+    failed(sim, 2)
+    assert kept(sim) == {}
+    done(sim, 1, 3)
+    sim.say(content=plan({"step": 3, "task": "Tell {{ step_1 }}."}))
+    child = child_of(sim, tasks(sim)[0])
     child.say(call("final_answer", answer="three"))
-    course.arrive(reported(child))
-    sound(course)
-    return course, child
+    sim.arrive(reported(child))
+    sound(sim)
+    return sim, child
 
 
 def test_a_plan_is_left_with_what_became_of_it_and_so_is_its_result() -> None:
-    course, child = played("steps")
-    first, last, answer = kept(course).values()
+    sim, child = played("steps")
+    first, last, answer = kept(sim).values()
     assert first.splitlines()[:2] == ['1. [done] add: {"a":1,"b":2}', '2. [failed] look: {"at":"sky"}']
     assert "failed: no abacus" in first
     assert last.splitlines()[:3] == [
@@ -45,20 +45,20 @@ def test_a_plan_is_left_with_what_became_of_it_and_so_is_its_result() -> None:
 
 
 def test_its_result_alone_is_left_where_answers_are_kept() -> None:
-    course, _ = played("answers")
-    assert [*kept(course).values()] == ["Task: Add up.\nAnswer: three"]
+    sim, _ = played("answers")
+    assert [*kept(sim).values()] == ["Task: Add up.\nAnswer: three"]
 
 
 def test_a_plan_is_made_from_what_is_known_of_earlier_work() -> None:
-    course = begun(fields={"memory": MemorySpec(recall=3)}, task="Add up.")
-    (asked,) = sent(course, ToolCall)
+    sim = begun(fields={"memory": MemorySpec(recall=3)}, task="Add up.")
+    (asked,) = sent(sim, ToolCall)
     assert (asked.tool, asked.arguments["query"]) == (RECALL, "Add up.")
     hit = {"text": "2. [failed] look: there is no sky", "agent": "boss", "at": 1.0, "scope": "agent"}
-    course.arrive(result(asked.id, {"hits": [hit]}))
-    assert purpose(course) == "make_plan"
-    assert "Known from earlier work" in text(course)
-    assert "- 2. [failed] look: there is no sky" in text(course)
-    course.say(content=plan({"task": "Go on."}))
-    child = child_of(course, tasks(course)[0])
+    sim.arrive(result(asked.id, {"hits": [hit]}))
+    assert purpose(sim) == "make_plan"
+    assert "Known from earlier work" in text(sim)
+    assert "- 2. [failed] look: there is no sky" in text(sim)
+    sim.say(content=plan({"task": "Go on."}))
+    child = child_of(sim, tasks(sim)[0])
     assert purpose(child) == "act"
-    sound(course)
+    sound(sim)

@@ -29,7 +29,7 @@ from kinds.plan.build import (
     tasks,
     text,
 )
-from unit.loop.build import OFFER, Course, call, kinds, only, result, sound, task
+from unit.loop.build import OFFER, SimulatedRun, call, kinds, only, result, sound, task
 
 SIDE_BY_SIDE: list[dict[str, Any]] = [
     {"step": 1, **ADD},
@@ -38,65 +38,63 @@ SIDE_BY_SIDE: list[dict[str, Any]] = [
 ]
 
 
-def end_of(course: Course) -> Result:
-    assert course.run.result is not None
-    return course.run.result
+def end_of(sim: SimulatedRun) -> Result:
+    assert sim.run.result is not None
+    return sim.run.result
 
 
 def test_steps_begin_when_what_they_need_is_done() -> None:
-    course = begun(*SIDE_BY_SIDE)
-    assert states(course) == {1: "running", 2: "running", 3: "pending"}
-    events = done(course, 1, 40)
+    sim = begun(*SIDE_BY_SIDE)
+    assert states(sim) == {1: "running", 2: "running", 3: "pending"}
+    events = done(sim, 1, 40)
     assert kinds(events) == ["ToolAnswered", "PlanStepFinished", "PlanStepStarted", "ToolCalled"]
     assert only(events, ev.ToolCalled).arguments == {"a": 40, "b": 1}
-    done(course, 2, "blue")
-    events = done(course, 3, 41)
+    done(sim, 2, "blue")
+    events = done(sim, 3, 41)
     assert kinds(events) == ["ToolAnswered", "PlanStepFinished", "PlanDone", "StepFinished", "RunFinished"]
-    assert (end_of(course).state, end_of(course).output) == ("success", 41)
-    sound(course)
+    assert (end_of(sim).state, end_of(sim).output) == ("success", 41)
+    sound(sim)
 
 
 def test_a_plan_in_which_no_step_says_what_it_needs_is_done_in_its_order() -> None:
-    course = begun(ADD, LOOK)
-    assert states(course) == {1: "running", 2: "pending"}
-    done(course, 1)
-    assert states(course) == {1: "done", 2: "running"}
-    sound(course)
+    sim = begun(ADD, LOOK)
+    assert states(sim) == {1: "running", 2: "pending"}
+    done(sim, 1)
+    assert states(sim) == {1: "done", 2: "running"}
+    sound(sim)
 
 
 def test_the_agent_carries_out_a_step_in_a_run_without_a_plan() -> None:
-    course = begun(
-        ADD, {"task": "Explain {{ step_1 }}.", "details": "Be brief.", "needs": [1]}, role="A clerk."
-    )
-    done(course, 1, 3)
-    (sent,) = tasks(course)
+    sim = begun(ADD, {"task": "Explain {{ step_1 }}.", "details": "Be brief.", "needs": [1]}, role="A clerk.")
+    done(sim, 1, 3)
+    (sent,) = tasks(sim)
     assert (sent.agent, sent.task) == ("boss", "Explain 3.\n\nBe brief.")
     assert sent.inputs == {"step_1": 3}
-    child = child_of(course, sent)
+    child = child_of(sim, sent)
     assert "A clerk." in text(child)
     child.say(call("add", a=1, b=2))
     child.arrive(result(child.id(), 3))
     child.say(call("final_answer", answer="three"))
-    course.arrive(reported(child))
-    assert end_of(course).output == "three"
-    sound(course)
+    sim.arrive(reported(child))
+    assert end_of(sim).output == "three"
+    sound(sim)
     sound(child)
 
 
 def test_a_member_does_a_step() -> None:
-    course = begun({"action": "kid", "task": "Look at {{ objective }}", "args": {"hue": 1}}, task="the sky")
-    (sent,) = tasks(course)
+    sim = begun({"action": "kid", "task": "Look at {{ objective }}", "args": {"hue": 1}}, task="the sky")
+    (sent,) = tasks(sim)
     assert (sent.agent, sent.task, sent.inputs) == ("kid", "Look at the sky", {"hue": 1})
 
 
 def test_the_model_makes_a_plan() -> None:
-    course = begun(task="Add up.")
-    assert purpose(course) == "make_plan"
-    assert "Add up." in text(course)
-    events = course.say(content=f"Here:\n```json\n{plan(*SIDE_BY_SIDE)}\n```")
+    sim = begun(task="Add up.")
+    assert purpose(sim) == "make_plan"
+    assert "Add up." in text(sim)
+    events = sim.say(content=f"Here:\n```json\n{plan(*SIDE_BY_SIDE)}\n```")
     assert only(events, PlanMade).origin == "model"
-    assert states(course) == {1: "running", 2: "running", 3: "pending"}
-    sound(course)
+    assert states(sim) == {1: "running", 2: "running", 3: "pending"}
+    sound(sim)
 
 
 @pytest.mark.parametrize(
@@ -114,192 +112,192 @@ def test_the_model_makes_a_plan() -> None:
     ],
 )
 def test_a_plan_that_cannot_be_carried_out_is_told_to_the_model(steps: list[Any], reason: str) -> None:
-    course = begun()
-    refused = only(course.say(content=plan(*steps)), PlanRefused)
+    sim = begun()
+    refused = only(sim.say(content=plan(*steps)), PlanRefused)
     assert reason in refused.reason
-    assert reason in text(course)
-    course.say(content=plan(ADD))
-    assert states(course) == {1: "running"}
-    sound(course)
+    assert reason in text(sim)
+    sim.say(content=plan(ADD))
+    assert states(sim) == {1: "running"}
+    sound(sim)
 
 
 def test_the_basic_plan_is_the_fall_back() -> None:
-    course = begun(task="Add up.", tries=2)
-    course.say(content="I would rather not.")
-    events = course.say(content="No.")
+    sim = begun(task="Add up.", tries=2)
+    sim.say(content="I would rather not.")
+    events = sim.say(content="No.")
     assert only(events, PlanRefused).given_up
     made = only(events, PlanMade)
     assert (made.origin, made.steps[0].task) == ("basic", "Add up.")
     assert "no JSON" in made.reason
-    assert [task.task for task in tasks(course)] == ["Add up."]
-    sound(course)
+    assert [task.task for task in tasks(sim)] == ["Add up."]
+    sound(sim)
 
 
 def test_an_endpoint_that_fails_is_no_end_of_the_run() -> None:
-    course = begun(task="Add up.", tries=1)
-    course.fail("no such model", final=True)
-    assert [task.task for task in tasks(course)] == ["Add up."]
-    sound(course)
+    sim = begun(task="Add up.", tries=1)
+    sim.fail("no such model", final=True)
+    assert [task.task for task in tasks(sim)] == ["Add up."]
+    sound(sim)
 
 
 def test_a_failed_step_is_planned_anew_when_the_others_are_over() -> None:
-    course = begun(*SIDE_BY_SIDE)
-    failed(course, 1)
-    assert course.run.model is None
-    done(course, 2, "blue")
-    assert purpose(course) == "replan"
-    asked = text(course)
+    sim = begun(*SIDE_BY_SIDE)
+    failed(sim, 1)
+    assert sim.run.model is None
+    done(sim, 2, "blue")
+    assert purpose(sim) == "replan"
+    asked = text(sim)
     assert 'step 1 (add): {"a":1,"b":2}\nfailed: no abacus' in asked
     assert "done: blue" in asked
     assert "skipped" in asked
-    course.say(content=plan({"step": 4, "action": "add", "args": {"a": 5, "b": 5}}, {"step": 2, **LOOK}))
-    assert states(course) == {1: "replaced", 2: "done", 4: "running"}
-    done(course, 4, 10)
-    assert end_of(course).output == 10
-    sound(course)
+    sim.say(content=plan({"step": 4, "action": "add", "args": {"a": 5, "b": 5}}, {"step": 2, **LOOK}))
+    assert states(sim) == {1: "replaced", 2: "done", 4: "running"}
+    done(sim, 4, 10)
+    assert end_of(sim).output == 10
+    sound(sim)
 
 
 def test_a_failed_step_is_tried_again_under_its_number() -> None:
-    course = begun(ADD)
-    failed(course, 1)
-    course.say(content=plan({"step": 1, **ADD}))
-    assert states(course) == {1: "running"}
-    done(course, 1)
-    assert end_of(course).output == 3
+    sim = begun(ADD)
+    failed(sim, 1)
+    sim.say(content=plan({"step": 1, **ADD}))
+    assert states(sim) == {1: "running"}
+    done(sim, 1)
+    assert end_of(sim).output == 3
 
 
 def test_plans_are_made_anew_so_many_times() -> None:
-    course = begun(ADD, replans=1)
-    failed(course, 1)
-    course.say(content=plan({"step": 1, **ADD}))
-    failed(course, 1)
-    assert end_of(course).state == "error"
-    assert "step 1 has failed: no abacus" in (end_of(course).error or BROKEN).message
-    sound(course)
+    sim = begun(ADD, replans=1)
+    failed(sim, 1)
+    sim.say(content=plan({"step": 1, **ADD}))
+    failed(sim, 1)
+    assert end_of(sim).state == "error"
+    assert "step 1 has failed: no abacus" in (end_of(sim).error or BROKEN).message
+    sound(sim)
 
 
 def test_a_model_that_has_no_other_plan_ends_it() -> None:
-    course = begun(ADD, tries=1)
-    failed(course, 1)
-    course.say(content="I give up.")
-    assert end_of(course).state == "error"
-    sound(course)
+    sim = begun(ADD, tries=1)
+    failed(sim, 1)
+    sim.say(content="I give up.")
+    assert end_of(sim).state == "error"
+    sound(sim)
 
 
 def test_a_call_that_is_refused_fails_its_step() -> None:
-    course = begun({"action": "add", "args": {"a": "{{ task }}", "b": 1}}, task="many", replans=0)
-    assert course.run.waits == {}
-    assert states(course) == {1: "failed"}
-    assert "Wrong arguments for 'add'" in (end_of(course).error or BROKEN).message
-    sound(course)
+    sim = begun({"action": "add", "args": {"a": "{{ task }}", "b": 1}}, task="many", replans=0)
+    assert sim.run.waits == {}
+    assert states(sim) == {1: "failed"}
+    assert "Wrong arguments for 'add'" in (end_of(sim).error or BROKEN).message
+    sound(sim)
 
 
 def test_a_call_that_is_refused_beside_others_fails_its_step_once_one_of_them_is_over() -> None:
     wrong = {"step": 1, "action": "add", "args": {"a": "{{ task }}", "b": 1}, "needs": []}
-    course = begun(wrong, {"step": 2, **LOOK, "needs": []}, task="many")
-    assert states(course) == {1: "running", 2: "running"}
-    done(course, 2, "blue")
-    assert states(course) == {1: "failed", 2: "done"}
-    assert purpose(course) == "replan"
-    sound(course)
+    sim = begun(wrong, {"step": 2, **LOOK, "needs": []}, task="many")
+    assert states(sim) == {1: "running", 2: "running"}
+    done(sim, 2, "blue")
+    assert states(sim) == {1: "failed", 2: "done"}
+    assert purpose(sim) == "replan"
+    sound(sim)
 
 
 def test_a_template_without_a_value_fails_its_step() -> None:
-    course = begun(ADD, {"task": "{{ step_1.price }}"}, replans=0)
-    done(course, 1)
-    assert states(course) == {1: "done", 2: "failed"}
-    assert end_of(course).state == "error"
-    sound(course)
+    sim = begun(ADD, {"task": "{{ step_1.price }}"}, replans=0)
+    done(sim, 1)
+    assert states(sim) == {1: "done", 2: "failed"}
+    assert end_of(sim).state == "error"
+    sound(sim)
 
 
 def test_the_answer_may_be_written_from_all_results() -> None:
-    course = begun(*SIDE_BY_SIDE, conclude=True, replans=0)
-    failed(course, 1)
-    done(course, 2, "blue")
-    assert purpose(course) == "conclude"
-    assert "done: blue" in text(course)
-    course.say(content="It is blue, and nobody could add.")
-    assert end_of(course).output == "It is blue, and nobody could add."
-    sound(course)
+    sim = begun(*SIDE_BY_SIDE, conclude=True, replans=0)
+    failed(sim, 1)
+    done(sim, 2, "blue")
+    assert purpose(sim) == "conclude"
+    assert "done: blue" in text(sim)
+    sim.say(content="It is blue, and nobody could add.")
+    assert end_of(sim).output == "It is blue, and nobody could add."
+    sound(sim)
 
 
 def test_an_answer_that_does_not_pass_is_written_anew() -> None:
-    course = begun(ADD, fields={"output_schema": {"type": "object", "required": ["sum"]}})
-    done(course, 1, 3)
-    assert purpose(course) == "conclude"
-    assert "Your last answer could not be taken" in text(course)
-    course.say(content='{"sum": 3}')
-    assert end_of(course).output == {"sum": 3}
-    sound(course)
+    sim = begun(ADD, fields={"output_schema": {"type": "object", "required": ["sum"]}})
+    done(sim, 1, 3)
+    assert purpose(sim) == "conclude"
+    assert "Your last answer could not be taken" in text(sim)
+    sim.say(content='{"sum": 3}')
+    assert end_of(sim).output == {"sum": 3}
+    sound(sim)
 
 
 def test_the_result_is_made_into_the_answer() -> None:
-    course = begun(ADD, result="{{ result * 2 }}")
-    done(course, 1, 21)
-    assert end_of(course).output == 42
-    course = begun(ADD, result={"tool": "add", "arguments": {"a": "{{ result }}", "b": "{{ step_1 }}"}})
-    events = done(course, 1, 21)
+    sim = begun(ADD, result="{{ result * 2 }}")
+    done(sim, 1, 21)
+    assert end_of(sim).output == 42
+    sim = begun(ADD, result={"tool": "add", "arguments": {"a": "{{ result }}", "b": "{{ step_1 }}"}})
+    events = done(sim, 1, 21)
     assert only(events, ev.ToolCalled).arguments == {"a": 21, "b": 21}
-    course.arrive(result(course.run.open_calls()[0].id, 42))
-    assert end_of(course).output == 42
-    sound(course)
-    course = begun(ADD, result={"tool": "add"})
-    done(course, 1)
-    assert (end_of(course).error or BROKEN).code == "invalid-call"
-    sound(course)
+    sim.arrive(result(sim.run.open_calls()[0].id, 42))
+    assert end_of(sim).output == 42
+    sound(sim)
+    sim = begun(ADD, result={"tool": "add"})
+    done(sim, 1)
+    assert (end_of(sim).error or BROKEN).code == "invalid-call"
+    sound(sim)
 
 
 def test_a_plan_comes_with_the_task() -> None:
-    course = begun(given={"inputs": {"plan": [ADD, "Say it."]}})
-    assert [item.plan.action for item in state(course).items] == ["add", "execute"]
+    sim = begun(given={"inputs": {"plan": [ADD, "Say it."]}})
+    assert [item.plan.action for item in state(sim).items] == ["add", "execute"]
     task = '{"id": "t-1", "objective": "Add up.", "plan": [{"action": "look", "args": {"at": "sea"}}]}'
-    course = begun(task=task)
-    assert course.run.open_calls()[0].arguments == {"at": "sea"}
-    course = begun(task='{"id": "t-1", "objective": "Add up."}', planning=False)
-    assert [task.task for task in tasks(course)] == ["Add up."]
-    course = begun(given={"inputs": {"plan": [{"action": "sing"}]}})
-    assert "'sing'" in (end_of(course).error or BROKEN).message
+    sim = begun(task=task)
+    assert sim.run.open_calls()[0].arguments == {"at": "sea"}
+    sim = begun(task='{"id": "t-1", "objective": "Add up."}', planning=False)
+    assert [task.task for task in tasks(sim)] == ["Add up."]
+    sim = begun(given={"inputs": {"plan": [{"action": "sing"}]}})
+    assert "'sing'" in (end_of(sim).error or BROKEN).message
 
 
 def test_the_agents_own_prompt_wins_over_role_and_objective() -> None:
     prompt = {"system": "Answer for {{ objective }}: {{ step_1 }}.", "user": "Now: {{ task }}"}
     steps = (ADD, {"task": "Explain.", "needs": [1]})
-    course = begun(*steps, task="Ada", role="A clerk.", objective="Order.", prompt=prompt)
-    done(course, 1, 7)
-    (sent,) = tasks(course)
-    child = child_of(course, sent)
+    sim = begun(*steps, task="Ada", role="A clerk.", objective="Order.", prompt=prompt)
+    done(sim, 1, 7)
+    (sent,) = tasks(sim)
+    child = child_of(sim, sent)
     assert sent.task == "Now: Explain."
     assert "Answer for Ada: 7." in text(child)
     assert "A clerk." not in text(child)
 
 
 def test_a_person_agrees_before_anything_is_done() -> None:
-    course = begun(ADD, approve_plan=True)
-    asked = course.run.open_calls()[0]
+    sim = begun(ADD, approve_plan=True)
+    asked = sim.run.open_calls()[0]
     assert (asked.kind, asked.arguments["plan"][0]["action"]) == ("question", "add")
-    decide(course, "approved")
-    assert states(course) == {1: "running"}
-    sound(course)
-    course = begun(ADD, approve_plan=True)
-    decide(course, "rejected")
-    assert end_of(course).state == "error"
-    course = begun(ADD, approve_plan=True)
-    decide(course, "rejected", "Look first.")
-    assert purpose(course) == "make_plan"
-    assert "Look first." in text(course)
-    course.say(content=plan(LOOK))
-    decide(course, "approved")
-    assert states(course) == {1: "running"}
-    assert course.run.open_calls()[0].name == "look"
-    sound(course)
+    decide(sim, "approved")
+    assert states(sim) == {1: "running"}
+    sound(sim)
+    sim = begun(ADD, approve_plan=True)
+    decide(sim, "rejected")
+    assert end_of(sim).state == "error"
+    sim = begun(ADD, approve_plan=True)
+    decide(sim, "rejected", "Look first.")
+    assert purpose(sim) == "make_plan"
+    assert "Look first." in text(sim)
+    sim.say(content=plan(LOOK))
+    decide(sim, "approved")
+    assert states(sim) == {1: "running"}
+    assert sim.run.open_calls()[0].name == "look"
+    sound(sim)
 
 
 def test_a_plan_may_name_a_tool_that_is_not_there_at_the_moment() -> None:
-    course = Course(
+    sim = SimulatedRun(
         planner(ADD, LOOK, replans=0), msgspec.structs.replace(OFFER, tools={}, missing=["add", "look"])
     )
-    course.begin("Do it.")
-    events = [event for entry in course.journal() for event in entry.events]
+    sim.begin("Do it.")
+    events = [event for entry in sim.journal() for event in entry.events]
     made = only(events, PlanMade)
     assert (made.origin, [step.action for step in made.steps]) == ("given", ["add", "look"])
     refused = [event for event in events if isinstance(event, ev.CallRefused)]
@@ -307,33 +305,33 @@ def test_a_plan_may_name_a_tool_that_is_not_there_at_the_moment() -> None:
 
 
 def test_a_person_agrees_to_the_plan_that_is_made_where_no_model_answers() -> None:
-    course = begun(approve_plan=True, tries=1)
-    course.fail(final=True)
-    assert course.run.open_calls()[0].kind == "question"
-    assert course.run.model is None
-    decide(course, "approved")
-    assert states(course) == {1: "running"}
-    sound(course)
+    sim = begun(approve_plan=True, tries=1)
+    sim.fail(final=True)
+    assert sim.run.open_calls()[0].kind == "question"
+    assert sim.run.model is None
+    decide(sim, "approved")
+    assert states(sim) == {1: "running"}
+    sound(sim)
 
 
 def test_a_call_that_a_person_must_approve_holds_its_step() -> None:
-    course = begun(*SIDE_BY_SIDE, fields={"approvals": {"add": "always"}})
-    decide(course, "rejected", "Too dear.")
-    done(course, 2, "blue")
-    assert holds(text(course), "'add'", "Too dear.")
-    course = begun(*SIDE_BY_SIDE, fields={"approvals": {"add": "always"}})
-    decide(course, "approved")
-    done(course, 1, 2)
-    assert states(course)[3] == "running"
-    sound(course)
+    sim = begun(*SIDE_BY_SIDE, fields={"approvals": {"add": "always"}})
+    decide(sim, "rejected", "Too dear.")
+    done(sim, 2, "blue")
+    assert holds(text(sim), "'add'", "Too dear.")
+    sim = begun(*SIDE_BY_SIDE, fields={"approvals": {"add": "always"}})
+    decide(sim, "approved")
+    done(sim, 1, 2)
+    assert states(sim)[3] == "running"
+    sound(sim)
 
 
 def test_it_is_forked_with_its_plan() -> None:
-    course = begun(*SIDE_BY_SIDE, replans=0)
-    failed(course, 1)
-    done(course, 2, "blue")
+    sim = begun(*SIDE_BY_SIDE, replans=0)
+    failed(sim, 1)
+    done(sim, 2, "blue")
     at = Fork(run="r1", at=2)
-    fork = Course(planner(*SIDE_BY_SIDE), run="r2")
-    fork.arrive(task("Do it.", run="r2", forks=at), prefix=prefix_of(course.run, at).steps)
+    fork = SimulatedRun(planner(*SIDE_BY_SIDE), run="r2")
+    fork.arrive(task("Do it.", run="r2", forks=at), prefix=prefix_of(sim.run, at).steps)
     assert states(fork) == {1: "running", 2: "running", 3: "pending"}
     sound(fork)

@@ -11,7 +11,7 @@ from reviewed_kind import Drafted, ReviewedSpec, ReviewedState
 from cadre.spec.sections import sections
 from harness.stack import Stack
 from simulation.world import play
-from unit.loop.build import ANSWER, Course, call, kinds, replay_of, result, spec
+from unit.loop.build import ANSWER, SimulatedRun, call, kinds, replay_of, result, spec
 
 SEEDS = range(30)
 
@@ -41,17 +41,17 @@ def look() -> str:
 
 @pytest.mark.parametrize("times", [0, 1, 2])
 def test_an_answer_is_read_again_before_it_counts(times: int) -> None:
-    course = Course(spec(kind="reviewed", **sections(ReviewedSpec(times=times)))).begin()
-    assert kinds(course.say(call("look", at="sky"))) == ["ModelAnswered", "ToolCalled"]
-    course.arrive(result(course.id(), 3))
+    sim = SimulatedRun(spec(kind="reviewed", **sections(ReviewedSpec(times=times)))).begin()
+    assert kinds(sim.say(call("look", at="sky"))) == ["ModelAnswered", "ToolCalled"]
+    sim.arrive(result(sim.id(), 3))
     for _ in range(times):
-        assert kinds(course.say(ANSWER)) == ["ModelAnswered", "Drafted", "StepFinished", "ModelCalled"]
-    assert kinds(course.say(ANSWER)) == ["ModelAnswered", "StepFinished", "RunFinished"]
-    assert isinstance(course.run.own, ReviewedState)
-    assert len(course.run.own.drafts) == times
-    assert course.run.result is not None
-    assert course.run.result.state == "success"
-    assert replay_of(course).divergences == []
+        assert kinds(sim.say(ANSWER)) == ["ModelAnswered", "Drafted", "StepFinished", "ModelCalled"]
+    assert kinds(sim.say(ANSWER)) == ["ModelAnswered", "StepFinished", "RunFinished"]
+    assert isinstance(sim.run.own, ReviewedState)
+    assert len(sim.run.own.drafts) == times
+    assert sim.run.result is not None
+    assert sim.run.result.state == "success"
+    assert replay_of(sim).divergences == []
 
 
 def test_every_promise_of_the_simulation_holds() -> None:

@@ -11,39 +11,37 @@ from cadre.kinds.solution.section import SolutionSpec
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Decision, Verdict
 from cadre.spec.sections import sections
-from unit.loop.build import Course, spec
+from unit.loop.build import SimulatedRun, spec
 
 LOOK = {"name": "look", "arguments": {"at": "sky"}}
 ADD = {"name": "add", "arguments": {"a": 1, "b": 2}}
 KID = {"name": "kid", "arguments": {"task": "Help."}}
 
 
-def solver(section: SolutionSpec | None = None, **fields: Any) -> Course:
-    return Course(spec(kind="solution", **sections(section or SolutionSpec()), **fields))
+def solver(section: SolutionSpec | None = None, **fields: Any) -> SimulatedRun:
+    return SimulatedRun(spec(kind="solution", **sections(section or SolutionSpec()), **fields))
 
 
-def proposes(course: Course, *calls: dict[str, Any], output: Any = None) -> list[ev.AnyEvent]:
+def proposes(sim: SimulatedRun, *calls: dict[str, Any], output: Any = None) -> list[ev.AnyEvent]:
     """The model answers with a solution."""
     solution = {"solution": {"calls": list(calls), "output": output}}
-    return course.say(content=msgspec.json.encode(solution).decode())
+    return sim.say(content=msgspec.json.encode(solution).decode())
 
 
-def decides(course: Course, verdict: Verdict, call: str = "r1_1_0", **fields: Any) -> list[ev.AnyEvent]:
+def decides(sim: SimulatedRun, verdict: Verdict, call: str = "r1_1_0", **fields: Any) -> list[ev.AnyEvent]:
     """A person decides on what waits."""
-    place = {"id": f"{call}:{verdict}:{course.at}", "tree": "r1", "run": "r1", "at": 2.0, "call": call}
-    return course.arrive(
-        msgspec.convert({"type": "decision", **place, "verdict": verdict, **fields}, Decision)
-    )
+    place = {"id": f"{call}:{verdict}:{sim.at}", "tree": "r1", "run": "r1", "at": 2.0, "call": call}
+    return sim.arrive(msgspec.convert({"type": "decision", **place, "verdict": verdict, **fields}, Decision))
 
 
-def asked(course: Course, prompts: str = "solution") -> ModelRequest:
+def asked(sim: SimulatedRun, prompts: str = "solution") -> ModelRequest:
     """What the model is asked now."""
-    assert course.run.model is not None
-    return Transcript(Prompts.load(prompts)).request(course.run, course.run.model.purpose)
+    assert sim.run.model is not None
+    return Transcript(Prompts.load(prompts)).request(sim.run, sim.run.model.purpose)
 
 
-def last_read(course: Course) -> str:
+def last_read(sim: SimulatedRun) -> str:
     """The last message of what the model is asked now."""
-    content = asked(course).messages[-1]["content"]
+    content = asked(sim).messages[-1]["content"]
     assert isinstance(content, str)
     return content

@@ -12,9 +12,9 @@ from unit.loop.build import kinds, only, report, result, sound
 
 
 def held_solution() -> Any:
-    course = solver(SolutionSpec(approve="always")).begin()
-    proposes(course, LOOK, ADD, KID)
-    return course
+    sim = solver(SolutionSpec(approve="always")).begin()
+    proposes(sim, LOOK, ADD, KID)
+    return sim
 
 
 def made_by(events: list[Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -51,31 +51,31 @@ def made_by(events: list[Any]) -> list[tuple[str, dict[str, Any]]]:
     ],
 )
 def test_a_person_changes_what_was_proposed(edits: list[Any], made: list[Any], named: list[str]) -> None:
-    course = held_solution()
-    events = decides(course, "corrected", edits=edits, feedback="As we said.")
+    sim = held_solution()
+    events = decides(sim, "corrected", edits=edits, feedback="As we said.")
     assert only(events, ev.ApprovalDecided).edits
     assert made_by(events) == [(one["name"], one["arguments"]) for one in made]
-    for held in list(course.run.open_calls()):
+    for held in list(sim.run.open_calls()):
         if held.kind == "member":
-            course.arrive(report(held.id, text="Helped."))
+            sim.arrive(report(held.id, text="Helped."))
         else:
-            course.arrive(result(held.id, 3, tool=held.name))
-    review, *outcomes = last_read(course).split("\n\n")
+            sim.arrive(result(held.id, 3, tool=held.name))
+    review, *outcomes = last_read(sim).split("\n\n")
     assert holds(review, *named, "As we said.")
     assert len(outcomes) == len(made)
-    sound(course)
+    sound(sim)
 
 
 def test_all_calls_dropped_is_another_request() -> None:
-    course = held_solution()
+    sim = held_solution()
     edits = [{"call": number, "drop": True} for number in (1, 2, 3)]
-    assert kinds(decides(course, "corrected", edits=edits)) == [
+    assert kinds(decides(sim, "corrected", edits=edits)) == [
         "ApprovalDecided",
         "StepFinished",
         "ModelCalled",
     ]
-    assert holds(last_read(course), "1 (look)", "2 (add)", "3 (kid)")
-    sound(course)
+    assert holds(last_read(sim), "1 (look)", "2 (add)", "3 (kid)")
+    sound(sim)
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_all_calls_dropped_is_another_request() -> None:
     ],
 )
 def test_an_edit_that_cannot_be_made_leaves_the_solution_waiting(edit: dict[str, Any]) -> None:
-    course = held_solution()
-    assert kinds(decides(course, "corrected", edits=[edit])) == ["RecordIgnored"]
-    assert [call.kind for call in course.run.open_calls()] == ["question"]
-    assert kinds(decides(course, "approved"))[0] == "ApprovalDecided"
-    assert kinds(decides(course, "rejected")) == ["RecordIgnored"], "the first decision counts"
-    sound(course)
+    sim = held_solution()
+    assert kinds(decides(sim, "corrected", edits=[edit])) == ["RecordIgnored"]
+    assert [call.kind for call in sim.run.open_calls()] == ["question"]
+    assert kinds(decides(sim, "approved"))[0] == "ApprovalDecided"
+    assert kinds(decides(sim, "rejected")) == ["RecordIgnored"], "the first decision counts"
+    sound(sim)

@@ -20,7 +20,7 @@ from cadre.spec.answer_schema import is_strict, misfits
 from cadre.spec.sections import sections
 from harness.texts import holds
 from kinds.solution.build import ADD, KID, LOOK, asked, solver
-from unit.loop.build import Offer, spec
+from unit.loop.build import Toolset, spec
 
 MONEY = {
     "type": "object",
@@ -42,8 +42,8 @@ def taking_money(name: str) -> ToolCard:
 
 
 def test_it_says_what_may_be_proposed() -> None:
-    course = solver(SolutionSpec(implicit={"note": ImplicitActivity(description="Notes.")})).begin()
-    schema = solution_schema(course.run)
+    sim = solver(SolutionSpec(implicit={"note": ImplicitActivity(description="Notes.")})).begin()
+    schema = solution_schema(sim.run)
     noted = {"name": "note", "arguments": {}, "outcome": "seen"}
     for calls, output in (([LOOK, ADD, KID, noted], None), ([], "done"), ([LOOK], 3)):
         assert misfits(schema, {"solution": {"calls": calls, "output": output}}) == []
@@ -59,8 +59,8 @@ def test_it_says_what_may_be_proposed() -> None:
 
 def test_the_output_is_that_of_the_agent_or_nothing() -> None:
     schema = {"$ref": "#/$defs/Money", "$defs": {"Money": MONEY}}
-    course = solver(output_schema=schema).begin()
-    whole = solution_schema(course.run)
+    sim = solver(output_schema=schema).begin()
+    whole = solution_schema(sim.run)
     for output in (None, {"amount": 1, "currency": "EUR"}):
         assert misfits(whole, {"solution": {"calls": [], "output": output}}) == []
     assert misfits(whole, {"solution": {"calls": [], "output": {"amount": 1}}})
@@ -68,13 +68,13 @@ def test_the_output_is_that_of_the_agent_or_nothing() -> None:
 
 
 def test_what_is_the_same_is_written_once() -> None:
-    offer = Offer(
+    toolset = Toolset(
         tools={name: taking_money(name) for name in ("pay", "refund", "reserve")},
         members={name: AgentCard(name=name, description="Helps.") for name in ("ada", "bob", "eve")},
     )
-    course = solver().begin()
-    course.run.tools, course.run.members = offer.tools, offer.members
-    schema = solution_schema(course.run)
+    sim = solver().begin()
+    sim.run.tools, sim.run.members = toolset.tools, toolset.members
+    schema = solution_schema(sim.run)
     union = schema["properties"]["solution"]["properties"]["calls"]["items"]["anyOf"]
     assert [one["properties"]["name"]["enum"] for one in union] == [
         ["pay", "refund", "reserve"],
@@ -83,9 +83,9 @@ def test_what_is_the_same_is_written_once() -> None:
     assert list(schema["$defs"]) == ["Money"]
     text = msgspec.json.encode(schema).decode()
     assert "description" not in text
-    as_functions = tokens_of(msgspec.json.encode(functions(course.run)).decode())
+    as_functions = tokens_of(msgspec.json.encode(functions(sim.run)).decode())
     assert tokens_of(text) < as_functions / 2, (tokens_of(text), as_functions)
-    assert tokens_of(text) < 1.3 * tokens_of(msgspec.json.encode(call_schema(functions(course.run))).decode())
+    assert tokens_of(text) < 1.3 * tokens_of(msgspec.json.encode(call_schema(functions(sim.run))).decode())
 
 
 PLACE: dict[str, Any] = {
@@ -151,15 +151,15 @@ def cards_of(groups: tuple[tuple[str, dict[str, Any]], ...]) -> dict[str, ToolCa
 @pytest.mark.parametrize(("groups", "most"), [(ALIKE, 0.47), (UNLIKE, 1.55)])
 def test_what_it_costs_with_twenty_tools(groups: tuple[tuple[str, dict[str, Any]], ...], most: float) -> None:
     """Estimated tokens, against the tools' own schemas one after the other; never more than as functions of the API."""
-    course = solver().begin()
-    course.run.tools, course.run.members = cards_of(groups), {}
-    assert len(course.run.tools) == 20
-    schema = solution_schema(course.run)
+    sim = solver().begin()
+    sim.run.tools, sim.run.members = cards_of(groups), {}
+    assert len(sim.run.tools) == 20
+    schema = solution_schema(sim.run)
     assert is_strict(schema)
-    own = sum(tokens_of(msgspec.json.encode(one.input_schema).decode()) for one in course.run.tools.values())
+    own = sum(tokens_of(msgspec.json.encode(one.input_schema).decode()) for one in sim.run.tools.values())
     whole = tokens_of(msgspec.json.encode(schema).decode())
     assert whole < most * own, (whole, own)
-    assert whole < tokens_of(msgspec.json.encode(functions(course.run)).decode())
+    assert whole < tokens_of(msgspec.json.encode(functions(sim.run)).decode())
 
 
 def test_an_optional_argument_is_required_and_may_be_null() -> None:
@@ -180,9 +180,9 @@ def test_an_optional_argument_is_required_and_may_be_null() -> None:
 
 
 def test_nothing_in_reach_leaves_the_output() -> None:
-    course = solver().begin()
-    course.run.tools, course.run.members = {}, {}
-    schema = solution_schema(course.run)
+    sim = solver().begin()
+    sim.run.tools, sim.run.members = {}, {}
+    schema = solution_schema(sim.run)
     assert misfits(schema, {"solution": {"calls": [], "output": "done"}}) == []
     assert misfits(schema, {"solution": {"calls": [{}], "output": "done"}})
 
@@ -190,8 +190,8 @@ def test_nothing_in_reach_leaves_the_output() -> None:
 @pytest.mark.parametrize("file", ["solution", "solution_short"])
 def test_its_prompts_tell_what_it_may_propose(file: str) -> None:
     section = SolutionSpec(implicit={"note": ImplicitActivity(description="Notes what was seen.")})
-    course = solver(section, instructions="Be kind.", prompts="short" if file.endswith("short") else None)
-    system = asked(course.begin(), file).messages[0]["content"]
+    sim = solver(section, instructions="Be kind.", prompts="short" if file.endswith("short") else None)
+    system = asked(sim.begin(), file).messages[0]["content"]
     for told in ("- look: Looks.", "- kid: Helps.", "note: Notes what was seen.", "Be kind.", '{"solution"'):
         assert told in system
     assert Prompts.load(file).kind == "solution"

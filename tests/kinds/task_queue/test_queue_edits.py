@@ -14,14 +14,14 @@ from cadre.kinds.task_queue.records import QueueEdited, queue_of
 from cadre.protocol.messages import Edit
 from harness.texts import holds
 from kinds.task_queue.test_task_queue import PLAIN, begun, done, purpose, queue_spec, state, text
-from unit.loop.build import Course, kinds, only, replay_of, sound
+from unit.loop.build import SimulatedRun, kinds, only, replay_of, sound
 
 _NUMBERS = itertools.count()
 
 
-def edit(course: Course, *operations: dict[str, Any], base: int | None = None) -> list[ev.AnyEvent]:
-    version = state(course).version if base is None else base
-    return course.arrive(
+def edit(sim: SimulatedRun, *operations: dict[str, Any], base: int | None = None) -> list[ev.AnyEvent]:
+    version = state(sim).version if base is None else base
+    return sim.arrive(
         Edit(
             id=f"e{next(_NUMBERS)}",
             tree="r1",
@@ -35,9 +35,9 @@ def edit(course: Course, *operations: dict[str, Any], base: int | None = None) -
 
 
 def test_tasks_that_wait_are_added_dropped_reworded_and_moved() -> None:
-    course = begun(PLAIN, "one", "two", "three")
+    sim = begun(PLAIN, "one", "two", "three")
     events = edit(
-        course,
+        sim,
         {"op": "add", "task": " four ", "at": 0},
         {"op": "drop", "task": "TWO"},
         {"op": "edit", "task": "three", "text": "third"},
@@ -46,17 +46,17 @@ def test_tasks_that_wait_are_added_dropped_reworded_and_moved() -> None:
     )
     assert kinds(events) == ["EditApplied", "QueueEdited"]
     assert only(events, QueueEdited).added == ["four", "five"]
-    assert state(course).pending == ["one", "five", "four", "third"]
-    (stale,) = edit(course, {"op": "drop", "task": "five"}, base=1)
+    assert state(sim).pending == ["one", "five", "four", "third"]
+    (stale,) = edit(sim, {"op": "drop", "task": "five"}, base=1)
     assert isinstance(stale, ev.EditRefused)
-    assert (stale.version, state(course).made) == (2, 5)
-    done(course)
-    assert "Current task: five" in text(course)
+    assert (stale.version, state(sim).made) == (2, 5)
+    done(sim)
+    assert "Current task: five" in text(sim)
     for _ in range(3):
-        done(course)
-    assert course.say(content="All.")[-1].__class__ is ev.RunFinished
-    assert replay_of(course).divergences == []
-    sound(course)
+        done(sim)
+    assert sim.say(content="All.")[-1].__class__ is ev.RunFinished
+    assert replay_of(sim).divergences == []
+    sound(sim)
 
 
 @pytest.mark.parametrize(
@@ -77,71 +77,71 @@ def test_tasks_that_wait_are_added_dropped_reworded_and_moved() -> None:
 def test_an_edit_that_cannot_be_made_changes_nothing(
     operation: dict[str, Any], code: str, named: list[str]
 ) -> None:
-    course = begun(PLAIN, "one", "two")
-    (refused,) = edit(course, {"op": "add", "task": "three"}, operation)
+    sim = begun(PLAIN, "one", "two")
+    (refused,) = edit(sim, {"op": "add", "task": "three"}, operation)
     assert isinstance(refused, ev.EditRefused)
     assert refused.code == code
     assert holds(refused.reason, *named)
-    assert (state(course).pending, state(course).version) == (["one", "two"], 1)
+    assert (state(sim).pending, state(sim).version) == (["one", "two"], 1)
 
 
 def test_no_more_tasks_than_the_agent_may_have() -> None:
-    course = Course(queue_spec(type(PLAIN)(goals=["Be brief."], most=2, create=False))).begin()
-    course.say(content='["one", "two"]')
-    (refused,) = edit(course, {"op": "add", "task": "three"})
+    sim = SimulatedRun(queue_spec(type(PLAIN)(goals=["Be brief."], most=2, create=False))).begin()
+    sim.say(content='["one", "two"]')
+    (refused,) = edit(sim, {"op": "add", "task": "three"})
     assert isinstance(refused, ev.EditRefused)
     assert "task_queue.most" in refused.reason
 
 
 def test_what_a_person_adds_comes_before_the_first_tasks() -> None:
-    course = begun()
-    edit(course, {"op": "add", "task": "mine"})
-    course.say(content='["one", "Mine"]')
-    assert state(course).pending == ["mine", "one"]
+    sim = begun()
+    edit(sim, {"op": "add", "task": "mine"})
+    sim.say(content='["one", "Mine"]')
+    assert state(sim).pending == ["mine", "one"]
 
 
 def test_a_task_that_comes_while_the_answer_is_written_is_done_first() -> None:
-    course = begun(PLAIN, "one")
-    done(course)
-    assert purpose(course) == "conclude"
-    edit(course, {"op": "add", "task": "two"})
-    assert kinds(course.say(content="All is done.")) == [
+    sim = begun(PLAIN, "one")
+    done(sim)
+    assert purpose(sim) == "conclude"
+    edit(sim, {"op": "add", "task": "two"})
+    assert kinds(sim.say(content="All is done.")) == [
         "ModelAnswered",
         "StepFinished",
         "StepStarted",
         "ModelCalled",
     ]
-    assert "Current task: two" in text(course)
-    done(course)
-    assert "- two: 3" in text(course)
-    assert only(course.say(content="Both are done."), ev.RunFinished).output == "Both are done."
-    assert replay_of(course).divergences == []
-    sound(course)
+    assert "Current task: two" in text(sim)
+    done(sim)
+    assert "- two: 3" in text(sim)
+    assert only(sim.say(content="Both are done."), ev.RunFinished).output == "Both are done."
+    assert replay_of(sim).divergences == []
+    sound(sim)
 
 
 def test_no_edit_is_made_while_the_answer_is_checked() -> None:
-    course = begun(PLAIN, "one", checks=["spell_check"])
-    done(course)
-    course.say(content="All is done.")
-    (refused,) = edit(course, {"op": "add", "task": "two"})
+    sim = begun(PLAIN, "one", checks=["spell_check"])
+    done(sim)
+    sim.say(content="All is done.")
+    (refused,) = edit(sim, {"op": "add", "task": "two"})
     assert isinstance(refused, ev.EditRefused)
     assert "being checked" in refused.reason
 
 
 def test_a_dropped_task_is_dropped_whatever_stage_the_queue_is_in() -> None:
     section = type(PLAIN)(goals=["Empty the inbox."])
-    course = Course(queue_spec(section)).begin()
-    course.say(content=json.dumps(["one", "two"]))
-    done(course)
-    assert purpose(course) == "create"
-    edit(course, {"op": "drop", "task": "two"})
-    course.say(content="[]")
-    assert purpose(course) == "conclude"
+    sim = SimulatedRun(queue_spec(section)).begin()
+    sim.say(content=json.dumps(["one", "two"]))
+    done(sim)
+    assert purpose(sim) == "create"
+    edit(sim, {"op": "drop", "task": "two"})
+    sim.say(content="[]")
+    assert purpose(sim) == "conclude"
 
 
 def test_a_fork_begins_with_the_queue_as_it_was_edited() -> None:
-    course = begun(PLAIN, "one", "two")
-    edit(course, {"op": "add", "task": "three"})
-    done(course)
-    steps = [step for step in course.run.steps if isinstance(step, ActionStep)]
-    assert rebuilt(steps, queue_of(course.spec)).pending == ["two", "three"]
+    sim = begun(PLAIN, "one", "two")
+    edit(sim, {"op": "add", "task": "three"})
+    done(sim)
+    steps = [step for step in sim.run.steps if isinstance(step, ActionStep)]
+    assert rebuilt(steps, queue_of(sim.spec)).pending == ["two", "three"]

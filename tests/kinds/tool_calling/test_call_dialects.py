@@ -10,7 +10,7 @@ from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.calls.call_dialects import read_in_form, read_written
 from cadre.spec.model import ModelSpec
 from kinds.test_no_call_is_made import done, offer
-from unit.loop.build import Course, spec
+from unit.loop.build import SimulatedRun, spec
 
 CALL = '{"name": "f", "arguments": {"a": 1}}'
 DIALECTS = {
@@ -82,7 +82,7 @@ SCHEMAS = {
 
 def says(content: str, form: Any = "native") -> list[Any]:
     agent = spec(kind="tool_calling", model=ModelSpec(calls=form), tools=[*SCHEMAS], team=[])
-    return done(Course(agent, offer(SCHEMAS)).begin("Do it.").say(content=content))
+    return done(SimulatedRun(agent, offer(SCHEMAS)).begin("Do it.").say(content=content))
 
 
 @pytest.mark.parametrize("form", ["native", "text", "schema"])

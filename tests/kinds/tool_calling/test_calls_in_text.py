@@ -10,7 +10,7 @@ from cadre.engine.answers.stop_sequences import STOP_SEQUENCES, cut_at_stop
 from cadre.engine.calls.calls_in_text import NoCall, read_calls
 from cadre.journal import events as ev
 from cadre.journal.steps import ActionStep
-from unit.loop.build import Course, call, kinds, only
+from unit.loop.build import SimulatedRun, call, kinds, only
 
 ADD = ev.RequestedCall("add", {"a": 1, "b": 2})
 LOOK = ev.RequestedCall("look", {"at": "}{"})
@@ -121,38 +121,38 @@ def test_arguments_are_read_as_they_are_meant(name: str, given: str, arguments: 
 
 def test_native_arguments_with_bare_line_breaks_are_read() -> None:
     asked = ev.RequestedCall("look", '{"at": "one\n\ttwo"}')
-    assert only(Course().begin().say(asked), ev.ToolCalled).arguments == {"at": "one\n\ttwo"}
+    assert only(SimulatedRun().begin().say(asked), ev.ToolCalled).arguments == {"at": "one\n\ttwo"}
     cut = ev.RequestedCall("look", '{"at": "one\n\ttw')
-    assert "not valid JSON" in only(Course().begin().say(cut), ev.CallRefused).error.message
+    assert "not valid JSON" in only(SimulatedRun().begin().say(cut), ev.CallRefused).error.message
 
 
 def test_native_calls_win_over_what_the_text_says() -> None:
-    called = only(Course().begin().say(call("add", a=5, b=5), content=A), ev.ToolCalled)
+    called = only(SimulatedRun().begin().say(call("add", a=5, b=5), content=A), ev.ToolCalled)
     assert called.arguments == {"a": 5, "b": 5}
 
 
 def test_no_call_at_all_is_the_steps_error_and_the_next_step_begins() -> None:
-    course = Course().begin()
-    events = course.say(content="The answer is 3.")
+    sim = SimulatedRun().begin()
+    events = sim.say(content="The answer is 3.")
     assert kinds(events) == ["ModelAnswered", "StepFinished", "ModelCalled"]
     assert only(events, ev.StepFinished).error.type == "AgentParsingError"
     assert only(events, ev.ModelCalled).step == 2
-    step = course.run.steps[-1]
+    step = sim.run.steps[-1]
     assert isinstance(step, ActionStep)
     assert (step.number, step.content, step.native) == (1, "The answer is 3.", False)
 
 
 def test_calls_in_text_are_made_like_native_ones() -> None:
-    course = Course().begin()
-    events = course.say(content=f"{A} {L}")
+    sim = SimulatedRun().begin()
+    events = sim.say(content=f"{A} {L}")
     assert [event.call for event in events if isinstance(event, ev.ToolCalled)] == ["r1_1_0", "r1_1_1"]
-    assert course.run.current is not None
-    assert not course.run.current.native
+    assert sim.run.current is not None
+    assert not sim.run.current.native
 
 
 def test_a_final_answer_in_text_ends_the_run() -> None:
-    course = Course().begin()
-    events = course.say(content='{"name": "final_answer", "arguments": {"answer": 3}}')
+    sim = SimulatedRun().begin()
+    events = sim.say(content='{"name": "final_answer", "arguments": {"answer": 3}}')
     assert only(events, ev.RunFinished).output == 3
 
 

@@ -9,7 +9,7 @@ from cadre.kinds.workflow.section import WorkflowSpec
 from cadre.protocol.messages import Decision
 from cadre.spec.agent import AgentSpec
 from cadre.spec.sections import sections
-from unit.loop.build import Course, spec
+from unit.loop.build import SimulatedRun, spec
 
 
 def workflow(start: str, fields: Any = None, /, **steps: Any) -> AgentSpec:
@@ -18,19 +18,19 @@ def workflow(start: str, fields: Any = None, /, **steps: Any) -> AgentSpec:
     return spec(kind="workflow", **sections(section), **(fields or {}))
 
 
-def run_of(agent: AgentSpec, text: str = "Do it.", **fields: Any) -> Course:
-    return Course(agent).begin(text, **fields)
+def run_of(agent: AgentSpec, text: str = "Do it.", **fields: Any) -> SimulatedRun:
+    return SimulatedRun(agent).begin(text, **fields)
 
 
-def decide(course: Course, verdict: str, feedback: str = "") -> list[ev.AnyEvent]:
-    call = course.run.open_calls()[0].id
+def decide(sim: SimulatedRun, verdict: str, feedback: str = "") -> list[ev.AnyEvent]:
+    call = sim.run.open_calls()[0].id
     fields = {"id": f"{call}:decision", "tree": "r1", "run": "r1", "at": 2.0, "call": call, "sender": "ada"}
-    return course.arrive(
+    return sim.arrive(
         msgspec.convert({"type": "decision", **fields, "verdict": verdict, "feedback": feedback}, Decision)
     )
 
 
-def entered(course: Course) -> list[str]:
+def entered(sim: SimulatedRun) -> list[str]:
     """The steps that were begun, in order."""
-    events = [event for entry in course.journal() for event in entry.events]
+    events = [event for entry in sim.journal() for event in entry.events]
     return [event.name for event in events if isinstance(event, ev.StepStarted)]

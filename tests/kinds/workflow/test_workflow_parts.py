@@ -16,7 +16,7 @@ from cadre.spec.agent import AgentSpec
 from harness.texts import holds
 from kinds.workflow.built import decide, entered, run_of, workflow
 from kinds.workflow.test_workflow_runs import LOOK, end_of
-from unit.loop.build import Course, cancel, kinds, report, result, sent, sound
+from unit.loop.build import SimulatedRun, cancel, kinds, report, result, sent, sound
 
 GONE = ErrorInfo("tool-failed", "gone")
 EACH: dict[str, Any] = {
@@ -34,43 +34,43 @@ BOTH: dict[str, Any] = {
 }
 
 
-def child_of(course: Course, task: Task) -> Course:
+def child_of(sim: SimulatedRun, task: Task) -> SimulatedRun:
     """The course of the run that a task of this one begins."""
-    child = Course(course.spec, course.offer, task.run)
+    child = SimulatedRun(sim.spec, sim.toolset, task.run)
     child.arrive(task)
     return child
 
 
-def reported(child: Course) -> Report:
+def reported(child: SimulatedRun) -> Report:
     """Its report, as the parent gets it."""
     return next(iter(sent(child, Report)))
 
 
 def test_each_item_is_a_run_and_the_results_have_the_items_order() -> None:
-    course = run_of(workflow("seen", **EACH))
-    course.arrive(result(course.id(), {"numbers": [5, 6, 7], "plus": 10}, tool="look"))
-    tasks = sent(course, Task)
+    sim = run_of(workflow("seen", **EACH))
+    sim.arrive(result(sim.id(), {"numbers": [5, 6, 7], "plus": 10}, tool="look"))
+    tasks = sent(sim, Task)
     assert [(task.agent, task.inputs["item"]) for task in tasks] == [("boss", 5), ("boss", 6)]
-    children = [child_of(course, task) for task in tasks]
+    children = [child_of(sim, task) for task in tasks]
     assert children[1].run.open_calls()[0].arguments == {"a": 6, "b": 10}
     assert list(workflow_of(children[1].run.spec).steps) == ["one"]
     for child, value in zip(reversed(children), (16, 15), strict=True):
         child.arrive(result(child.id(), value))
-        course.arrive(reported(child))
-    third = child_of(course, sent(course, Task)[-1])
+        sim.arrive(reported(child))
+    third = child_of(sim, sent(sim, Task)[-1])
     third.arrive(result(third.id(), 17))
-    course.arrive(reported(third))
-    assert end_of(course).output == [15, 16, 17]
-    assert course.run.usage.steps == 3 + 3
-    for one in (course, *children, third):
+    sim.arrive(reported(third))
+    assert end_of(sim).output == [15, 16, 17]
+    assert sim.run.usage.steps == 3 + 3
+    for one in (sim, *children, third):
         sound(one)
 
 
 def test_an_empty_list_is_a_result_at_once() -> None:
-    course = run_of(workflow("seen", **EACH))
-    course.arrive(result(course.id(), {"numbers": [], "plus": 1}, tool="look"))
-    assert end_of(course).output == []
-    sound(course)
+    sim = run_of(workflow("seen", **EACH))
+    sim.arrive(result(sim.id(), {"numbers": [], "plus": 1}, tool="look"))
+    assert end_of(sim).output == []
+    sound(sim)
 
 
 def test_an_empty_list_is_a_result_behind_a_wait() -> None:
@@ -81,11 +81,11 @@ def test_an_empty_list_is_a_result_behind_a_wait() -> None:
         "ask": {"approve": {"question": "Go on?", "yes": "done", "no": "done"}},
         "done": {"end": "{{ all }}"},
     }
-    course = run_of(workflow("seen", **steps))
-    course.arrive(result(course.id(), {"numbers": []}, tool="look"))
-    decide(course, "approved")
-    assert end_of(course).output == []
-    sound(course)
+    sim = run_of(workflow("seen", **steps))
+    sim.arrive(result(sim.id(), {"numbers": []}, tool="look"))
+    decide(sim, "approved")
+    assert end_of(sim).output == []
+    sound(sim)
 
 
 def test_the_value_of_an_end_among_what_is_made_up_for_is_there_behind_a_wait() -> None:
@@ -97,76 +97,76 @@ def test_the_value_of_an_end_among_what_is_made_up_for_is_there_behind_a_wait() 
         "back": {"approve": {"question": "{{ count }}?", "yes": "told", "no": "told"}},
         "told": {"tool": {"name": "add", "arguments": {"a": "{{ count }}", "b": 1}}},
     }
-    course = run_of(workflow("first", **steps))
-    course.arrive(result(course.id(), "here", tool="look"))
-    course.arrive(result(course.id(), "there", tool="look"))
-    hold = course.run.open_calls()[0].hold
+    sim = run_of(workflow("first", **steps))
+    sim.arrive(result(sim.id(), "here", tool="look"))
+    sim.arrive(result(sim.id(), "there", tool="look"))
+    hold = sim.run.open_calls()[0].hold
     assert hold is not None
     assert hold.reason == "42?"
-    decide(course, "approved")
-    (call,) = course.run.open_calls()
+    decide(sim, "approved")
+    (call,) = sim.run.open_calls()
     assert call.arguments == {"a": 42, "b": 1}
-    sound(course)
+    sound(sim)
 
 
 def test_parts_that_begin_with_the_task_share_the_budget_of_the_run() -> None:
-    course = run_of(workflow("both", **BOTH), budget=Budget(tokens=1_000))
-    assert [call.budget for call in course.run.open_calls()] == [Budget(tokens=500), Budget(tokens=500)]
-    course.arrive(report(course.id(), "1", agent="boss", usage=Usage(input_tokens=400)))
-    assert course.run.usage.tokens == 400
-    sound(course)
+    sim = run_of(workflow("both", **BOTH), budget=Budget(tokens=1_000))
+    assert [call.budget for call in sim.run.open_calls()] == [Budget(tokens=500), Budget(tokens=500)]
+    sim.arrive(report(sim.id(), "1", agent="boss", usage=Usage(input_tokens=400)))
+    assert sim.run.usage.tokens == 400
+    sound(sim)
 
 
 def test_a_part_that_begins_later_gets_its_share_of_what_is_left_now() -> None:
     agent = workflow("seen", **EACH)
-    course = run_of(agent, budget=Budget(tokens=1_000))
-    course.arrive(result(course.id(), {"numbers": [5, 6, 7], "plus": 10}, tool="look"))
-    assert [call.budget for call in course.run.open_calls()] == [Budget(tokens=500), Budget(tokens=500)]
-    course.arrive(report(course.id(), "1", agent="boss", usage=Usage(input_tokens=400)))
-    assert course.run.open_calls()[-1].budget == Budget(tokens=100)
-    sound(course)
+    sim = run_of(agent, budget=Budget(tokens=1_000))
+    sim.arrive(result(sim.id(), {"numbers": [5, 6, 7], "plus": 10}, tool="look"))
+    assert [call.budget for call in sim.run.open_calls()] == [Budget(tokens=500), Budget(tokens=500)]
+    sim.arrive(report(sim.id(), "1", agent="boss", usage=Usage(input_tokens=400)))
+    assert sim.run.open_calls()[-1].budget == Budget(tokens=100)
+    sound(sim)
 
 
 def test_an_item_that_fails_ends_the_step_and_the_others_are_told() -> None:
-    course = run_of(workflow("seen", **EACH))
-    course.arrive(result(course.id(), {"numbers": [5, 6, 7], "plus": 10}, tool="look"))
-    events = course.arrive(report(course.id(), "", "error", agent="boss", error=GONE))
+    sim = run_of(workflow("seen", **EACH))
+    sim.arrive(result(sim.id(), {"numbers": [5, 6, 7], "plus": 10}, tool="look"))
+    events = sim.arrive(report(sim.id(), "", "error", agent="boss", error=GONE))
     assert kinds(events)[:3] == ["DelegateFinished", "CallDropped", "WorkflowStepFinished"]
-    assert "1 of 3 have failed" in (end_of(course).error or GONE).message
-    assert [one.call for one in course.run.revoked] == [course.id(1)]
-    sound(course)
+    assert "1 of 3 have failed" in (end_of(sim).error or GONE).message
+    assert [one.call for one in sim.run.revoked] == [sim.id(1)]
+    sound(sim)
 
 
 def test_some_items_may_fail_where_the_step_says_so() -> None:
     steps = {**EACH, "all": {"each": {"items": [1, 2], "step": "one", "need": 1}, "next": "done"}}
-    course = run_of(workflow("seen", **steps))
-    course.arrive(result(course.id(), {"plus": 1}, tool="look"))
-    course.arrive(report(course.id(), "", "error", agent="boss", error=GONE))
-    course.arrive(report(course.id(1), "3", agent="boss"))
-    assert end_of(course).output == [None, "3"]
-    sound(course)
+    sim = run_of(workflow("seen", **steps))
+    sim.arrive(result(sim.id(), {"plus": 1}, tool="look"))
+    sim.arrive(report(sim.id(), "", "error", agent="boss", error=GONE))
+    sim.arrive(report(sim.id(1), "3", agent="boss"))
+    assert end_of(sim).output == [None, "3"]
+    sound(sim)
 
 
 def test_branches_run_side_by_side_and_have_their_own_ends() -> None:
-    course = run_of(workflow("both", **BOTH), "the sky")
-    left, right = (child_of(course, task) for task in sent(course, Task))
+    sim = run_of(workflow("both", **BOTH), "the sky")
+    left, right = (child_of(sim, task) for task in sent(sim, Task))
     assert left.run.open_calls()[0].arguments == {"at": "the sky"}
     right.arrive(result(right.id(), 3))
     left.arrive(result(left.id(), "blue", tool="look"))
-    course.arrive(reported(right))
-    course.arrive(reported(left))
-    assert end_of(course).output == {"left": "blue", "right": 6}
-    sound(course)
+    sim.arrive(reported(right))
+    sim.arrive(reported(left))
+    assert end_of(sim).output == {"left": "blue", "right": 6}
+    sound(sim)
 
 
 def test_the_first_branches_are_enough_and_the_rest_is_dropped() -> None:
     steps = {**BOTH, "both": {"parallel": {**BOTH["both"]["parallel"], "need": 1}, "next": "done"}}
-    course = run_of(workflow("both", **steps))
-    call = course.id()
-    course.arrive(report(course.id(1), "6", agent="boss"))
-    assert end_of(course).output == {"left": None, "right": "6"}
-    assert [one.call for one in course.run.revoked] == [call]
-    sound(course)
+    sim = run_of(workflow("both", **steps))
+    call = sim.id()
+    sim.arrive(report(sim.id(1), "6", agent="boss"))
+    assert end_of(sim).output == {"left": None, "right": "6"}
+    assert [one.call for one in sim.run.revoked] == [call]
+    sound(sim)
 
 
 def test_parts_are_bounded_by_depth() -> None:
@@ -178,14 +178,14 @@ def test_parts_are_bounded_by_depth() -> None:
         "both": {"parallel": {"branches": {"again": "deeper"}}},
         "deeper": {"each": {"items": [1], "step": "both"}},
     }
-    course = run_of(workflow("both", **steps))
+    sim = run_of(workflow("both", **steps))
     for _ in range(8):
-        course = child_of(course, sent(course, Task)[0])
-    error = end_of(course).error
+        sim = child_of(sim, sent(sim, Task)[0])
+    error = end_of(sim).error
     assert error is not None
     assert error.code == "invalid-call"
-    assert course.run.spec is not None
-    assert holds(error.message, f"limit is {course.run.spec.limits.depth}", "boss > boss")
+    assert sim.run.spec is not None
+    assert holds(error.message, f"limit is {sim.run.spec.limits.depth}", "boss > boss")
 
 
 def test_nobody_else_may_say_what_part_an_agent_does() -> None:
@@ -204,88 +204,88 @@ UNDO: dict[str, Any] = {
 }
 
 
-def booked_and_paid() -> Course:
-    course = run_of(workflow("book", **UNDO))
-    course.arrive(result(course.id(), "seat 4", tool="look"))
-    course.arrive(result(course.id(), "30 EUR", tool="look"))
-    return course
+def booked_and_paid() -> SimulatedRun:
+    sim = run_of(workflow("book", **UNDO))
+    sim.arrive(result(sim.id(), "seat 4", tool="look"))
+    sim.arrive(result(sim.id(), "30 EUR", tool="look"))
+    return sim
 
 
-def asked(course: Course) -> Any:
-    return course.run.open_calls()[0].arguments["at"]
+def asked(sim: SimulatedRun) -> Any:
+    return sim.run.open_calls()[0].arguments["at"]
 
 
 def test_what_was_done_is_made_up_for_in_reverse_order() -> None:
-    course = booked_and_paid()
-    events = course.arrive(result(course.id(), error=GONE, tool="look"))
+    sim = booked_and_paid()
+    events = sim.arrive(result(sim.id(), error=GONE, tool="look"))
     assert kinds(events)[1:4] == ["WorkflowStepFinished", "UndoBegun", "StepFinished"]
-    assert asked(course) == "repay 30 EUR send"
-    course.arrive(result(course.id(), "ok", tool="look"))
-    assert asked(course) == "unbook seat 4"
-    course.arrive(result(course.id(), "ok", tool="look"))
-    end = end_of(course)
+    assert asked(sim) == "repay 30 EUR send"
+    sim.arrive(result(sim.id(), "ok", tool="look"))
+    assert asked(sim) == "unbook seat 4"
+    sim.arrive(result(sim.id(), "ok", tool="look"))
+    end = end_of(sim)
     assert (end.state, (end.error or GONE).message) == ("error", "Step 'send' has failed: gone")
-    assert entered(course) == ["book", "pay", "send", "repay", "unbook"]
-    sound(course)
+    assert entered(sim) == ["book", "pay", "send", "repay", "unbook"]
+    sound(sim)
 
 
 def test_what_cannot_be_made_up_for_is_said_and_the_rest_goes_on() -> None:
-    course = booked_and_paid()
-    course.arrive(result(course.id(), error=GONE, tool="look"))
-    course.arrive(result(course.id(), error=GONE, tool="look"))
-    assert asked(course) == "unbook seat 4"
-    course.arrive(result(course.id(), "ok", tool="look"))
-    assert (end_of(course).error or GONE).not_undone == ("pay",)
-    sound(course)
+    sim = booked_and_paid()
+    sim.arrive(result(sim.id(), error=GONE, tool="look"))
+    sim.arrive(result(sim.id(), error=GONE, tool="look"))
+    assert asked(sim) == "unbook seat 4"
+    sim.arrive(result(sim.id(), "ok", tool="look"))
+    assert (end_of(sim).error or GONE).not_undone == ("pay",)
+    sound(sim)
 
 
 @pytest.mark.parametrize("again", [False, True])
 def test_a_cancelled_run_makes_up_for_what_it_did_however_often_it_is_cancelled(again: bool) -> None:
-    course = booked_and_paid()
-    events = course.arrive(cancel())
+    sim = booked_and_paid()
+    events = sim.arrive(cancel())
     assert kinds(events)[:4] == ["CancelRequested", "CallDropped", "UndoBegun", "StepFinished"]
-    assert asked(course) == "repay 30 EUR "
+    assert asked(sim) == "repay 30 EUR "
     if again:
-        assert kinds(course.arrive(cancel("c2", reason="once more"))) == ["CancelRequested"]
-    course.arrive(result(course.id(), "ok", tool="look"))
-    course.arrive(result(course.id(), "ok", tool="look"))
-    end = end_of(course)
+        assert kinds(sim.arrive(cancel("c2", reason="once more"))) == ["CancelRequested"]
+    sim.arrive(result(sim.id(), "ok", tool="look"))
+    sim.arrive(result(sim.id(), "ok", tool="look"))
+    end = end_of(sim)
     assert (end.state, (end.error or GONE).message) == ("cancelled", "enough")
-    assert len(entered(course)) == 5
-    sound(course)
+    assert len(entered(sim)) == 5
+    sound(sim)
 
 
 def test_the_end_at_once_names_what_is_not_undone() -> None:
-    course = booked_and_paid()
-    course.arrive(cancel("c1", now=True))
-    end = end_of(course)
+    sim = booked_and_paid()
+    sim.arrive(cancel("c1", now=True))
+    end = end_of(sim)
     assert (end.state, (end.error or GONE).type, (end.error or GONE).not_undone) == (
         "cancelled",
         "Cancelled",
         ("pay", "book"),
     )
-    sound(course)
+    sound(sim)
 
 
 @pytest.mark.parametrize("then", ["now", "poisoned"])
 def test_the_end_amid_making_up_for_things_names_the_rest(then: str) -> None:
-    course = booked_and_paid()
-    course.arrive(cancel())
-    course.arrive(result(course.id(), "ok", tool="look"))
-    assert asked(course) == "unbook seat 4"
-    course.arrive(cancel("c2", now=True) if then == "now" else Poisoned(id="p", deliveries=3))
-    assert (end_of(course).error or GONE).not_undone == ("book",)
-    sound(course)
+    sim = booked_and_paid()
+    sim.arrive(cancel())
+    sim.arrive(result(sim.id(), "ok", tool="look"))
+    assert asked(sim) == "unbook seat 4"
+    sim.arrive(cancel("c2", now=True) if then == "now" else Poisoned(id="p", deliveries=3))
+    assert (end_of(sim).error or GONE).not_undone == ("book",)
+    sound(sim)
 
 
 def test_a_cancel_amid_making_up_for_a_failure_lets_it_go_on() -> None:
-    course = booked_and_paid()
-    course.arrive(result(course.id(), error=GONE, tool="look"))
-    assert kinds(course.arrive(cancel())) == ["CancelRequested"]
-    course.arrive(result(course.id(), "ok", tool="look"))
-    course.arrive(result(course.id(), "ok", tool="look"))
-    assert (end_of(course).state, (end_of(course).error or GONE).not_undone) == ("error", ())
-    sound(course)
+    sim = booked_and_paid()
+    sim.arrive(result(sim.id(), error=GONE, tool="look"))
+    assert kinds(sim.arrive(cancel())) == ["CancelRequested"]
+    sim.arrive(result(sim.id(), "ok", tool="look"))
+    sim.arrive(result(sim.id(), "ok", tool="look"))
+    assert (end_of(sim).state, (end_of(sim).error or GONE).not_undone) == ("error", ())
+    sound(sim)
 
 
 @pytest.mark.parametrize("how", ["cancelled", "interrupted"])
@@ -297,17 +297,17 @@ def test_a_step_that_may_have_taken_effect_is_named_as_not_undone(how: str) -> N
         repay=LOOK,
         unbook=LOOK,
     )
-    course = run_of(agent)
-    course.arrive(result(course.id(), "seat 4", tool="look"))
+    sim = run_of(agent)
+    sim.arrive(result(sim.id(), "seat 4", tool="look"))
     if how == "cancelled":
-        course.arrive(cancel())
+        sim.arrive(cancel())
     else:
         lost = ErrorInfo("interrupted", "outcome unknown")
-        course.arrive(result(course.id(), error=lost, tool="look"))
-    course.arrive(result(course.id(), "ok", tool="look"))
-    assert entered(course) == ["book", "pay", "unbook"]
-    assert (end_of(course).error or GONE).not_undone == ("pay",)
-    sound(course)
+        sim.arrive(result(sim.id(), error=lost, tool="look"))
+    sim.arrive(result(sim.id(), "ok", tool="look"))
+    assert entered(sim) == ["book", "pay", "unbook"]
+    assert (end_of(sim).error or GONE).not_undone == ("pay",)
+    sound(sim)
 
 
 def test_a_way_that_is_taken_by_another_condition_is_the_same_way() -> None:
@@ -322,9 +322,9 @@ def test_a_way_that_is_taken_by_another_condition_is_the_same_way() -> None:
             little={"end": "little"},
         )
 
-    course = run_of(with_limit(10))
-    course.arrive(result(course.id(), 50, tool="look"))
-    journal = [Journaled(n, entry) for n, entry in enumerate(course.journal(), start=1)]
+    sim = run_of(with_limit(10))
+    sim.arrive(result(sim.id(), 50, tool="look"))
+    journal = [Journaled(n, entry) for n, entry in enumerate(sim.journal(), start=1)]
 
     def told(limit: int) -> str:
         rebased = rebase(journal, TeamFiles({"boss": with_limit(limit)}, []))
@@ -336,7 +336,7 @@ def test_a_way_that_is_taken_by_another_condition_is_the_same_way() -> None:
 
 
 def test_a_signal_for_a_step_that_was_given_up_does_not_end_the_step_that_makes_up_for_another() -> None:
-    course = run_of(
+    sim = run_of(
         workflow(
             "sum",
             sum={"tool": {"name": "add", "arguments": {"a": 2, "b": 1}}, "undo": "back", "next": "paid"},
@@ -344,11 +344,11 @@ def test_a_signal_for_a_step_that_was_given_up_does_not_end_the_step_that_makes_
             back={"tool": {"name": "add", "arguments": {"a": 1, "b": 1}}},
         )
     )
-    course.arrive(result(course.id(), 42))
-    course.arrive(cancel())
-    call = course.id()
-    course.arrive(Signal(id="s1", tree="r1", run="r1", at=2.0, name="paid", payload=1, sender="till"))
-    assert course.run.result is None, "the call of the step `back` is still awaited"
-    course.arrive(result(call, 2))
-    assert end_of(course).state == "cancelled"
-    sound(course)
+    sim.arrive(result(sim.id(), 42))
+    sim.arrive(cancel())
+    call = sim.id()
+    sim.arrive(Signal(id="s1", tree="r1", run="r1", at=2.0, name="paid", payload=1, sender="till"))
+    assert sim.run.result is None, "the call of the step `back` is still awaited"
+    sim.arrive(result(call, 2))
+    assert end_of(sim).state == "cancelled"
+    sound(sim)

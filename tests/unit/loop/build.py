@@ -12,14 +12,14 @@ from cadre.journal.back_pointers import BackPointers
 from cadre.loop.redecide import Journaled, Replay, redecide
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.spec.agent import AgentSpec
-from cadre.testing import Offer, call, cancel, timer
+from cadre.testing import Toolset, call, cancel, timer
 
 __all__ = [
     "ANSWER",
     "OFFER",
     "SPEC",
-    "Course",
-    "Offer",
+    "SimulatedRun",
+    "Toolset",
     "call",
     "cancel",
     "chained",
@@ -58,7 +58,7 @@ LOOK = ToolCard(
     },
 )
 KID = AgentCard(name="kid", description="Helps.")
-OFFER = Offer(tools={"add": ADD, "look": LOOK}, members={"kid": KID})
+OFFER = Toolset(tools={"add": ADD, "look": LOOK}, members={"kid": KID})
 
 
 def spec(**fields: Any) -> AgentSpec:
@@ -72,13 +72,13 @@ report = partial(testing.report, agent="kid")
 ANSWER = call("final_answer", answer="42")
 
 
-class Course(testing.Course):
+class SimulatedRun(testing.SimulatedRun):
     """The course of a run of this team."""
 
     def __init__(
-        self, spec: AgentSpec = SPEC, offer: Offer = OFFER, run: str = "r1", *, base: int = 0
+        self, spec: AgentSpec = SPEC, toolset: Toolset = OFFER, run: str = "r1", *, base: int = 0
     ) -> None:
-        super().__init__(spec, offer, run, base=base)
+        super().__init__(spec, toolset, run, base=base)
 
 
 def kinds(events: list[ev.AnyEvent]) -> list[str]:
@@ -91,9 +91,9 @@ def only(events: list[ev.AnyEvent], kind: type[Any]) -> Any:
     return found
 
 
-def sent(course: Course, kind: type[Message], since: int = 0) -> list[Message]:
+def sent(sim: SimulatedRun, kind: type[Message], since: int = 0) -> list[Message]:
     """The messages of that kind which the run owes."""
-    messages = [debt.message for debt in course.owed(since) if isinstance(debt, Send)]
+    messages = [command.message for command in sim.owed(since) if isinstance(command, Send)]
     return [message for message in messages if isinstance(message, kind)]
 
 
@@ -107,11 +107,11 @@ def chained(journal: list[Journaled]) -> list[Journaled]:
     return found
 
 
-def replay_of(course: Course) -> Replay:
-    return redecide([chained([Journaled(n, entry) for n, entry in enumerate(course.journal(), start=1)])])
+def replay_of(sim: SimulatedRun) -> Replay:
+    return redecide([chained([Journaled(n, entry) for n, entry in enumerate(sim.journal(), start=1)])])
 
 
-def sound(course: Course) -> None:
+def sound(sim: SimulatedRun) -> None:
     """Decided anew, the journal says the same."""
-    replay = replay_of(course)
+    replay = replay_of(sim)
     assert (replay.divergences, replay.undecided) == ([], [])

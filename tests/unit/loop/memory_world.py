@@ -15,7 +15,7 @@ from cadre.engine.fold import fold
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import RetryableError
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Offer
+from cadre.journal.arrivals import Toolset
 from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.ports import Delivery, Model, ModelReply, OnText
@@ -188,11 +188,11 @@ class MemoryWorld:
         self._agents: dict[str, Runner] = {}
 
     def worker(
-        self, spec: AgentSpec, model: Model, offer: Offer, prompts: Prompts | PinnedPrompts = PROMPTS
+        self, spec: AgentSpec, model: Model, toolset: Toolset, prompts: Prompts | PinnedPrompts = PROMPTS
     ) -> Runner:
         """A new process for the agent; `drive` gives it the agent's records from now on."""
         pinned = prompts if isinstance(prompts, PinnedPrompts) else PinnedPrompts(prompts)
-        runner = Runner(spec, pinned, World(self.journal, self.bus, model, self.clock), lambda: offer)
+        runner = Runner(spec, pinned, World(self.journal, self.bus, model, self.clock), lambda: toolset)
         self.bus.runners.append(runner)
         self._agents[spec.name] = runner
         return runner

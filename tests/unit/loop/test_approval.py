@@ -10,7 +10,7 @@ from cadre.engine.commands import CallModel, Revoke, SetTimer
 from cadre.engine.timers import ended, running
 from cadre.errors import SpecError
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Offer
+from cadre.journal.arrivals import Toolset
 from cadre.journal.run import Phase
 from cadre.protocol.messages import Decision, Task, ToolCall, Verdict
 from unit.loop.build import (
@@ -18,7 +18,7 @@ from unit.loop.build import (
     ANSWER,
     KID,
     LOOK,
-    Course,
+    SimulatedRun,
     call,
     cancel,
     kinds,
@@ -36,56 +36,54 @@ def decision(call: str, verdict: Verdict, id: str = "d1", **fields: Any) -> Deci
     return Decision(id=id, tree="r1", run="r1", at=3.0, call=call, verdict=verdict, sender="ann", **fields)
 
 
-def asking(**fields: object) -> Course:
+def asking(**fields: object) -> SimulatedRun:
     """A run whose model has asked for one addition that a person must agree to."""
-    course = Course(spec(approvals={"add": "when: a > 10"}, **fields)).begin()
-    course.say(call("add", a=11, b=1))
-    return course
+    sim = SimulatedRun(spec(approvals={"add": "when: a > 10"}, **fields)).begin()
+    sim.say(call("add", a=11, b=1))
+    return sim
 
 
 def test_a_held_call_is_asked_for_and_not_sent() -> None:
-    course = Course(spec(approvals={"add": "when: a > 10"})).begin()
-    events = course.say(call("add", a=11, b=1), call("add", a=1, b=1))
+    sim = SimulatedRun(spec(approvals={"add": "when: a > 10"})).begin()
+    events = sim.say(call("add", a=11, b=1), call("add", a=1, b=1))
     assert kinds(events) == ["ModelAnswered", "ApprovalRequested", "ToolCalled"]
     assert only(events, ev.ApprovalRequested) == ev.ApprovalRequested(
         call="r1_1_0", name="add", kind="tool", arguments={"a": 11, "b": 1}, reason="when: a > 10"
     )
-    assert [one.id for one in sent(course, ToolCall)] == ["r1_1_1"]
-    assert len(course.owed()) == 1
-    assert course.arrive(result("r1_1_0", 12))[0] == ev.RecordIgnored(
-        kind="ToolResult", code="not-awaited"
-    ), "nobody was asked for this result"
+    assert [one.id for one in sent(sim, ToolCall)] == ["r1_1_1"]
+    assert len(sim.owed()) == 1
+    assert sim.arrive(result("r1_1_0", 12))[0] == ev.RecordIgnored(kind="ToolResult", code="not-awaited"), (
+        "nobody was asked for this result"
+    )
 
 
 def test_an_approved_call_is_made_as_it_was_asked_for() -> None:
-    course = asking()
-    assert course.run.phase is Phase.ACTING
-    assert course.owed() == [], "nobody works for the run until somebody decides"
-    events = course.arrive(decision("r1_1_0", "approved"))
+    sim = asking()
+    assert sim.run.phase is Phase.ACTING
+    assert sim.owed() == [], "nobody works for the run until somebody decides"
+    events = sim.arrive(decision("r1_1_0", "approved"))
     assert kinds(events) == ["ApprovalDecided", "ToolCalled"]
-    assert [one.arguments for one in sent(course, ToolCall, since=3)] == [{"a": 11, "b": 1}]
-    assert kinds(course.arrive(result("r1_1_0", 12))) == ["ToolAnswered", "StepFinished", "ModelCalled"]
+    assert [one.arguments for one in sent(sim, ToolCall, since=3)] == [{"a": 11, "b": 1}]
+    assert kinds(sim.arrive(result("r1_1_0", 12))) == ["ToolAnswered", "StepFinished", "ModelCalled"]
 
 
 def test_a_rejected_call_becomes_an_observation_with_the_reason() -> None:
-    course = asking()
-    events = course.arrive(decision("r1_1_0", "rejected", feedback="Too much."))
+    sim = asking()
+    events = sim.arrive(decision("r1_1_0", "rejected", feedback="Too much."))
     assert kinds(events) == ["ApprovalDecided", "StepFinished", "ModelCalled"]
-    (debt,) = course.owed(since=3)
-    assert isinstance(debt, CallModel)
-    text = Transcript(PROMPTS).request(course.run, "act").messages[-1]["content"]
+    (command,) = sim.owed(since=3)
+    assert isinstance(command, CallModel)
+    text = Transcript(PROMPTS).request(sim.run, "act").messages[-1]["content"]
     assert "did not allow" in text
     assert "Too much." in text
 
 
 def test_corrected_arguments_are_what_the_tool_gets_and_the_model_is_told() -> None:
-    course = asking()
-    course.arrive(decision("r1_1_0", "corrected", arguments={"a": 2, "b": 3}, feedback="Smaller."))
-    assert [(one.tool, one.arguments) for one in sent(course, ToolCall, since=3)] == [
-        ("add", {"a": 2, "b": 3})
-    ]
-    course.arrive(result("r1_1_0", 5))
-    asked, observed = Transcript(PROMPTS).request(course.run, "act").messages[-2:]
+    sim = asking()
+    sim.arrive(decision("r1_1_0", "corrected", arguments={"a": 2, "b": 3}, feedback="Smaller."))
+    assert [(one.tool, one.arguments) for one in sent(sim, ToolCall, since=3)] == [("add", {"a": 2, "b": 3})]
+    sim.arrive(result("r1_1_0", 5))
+    asked, observed = Transcript(PROMPTS).request(sim.run, "act").messages[-2:]
     function = asked["tool_calls"][0]["function"]
     assert (function["name"], msgspec.json.decode(function["arguments"])) == ("add", {"a": 11, "b": 1})
     assert observed["content"].endswith("\n5")
@@ -94,13 +92,13 @@ def test_corrected_arguments_are_what_the_tool_gets_and_the_model_is_told() -> N
 
 
 def test_a_call_can_be_corrected_to_another_tool_or_to_a_team_member() -> None:
-    course = asking()
-    course.arrive(decision("r1_1_0", "corrected", tool="look", arguments={"at": "x"}))
-    assert [one.tool for one in sent(course, ToolCall, since=3)] == ["look"]
-    course = asking()
-    course.arrive(decision("r1_1_0", "corrected", tool="kid", arguments={"task": "Add 11 and 1."}))
-    assert [(one.agent, one.task) for one in sent(course, Task, since=3)] == [("kid", "Add 11 and 1.")]
-    assert kinds(course.arrive(report("r1_1_0", "12"))) == ["DelegateFinished", "StepFinished", "ModelCalled"]
+    sim = asking()
+    sim.arrive(decision("r1_1_0", "corrected", tool="look", arguments={"at": "x"}))
+    assert [one.tool for one in sent(sim, ToolCall, since=3)] == ["look"]
+    sim = asking()
+    sim.arrive(decision("r1_1_0", "corrected", tool="kid", arguments={"task": "Add 11 and 1."}))
+    assert [(one.agent, one.task) for one in sent(sim, Task, since=3)] == [("kid", "Add 11 and 1.")]
+    assert kinds(sim.arrive(report("r1_1_0", "12"))) == ["DelegateFinished", "StepFinished", "ModelCalled"]
 
 
 @pytest.mark.parametrize(
@@ -108,56 +106,56 @@ def test_a_call_can_be_corrected_to_another_tool_or_to_a_team_member() -> None:
     [{"arguments": {"a": "many", "b": 1}}, {"tool": "rob"}, {"tool": "final_answer"}, {"arguments": {}}],
 )
 def test_a_correction_that_cannot_be_made_leaves_the_call_waiting(correction: dict[str, Any]) -> None:
-    course = asking()
-    (ignored,) = course.arrive(decision("r1_1_0", "corrected", **correction))
+    sim = asking()
+    (ignored,) = sim.arrive(decision("r1_1_0", "corrected", **correction))
     assert isinstance(ignored, ev.RecordIgnored)
     assert ignored.code == "invalid-correction"
-    assert course.owed() == []
-    assert kinds(course.arrive(decision("r1_1_0", "approved", id="d2"))) == ["ApprovalDecided", "ToolCalled"]
+    assert sim.owed() == []
+    assert kinds(sim.arrive(decision("r1_1_0", "approved", id="d2"))) == ["ApprovalDecided", "ToolCalled"]
 
 
 def test_the_first_decision_counts() -> None:
-    course = asking()
-    course.arrive(decision("r1_1_0", "approved"))
-    (late,) = course.arrive(decision("r1_1_0", "rejected", id="d2"))
+    sim = asking()
+    sim.arrive(decision("r1_1_0", "approved"))
+    (late,) = sim.arrive(decision("r1_1_0", "rejected", id="d2"))
     assert isinstance(late, ev.RecordIgnored)
-    assert len(course.owed()) == 1
+    assert len(sim.owed()) == 1
 
 
 def test_a_decision_about_nothing_is_accounted_for() -> None:
-    course = Course().begin()
-    course.say(call("add", a=1, b=1))
-    assert isinstance(course.arrive(decision("r1_1_0", "approved"))[0], ev.RecordIgnored)
-    assert isinstance(course.arrive(decision("r1_9_9", "approved", id="d2"))[0], ev.RecordIgnored)
+    sim = SimulatedRun().begin()
+    sim.say(call("add", a=1, b=1))
+    assert isinstance(sim.arrive(decision("r1_1_0", "approved"))[0], ev.RecordIgnored)
+    assert isinstance(sim.arrive(decision("r1_9_9", "approved", id="d2"))[0], ev.RecordIgnored)
 
 
 def test_an_approval_expires_by_a_timer_that_a_decision_removes() -> None:
-    course = asking(approval_seconds=60)
-    (wait,) = course.owed()
+    sim = asking(approval_seconds=60)
+    (wait,) = sim.owed()
     assert isinstance(wait, SetTimer)
     assert (wait.due, wait.timer.name, wait.cause) == (160.0, "approval-r1_1_0", None)
-    before = running(course.run)
+    before = running(sim.run)
     approved = asking(approval_seconds=60)
     approved.arrive(decision("r1_1_0", "approved"))
     assert ended(before, approved.run) == "approval-r1_1_0"
-    events = course.arrive(timer("approval-r1_1_0"))
+    events = sim.arrive(timer("approval-r1_1_0"))
     assert kinds(events) == ["ApprovalDecided", "StepFinished", "ModelCalled"]
     assert only(events, ev.ApprovalDecided).verdict == "expired"
-    assert ended(before, course.run, "approval-r1_1_0") is None
+    assert ended(before, sim.run, "approval-r1_1_0") is None
 
 
 def test_a_timer_after_the_decision_changes_nothing() -> None:
-    course = asking(approval_seconds=60)
-    course.arrive(decision("r1_1_0", "approved"))
-    assert kinds(course.arrive(timer("approval-r1_1_0"))) == ["RecordIgnored"]
+    sim = asking(approval_seconds=60)
+    sim.arrive(decision("r1_1_0", "approved"))
+    assert kinds(sim.arrive(timer("approval-r1_1_0"))) == ["RecordIgnored"]
 
 
 def test_cancelling_a_run_with_a_held_call_sends_nothing_about_it() -> None:
-    course = asking()
-    course.arrive(cancel())
-    assert course.run.phase is Phase.DONE
-    assert course.owed() == []
-    assert kinds(course.arrive(decision("r1_1_0", "approved"))) == ["RecordIgnored"]
+    sim = asking()
+    sim.arrive(cancel())
+    assert sim.run.phase is Phase.DONE
+    assert sim.owed() == []
+    assert kinds(sim.arrive(decision("r1_1_0", "approved"))) == ["RecordIgnored"]
 
 
 @pytest.mark.parametrize(
@@ -179,38 +177,38 @@ def test_cancelling_a_run_with_a_held_call_sends_nothing_about_it() -> None:
 )
 def test_whose_word_counts(own: str, approvals: dict[str, str], permission: str, held: bool) -> None:
     tools = {"add": msgspec.structs.replace(ADD, approval=own), "look": LOOK}
-    course = Course(
-        spec(approvals=approvals, permission=permission), Offer(tools=tools, members={"kid": KID})
+    sim = SimulatedRun(
+        spec(approvals=approvals, permission=permission), Toolset(tools=tools, members={"kid": KID})
     ).begin()
-    events = course.say(call("add", a=1, b=1))
+    events = sim.say(call("add", a=1, b=1))
     assert ("ApprovalRequested" in kinds(events)) is held
 
 
 def test_members_are_held_when_they_are_named() -> None:
-    course = Course(spec(permission="restricted")).begin()
-    assert "DelegateStarted" in kinds(course.say(call("kid", task="x")))
-    course = Course(spec(approvals={"kid": "when: 'prod' in task"})).begin()
-    asked = only(course.say(call("kid", task="deploy to prod")), ev.ApprovalRequested)
+    sim = SimulatedRun(spec(permission="restricted")).begin()
+    assert "DelegateStarted" in kinds(sim.say(call("kid", task="x")))
+    sim = SimulatedRun(spec(approvals={"kid": "when: 'prod' in task"})).begin()
+    asked = only(sim.say(call("kid", task="deploy to prod")), ev.ApprovalRequested)
     assert (asked.kind, asked.arguments) == ("member", {"task": "deploy to prod"})
-    course.arrive(decision("r1_1_0", "approved"))
-    assert [one.task for one in sent(course, Task)] == ["deploy to prod"]
+    sim.arrive(decision("r1_1_0", "approved"))
+    assert [one.task for one in sent(sim, Task)] == ["deploy to prod"]
 
 
 def test_the_value_of_a_variable_is_judged_not_its_name() -> None:
-    course = Course(spec(approvals={"add": "when: a > 10"})).begin(inputs={"big": 11, "small": 1})
-    assert "ApprovalRequested" in kinds(course.say(call("add", a="big", b="small")))
+    sim = SimulatedRun(spec(approvals={"add": "when: a > 10"})).begin(inputs={"big": 11, "small": 1})
+    assert "ApprovalRequested" in kinds(sim.say(call("add", a="big", b="small")))
 
 
 def test_the_final_answer_needs_nobody() -> None:
-    course = Course(spec(permission="restricted", approvals={"*": "always"})).begin()
-    assert kinds(course.say(ANSWER))[-1] == "RunFinished"
+    sim = SimulatedRun(spec(permission="restricted", approvals={"*": "always"})).begin()
+    assert kinds(sim.say(ANSWER))[-1] == "RunFinished"
 
 
 def test_a_call_made_after_a_decision_is_revoked_when_the_run_ends() -> None:
-    course = asking()
-    course.arrive(decision("r1_1_0", "approved"))
-    course.arrive(cancel())
-    (revoked,) = course.owed()
+    sim = asking()
+    sim.arrive(decision("r1_1_0", "approved"))
+    sim.arrive(cancel())
+    (revoked,) = sim.owed()
     assert isinstance(revoked, Revoke)
     assert revoked.result.call == "r1_1_0"
 

@@ -22,7 +22,7 @@ from cadre.spec.agent import AgentSpec, Limits
 from cadre.spec.model import ModelSpec
 from loop_texts import SAMPLES
 from simulation.contexts import size_of
-from unit.loop.build import ANSWER, OFFER, Course, call, only, report, result, spec, task
+from unit.loop.build import ANSWER, OFFER, SimulatedRun, call, only, report, result, spec, task
 from unit.loop.memory_world import PROMPTS
 
 SMALL = 8_000
@@ -37,35 +37,35 @@ def small(context: int = SMALL, **fields: Any) -> AgentSpec:
     return spec(model=ModelSpec(context=context, max_tokens=1_000), limits=limits, **fields)
 
 
-def begun(agent: AgentSpec, text: str = "Do it.", base: int = BASE, **fields: Any) -> Course:
-    return Course(agent, base=base).begin(text, **fields)
+def begun(agent: AgentSpec, text: str = "Do it.", base: int = BASE, **fields: Any) -> SimulatedRun:
+    return SimulatedRun(agent, base=base).begin(text, **fields)
 
 
-def one_step(course: Course, seen: str, content: str = "Look further.") -> None:
+def one_step(sim: SimulatedRun, seen: str, content: str = "Look further.") -> None:
     """A call with its observation; a summary that is asked for in between is written."""
-    condense(course)
-    course.say(call("look", at=f"place {course.run.step}"), content=content)
-    course.arrive(result(course.id(), seen))
+    condense(sim)
+    sim.say(call("look", at=f"place {sim.run.step}"), content=content)
+    sim.arrive(result(sim.id(), seen))
 
 
-def condense(course: Course, text: str = "Found so far: 42 things.") -> bool:
-    asked = course.run.model is not None and course.run.model.purpose == "summary"
+def condense(sim: SimulatedRun, text: str = "Found so far: 42 things.") -> bool:
+    asked = sim.run.model is not None and sim.run.model.purpose == "summary"
     if asked:
-        course.say(content=text)
+        sim.say(content=text)
     return asked
 
 
-def purpose(course: Course) -> str:
-    assert course.run.model is not None
-    return course.run.model.purpose
+def purpose(sim: SimulatedRun) -> str:
+    assert sim.run.model is not None
+    return sim.run.model.purpose
 
 
-def full(seen: str = "") -> Course:
+def full(seen: str = "") -> SimulatedRun:
     """A run whose context is full: a summary is asked for."""
-    course = begun(small())
-    while purpose(course) != "summary":
-        one_step(course, seen + "word " * 400)
-    return course
+    sim = begun(small())
+    while purpose(sim) != "summary":
+        one_step(sim, seen + "word " * 400)
+    return sim
 
 
 # --- the estimate
@@ -119,82 +119,82 @@ def test_no_request_outgrows_the_context(
             ActionStep(number=number, content=text, own=CodeStep(code="", observation=text)),
         )
     ]
-    course = Course(small(context, planning_interval=interval, max_steps=len(turns) + 1), base=BASE)
+    sim = SimulatedRun(small(context, planning_interval=interval, max_steps=len(turns) + 1), base=BASE)
     transcript = Transcript(PROMPTS)
-    course.arrive(task(asked or "Do it."), history=history)
+    sim.arrive(task(asked or "Do it."), history=history)
     for turn in [*turns, None]:
-        thinks(course, transcript, summaries)
-        if turn is None or course.run.phase is not Phase.THINKING:
+        thinks(sim, transcript, summaries)
+        if turn is None or sim.run.phase is not Phase.THINKING:
             break
-        act(course, *turn)
-    assert course.run.phase in (Phase.THINKING, Phase.DONE)
-    error = course.run.result.error if course.run.result is not None else None
+        act(sim, *turn)
+    assert sim.run.phase in (Phase.THINKING, Phase.DONE)
+    error = sim.run.result.error if sim.run.result is not None else None
     assert error is None or error.type in ("AgentMaxStepsError", "AgentGenerationError")
 
 
-def thinks(course: Course, transcript: Transcript, summaries: str) -> None:
+def thinks(sim: SimulatedRun, transcript: Transcript, summaries: str) -> None:
     """Until the model is asked for an action; each request on the way is measured."""
-    while course.run.phase is Phase.THINKING:
-        asked = purpose(course)
-        request = transcript.request(course.run, asked)
-        assert size_of(request) <= limit(course.run), asked
+    while sim.run.phase is Phase.THINKING:
+        asked = purpose(sim)
+        request = transcript.request(sim.run, asked)
+        assert size_of(request) <= limit(sim.run), asked
         if asked == "act":
             return
-        course.say(content=summaries if asked == "summary" else "1. Look. 2. Tell.")
+        sim.say(content=summaries if asked == "summary" else "1. Look. 2. Tell.")
 
 
-def act(course: Course, kind: str, content: str, seen: list[str]) -> None:
-    first = course.run.step
+def act(sim: SimulatedRun, kind: str, content: str, seen: list[str]) -> None:
+    first = sim.run.step
     if kind == "wrong":
-        course.say(content=content)
+        sim.say(content=content)
     elif kind == "calls":
-        course.say(*(call("look", at=text[:500]) for text in seen), content=content)
+        sim.say(*(call("look", at=text[:500]) for text in seen), content=content)
         for index, text in enumerate(seen):
-            course.arrive(result(f"r1_{first}_{index}", text))
+            sim.arrive(result(f"r1_{first}_{index}", text))
     else:
-        course.say(*(call("kid", task=text or "Help.") for text in seen), content=content)
+        sim.say(*(call("kid", task=text or "Help.") for text in seen), content=content)
         for index, text in enumerate(seen):
-            course.arrive(report(f"r1_{first}_{index}", text))
+            sim.arrive(report(f"r1_{first}_{index}", text))
 
 
 # --- what a summary is
 
 
 def test_earlier_steps_make_room_and_the_latest_are_kept_word_for_word() -> None:
-    course = begun(small(), "Count all birds.")
+    sim = begun(small(), "Count all birds.")
     transcript = Transcript(PROMPTS)
     count = 0
-    while purpose(course) != "summary":
-        one_step(course, f"seen {count} " + "word " * 400)
+    while purpose(sim) != "summary":
+        one_step(sim, f"seen {count} " + "word " * 400)
         count += 1
-    asked = transcript.request(course.run, "summary")
+    asked = transcript.request(sim.run, "summary")
     assert "seen 0" in asked.messages[0]["content"]
     assert f"seen {count - 1}" not in asked.messages[0]["content"]
     assert asked.messages[0]["content"].count("Count all birds.") == 1, "the task is not summarized"
     assert asked.max_tokens is not None
-    events = course.say(content="It came to 42 so far.", usage=Usage(input_tokens=3, output_tokens=2))
+    events = sim.say(content="It came to 42 so far.", usage=Usage(input_tokens=3, output_tokens=2))
     assert only(events, ev.HistorySummarized).text == "It came to 42 so far."
-    text = "\n".join(str(m["content"]) for m in transcript.request(course.run, "act").messages)
+    text = "\n".join(str(m["content"]) for m in transcript.request(sim.run, "act").messages)
     assert "Count all birds." in text
     assert "It came to 42 so far." in text
     assert "seen 0" not in text
     assert f"seen {count - 1}" in text
-    assert course.run.usage.model_calls == count + 1
+    assert sim.run.usage.model_calls == count + 1
 
 
 def test_a_later_summary_takes_the_earlier_one_in() -> None:
-    course = begun(small())
+    sim = begun(small())
     transcript = Transcript(PROMPTS)
     written = 0
     for number in range(60):
-        if purpose(course) == "summary":
-            asked = transcript.request(course.run, "summary").messages[0]["content"]
+        if purpose(sim) == "summary":
+            asked = transcript.request(sim.run, "summary").messages[0]["content"]
             assert (f"summary number {written} " in asked) is (written > 0)
             written += 1
-            course.say(content=f"summary number {written} " + "of words " * 100)
+            sim.say(content=f"summary number {written} " + "of words " * 100)
             if written == 3:
                 break
-        one_step(course, f"seen {number} " + "word " * 300)
+        one_step(sim, f"seen {number} " + "word " * 300)
     assert written == 3
 
 
@@ -202,54 +202,54 @@ def test_a_later_summary_takes_the_earlier_one_in() -> None:
 def test_what_is_to_be_summarized_is_cut_to_the_room_that_an_earlier_summary_leaves(
     before: str | None,
 ) -> None:
-    course = begun(small())
-    course.run.summary = Summary(text=before, covers=1, step=1, attempt=1) if before else None
+    sim = begun(small())
+    sim.run.summary = Summary(text=before, covers=1, step=1, attempt=1) if before else None
     past = [{"role": "user", "content": "word " * 20_000}]
-    prompt = summary_prompt(course.run, past, "Do it.", PROMPTS)
-    room = limit(course.run) - summary_tokens(course.run)
+    prompt = summary_prompt(sim.run, past, "Do it.", PROMPTS)
+    room = limit(sim.run) - summary_tokens(sim.run)
     assert room - 1_000 < tokens_of(prompt) <= room
 
 
 def test_messages_only_grow_between_two_summaries() -> None:
-    course = begun(small())
+    sim = begun(small())
     transcript = Transcript(PROMPTS)
     before: list[Any] = []
     summaries = 0
     for _ in range(25):
-        if condense(course):
+        if condense(sim):
             summaries += 1
             before = []
-        now = list(transcript.request(course.run, "act").messages)
+        now = list(transcript.request(sim.run, "act").messages)
         assert now[: len(before)] == before
         before = now
-        one_step(course, "word " * 300)
+        one_step(sim, "word " * 300)
     assert summaries >= 2
 
 
 def test_a_fold_reads_the_same_as_a_run_that_was_followed() -> None:
-    course = begun(small())
+    sim = begun(small())
     followed = Transcript(PROMPTS)
     for _ in range(20):
-        condense(course)
-        now = followed.request(course.run, "act")
-        assert Transcript(PROMPTS).request(course.run, "act") == now
-        one_step(course, "word " * 300)
+        condense(sim)
+        now = followed.request(sim.run, "act")
+        assert Transcript(PROMPTS).request(sim.run, "act") == now
+        one_step(sim, "word " * 300)
 
 
 def test_a_long_run_costs_in_proportion_to_its_steps() -> None:
-    course = begun(small(max_steps=300))
+    sim = begun(small(max_steps=300))
     transcript = Transcript(PROMPTS)
     costs: list[int] = []
     summaries = 0
     for _ in range(200):
         cost = 0
-        while purpose(course) == "summary":
-            cost += size_of(transcript.request(course.run, "summary"))
-            condense(course)
+        while purpose(sim) == "summary":
+            cost += size_of(transcript.request(sim.run, "summary"))
+            condense(sim)
             summaries += 1
-        cost += size_of(transcript.request(course.run, "act"))
+        cost += size_of(transcript.request(sim.run, "act"))
         costs.append(cost)
-        one_step(course, "word " * 200)
+        one_step(sim, "word " * 200)
     assert sum(costs[100:]) <= 1.1 * sum(costs[50:150])
     assert summaries <= 200 / 3
 
@@ -258,12 +258,12 @@ def test_a_long_run_costs_in_proportion_to_its_steps() -> None:
 
 
 def test_a_summary_that_cannot_be_had_is_told_in_short() -> None:
-    course = full("seen it ")
-    summarized = only(course.fail("refused", final=True), ev.HistorySummarized)
+    sim = full("seen it ")
+    summarized = only(sim.fail("refused", final=True), ev.HistorySummarized)
     assert summarized.without_model
     assert "Step 1: Look further." in summarized.text
     assert "look: seen it" in summarized.text
-    assert purpose(course) == "act"
+    assert purpose(sim) == "act"
 
 
 def test_a_summary_that_is_a_call_is_told_in_short() -> None:
@@ -279,95 +279,93 @@ def test_an_empty_summary_is_told_in_short() -> None:
 
 
 def test_a_summary_is_asked_for_again_when_its_worker_dies_or_the_endpoint_is_busy() -> None:
-    course = full()
-    course.lose()
-    assert purpose(course) == "summary"
-    course.fail("busy")
-    course.wake()
-    assert purpose(course) == "summary"
-    condense(course)
-    assert purpose(course) == "act"
+    sim = full()
+    sim.lose()
+    assert purpose(sim) == "summary"
+    sim.fail("busy")
+    sim.wake()
+    assert purpose(sim) == "summary"
+    condense(sim)
+    assert purpose(sim) == "act"
 
 
 def test_a_refusal_as_too_long_makes_room_and_counts_more_carefully() -> None:
-    course = begun(small(64_000))
+    sim = begun(small(64_000))
     for _ in range(6):
-        one_step(course, "1234567890" * 200)
-    before = limit(course.run)
-    step = course.run.step
-    course.fail("maximum context length is 4096 tokens", final=True, too_long=True)
-    assert limit(course.run) < before
-    assert purpose(course) == "summary"
-    condense(course)
-    assert course.run.model is not None
-    assert (purpose(course), course.run.step, course.run.model.attempt) == ("act", step, 2)
+        one_step(sim, "1234567890" * 200)
+    before = limit(sim.run)
+    step = sim.run.step
+    sim.fail("maximum context length is 4096 tokens", final=True, too_long=True)
+    assert limit(sim.run) < before
+    assert purpose(sim) == "summary"
+    condense(sim)
+    assert sim.run.model is not None
+    assert (purpose(sim), sim.run.step, sim.run.model.attempt) == ("act", step, 2)
 
 
 @pytest.mark.parametrize("given", ["Do it.", "word " * 30_000])
 def test_a_context_that_is_claimed_far_too_large_is_found_out(given: str) -> None:
     """The default beside an endpoint that takes a sixteenth of it."""
-    course = begun(small(128_000), given)
+    sim = begun(small(128_000), given)
     transcript, refusals = Transcript(PROMPTS), 0
     for number in range(40):
         while True:
-            asked = purpose(course)
-            if size_of(transcript.request(course.run, asked)) > 8_000:
+            asked = purpose(sim)
+            if size_of(transcript.request(sim.run, asked)) > 8_000:
                 refusals += 1
-                course.fail("context_length_exceeded", final=True, too_long=True)
-                assert course.run.phase is Phase.THINKING, f"given up in step {number}"
-            elif not condense(course):
+                sim.fail("context_length_exceeded", final=True, too_long=True)
+                assert sim.run.phase is Phase.THINKING, f"given up in step {number}"
+            elif not condense(sim):
                 break
         if number < 39:
-            one_step(course, f"seen {number} " + "word " * 300)
+            one_step(sim, f"seen {number} " + "word " * 300)
     assert 1 <= refusals <= 5
 
 
 def test_an_endpoint_that_refuses_whatever_comes_ends_the_run() -> None:
-    course = begun(small(64_000), base=0)
+    sim = begun(small(64_000), base=0)
     for _ in range(30):
-        if course.run.phase is Phase.DONE:
+        if sim.run.phase is Phase.DONE:
             break
-        course.fail("context_length_exceeded", final=True, too_long=True)
-    assert course.run.result is not None
-    assert course.run.result.error == ErrorInfo("no-answer", "context_length_exceeded")
+        sim.fail("context_length_exceeded", final=True, too_long=True)
+    assert sim.run.result is not None
+    assert sim.run.result.error == ErrorInfo("no-answer", "context_length_exceeded")
 
 
 def test_the_models_own_count_corrects_the_estimate() -> None:
-    course = begun(small(64_000))
-    one_step(course, "9" * 6_000)
-    before = limit(course.run)
-    course.say(
-        call("look", at="x"), usage=Usage(input_tokens=2 * (course.run.fixed_tokens + course.run.tokens))
-    )
-    assert limit(course.run) < before / 1.9
+    sim = begun(small(64_000))
+    one_step(sim, "9" * 6_000)
+    before = limit(sim.run)
+    sim.say(call("look", at="x"), usage=Usage(input_tokens=2 * (sim.run.fixed_tokens + sim.run.tokens)))
+    assert limit(sim.run) < before / 1.9
 
 
 def test_instructions_that_fill_the_context_end_the_run_with_a_word_about_it() -> None:
-    course = begun(small(2_000), base=5_000)
-    assert course.run.result is not None
-    error = course.run.result.error
+    sim = begun(small(2_000), base=5_000)
+    assert sim.run.result is not None
+    error = sim.run.result.error
     assert error is not None
     assert (error.code, "model.context" in error.message) == ("no-room", True)
 
 
 def test_a_run_within_its_context_is_never_summarized() -> None:
-    course = begun(spec())
+    sim = begun(spec())
     for _ in range(5):
-        one_step(course, "word " * 100)
-    course.say(ANSWER)
-    assert not any(isinstance(e, ev.HistorySummarized) for entry in course.journal() for e in entry.events)
+        one_step(sim, "word " * 100)
+    sim.say(ANSWER)
+    assert not any(isinstance(e, ev.HistorySummarized) for entry in sim.journal() for e in entry.events)
 
 
 def test_a_plan_that_has_no_room_is_made_after_the_summary() -> None:
-    course = begun(small(planning_interval=2))
+    sim = begun(small(planning_interval=2))
     planned = 0
     for _ in range(20):
-        condense(course)
-        if purpose(course) == "plan":
+        condense(sim)
+        if purpose(sim) == "plan":
             planned += 1
-            course.say(content="1. Go on.")
-            condense(course)
-        one_step(course, "word " * 400)
+            sim.say(content="1. Go on.")
+            condense(sim)
+        one_step(sim, "word " * 400)
     assert planned >= 9
 
 

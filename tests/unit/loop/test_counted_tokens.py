@@ -15,7 +15,7 @@ from cadre.protocol.usage import Usage
 from cadre.spec.agent import AgentSpec, Limits
 from cadre.spec.model import ModelSpec
 from simulation.contexts import size_of
-from unit.loop.build import Course, call, result, sound, spec
+from unit.loop.build import SimulatedRun, call, result, sound, spec
 from unit.loop.memory_world import PROMPTS
 from unit.loop.test_context import BASE
 
@@ -35,41 +35,41 @@ def counted(request: ModelRequest) -> int:
     return int(dense + 0.6 * max(0, size_of(request) - dense))
 
 
-def worked(course: Course, seen: list[str], takes: int = 0) -> list[int]:
+def worked(sim: SimulatedRun, seen: list[str], takes: int = 0) -> list[int]:
     """What the model counts of each request while it observes these texts; an endpoint that takes less says so."""
     transcript, sizes = Transcript(PROMPTS), list[int]()
     for number, text in enumerate(seen):
-        while course.run.phase is Phase.THINKING:
-            assert course.run.model is not None
-            purpose = course.run.model.purpose
-            size = counted(transcript.request(course.run, purpose))
+        while sim.run.phase is Phase.THINKING:
+            assert sim.run.model is not None
+            purpose = sim.run.model.purpose
+            size = counted(transcript.request(sim.run, purpose))
             if takes and size > takes:
-                course.fail("too long", final=True, too_long=True, context=takes, tokens=size)
+                sim.fail("too long", final=True, too_long=True, context=takes, tokens=size)
                 continue
             sizes.append(size)
             if purpose == "summary":
-                course.say(content="Found so far: 42 things.", usage=Usage(size, 5))
+                sim.say(content="Found so far: 42 things.", usage=Usage(size, 5))
                 continue
-            course.say(call("look", at=f"place {number}"), usage=Usage(size, 5))
-            course.arrive(result(course.id(), text))
+            sim.say(call("look", at=f"place {number}"), usage=Usage(size, 5))
+            sim.arrive(result(sim.id(), text))
     return sizes
 
 
 def test_a_context_that_the_endpoint_lists_holds_from_its_first_answer_on() -> None:
-    course = Course(spec()).begin()
+    sim = SimulatedRun(spec()).begin()
     for told, held in ((9_000, 9_000), (12_000, 9_000), (8_000, 8_000)):
         reply = ModelReplied(attempt=1, content="", usage=Usage(1, 1), context=told)
-        course.arrive(reply)
-        assert course.run.context == held
+        sim.arrive(reply)
+        assert sim.run.context == held
 
 
 @pytest.mark.parametrize("seen", [[PROSE] * 50, [*[PROSE] * 20, *[NUMBERS] * 30], [PROSE, NUMBERS] * 25])
 def test_a_context_is_filled_by_the_models_own_count_and_never_more(seen: list[str]) -> None:
-    course = Course(small(), base=BASE).begin()
-    sizes = worked(course, seen)
+    sim = SimulatedRun(small(), base=BASE).begin()
+    sizes = worked(sim, seen)
     assert 0.85 * room(small()) < max(sizes) <= room(small())
-    assert any(isinstance(e, ev.HistorySummarized) for entry in course.journal() for e in entry.events)
-    sound(course)
+    assert any(isinstance(e, ev.HistorySummarized) for entry in sim.journal() for e in entry.events)
+    sound(sim)
 
 
 @pytest.mark.parametrize(
@@ -116,46 +116,46 @@ def test_a_small_request_that_counts_for_more_says_little_about_texts() -> None:
 
 @pytest.mark.parametrize("takes", [4_000, 6_000])
 def test_one_refusal_that_says_how_much_is_too_long_is_enough(takes: int) -> None:
-    course = Course(small(128_000), base=BASE).begin()
-    sizes = worked(course, [*[PROSE] * 30, *[NUMBERS] * 10], takes)
-    assert course.run.overflows == 1
-    assert course.run.context == takes
-    assert course.run.refused_tokens is None
+    sim = SimulatedRun(small(128_000), base=BASE).begin()
+    sizes = worked(sim, [*[PROSE] * 30, *[NUMBERS] * 10], takes)
+    assert sim.run.overflows == 1
+    assert sim.run.context == takes
+    assert sim.run.refused_tokens is None
     assert max(sizes[30:]) <= takes
     assert max(sizes) > 0.8 * (takes - 1_000)
-    sound(course)
+    sound(sim)
 
 
 def test_an_endpoint_whose_word_makes_nothing_shorter_is_not_taken_at_it() -> None:
-    course = Course(small(), base=BASE).begin()
+    sim = SimulatedRun(small(), base=BASE).begin()
     for _ in range(3):
-        course.say(call("look", at="x"))
-        course.arrive(result(course.id(), PROSE))
-    before = limit(course.run)
-    course.fail("context_length_exceeded", final=True, too_long=True, context=100_000)
-    assert course.run.refused_tokens is not None
-    assert limit(course.run) < before
+        sim.say(call("look", at="x"))
+        sim.arrive(result(sim.id(), PROSE))
+    before = limit(sim.run)
+    sim.fail("context_length_exceeded", final=True, too_long=True, context=100_000)
+    assert sim.run.refused_tokens is not None
+    assert limit(sim.run) < before
 
 
 def test_a_refusal_of_a_summary_says_nothing_of_the_steps() -> None:
-    course = Course(small(), base=BASE).begin()
-    while course.run.model is not None and course.run.model.purpose == "act":
-        course.say(call("look", at="x"))
-        course.arrive(result(course.id(), PROSE))
-    course.fail("too long", final=True, too_long=True, context=7_000, tokens=7_100)
-    assert (course.run.counted, course.run.context) == (None, 7_000)
+    sim = SimulatedRun(small(), base=BASE).begin()
+    while sim.run.model is not None and sim.run.model.purpose == "act":
+        sim.say(call("look", at="x"))
+        sim.arrive(result(sim.id(), PROSE))
+    sim.fail("too long", final=True, too_long=True, context=7_000, tokens=7_100)
+    assert (sim.run.counted, sim.run.context) == (None, 7_000)
 
 
 # --- contexts that the estimate calls too small
 
 
 def test_instructions_that_the_estimate_has_no_room_for_are_tried() -> None:
-    course = Course(small(2_500), base=2_000).begin()
-    assert course.run.phase is Phase.THINKING
-    course.say(call("look", at="x"), usage=Usage(1_200, 5))
-    course.arrive(result(course.id(), "Nothing there."))
-    assert course.run.phase is Phase.THINKING
-    assert limit(course.run) > 2_000
+    sim = SimulatedRun(small(2_500), base=2_000).begin()
+    assert sim.run.phase is Phase.THINKING
+    sim.say(call("look", at="x"), usage=Usage(1_200, 5))
+    sim.arrive(result(sim.id(), "Nothing there."))
+    assert sim.run.phase is Phase.THINKING
+    assert limit(sim.run) > 2_000
 
 
 @pytest.mark.parametrize(
@@ -166,25 +166,25 @@ def test_instructions_that_the_estimate_has_no_room_for_are_tried() -> None:
     ],
 )
 def test_they_end_the_run_when_the_endpoint_refuses_them(said: dict[str, int], error: str) -> None:
-    course = Course(small(2_500), base=2_000).begin()
-    course.fail("too long", final=True, too_long=True, **said)
-    assert course.run.result is not None
-    assert course.run.result.error is not None
-    assert re.search(error, course.run.result.error.message)
+    sim = SimulatedRun(small(2_500), base=2_000).begin()
+    sim.fail("too long", final=True, too_long=True, **said)
+    assert sim.run.result is not None
+    assert sim.run.result.error is not None
+    assert re.search(error, sim.run.result.error.message)
 
 
 def test_an_endpoint_that_takes_less_than_an_answer_may_have() -> None:
-    course = Course(small(2_500), base=600).begin()
-    course.fail("too long", final=True, too_long=True, context=1_000)
-    assert course.run.result is not None
-    assert "1000" in repr(course.run.result)
+    sim = SimulatedRun(small(2_500), base=600).begin()
+    sim.fail("too long", final=True, too_long=True, context=1_000)
+    assert sim.run.result is not None
+    assert "1000" in repr(sim.run.result)
 
 
 def test_a_task_alone_is_cut_to_what_the_endpoint_takes() -> None:
-    course = Course(small(128_000), base=1_000).begin("word " * 20_000)
+    sim = SimulatedRun(small(128_000), base=1_000).begin("word " * 20_000)
     transcript = Transcript(PROMPTS)
-    transcript.request(course.run, "act")
-    course.fail("too long", final=True, too_long=True, context=8_000, tokens=20_000)
-    assert course.run.phase is Phase.THINKING
-    request = transcript.request(course.run, "act")
+    transcript.request(sim.run, "act")
+    sim.fail("too long", final=True, too_long=True, context=8_000, tokens=20_000)
+    assert sim.run.phase is Phase.THINKING
+    request = transcript.request(sim.run, "act")
     assert size_of(request) <= 8_000

@@ -6,7 +6,7 @@ import pytest
 
 from cadre.delivery.codec import encode
 from cadre.errors import BusUnavailable
-from cadre.journal.arrivals import Offer
+from cadre.journal.arrivals import Toolset
 from cadre.journal.run import Phase
 from cadre.ports import FoundMessage, ModelReply
 from cadre.protocol.deltas import cancel_hint, read_cancel_hint
@@ -29,7 +29,7 @@ class Asking:
     def __init__(self) -> None:
         self.world = MemoryWorld()
         self.model = ScriptedModel(ModelReply(calls=[ANSWER]), gate=asyncio.Event())
-        self.runner: Runner = self.world.worker(SPEC, self.model, Offer())
+        self.runner: Runner = self.world.worker(SPEC, self.model, Toolset())
         self.sent: dict[int, FoundMessage] = {}
         self.found: list[int] = []
         self.cancels = EarlyCancels(self.runner, self._find, InMemoryBlobs(InMemoryProcess("boss"), {}))

@@ -10,7 +10,7 @@ from cadre.journal import events as ev
 from cadre.journal.run import Phase
 from cadre.spec.agent import AgentSpec, Limits
 from cadre.spec.model import ModelSpec
-from unit.loop.build import ANSWER, Course, call, kinds, only, result, sound, spec
+from unit.loop.build import ANSWER, SimulatedRun, call, kinds, only, result, sound, spec
 
 SECOND = ModelSpec(name="second", retries=1)
 THIRD = ModelSpec(name="third", retries=0, calls="text")
@@ -25,95 +25,95 @@ def asked(events: list[ev.AnyEvent]) -> tuple[int, int, str]:
     return called.attempt, called.fallback, called.model
 
 
-def step(course: Course) -> list[ev.AnyEvent]:
-    course.say(call("add", a=course.run.step, b=2))
-    return course.arrive(result(course.id(), course.run.step))
+def step(sim: SimulatedRun) -> list[ev.AnyEvent]:
+    sim.say(call("add", a=sim.run.step, b=2))
+    return sim.arrive(result(sim.id(), sim.run.step))
 
 
 def test_a_refused_request_goes_to_the_next_model_at_once() -> None:
-    course = Course(falling_back()).begin()
-    events = course.fail("bad key", status=401, final=True)
+    sim = SimulatedRun(falling_back()).begin()
+    events = sim.fail("bad key", status=401, final=True)
     assert asked(events) == (2, 1, "second")
     assert only(events, ev.ModelCalled).reason == "bad key"
-    assert asked(course.fail("no such model", final=True)) == (3, 2, "third")
-    finished = only(course.fail("gone as well", final=True), ev.RunFinished)
+    assert asked(sim.fail("no such model", final=True)) == (3, 2, "third")
+    finished = only(sim.fail("gone as well", final=True), ev.RunFinished)
     assert (finished.state, finished.error.message) == ("error", "gone as well")
-    sound(course)
+    sound(sim)
 
 
 def test_each_model_has_its_own_tries_and_waits() -> None:
-    course = Course(falling_back()).begin()
+    sim = SimulatedRun(falling_back()).begin()
     waits: list[tuple[int, float]] = []
-    while course.run.phase is not Phase.DONE:
-        course.fail()
-        if course.run.deferral is not None:
-            fallback = course.run.choice.fallback if course.run.choice is not None else 0
-            waits.append((fallback, course.run.deferral.until - course.at))
-            course.wake()
+    while sim.run.phase is not Phase.DONE:
+        sim.fail()
+        if sim.run.deferral is not None:
+            fallback = sim.run.choice.fallback if sim.run.choice is not None else 0
+            waits.append((fallback, sim.run.deferral.until - sim.at))
+            sim.wake()
     assert waits == [(0, 0.5), (0, 1.0), (1, 0.5)]
-    sound(course)
+    sound(sim)
 
 
 def test_rate_limits_of_the_next_model_have_its_own_patience() -> None:
     models = ModelSpec(patience=10.0, fallbacks=[ModelSpec(name="second", patience=100.0)])
-    course = Course(spec(model=models)).begin()
-    assert asked(course.fail(retry_after=11.0, rate_limited=True)) == (2, 1, "second")
-    assert "ModelDeferred" in kinds(course.fail(retry_after=99.0, rate_limited=True))
+    sim = SimulatedRun(spec(model=models)).begin()
+    assert asked(sim.fail(retry_after=11.0, rate_limited=True)) == (2, 1, "second")
+    assert "ModelDeferred" in kinds(sim.fail(retry_after=99.0, rate_limited=True))
 
 
 def test_a_run_stays_with_the_model_that_answers_and_comes_back_later() -> None:
-    course = Course(falling_back()).begin()
-    course.fail("down", final=True)
-    assert asked(step(course)) == (1, 1, "second")
-    course.at += FIRST_AGAIN_SECONDS
-    assert asked(step(course)) == (1, 0, "")
-    assert course.run.choice is not None
-    assert asked(course.fail("still down", final=True)) == (2, 1, "second")
-    sound(course)
+    sim = SimulatedRun(falling_back()).begin()
+    sim.fail("down", final=True)
+    assert asked(step(sim)) == (1, 1, "second")
+    sim.at += FIRST_AGAIN_SECONDS
+    assert asked(step(sim)) == (1, 0, "")
+    assert sim.run.choice is not None
+    assert asked(sim.fail("still down", final=True)) == (2, 1, "second")
+    sound(sim)
 
 
 def test_the_order_goes_round_to_the_model_that_was_asked_first() -> None:
-    course = Course(falling_back()).begin()
-    course.fail("down", final=True)
-    step(course)
-    assert asked(course.fail("out", final=True)) == (2, 2, "third")
-    assert asked(course.fail("out", final=True)) == (3, 0, "first")
-    assert kinds(course.fail("out", final=True)) == ["RunFinished"]
-    sound(course)
+    sim = SimulatedRun(falling_back()).begin()
+    sim.fail("down", final=True)
+    step(sim)
+    assert asked(sim.fail("out", final=True)) == (2, 2, "third")
+    assert asked(sim.fail("out", final=True)) == (3, 0, "first")
+    assert kinds(sim.fail("out", final=True)) == ["RunFinished"]
+    sound(sim)
 
 
 def test_the_worker_dies_while_a_fallback_is_asked() -> None:
-    course = Course(falling_back()).begin()
-    course.fail("down", final=True)
-    assert asked(course.lose()) == (3, 1, "second")
-    course.fail()
-    assert asked(course.wake()) == (4, 1, "second")
-    course.say(ANSWER)
-    assert course.run.phase is Phase.DONE
-    sound(course)
+    sim = SimulatedRun(falling_back()).begin()
+    sim.fail("down", final=True)
+    assert asked(sim.lose()) == (3, 1, "second")
+    sim.fail()
+    assert asked(sim.wake()) == (4, 1, "second")
+    sim.say(ANSWER)
+    assert sim.run.phase is Phase.DONE
+    sound(sim)
 
 
 def test_the_last_word_may_come_from_a_fallback() -> None:
-    course = Course(falling_back(limits=Limits(max_steps=1))).begin()
-    course.say(content="no call")
-    assert asked(course.fail("down", final=True)) == (2, 1, "second")
-    assert only(course.say(content="An answer."), ev.RunFinished).output == "An answer."
+    sim = SimulatedRun(falling_back(limits=Limits(max_steps=1))).begin()
+    sim.say(content="no call")
+    assert asked(sim.fail("down", final=True)) == (2, 1, "second")
+    assert only(sim.say(content="An answer."), ev.RunFinished).output == "An answer."
 
 
 def test_a_request_that_is_too_long_is_made_shorter_instead() -> None:
-    course = Course(falling_back()).begin()
-    events = course.fail("too long", final=True, too_long=True)
+    sim = SimulatedRun(falling_back()).begin()
+    events = sim.fail("too long", final=True, too_long=True)
     assert kinds(events) == ["ContextOverflowed", "ModelCalled"]
     assert asked(events) == (2, 0, "")
 
 
 def test_the_next_step_asks_the_model_that_has_answered() -> None:
-    course = Course(falling_back()).begin()
-    course.fail("down", final=True)
-    course.say(call("add", a=1, b=2))
-    events = course.arrive(result(course.id(), 3))
+    sim = SimulatedRun(falling_back()).begin()
+    sim.fail("down", final=True)
+    sim.say(call("add", a=1, b=2))
+    events = sim.arrive(result(sim.id(), 3))
     assert asked(events) == (1, 1, "second")
-    sound(course)
+    sound(sim)
 
 
 @pytest.mark.parametrize(

@@ -12,22 +12,22 @@ from cadre.loop.fork import ForkError, next_step, prefix_of
 from cadre.loop.redecide import Journaled, redecide
 from cadre.protocol.messages import Fork
 from journals import kept
-from unit.loop.build import ANSWER, OFFER, Course, call, cancel, only, result, sound, spec, task
+from unit.loop.build import ANSWER, OFFER, SimulatedRun, call, cancel, only, result, sound, spec, task
 from unit.loop.memory_world import PROMPTS, MemoryWorld, ScriptedModel
 from unit.loop.workers import says, worker
 
 
-def source(**fields: Any) -> Course:
+def source(**fields: Any) -> SimulatedRun:
     """Three steps of sums, the second with a wrong call beside it; then the answer."""
-    course = Course(spec(**fields)).begin("Add up.", inputs={"one": 1})
+    sim = SimulatedRun(spec(**fields)).begin("Add up.", inputs={"one": 1})
     interval = fields.get("planning_interval")
     for step in (1, 2, 3):
         if interval and (step - 1) % interval == 0:
-            course.say(content=f"plan for {step}")
+            sim.say(content=f"plan for {step}")
         wrong = [call("add", a="x")] if step == 2 else []
-        course.say(call("add", a=step, b=1), *wrong, content=f"step {step}")
-        course.arrive(result(course.id(0), step + 1))
-    return course
+        sim.say(call("add", a=step, b=1), *wrong, content=f"step {step}")
+        sim.arrive(result(sim.id(0), step + 1))
+    return sim
 
 
 def fork_of(run: Run, at: int, **fields: Any) -> list[Any]:
@@ -73,35 +73,35 @@ def test_a_step_that_was_not_reached(at: int) -> None:
 
 
 def test_a_step_in_work_can_be_forked_but_none_behind_it() -> None:
-    course = Course().begin()
-    course.say(call("add", a=1, b=2))
-    assert fork_of(course.run, 1) == []
+    sim = SimulatedRun().begin()
+    sim.say(call("add", a=1, b=2))
+    assert fork_of(sim.run, 1) == []
     with pytest.raises(ForkError, match="1 to 1"):
-        fork_of(course.run, 2)
+        fork_of(sim.run, 2)
 
 
 def test_the_step_of_the_answer_is_the_last_one_to_fork() -> None:
-    course = source()
-    course.say(ANSWER)
-    assert numbers(fork_of(course.run, 4)) == [1, 2, 3]
+    sim = source()
+    sim.say(ANSWER)
+    assert numbers(fork_of(sim.run, 4)) == [1, 2, 3]
     with pytest.raises(ForkError, match="step 1 to 4") as caught:
-        fork_of(course.run, 5)
+        fork_of(sim.run, 5)
     assert not caught.value.too_early
 
 
 def test_a_run_that_ended_early_can_be_forked_behind_its_last_step() -> None:
-    course = source()
-    course.arrive(cancel())
-    assert numbers(fork_of(course.run, 4)) == [1, 2, 3]
+    sim = source()
+    sim.arrive(cancel())
+    assert numbers(fork_of(sim.run, 4)) == [1, 2, 3]
 
 
 def test_a_run_without_an_answer_is_gone_on_with_behind_its_last_step() -> None:
-    course = source()
+    sim = source()
     with pytest.raises(ForkError, match="has not ended") as caught:
-        next_step(course.run)
+        next_step(sim.run)
     assert caught.value.too_early
-    course.arrive(cancel())
-    assert next_step(course.run) == 4
+    sim.arrive(cancel())
+    assert next_step(sim.run) == 4
     answered = source()
     answered.say(ANSWER)
     with pytest.raises(ForkError, match="has given its answer"):
@@ -117,29 +117,29 @@ def test_a_run_that_has_not_begun() -> None:
 # --- the fork as a run
 
 
-def forked(at: int, **fields: Any) -> Course:
+def forked(at: int, **fields: Any) -> SimulatedRun:
     before = source().run
     about = Fork(run="r1", at=at)
     prefix = prefix_of(before, about)
-    course = Course(run="r2")
-    course.arrive(
+    sim = SimulatedRun(run="r2")
+    sim.arrive(
         task("Add up otherwise.", run="r2", forks=about, **fields),
         history=prefix.history,
         prefix=prefix.steps,
     )
-    return course
+    return sim
 
 
 def test_a_fork_goes_on_with_the_step_that_it_forks_at() -> None:
-    course = forked(3)
-    run = course.run
+    sim = forked(3)
+    run = sim.run
     assert [type(step) for step in run.steps] == [TaskStep, ActionStep, ActionStep]
     assert run.steps[0] == TaskStep(task="Add up otherwise.")
     assert (run.step, run.phase) == (3, Phase.THINKING)
-    course.say(call("add", a=5, b=5))
-    assert course.id() == "r2_3_0"
-    course.arrive(result("r2_3_0", 10))
-    finished = only(course.say(ANSWER), ev.RunFinished)
+    sim.say(call("add", a=5, b=5))
+    assert sim.id() == "r2_3_0"
+    sim.arrive(result("r2_3_0", 10))
+    finished = only(sim.say(ANSWER), ev.RunFinished)
     assert finished.steps == 4
     assert (finished.usage.steps, finished.usage.model_calls) == (2, 2), (
         "what the prefix used was not used again"
@@ -147,45 +147,45 @@ def test_a_fork_goes_on_with_the_step_that_it_forks_at() -> None:
 
 
 def test_a_fork_is_bound_by_the_limits_of_steps() -> None:
-    course = forked(3, max_steps=3)
-    called = only(course.say(content="no call"), ev.ModelCalled)
+    sim = forked(3, max_steps=3)
+    called = only(sim.say(content="no call"), ev.ModelCalled)
     assert (called.purpose, called.step) == ("final", 3)
 
 
 def test_a_fork_behind_its_limit_is_asked_for_its_answer() -> None:
-    course = forked(3, max_steps=2)
-    assert course.run.model is not None
-    assert (course.run.model.purpose, course.run.model.step) == ("final", 2)
-    assert only(course.say(content="that is all"), ev.RunFinished).state == "max_steps_error"
+    sim = forked(3, max_steps=2)
+    assert sim.run.model is not None
+    assert (sim.run.model.purpose, sim.run.model.step) == ("final", 2)
+    assert only(sim.say(content="that is all"), ev.RunFinished).state == "max_steps_error"
 
 
 def test_plans_go_on_in_their_interval() -> None:
     before = source(planning_interval=2).run
-    course = Course(spec(planning_interval=2), run="r2")
+    sim = SimulatedRun(spec(planning_interval=2), run="r2")
     about = Fork(run="r1", at=3)
-    course.arrive(task(run="r2", forks=about), prefix=prefix_of(before, about).steps)
-    course.say(content="another plan for 3")
-    plan = course.run.steps[-1]
+    sim.arrive(task(run="r2", forks=about), prefix=prefix_of(before, about).steps)
+    sim.say(content="another plan for 3")
+    plan = sim.run.steps[-1]
     assert isinstance(plan, PlanningStep)
     assert (plan.plan, plan.first) == ("another plan for 3", False)
-    assert course.run.model is not None
-    assert (course.run.model.purpose, course.run.model.step) == ("act", 3)
+    assert sim.run.model is not None
+    assert (sim.run.model.purpose, sim.run.model.step) == ("act", 3)
 
 
 def test_a_fork_of_a_fork() -> None:
-    course = forked(3)
-    course.say(call("add", a=5, b=5))
-    course.arrive(result("r2_3_0", 10))
-    steps = fork_of(course.run, 4, observations={"1_0": "one", "3_0": "three"})
+    sim = forked(3)
+    sim.say(call("add", a=5, b=5))
+    sim.arrive(result("r2_3_0", 10))
+    steps = fork_of(sim.run, 4, observations={"1_0": "one", "3_0": "three"})
     assert numbers(steps) == [1, 2, 3]
     assert (steps[0].calls[0].observation, steps[2].calls[0].observation) == ("one", "three")
-    assert numbers(fork_of(course.run, 2)) == [1]
+    assert numbers(fork_of(sim.run, 2)) == [1]
 
 
 def test_a_turn_of_a_session_is_forked_with_what_it_went_on_from() -> None:
     first = source()
     first.say(ANSWER)
-    second = Course(run="r2")
+    second = SimulatedRun(run="r2")
     second.arrive(task("And then?", run="r2", continues="r1"), history=list(first.run.steps))
     second.say(call("add", a=9, b=9))
     second.arrive(result("r2_1_0", 18))
@@ -195,9 +195,9 @@ def test_a_turn_of_a_session_is_forked_with_what_it_went_on_from() -> None:
 
 
 def test_a_fork_is_decided_anew_like_any_run() -> None:
-    course = forked(3)
-    course.say(ANSWER)
-    sound(course)
+    sim = forked(3)
+    sim.say(ANSWER)
+    sound(sim)
 
 
 @pytest.mark.parametrize("name", [one for one in kept.names("1.0") if not one.startswith("simulated")])

@@ -16,7 +16,7 @@ from cadre.protocol.messages import FileInfo
 from cadre.spec.agent import Limits
 from cadre.spec.model import ModelSpec
 from kinds.code.build import ended
-from unit.loop.build import Course, call, report, result, spec
+from unit.loop.build import SimulatedRun, call, report, result, spec
 from unit.loop.test_transcript import asked
 
 PROMPTS = Prompts.load("tool_calling")
@@ -35,13 +35,13 @@ def shown(request: ModelRequest) -> list[str]:
     return [part["image_url"]["url"] for part in parts if part["type"] == "image_url"]
 
 
-def after_looks(*outputs: Any, **fields: Any) -> Course:
+def after_looks(*outputs: Any, **fields: Any) -> SimulatedRun:
     """A run that has looked once a step, with these outputs."""
-    course = Course(spec(**fields)).begin()
+    sim = SimulatedRun(spec(**fields)).begin()
     for step, output in enumerate(outputs, 1):
-        course.say(call("look", at=str(step)))
-        course.arrive(result(f"r1_{step}_0", output))
-    return course
+        sim.say(call("look", at=str(step)))
+        sim.arrive(result(f"r1_{step}_0", output))
+    return sim
 
 
 def test_images_are_found_wherever_they_stand() -> None:
@@ -58,11 +58,11 @@ def test_images_are_found_wherever_they_stand() -> None:
 
 
 def test_an_image_follows_the_results_of_its_step_and_is_named_in_them() -> None:
-    course = Course().begin()
-    course.say(call("look", at="1"), call("add", a=1, b=2))
-    course.arrive(result("r1_1_1", 3))
-    course.arrive(result("r1_1_0", {"shot": file("a")}))
-    *_, answer, first, second, picture = asked(course).messages
+    sim = SimulatedRun().begin()
+    sim.say(call("look", at="1"), call("add", a=1, b=2))
+    sim.arrive(result("r1_1_1", 3))
+    sim.arrive(result("r1_1_0", {"shot": file("a")}))
+    *_, answer, first, second, picture = asked(sim).messages
     assert [m["role"] for m in (answer, first, second, picture)] == ["assistant", "tool", "tool", "user"]
     assert "a.png" in first["content"]
     assert ref("a") in first["content"]
@@ -70,33 +70,33 @@ def test_an_image_follows_the_results_of_its_step_and_is_named_in_them() -> None
 
 
 def test_messages_stay_as_they_were_said() -> None:
-    course = after_looks(file("a"))
+    sim = after_looks(file("a"))
     transcript = Transcript(PROMPTS)
-    before = asked(course, transcript).messages
-    course.say(call("look", at="2"))
-    course.arrive(result("r1_2_0", file("b")))
-    after = asked(course, transcript).messages
+    before = asked(sim, transcript).messages
+    sim.say(call("look", at="2"))
+    sim.arrive(result("r1_2_0", file("b")))
+    after = asked(sim, transcript).messages
     assert after[: len(before)] == before
-    assert shown(asked(course)) == [ref("a"), ref("b")]
+    assert shown(asked(sim)) == [ref("a"), ref("b")]
 
 
 def test_only_the_latest_images_are_shown_and_notes_stand_for_the_rest() -> None:
-    course = after_looks([file("a"), file("b")], file("c"), file("d"), limits=Limits(images=2))
-    request = asked(course)
+    sim = after_looks([file("a"), file("b")], file("c"), file("d"), limits=Limits(images=2))
+    request = asked(sim)
     assert shown(request) == [ref("c"), ref("d")]
     notes = [m["content"][0]["text"] for m in request.messages if isinstance(m, Pictured)]
     assert ["left out now" in note for note in notes] == [True, False, False]
     assert "[2 images of this step" in notes[0]
-    course = after_looks([file("a"), file("b")], file("c"), limits=Limits(images=2))
-    assert shown(asked(course)) == [ref("b"), ref("c")], "the later one of a step stays"
+    sim = after_looks([file("a"), file("b")], file("c"), limits=Limits(images=2))
+    assert shown(asked(sim)) == [ref("b"), ref("c")], "the later one of a step stays"
     assert shown(asked(after_looks(file("a"), limits=Limits(images=0)))) == []
 
 
 def test_images_of_the_task_are_not_counted() -> None:
-    course = Course(spec(limits=Limits(images=1))).begin(images=["blob:1", "blob:2"])
-    course.say(call("look", at="1"))
-    course.arrive(result("r1_1_0", file("a")))
-    assert shown(asked(course)) == ["blob:1", "blob:2", ref("a")]
+    sim = SimulatedRun(spec(limits=Limits(images=1))).begin(images=["blob:1", "blob:2"])
+    sim.say(call("look", at="1"))
+    sim.arrive(result("r1_1_0", file("a")))
+    assert shown(asked(sim)) == ["blob:1", "blob:2", ref("a")]
 
 
 def test_a_model_that_reads_text_only_is_shown_none() -> None:
@@ -108,17 +108,17 @@ def test_a_model_that_reads_text_only_is_shown_none() -> None:
 def test_images_of_an_output_that_was_cut_are_shown() -> None:
     info = FileInfo(ref=ref("a"), media_type="image/png")
     sound = FileInfo(ref=ref("b"), media_type="audio/wav")
-    course = Course().begin()
-    course.say(call("look", at="1"))
-    course.arrive(result("r1_1_0", "begin … end", blob=ref("c"), files=[info, sound]))
-    assert shown(asked(course)) == [ref("a")]
+    sim = SimulatedRun().begin()
+    sim.say(call("look", at="1"))
+    sim.arrive(result("r1_1_0", "begin … end", blob=ref("c"), files=[info, sound]))
+    assert shown(asked(sim)) == [ref("a")]
 
 
 def test_a_members_answer_shows_its_images() -> None:
-    course = Course().begin()
-    course.say(call("kid", task="Draw."))
-    course.arrive(msgspec.structs.replace(report("r1_1_0", "drawn"), output=file("a")))
-    assert shown(asked(course)) == [ref("a")]
+    sim = SimulatedRun().begin()
+    sim.say(call("kid", task="Draw."))
+    sim.arrive(msgspec.structs.replace(report("r1_1_0", "drawn"), output=file("a")))
+    assert shown(asked(sim)) == [ref("a")]
 
 
 def test_one_image_twice_in_a_step_is_shown_once() -> None:
@@ -126,18 +126,18 @@ def test_one_image_twice_in_a_step_is_shown_once() -> None:
 
 
 def test_the_second_result_of_a_call_shows_nothing() -> None:
-    course = after_looks(file("a"))
-    course.arrive(msgspec.structs.replace(result("r1_1_0", file("b")), id="again"))
-    assert shown(asked(course)) == [ref("a")]
+    sim = after_looks(file("a"))
+    sim.arrive(msgspec.structs.replace(result("r1_1_0", file("b")), id="again"))
+    assert shown(asked(sim)) == [ref("a")]
 
 
 @pytest.mark.parametrize("vision", [True, False])
 def test_code_sees_images_in_its_observation(vision: bool) -> None:
     code = Prompts.load("code")
-    course = Course(spec(kind="code", model=ModelSpec(vision=vision))).begin()
-    course.say(content="Thought: look.\n<code>\nplot\n</code>")
-    course.arrive(ended(output={"$given": ["image", ref("a")]}, text="<image>"))
-    request = asked(course, Transcript(code))
+    sim = SimulatedRun(spec(kind="code", model=ModelSpec(vision=vision))).begin()
+    sim.say(content="Thought: look.\n<code>\nplot\n</code>")
+    sim.arrive(ended(output={"$given": ["image", ref("a")]}, text="<image>"))
+    request = asked(sim, Transcript(code))
     assert shown(request) == ([ref("a")] if vision else [])
     assert request.messages[-1]["role"] == "user"
     text = request.messages[-1]["content"]

@@ -13,59 +13,59 @@ from cadre.journal.run import SUMMARY
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.usage import Usage
 from cadre.spec.model import ModelSpec
-from unit.loop.build import Course, call, only, result, sound, spec
+from unit.loop.build import SimulatedRun, call, only, result, sound, spec
 
 PROMPTS = Prompts.load("tool_calling")
 SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"query": "moss " * 50}}
 ITEMS = [SEARCH, {"type": "message", "id": "msg_1"}, {"type": "function_call", "id": "fc_1"}]
 
 
-def answer(course: Course, **fields: Any) -> list[ev.AnyEvent]:
-    assert course.run.model is not None
+def answer(sim: SimulatedRun, **fields: Any) -> list[ev.AnyEvent]:
+    assert sim.run.model is not None
     usage = Usage(input_tokens=90_000, output_tokens=1)
     asked = ModelReplied(
-        attempt=course.run.model.attempt, content="So.", calls=[call("add", a=1, b=2)], usage=usage, **fields
+        attempt=sim.run.model.attempt, content="So.", calls=[call("add", a=1, b=2)], usage=usage, **fields
     )
-    return course.arrive(asked)
+    return sim.arrive(asked)
 
 
-def request(course: Course) -> ModelRequest:
-    assert course.run.model is not None
-    return Transcript(PROMPTS).request(course.run, course.run.model.purpose)
+def request(sim: SimulatedRun) -> ModelRequest:
+    assert sim.run.model is not None
+    return Transcript(PROMPTS).request(sim.run, sim.run.model.purpose)
 
 
 def test_items_are_journaled_and_stand_beside_the_message_of_their_answer() -> None:
-    course = Course(spec(model=ModelSpec(name="first", fallbacks=[ModelSpec(name="second")]))).begin()
-    course.fail("bad key", final=True)
+    sim = SimulatedRun(spec(model=ModelSpec(name="first", fallbacks=[ModelSpec(name="second")]))).begin()
+    sim.fail("bad key", final=True)
     fields = {"items": ITEMS, "cached_tokens": 7, "reasoning_tokens": 3, "endpoint": "chat:host/second"}
-    answered = only(answer(course, **fields), ev.ModelAnswered)
+    answered = only(answer(sim, **fields), ev.ModelAnswered)
     assert (answered.items, answered.cached_tokens, answered.reasoning_tokens) == (ITEMS, 7, 3)
-    course.arrive(result(course.id(), 3))
-    said = request(course).messages[-2]
+    sim.arrive(result(sim.id(), 3))
+    said = request(sim).messages[-2]
     assert (said["role"], said["items"], said["items_of"]) == ("assistant", ITEMS, "chat:host/second")
-    for rewritten in (as_text([said]), in_summary(course.run.steps[-1], [said])):
+    for rewritten in (as_text([said]), in_summary(sim.run.steps[-1], [said])):
         assert "items" not in rewritten[0]
-    sound(course)
+    sound(sim)
 
 
 def test_what_native_tools_have_read_is_not_taken_for_the_size_of_the_request() -> None:
     counted = {}
     for name, items in (("plain", []), ("native", ITEMS)):
-        course = Course().begin()
-        before = course.run.tokens
-        answer(course, items=items)
-        counted[name] = (course.run.counted, course.run.tokens - before)
+        sim = SimulatedRun().begin()
+        before = sim.run.tokens
+        answer(sim, items=items)
+        counted[name] = (sim.run.counted, sim.run.tokens - before)
     assert counted["plain"][0] is not None
     assert counted["native"][0] is None
     assert counted["native"][1] > counted["plain"][1] + 50
 
 
 def test_the_endpoints_own_tools_are_on_offer_for_the_work_and_for_no_summary() -> None:
-    course = Course().begin()
-    answer(course)
-    course.arrive(result(course.id(), 3))
-    assert request(course).native_tools
-    assert not Transcript(PROMPTS).request(course.run, SUMMARY).native_tools
+    sim = SimulatedRun().begin()
+    answer(sim)
+    sim.arrive(result(sim.id(), 3))
+    assert request(sim).native_tools
+    assert not Transcript(PROMPTS).request(sim.run, SUMMARY).native_tools
 
 
 @pytest.mark.parametrize(

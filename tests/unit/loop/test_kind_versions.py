@@ -14,7 +14,7 @@ from cadre.journal.entry import Entry
 from cadre.kinds.tool_calling.kind import ToolCallingKind
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.kinds import declared_kinds
-from unit.loop.build import Course, replay_of
+from unit.loop.build import SimulatedRun, replay_of
 
 NAME = "tool_calling"
 
@@ -33,13 +33,13 @@ IMPATIENT = Impatient()
 
 
 @pytest.fixture
-def old() -> Course:
+def old() -> SimulatedRun:
     """Return a run that began before version 2 existed."""
-    return Course().begin()
+    return SimulatedRun().begin()
 
 
 @pytest.fixture
-def upgraded(old: Course, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def upgraded(old: SimulatedRun, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     declared = declared_kinds()
     now = declared[NAME]
     behavior = {**now.behavior, 2: f"{__name__}:IMPATIENT"}
@@ -50,7 +50,7 @@ def upgraded(old: Course, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("upgraded")
-def test_an_old_run_is_decided_by_its_own_version(old: Course) -> None:
+def test_an_old_run_is_decided_by_its_own_version(old: SimulatedRun) -> None:
     assert isinstance(old.say(content="No call.")[-1], ev.ModelCalled)
     assert [entry.kind_version for entry in old.journal()] == [1, 1]
     assert replay_of(old).divergences == []
@@ -58,22 +58,22 @@ def test_an_old_run_is_decided_by_its_own_version(old: Course) -> None:
 
 @pytest.mark.usefixtures("upgraded")
 def test_a_new_run_is_decided_by_the_newest_version() -> None:
-    course = Course().begin()
-    end = course.say(content="No call.")[-1]
+    sim = SimulatedRun().begin()
+    end = sim.say(content="No call.")[-1]
     assert isinstance(end, ev.RunFinished)
     assert end.state == "error"
-    assert [entry.kind_version for entry in course.journal()] == [2, 2]
-    assert replay_of(course).divergences == []
+    assert [entry.kind_version for entry in sim.journal()] == [2, 2]
+    assert replay_of(sim).divergences == []
 
 
 @pytest.mark.usefixtures("upgraded")
-def test_a_version_that_is_not_installed_is_left_to_a_newer_replica(old: Course) -> None:
+def test_a_version_that_is_not_installed_is_left_to_a_newer_replica(old: SimulatedRun) -> None:
     entry = old.journal()[0]
     assert newer_schema(encode(msgspec.structs.replace(entry, kind_version=2))) is None
     assert isinstance(newer_schema(encode(msgspec.structs.replace(entry, kind_version=3))), NewerKind)
 
 
-def test_a_section_that_is_not_known_here_is_left_to_a_replica_that_has_its_kind(old: Course) -> None:
+def test_a_section_that_is_not_known_here_is_left_to_a_replica_that_has_its_kind(old: SimulatedRun) -> None:
     entry = old.journal()[0]
     section = b'"spec":{"sections":[{"kind":"mime"}],"name":'
     written = encode(entry).replace(b'"spec":{"name":', section, 1)

@@ -16,7 +16,7 @@ from cadre.protocol.messages import ErrorInfo, Record, RunState
 from cadre.protocol.usage import Usage
 from cadre.spec.agent import Limits
 from cadre.spec.model import ModelSpec
-from unit.loop.build import ANSWER, Course, call, cancel, report, result, spec, task, timer
+from unit.loop.build import ANSWER, SimulatedRun, call, cancel, report, result, spec, task, timer
 
 PROMPTS = Prompts.load("tool_calling")
 
@@ -56,19 +56,19 @@ class Chance:
 
     def __init__(self, data: st.DataObject) -> None:
         self.draw = data.draw
-        self.course = Course(self.draw(SPECS))
+        self.sim = SimulatedRun(self.draw(SPECS))
         self.records: list[Record] = []
         self.paid: list[Command] = []
         self.model_arrivals = 0
 
     def record(self, record: Record) -> None:
         """As the runner does it: what is accounted for is not journaled again."""
-        if record.id not in self.course.run.seen:
+        if record.id not in self.sim.run.seen:
             self.records.append(record)
-            self.course.arrive(record)
+            self.sim.arrive(record)
 
     def step(self) -> None:
-        run = self.course.run
+        run = self.sim.run
         before = run.entries
         move = self.draw(st.sampled_from(["on", "on", "on", "on", "late", "again", "cancel"]))
         if move == "late":
@@ -80,7 +80,7 @@ class Chance:
         else:
             self._on(run)
         if run.entries > before:
-            self.paid += self.course.owed(since=run.entries)
+            self.paid += self.sim.owed(since=run.entries)
 
     def _on(self, run: Run) -> None:
         match run.phase:
@@ -91,7 +91,7 @@ class Chance:
                 self._think()
             case Phase.WAITING:
                 assert run.deferral is not None
-                self.course.at = run.deferral.until
+                self.sim.at = run.deferral.until
                 self.record(timer(run.deferral.timer))
             case Phase.ACTING:
                 open = self.draw(st.sampled_from(run.open_calls()))
@@ -103,15 +103,15 @@ class Chance:
         match self.draw(st.sampled_from(["call", "call", "call", "text", "fail", "refuse", "lose"])):
             case "call":
                 calls = self.draw(st.lists(CALLS, min_size=1, max_size=4))
-                self.course.say(*calls, usage=self.draw(USAGES))
+                self.sim.say(*calls, usage=self.draw(USAGES))
             case "text":
-                self.course.say(content=self.draw(TEXTS))
+                self.sim.say(content=self.draw(TEXTS))
             case "fail":
-                self.course.fail(retry_after=self.draw(st.none() | st.just(5.0)))
+                self.sim.fail(retry_after=self.draw(st.none() | st.just(5.0)))
             case "refuse":
-                self.course.fail(final=self.draw(st.booleans()))
+                self.sim.fail(final=self.draw(st.booleans()))
             case _:
-                self.course.lose()
+                self.sim.lose()
 
     def _result(self, id: str, kind: str) -> Record:
         if kind == "member":
@@ -124,21 +124,21 @@ class Chance:
 @given(st.data())
 def test_every_run(data: st.DataObject) -> None:
     chance = Chance(data)
-    course = chance.course
+    sim = chance.sim
     transcript = Transcript(PROMPTS)
     for _ in range(data.draw(st.integers(1, 30))):
         chance.step()
-        run = course.run
+        run = sim.run
         alive(run)
-        assert course.owed() == course.owed(), "asked twice, it says the same"
-        assert [debt for debt in course.owed() if debt not in chance.paid] == []
+        assert sim.owed() == sim.owed(), "asked twice, it says the same"
+        assert [command for command in sim.owed() if command not in chance.paid] == []
         if run.model is not None:
             purpose = run.model.purpose
             fresh = Transcript(PROMPTS).request(run, purpose)
             assert transcript.request(run, purpose) == fresh, "kept messages are those made anew"
             well_formed(fresh.messages)
-    read_back(course)
-    causes = [entry.cause for entry in course.journal()]
+    read_back(sim)
+    causes = [entry.cause for entry in sim.journal()]
     assert len(causes) == len(set(causes))
     for record in chance.records:
         assert causes.count(record.id) == 1
@@ -169,15 +169,15 @@ def well_formed(messages: list[dict[str, object]]) -> None:
     assert expected == []
 
 
-def read_back(course: Course) -> None:
-    assert fold(course.journal(), "r1", "r1") == course.run
+def read_back(sim: SimulatedRun) -> None:
+    assert fold(sim.journal(), "r1", "r1") == sim.run
 
 
 @settings(max_examples=60)
 @given(st.data())
 def test_results_of_one_step_fold_to_the_same_in_any_order(data: st.DataObject) -> None:
     calls = data.draw(st.lists(CALLS, min_size=2, max_size=6))
-    first = Course().begin()
+    first = SimulatedRun().begin()
     first.say(*calls)
     records: list[Record] = [
         report(open.id, "done", usage=data.draw(USAGES))
@@ -185,7 +185,7 @@ def test_results_of_one_step_fold_to_the_same_in_any_order(data: st.DataObject) 
         else result(open.id, data.draw(OUTPUTS), data.draw(ERRORS))
         for open in first.run.open_calls()
     ]
-    second = Course().begin()
+    second = SimulatedRun().begin()
     second.say(*calls)
     for one, other in zip(records, data.draw(st.permutations(records)), strict=True):
         first.arrive(one)

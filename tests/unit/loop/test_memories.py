@@ -16,7 +16,20 @@ from cadre.loop.owed import owed
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo, Origin, Task, ToolCall
 from cadre.spec.agent import MemorySpec
-from unit.loop.build import ANSWER, Course, call, cancel, kinds, only, result, sent, sound, spec, task, timer
+from unit.loop.build import (
+    ANSWER,
+    SimulatedRun,
+    call,
+    cancel,
+    kinds,
+    only,
+    result,
+    sent,
+    sound,
+    spec,
+    task,
+    timer,
+)
 from unit.loop.memory_world import PROMPTS
 
 SEEN = {"id": "m1", "text": "The quay is 40 m long.", "score": 0.9, "agent": "surveyor", "scope": "team"}
@@ -25,41 +38,41 @@ REMINDED = spec(memory=MemorySpec(recall=2, seconds=5, team="coast", scope="team
 KEEPER = spec(memory=MemorySpec(remember="steps", scope="user"))
 
 
-def calls(course: Course, tool: str, since: int = 0) -> list[ToolCall]:
-    return [one for one in sent(course, ToolCall, since) if one.tool == tool]
+def calls(sim: SimulatedRun, tool: str, since: int = 0) -> list[ToolCall]:
+    return [one for one in sent(sim, ToolCall, since) if one.tool == tool]
 
 
-def asking(**fields: Any) -> Course:
-    return Course(REMINDED).begin("How long is the quay?", **fields)
+def asking(**fields: Any) -> SimulatedRun:
+    return SimulatedRun(REMINDED).begin("How long is the quay?", **fields)
 
 
 def test_a_run_asks_first_and_thinks_with_what_it_gets() -> None:
-    course = asking(origin=Origin(user="ada", session="s1"))
-    (asked,) = calls(course, "recall")
+    sim = asking(origin=Origin(user="ada", session="s1"))
+    (asked,) = calls(sim, "recall")
     assert asked.id == "r1_0_0"
     assert asked.arguments == {"query": "How long is the quay?", "k": 2}
     assert asked.origin == Origin(
         user="ada", session="s1", team="coast", reads=list(REMINDED.memory.reads), writes="team"
     )
-    assert asked.deadline == course.at + 5
-    (wait,) = [one for one in course.owed() if isinstance(one, SetTimer)]
-    assert (wait.timer.name, wait.due) == ("call-r1_0_0", course.at + 5)
-    events = course.arrive(result("r1_0_0", HITS))
-    assert kinds(events) == ["MemoryRecalled", "OfferChanged", "ModelCalled"]
-    (step,) = [one for one in course.run.steps if isinstance(one, RecalledStep)]
+    assert asked.deadline == sim.at + 5
+    (wait,) = [one for one in sim.owed() if isinstance(one, SetTimer)]
+    assert (wait.timer.name, wait.due) == ("call-r1_0_0", sim.at + 5)
+    events = sim.arrive(result("r1_0_0", HITS))
+    assert kinds(events) == ["MemoryRecalled", "ToolsetChanged", "ModelCalled"]
+    (step,) = [one for one in sim.run.steps if isinstance(one, RecalledStep)]
     assert step.memories[0] == Memory(text="The quay is 40 m long.", agent="surveyor", scope="team", at=1e9)
-    note = Transcript(PROMPTS).request(course.run, "act").messages[2]
+    note = Transcript(PROMPTS).request(sim.run, "act").messages[2]
     assert note["role"] == "user"
     assert 'by="surveyor" on="2001-09-09"' in note["content"]
     assert "The quay is 40 m long." in note["content"]
 
 
 def test_the_answer_ends_the_wait() -> None:
-    course = asking()
-    before = running(course.run)
-    course.arrive(result("r1_0_0", HITS))
-    assert ended(before, course.run) == "call-r1_0_0"
-    assert ended(before, course.run, "call-r1_0_0") is None
+    sim = asking()
+    before = running(sim.run)
+    sim.arrive(result("r1_0_0", HITS))
+    assert ended(before, sim.run) == "call-r1_0_0"
+    assert ended(before, sim.run, "call-r1_0_0") is None
 
 
 @pytest.mark.parametrize(
@@ -71,35 +84,35 @@ def test_the_answer_ends_the_wait() -> None:
     ],
 )
 def test_a_run_begins_without_memories_when_there_are_none_to_be_had(what: Any, why: str) -> None:
-    course = asking()
-    recalled = only(course.arrive(what), ev.MemoryRecalled)
+    sim = asking()
+    recalled = only(sim.arrive(what), ev.MemoryRecalled)
     assert recalled.error is not None
     assert why in recalled.error.message
-    assert course.run.phase is Phase.THINKING
-    assert not calls(course, "recall")
+    assert sim.run.phase is Phase.THINKING
+    assert not calls(sim, "recall")
 
 
 def test_a_late_answer_changes_nothing() -> None:
-    course = asking()
-    course.arrive(timer("call-r1_0_0"))
-    assert kinds(course.arrive(result("r1_0_0", HITS))) == ["RecordIgnored"]
+    sim = asking()
+    sim.arrive(timer("call-r1_0_0"))
+    assert kinds(sim.arrive(result("r1_0_0", HITS))) == ["RecordIgnored"]
 
 
 def test_a_cancelled_run_asks_no_more() -> None:
-    course = asking()
-    course.arrive(cancel())
-    assert course.run.phase is Phase.DONE
-    assert not calls(course, "recall")
+    sim = asking()
+    sim.arrive(cancel())
+    assert sim.run.phase is Phase.DONE
+    assert not calls(sim, "recall")
 
 
 def test_the_plan_is_made_with_the_memories() -> None:
-    course = Course(spec(memory=MemorySpec(recall=2), planning_interval=1)).begin("How long is the quay?")
-    course.arrive(result("r1_0_0", HITS))
-    known, asked = Transcript(PROMPTS).request(course.run, "plan").messages
+    sim = SimulatedRun(spec(memory=MemorySpec(recall=2), planning_interval=1)).begin("How long is the quay?")
+    sim.arrive(result("r1_0_0", HITS))
+    known, asked = Transcript(PROMPTS).request(sim.run, "plan").messages
     assert "The quay is 40 m long." in known["content"]
     assert "How long is the quay?" in asked["content"]
-    course.say(content="1. Answer.")
-    assert course.run.steps[-1].first  # type: ignore[union-attr]
+    sim.say(content="1. Answer.")
+    assert sim.run.steps[-1].first  # type: ignore[union-attr]
 
 
 def test_a_replay_sees_the_same_memories() -> None:
@@ -109,75 +122,75 @@ def test_a_replay_sees_the_same_memories() -> None:
         timer("call-r1_0_0"),
         result("r1_0_0", error=ErrorInfo("tool-failed", "no index")),
     ):
-        course = asking()
-        course.arrive(what)
-        course.say(ANSWER)
-        sound(course)
+        sim = asking()
+        sim.arrive(what)
+        sim.say(ANSWER)
+        sound(sim)
 
 
 # --- what is left
 
 
 def test_each_finished_step_is_left_once_and_nobody_waits_for_it() -> None:
-    course = Course(KEEPER).begin(origin=Origin(user="ada"))
-    course.say(call("add", a=1, b=2), content="Adding.")
-    assert not calls(course, "remember")
-    course.arrive(result(course.id(), 3))
-    (left,) = calls(course, "remember", 3)
+    sim = SimulatedRun(KEEPER).begin(origin=Origin(user="ada"))
+    sim.say(call("add", a=1, b=2), content="Adding.")
+    assert not calls(sim, "remember")
+    sim.arrive(result(sim.id(), 3))
+    (left,) = calls(sim, "remember", 3)
     assert left.id == "r1_1_step"
     assert not left.reply
     assert left.arguments == {"text": 'Adding.\nadd({"a":1,"b":2}): 3', "kind": "step", "step": 1}
     assert left.origin is not None
     assert (left.origin.user, left.origin.writes) == ("ada", "user")
-    assert calls(course, "remember", 4) == []
-    assert calls(course, "remember") == [left]
-    course.say(ANSWER)
-    answer = calls(course, "remember", 4)[-1]
+    assert calls(sim, "remember", 4) == []
+    assert calls(sim, "remember") == [left]
+    sim.say(ANSWER)
+    answer = calls(sim, "remember", 4)[-1]
     assert answer.id == "r1_2_answer"
     assert answer.arguments["text"] == "Task: Do it.\nAnswer: 42"
-    assert calls(course, "remember") == [left, answer]
+    assert calls(sim, "remember") == [left, answer]
 
 
 def test_a_run_leaves_only_its_answer_when_told_so() -> None:
-    course = Course(spec(memory=MemorySpec(remember="answers"))).begin()
-    course.say(call("add", a=1, b=2))
-    course.arrive(result(course.id(), 3))
-    course.say(ANSWER)
-    assert [one.arguments["kind"] for one in calls(course, "remember")] == ["answer"]
+    sim = SimulatedRun(spec(memory=MemorySpec(remember="answers"))).begin()
+    sim.say(call("add", a=1, b=2))
+    sim.arrive(result(sim.id(), 3))
+    sim.say(ANSWER)
+    assert [one.arguments["kind"] for one in calls(sim, "remember")] == ["answer"]
 
 
 def test_a_failed_run_leaves_no_answer() -> None:
-    course = Course(spec(memory=MemorySpec(remember="answers"))).begin()
-    course.arrive(cancel())
-    assert calls(course, "remember") == []
+    sim = SimulatedRun(spec(memory=MemorySpec(remember="answers"))).begin()
+    sim.arrive(cancel())
+    assert calls(sim, "remember") == []
 
 
 def test_steps_of_the_run_that_one_goes_on_from_are_not_left_again() -> None:
-    before = Course(KEEPER).begin()
+    before = SimulatedRun(KEEPER).begin()
     before.say(call("add", a=1, b=2))
     before.arrive(result(before.id(), 3))
     before.say(ANSWER)
-    course = Course(KEEPER, run="r2")
-    course.arrive(task("Then?", run="r2", continues="r1"), history=before.run.steps)
-    assert calls(course, "remember") == []
+    sim = SimulatedRun(KEEPER, run="r2")
+    sim.arrive(task("Then?", run="r2", continues="r1"), history=before.run.steps)
+    assert calls(sim, "remember") == []
 
 
 def test_a_fold_keeps_what_was_asked_and_what_is_left() -> None:
-    course = asking()
-    again = fold(course.journal(), "r1", "r1")
-    assert owed(again) == course.owed()
+    sim = asking()
+    again = fold(sim.journal(), "r1", "r1")
+    assert owed(again) == sim.owed()
 
 
 def test_other_tools_learn_for_whom_they_are_called_and_of_no_memories() -> None:
-    course = Course(spec(tools=["add", "look"])).begin(origin=Origin(user="ada", session="s1"))
-    course.say(call("add", a=1, b=2))
-    assert calls(course, "add")[0].origin == Origin(user="ada", session="s1")
+    sim = SimulatedRun(spec(tools=["add", "look"])).begin(origin=Origin(user="ada", session="s1"))
+    sim.say(call("add", a=1, b=2))
+    assert calls(sim, "add")[0].origin == Origin(user="ada", session="s1")
 
 
 def test_children_work_for_the_same_person() -> None:
-    course = Course().begin(origin=Origin(user="ada", session="s1"))
-    course.say(call("kid", task="Help."))
-    (child,) = sent(course, Task)
+    sim = SimulatedRun().begin(origin=Origin(user="ada", session="s1"))
+    sim.say(call("kid", task="Help."))
+    (child,) = sent(sim, Task)
     assert child.origin == Origin(user="ada", session="s1")
 
 
@@ -196,13 +209,13 @@ def test_notes_are_shown_as_records(kind: Any) -> None:
 
 def test_what_was_left_stays_as_it_was_when_an_outcome_comes_late() -> None:
     own = spec(memory=MemorySpec(remember="steps"), timeouts={"add": 5.0})
-    course = Course(own).begin()
-    course.say(call("add", a=1, b=2))
-    late = course.id()
-    course.at += 6
-    course.arrive(timer(f"call-{late}"))
-    course.say(ANSWER)
-    before = calls(course, "remember")
-    course.arrive(result(late, 3))
-    assert calls(course, "remember") == before
+    sim = SimulatedRun(own).begin()
+    sim.say(call("add", a=1, b=2))
+    late = sim.id()
+    sim.at += 6
+    sim.arrive(timer(f"call-{late}"))
+    sim.say(ANSWER)
+    before = calls(sim, "remember")
+    sim.arrive(result(late, 3))
+    assert calls(sim, "remember") == before
     assert before[0].arguments["step"] == 1

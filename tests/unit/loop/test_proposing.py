@@ -8,7 +8,7 @@ import pytest
 from cadre.engine.chat import Transcript
 from cadre.engine.commands import Revoke, Send
 from cadre.engine.model_request import ModelRequest
-from cadre.engine.offer import offer_of
+from cadre.engine.toolset import toolset_of
 from cadre.engine.work_summary import work_of
 from cadre.errors import SpecError
 from cadre.journal import events as ev
@@ -19,7 +19,20 @@ from cadre.protocol.cards import Presence, ToolCard
 from cadre.protocol.messages import CodeFinished, ErrorInfo, Report, ToolCall
 from cadre.spec.agent import AgentSpec, Limits
 from kinds.code.build import ended
-from unit.loop.build import ADD, OFFER, Course, call, cancel, kinds, only, result, sent, sound, spec, timer
+from unit.loop.build import (
+    ADD,
+    OFFER,
+    SimulatedRun,
+    call,
+    cancel,
+    kinds,
+    only,
+    result,
+    sent,
+    sound,
+    spec,
+    timer,
+)
 from unit.loop.test_transcript import asked
 
 PRICES = {
@@ -34,16 +47,16 @@ PRICES = {
 }
 
 
-def begun(**fields: Any) -> Course:
-    return Course(spec(**fields)).begin(inputs={"limit": 40})
+def begun(**fields: Any) -> SimulatedRun:
+    return SimulatedRun(spec(**fields)).begin(inputs={"limit": 40})
 
 
 def answer(value: Any) -> ev.RequestedCall:
     return call("final_answer", answer=value)
 
 
-def request(course: Course, kind: str = "tool_calling") -> ModelRequest:
-    return asked(course, Transcript(Prompts.load(kind)))
+def request(sim: SimulatedRun, kind: str = "tool_calling") -> ModelRequest:
+    return asked(sim, Transcript(Prompts.load(kind)))
 
 
 def coded(value: Any, step: int = 1) -> CodeFinished:
@@ -54,20 +67,20 @@ def coded(value: Any, step: int = 1) -> CodeFinished:
 
 
 def test_an_answer_that_an_expression_does_not_let_pass_is_an_observation() -> None:
-    course = begun(checks=["when: answer | int > inputs.limit", "when: 'sum' not in task"])
-    events = course.say(answer("39"))
+    sim = begun(checks=["when: answer | int > inputs.limit", "when: 'sum' not in task"])
+    events = sim.say(answer("39"))
     assert kinds(events) == ["ModelAnswered", "CallRefused", "StepFinished", "ModelCalled"]
     refused = only(events, ev.CallRefused)
     assert (refused.name, refused.call) == ("final_answer", "r1_1_0")
     assert refused.error.type == "AgentError"
     assert "Check 'when: answer | int > inputs.limit' failed: it is not true" in refused.error.message
     assert "sum" not in refused.error.message, "what passed is not told of"
-    shown = request(course).messages
+    shown = request(sim).messages
     assert shown[-2]["tool_calls"][0]["function"]["name"] == "final_answer"
     assert "Check 'when: answer" in shown[-1]["content"]
-    end = only(course.say(answer("41")), ev.RunFinished)
+    end = only(sim.say(answer("41")), ev.RunFinished)
     assert (end.state, end.output) == ("success", "41")
-    sound(course)
+    sound(sim)
 
 
 def test_an_expression_that_trips_over_the_answer_does_not_let_it_pass() -> None:
@@ -84,18 +97,18 @@ def test_all_failures_are_told_at_once() -> None:
 
 
 def test_a_tool_checks_the_answer_before_it_counts() -> None:
-    course = begun(checks=["proofread", "when: answer"])
-    events = course.say(answer("42"))
+    sim = begun(checks=["proofread", "when: answer"])
+    events = sim.say(answer("42"))
     assert kinds(events) == ["ModelAnswered", "AnswerProposed", "ToolCalled"]
-    assert course.run.phase is Phase.ACTING
-    (check,) = sent(course, ToolCall)
+    assert sim.run.phase is Phase.ACTING
+    (check,) = sent(sim, ToolCall)
     assert (check.tool, check.arguments) == ("proofread", {"answer": "42", "task": "Do it."})
-    assert course.owed() == course.owed(), "a redelivery owes the same"
-    events = course.arrive(result("r1_1_1", True))
+    assert sim.owed() == sim.owed(), "a redelivery owes the same"
+    events = sim.arrive(result("r1_1_1", True))
     assert kinds(events) == ["ToolAnswered", "AnswerChecked", "StepFinished", "RunFinished"]
     assert only(events, ev.RunFinished).output == "42"
-    assert course.run.proposal is None
-    sound(course)
+    assert sim.run.proposal is None
+    sound(sim)
 
 
 @pytest.mark.parametrize(
@@ -107,114 +120,114 @@ def test_a_tool_checks_the_answer_before_it_counts() -> None:
     ],
 )
 def test_a_tool_that_does_not_let_the_answer_pass(given: dict[str, Any], why: str) -> None:
-    course = begun(checks=["proofread", "spell"])
-    course.say(answer("42"))
-    assert kinds(course.arrive(result("r1_1_2", True))) == ["ToolAnswered", "AnswerChecked"]
-    events = course.arrive(result("r1_1_1", **given))
+    sim = begun(checks=["proofread", "spell"])
+    sim.say(answer("42"))
+    assert kinds(sim.arrive(result("r1_1_2", True))) == ["ToolAnswered", "AnswerChecked"]
+    events = sim.arrive(result("r1_1_1", **given))
     assert kinds(events) == ["ToolAnswered", "AnswerChecked", "CallRefused", "StepFinished", "ModelCalled"]
     refused = only(events, ev.CallRefused)
     assert refused.error.message.startswith("Check 'proofread' failed: ")
     assert why in refused.error.message
     assert "spell" not in refused.error.message
-    shown = request(course).messages
+    shown = request(sim).messages
     assert [one["function"]["name"] for one in shown[-2]["tool_calls"]] == ["final_answer"]
     assert "proofread' failed" in shown[-1]["content"], (
         "the model reads the verdict, not the calls of the checks"
     )
-    assert course.run.proposal is None
-    sound(course)
+    assert sim.run.proposal is None
+    sound(sim)
 
 
 def test_a_check_that_takes_too_long_has_failed() -> None:
-    course = begun(checks=["proofread"], timeouts={"proofread": 5})
-    course.say(answer("42"))
-    course.at += 5
-    events = course.arrive(timer("call-r1_1_1"))
+    sim = begun(checks=["proofread"], timeouts={"proofread": 5})
+    sim.say(answer("42"))
+    sim.at += 5
+    events = sim.arrive(timer("call-r1_1_1"))
     assert kinds(events)[:3] == ["CallTimedOut", "AnswerChecked", "CallRefused"]
     assert "no answer within 5 s" in only(events, ev.CallRefused).error.message
-    assert [debt.result.call for debt in course.owed() if isinstance(debt, Revoke)] == ["r1_1_1"]
-    assert kinds(course.arrive(result("r1_1_1", True))) == ["RecordIgnored"]
-    sound(course)
+    assert [command.result.call for command in sim.owed() if isinstance(command, Revoke)] == ["r1_1_1"]
+    assert kinds(sim.arrive(result("r1_1_1", True))) == ["RecordIgnored"]
+    sound(sim)
 
 
 def test_checks_are_not_held_back_for_a_person_and_count_as_no_loop() -> None:
-    course = begun(checks=["proofread"], permission="restricted", limits=Limits(repeats=1, max_steps=9))
+    sim = begun(checks=["proofread"], permission="restricted", limits=Limits(repeats=1, max_steps=9))
     for number in range(1, 5):
-        assert "ToolCalled" in kinds(course.say(answer("42")))
-        course.arrive(result(f"r1_{number}_1", False))
-    assert course.run.phase is Phase.THINKING
+        assert "ToolCalled" in kinds(sim.say(answer("42")))
+        sim.arrive(result(f"r1_{number}_1", False))
+    assert sim.run.phase is Phase.THINKING
 
 
 def test_a_variable_named_by_the_answer_is_what_is_checked() -> None:
-    course = begun(checks=["proofread"])
-    course.say(answer("limit"))
-    (check,) = sent(course, ToolCall)
+    sim = begun(checks=["proofread"])
+    sim.say(answer("limit"))
+    (check,) = sent(sim, ToolCall)
     assert check.arguments["answer"] == 40
-    assert only(course.arrive(result("r1_1_1", True)), ev.RunFinished).output == 40
+    assert only(sim.arrive(result("r1_1_1", True)), ev.RunFinished).output == 40
 
 
 def test_a_run_that_is_cancelled_calls_its_checks_back() -> None:
-    course = begun(checks=["proofread"])
-    course.say(answer("42"))
-    course.arrive(cancel())
-    assert [debt.result.call for debt in course.owed() if isinstance(debt, Revoke)] == ["r1_1_1"]
-    assert course.run.proposal is None
+    sim = begun(checks=["proofread"])
+    sim.say(answer("42"))
+    sim.arrive(cancel())
+    assert [command.result.call for command in sim.owed() if isinstance(command, Revoke)] == ["r1_1_1"]
+    assert sim.run.proposal is None
 
 
 def test_out_of_time_the_unchecked_answer_is_told() -> None:
-    course = Course(spec(checks=["proofread"])).begin(deadline=200.0)
-    course.say(answer("42"))
-    course.at = 200.0
-    end = only(course.arrive(timer("deadline")), ev.RunFinished)
+    sim = SimulatedRun(spec(checks=["proofread"])).begin(deadline=200.0)
+    sim.say(answer("42"))
+    sim.at = 200.0
+    end = only(sim.arrive(timer("deadline")), ev.RunFinished)
     assert "42" in end.output
 
 
 def test_the_last_answer_is_not_checked() -> None:
-    course = begun(checks=["when: false"], limits=Limits(max_steps=1))
-    assert kinds(course.say(answer("42")))[-1] == "ModelCalled"
-    end = only(course.say(content="41 or 42"), ev.RunFinished)
+    sim = begun(checks=["when: false"], limits=Limits(max_steps=1))
+    assert kinds(sim.say(answer("42")))[-1] == "ModelCalled"
+    end = only(sim.say(content="41 or 42"), ev.RunFinished)
     assert (end.state, end.output) == ("max_steps_error", "41 or 42")
 
 
 def test_the_answer_of_code_is_checked_as_well() -> None:
-    course = begun(kind="code", checks=["proofread", "when: answer != 7"])
-    course.say(content="<code>final_answer(7)</code>")
-    events = course.arrive(coded(7))
+    sim = begun(kind="code", checks=["proofread", "when: answer != 7"])
+    sim.say(content="<code>final_answer(7)</code>")
+    events = sim.arrive(coded(7))
     assert kinds(events) == ["BlockFinished", "StepFinished", "ModelCalled"]
     assert "when: answer != 7' failed" in only(events, ev.StepFinished).error.message
-    assert "answer != 7' failed" in request(course, "code").messages[-1]["content"]
-    course.say(content="<code>final_answer(8)</code>")
-    assert kinds(course.arrive(coded(8, 2))) == ["BlockFinished", "AnswerProposed", "ToolCalled"]
-    failed = course.arrive(result("r1_2_0", 0))
+    assert "answer != 7' failed" in request(sim, "code").messages[-1]["content"]
+    sim.say(content="<code>final_answer(8)</code>")
+    assert kinds(sim.arrive(coded(8, 2))) == ["BlockFinished", "AnswerProposed", "ToolCalled"]
+    failed = sim.arrive(result("r1_2_0", 0))
     assert kinds(failed) == ["ToolAnswered", "AnswerChecked", "StepFinished", "ModelCalled"]
-    step = course.run.steps[-1]
+    step = sim.run.steps[-1]
     assert isinstance(step, ActionStep)
     assert (step.asked, len(step.calls)) == ([], 1)
-    course.say(content="<code>final_answer(9)</code>")
-    course.arrive(coded(9, 3))
-    assert only(course.arrive(result("r1_3_0", True)), ev.RunFinished).output == 9
-    sound(course)
+    sim.say(content="<code>final_answer(9)</code>")
+    sim.arrive(coded(9, 3))
+    assert only(sim.arrive(result("r1_3_0", True)), ev.RunFinished).output == 9
+    sound(sim)
 
 
 def test_one_check_of_two_is_over() -> None:
-    course = begun(checks=["proofread", "spell"])
-    course.say(answer("42"))
-    course.arrive(result("r1_1_1", True))
-    before = copy.deepcopy(course.run)
+    sim = begun(checks=["proofread", "spell"])
+    sim.say(answer("42"))
+    sim.arrive(result("r1_1_1", True))
+    before = copy.deepcopy(sim.run)
     assert before.proposal is not None
     assert before.proposal.problems == {"r1_1_1": ""}
-    assert only(course.arrive(result("r1_1_2", True)), ev.RunFinished).output == "42"
-    sound(course)
+    assert only(sim.arrive(result("r1_1_2", True)), ev.RunFinished).output == "42"
+    sound(sim)
 
 
 def test_a_tool_that_only_checks_is_not_offered_but_missed() -> None:
     named = spec(tools=["add"], team=[], checks=["proofread", "when: answer"])
     alive = [presence(ADD), presence(ToolCard(name="proofread", description="x", input_schema={}))]
-    assert offer_of(named, alive[:1]).missing == ["proofread"]
-    offer = offer_of(named, alive)
-    assert (list(offer.tools), offer.missing) == (["add"], [])
+    assert toolset_of(named, alive[:1]).missing == ["proofread"]
+    toolset = toolset_of(named, alive)
+    assert (list(toolset.tools), toolset.missing) == (["add"], [])
     both = spec(tools=["add", "proofread"], team=[], checks=["proofread"])
-    assert list(offer_of(both, alive).tools) == ["add", "proofread"]
+    assert list(toolset_of(both, alive).tools) == ["add", "proofread"]
 
 
 def presence(card: ToolCard) -> Presence:
@@ -225,30 +238,30 @@ def presence(card: ToolCard) -> Presence:
 
 
 def test_an_answer_must_fit_the_output_schema() -> None:
-    course = begun(output_schema=PRICES)
-    function = request(course).tools[-1]["function"]
+    sim = begun(output_schema=PRICES)
+    function = request(sim).tools[-1]["function"]
     assert function["parameters"]["properties"]["answer"]["required"] == ["total"]
     assert function["parameters"]["$defs"] == PRICES["$defs"], "references in it begin at the root"
-    assert '"$ref": "#/$defs/item"' in request(course).messages[0]["content"]
-    refused = only(course.say(answer({"items": ["a", 2], "total": 3})), ev.CallRefused)
+    assert '"$ref": "#/$defs/item"' in request(sim).messages[0]["content"]
+    refused = only(sim.say(answer({"items": ["a", 2], "total": 3})), ev.CallRefused)
     assert "answer.items[1]: 2 is not of type" in refused.error.message
-    assert "total" in only(course.say(answer({})), ev.CallRefused).error.message
-    assert only(course.say(answer({"total": 2.5})), ev.RunFinished).output == {"total": 2.5}
-    sound(course)
+    assert "total" in only(sim.say(answer({})), ev.CallRefused).error.message
+    assert only(sim.say(answer({"total": 2.5})), ev.RunFinished).output == {"total": 2.5}
+    sound(sim)
 
 
 def test_json_text_that_fits_is_the_value() -> None:
-    course = begun(output_schema=PRICES)
-    assert only(course.say(answer('{"total": 3}')), ev.RunFinished).output == {"total": 3}
+    sim = begun(output_schema=PRICES)
+    assert only(sim.say(answer('{"total": 3}')), ev.RunFinished).output == {"total": 3}
     text = begun(output_schema={"type": "string"})
     assert only(text.say(answer('{"total": 3}')), ev.RunFinished).output == '{"total": 3}'
 
 
 def test_code_is_told_the_output_schema_and_held_to_it() -> None:
-    course = begun(kind="code", output_schema={"type": "integer"})
-    assert 'must fit this JSON schema: {"type": "integer"}' in request(course, "code").messages[0]["content"]
-    course.say(content="<code>final_answer('7')</code>")
-    events = course.arrive(coded("seven"))
+    sim = begun(kind="code", output_schema={"type": "integer"})
+    assert 'must fit this JSON schema: {"type": "integer"}' in request(sim, "code").messages[0]["content"]
+    sim.say(content="<code>final_answer('7')</code>")
+    events = sim.arrive(coded("seven"))
     assert 'answer: "seven" is not of type' in only(events, ev.StepFinished).error.message
 
 
@@ -262,14 +275,14 @@ def test_code_is_told_the_output_schema_and_held_to_it() -> None:
     ],
 )
 def test_the_last_answer_is_asked_for_in_the_schema_and_read_by_it(words: str, output: Any) -> None:
-    course = begun(output_schema=PRICES, limits=Limits(max_steps=1))
-    course.say(answer({}))
-    asked = request(course)
+    sim = begun(output_schema=PRICES, limits=Limits(max_steps=1))
+    sim.say(answer({}))
+    asked = request(sim)
     assert asked.schema is not None
     assert asked.schema["properties"]["answer"]["required"] == ["total"]
-    end = only(course.say(content=words), ev.RunFinished)
+    end = only(sim.say(content=words), ev.RunFinished)
     assert (end.state, end.output) == ("max_steps_error", output)
-    sound(course)
+    sound(sim)
 
 
 @pytest.mark.parametrize(
@@ -297,17 +310,17 @@ def test_a_spec_says_what_is_wrong_with_its_checks(fields: dict[str, Any], words
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_a_report_that_carries_a_summary(wanted: bool) -> None:
-    course = Course(spec(provide_run_summary=wanted, planning_interval=5), OFFER)
-    course.begin("Add up.", parent="r0")
-    course.say(content="1. add")
-    course.say(call("add", a=1, b=2), content="I add.")
-    course.arrive(result("r1_1_0", "x" * 9000))
-    course.say(answer("3"))
-    (debt,) = [debt for debt in course.owed() if isinstance(debt, Send)]
-    assert isinstance(debt.message, Report)
-    assert debt.with_summary is wanted
+    sim = SimulatedRun(spec(provide_run_summary=wanted, planning_interval=5), OFFER)
+    sim.begin("Add up.", parent="r0")
+    sim.say(content="1. add")
+    sim.say(call("add", a=1, b=2), content="I add.")
+    sim.arrive(result("r1_1_0", "x" * 9000))
+    sim.say(answer("3"))
+    (command,) = [command for command in sim.owed() if isinstance(command, Send)]
+    assert isinstance(command.message, Report)
+    assert command.with_summary is wanted
     prompts = Prompts.load("tool_calling")
-    work = work_of(course.run, prompts)
+    work = work_of(sim.run, prompts)
     assert "Add up." in work[0]
     assert "add" in work[1]
     assert 2000 < len(work[2]) < 2200, "each message is cut"

@@ -17,40 +17,38 @@ from cadre.protocol.usage import Budget
 from cadre.spec.agent import AgentSpec, Limits
 from cadre.spec.sections import sections
 from journals import kept
-from unit.loop.build import ADD, ANSWER, KID, LOOK, Course, Offer, call, report, result, spec, task
+from unit.loop.build import ADD, ANSWER, KID, LOOK, SimulatedRun, Toolset, call, report, result, spec, task
 from unit.loop.test_loop_properties import Chance
-from unit.loop.test_redecide import busy_course
+from unit.loop.test_redecide import busy_run
 
 
-def journal_of(course: Course) -> list[Journaled]:
-    return [Journaled(n, entry) for n, entry in enumerate(course.journal(), start=1)]
+def journal_of(sim: SimulatedRun) -> list[Journaled]:
+    return [Journaled(n, entry) for n, entry in enumerate(sim.journal(), start=1)]
 
 
-def decided(course: Course, now: AgentSpec, *tools: Any) -> Replay:
-    return redecide(
-        [rebase(journal_of(course), TeamFiles({now.name: now}, list(tools)))], decisions_only=True
-    )
+def decided(sim: SimulatedRun, now: AgentSpec, *tools: Any) -> Replay:
+    return redecide([rebase(journal_of(sim), TeamFiles({now.name: now}, list(tools)))], decisions_only=True)
 
 
 def lines(replay: Replay) -> str:
     return "\n".join(line for one in replay.divergences for line in one.lines)
 
 
-def simple() -> Course:
-    course = Course().begin()
-    course.say(call("add", a=1, b=2), call("kid", task="help"))
-    course.arrive(result(course.id(0), 3))
-    course.arrive(report(course.id(1), "helped"))
-    course.say(ANSWER)
-    return course
+def simple() -> SimulatedRun:
+    sim = SimulatedRun().begin()
+    sim.say(call("add", a=1, b=2), call("kid", task="help"))
+    sim.arrive(result(sim.id(0), 3))
+    sim.arrive(report(sim.id(1), "helped"))
+    sim.say(ANSWER)
+    return sim
 
 
 def test_with_the_files_that_it_began_with_a_run_goes_as_it_did() -> None:
-    for course in (simple(), busy_course()):
+    for sim in (simple(), busy_run()):
         for tools in ((), (ADD, LOOK)):
-            replay = decided(course, spec(), *tools)
+            replay = decided(sim, spec(), *tools)
             assert (replay.divergences, replay.undecided) == ([], [])
-            assert replay.decided == len(course.journal())
+            assert replay.decided == len(sim.journal())
 
 
 @settings(max_examples=60)
@@ -59,9 +57,9 @@ def test_whatever_happened_to_a_run_it_goes_as_it_did(data: st.DataObject) -> No
     chance = Chance(data)
     for _ in range(data.draw(st.integers(1, 30))):
         chance.step()
-    course = chance.course
-    if isinstance(course.journal()[0].events[0], ev.RunAccepted):
-        assert decided(course, course.spec).divergences == []
+    sim = chance.sim
+    if isinstance(sim.journal()[0].events[0], ev.RunAccepted):
+        assert decided(sim, sim.spec).divergences == []
 
 
 def test_kept_runs_of_every_kind_go_as_they_did() -> None:
@@ -128,10 +126,10 @@ def test_files_that_change_no_decision(fields: dict[str, Any]) -> None:
 
 
 def test_a_condition_in_other_words_changes_no_decision_while_the_same_follows() -> None:
-    course = Course(spec(approvals={"add": "when: a > 0"})).begin()
-    course.say(call("add", a=1, b=2))
-    assert decided(course, spec(approvals={"add": "when: a >= 1"})).divergences == []
-    assert "tool.called" in lines(decided(course, spec(approvals={"add": "when: a > 1"})))
+    sim = SimulatedRun(spec(approvals={"add": "when: a > 0"})).begin()
+    sim.say(call("add", a=1, b=2))
+    assert decided(sim, spec(approvals={"add": "when: a >= 1"})).divergences == []
+    assert "tool.called" in lines(decided(sim, spec(approvals={"add": "when: a > 1"})))
 
 
 def test_a_tool_with_another_schema_refuses_what_it_took() -> None:
@@ -144,62 +142,58 @@ def test_a_tool_with_another_schema_refuses_what_it_took() -> None:
 
 
 def test_what_was_not_running_then_is_not_running_now() -> None:
-    course = Course(offer=Offer(tools={"look": LOOK}, members={"kid": KID}, missing=["add"])).begin()
-    course.say(call("add", a=1, b=2))
-    course.say(ANSWER)
-    assert decided(course, spec(), ADD, LOOK).divergences == []
+    sim = SimulatedRun(toolset=Toolset(tools={"look": LOOK}, members={"kid": KID}, missing=["add"])).begin()
+    sim.say(call("add", a=1, b=2))
+    sim.say(ANSWER)
+    assert decided(sim, spec(), ADD, LOOK).divergences == []
 
 
 SEARCH = ToolCard(name="query_resources", description="Searches.", input_schema={"type": "object"})
 
 
 def test_a_run_with_files_may_search_them_as_it_did() -> None:
-    course = Course(
-        offer=Offer(tools={"add": ADD, "look": LOOK, "query_resources": SEARCH}, members={"kid": KID})
+    sim = SimulatedRun(
+        toolset=Toolset(tools={"add": ADD, "look": LOOK, "query_resources": SEARCH}, members={"kid": KID})
     )
-    course.arrive(task(has_files=True))
-    course.say(call("query_resources", query="x"))
-    course.arrive(result(course.id(0), "found", tool="query_resources"))
-    course.say(ANSWER)
-    assert decided(course, spec(), ADD, LOOK).divergences == []
-    assert changes(course, spec(), [ADD, LOOK, SEARCH], has_all_tools=True) == []
+    sim.arrive(task(has_files=True))
+    sim.say(call("query_resources", query="x"))
+    sim.arrive(result(sim.id(0), "found", tool="query_resources"))
+    sim.say(ANSWER)
+    assert decided(sim, spec(), ADD, LOOK).divergences == []
+    assert changes(sim, spec(), [ADD, LOOK, SEARCH], has_all_tools=True) == []
 
 
 def changes(
-    course: Course, now: AgentSpec, tools: list[ToolCard], *, has_all_tools: bool = False
+    sim: SimulatedRun, now: AgentSpec, tools: list[ToolCard], *, has_all_tools: bool = False
 ) -> list[tuple[str, str, int, list[str]]]:
     team = TeamFiles({now.name: now}, tools, has_all_tools)
-    return [
-        (one.tool, one.change, one.calls, [*one.refused]) for one in tool_changes(journal_of(course), team)
-    ]
+    return [(one.tool, one.change, one.calls, [*one.refused]) for one in tool_changes(journal_of(sim), team)]
 
 
 def test_tools_are_told_that_are_not_offered_as_they_were() -> None:
-    course = Course(offer=Offer(tools={"add": ADD, "look": LOOK}, members={"kid": KID})).begin()
-    course.say(call("add", a=1, b=2), call("add", a=1, b=20))
-    first, second = course.id(0), course.id(1)
-    course.arrive(result(first, 3))
-    course.arrive(result(second, 21))
-    course.say(ANSWER)
+    sim = SimulatedRun(toolset=Toolset(tools={"add": ADD, "look": LOOK}, members={"kid": KID})).begin()
+    sim.say(call("add", a=1, b=2), call("add", a=1, b=20))
+    first, second = sim.id(0), sim.id(1)
+    sim.arrive(result(first, 3))
+    sim.arrive(result(second, 21))
+    sim.say(ANSWER)
     small = {**ADD.input_schema, "properties": {"a": {"type": "integer"}, "b": {"maximum": 9}}}
     strict = msgspec.structs.replace(ADD, input_schema=small)
     deleted = ToolCard(name="delete", description="Deletes.", input_schema={"type": "object"})
     later = spec(tools=["add", "delete"])
-    assert changes(course, later, [strict, LOOK, deleted]) == [
+    assert changes(sim, later, [strict, LOOK, deleted]) == [
         ("add", "changed", 2, [second]),
         ("delete", "new", 0, []),
         ("look", "gone", 0, []),
     ]
     # What other services offered is as it was, unless all that there is is known.
-    assert changes(course, spec(), []) == []
-    assert changes(course, spec(), [LOOK], has_all_tools=True) == [("add", "gone", 2, [first, second])]
-    gone = redecide(
-        [rebase(journal_of(course), TeamFiles({"boss": spec()}, [LOOK], True))], decisions_only=True
-    )
+    assert changes(sim, spec(), []) == []
+    assert changes(sim, spec(), [LOOK], has_all_tools=True) == [("add", "gone", 2, [first, second])]
+    gone = redecide([rebase(journal_of(sim), TeamFiles({"boss": spec()}, [LOOK], True))], decisions_only=True)
     assert "Unknown tool 'add'" in lines(gone)
     # What neither a model reads nor an agent decides by is no change.
     relabelled = msgspec.structs.replace(ADD, labels={"team": "b"}, version="2")
-    assert changes(course, spec(), [relabelled, LOOK], has_all_tools=True) == []
+    assert changes(sim, spec(), [relabelled, LOOK], has_all_tools=True) == []
 
 
 @pytest.mark.parametrize(

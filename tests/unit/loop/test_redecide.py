@@ -21,7 +21,7 @@ from cadre.spec.model import ModelSpec
 from journals import kept
 from unit.loop.build import (
     ANSWER,
-    Course,
+    SimulatedRun,
     call,
     cancel,
     chained,
@@ -61,47 +61,45 @@ def test_the_kept_runs_are_of_all_kinds() -> None:
 # --- runs of this version
 
 
-def busy_course() -> Course:
+def busy_run() -> SimulatedRun:
     """Refused, answered, failing and ignored calls, a member, a rate limit, a lost call, the end."""
-    course = Course().begin(inputs={"two": 2})
-    course.fail("busy", status=429, rate_limited=True, retry_after=7.25)
-    course.wake()
-    course.lose()
-    course.say(call("add", a=1, b="two"), call("add", a="x"), call("kid", task="help"), call("nobody"))
-    course.arrive(result(course.id(0), 3, started_at=1.5))
-    course.arrive(result("r1_7_7", "late"))
-    course.arrive(report(course.id(2), "helped"))
-    course.say(content="I am thinking.")
-    course.say(call("look", at="it"))
-    course.arrive(result(course.id(0), error=ErrorInfo("tool-failed", "broken")))
-    course.say(ANSWER)
-    course.arrive(cancel())
-    return course
+    sim = SimulatedRun().begin(inputs={"two": 2})
+    sim.fail("busy", status=429, rate_limited=True, retry_after=7.25)
+    sim.wake()
+    sim.lose()
+    sim.say(call("add", a=1, b="two"), call("add", a="x"), call("kid", task="help"), call("nobody"))
+    sim.arrive(result(sim.id(0), 3, started_at=1.5))
+    sim.arrive(result("r1_7_7", "late"))
+    sim.arrive(report(sim.id(2), "helped"))
+    sim.say(content="I am thinking.")
+    sim.say(call("look", at="it"))
+    sim.arrive(result(sim.id(0), error=ErrorInfo("tool-failed", "broken")))
+    sim.say(ANSWER)
+    sim.arrive(cancel())
+    return sim
 
 
 def test_a_run_of_this_version_is_decided_as_it_was() -> None:
-    sound(busy_course())
-    replay = replay_of(busy_course())
+    sound(busy_run())
+    replay = replay_of(busy_run())
     assert replay.decided == 13
 
 
 @pytest.mark.parametrize(
     "arrive",
     [
-        lambda course: course.fail("no such key", status=401, final=True),
-        lambda course: [
-            course.fail("down") for _ in range(ModelSpec().retries + 1) if course.run.model or course.wake()
-        ],
-        lambda course: course.fail("slow down", rate_limited=True, retry_after=1e9),
-        lambda course: course.arrive(cancel()),
+        lambda sim: sim.fail("no such key", status=401, final=True),
+        lambda sim: [sim.fail("down") for _ in range(ModelSpec().retries + 1) if sim.run.model or sim.wake()],
+        lambda sim: sim.fail("slow down", rate_limited=True, retry_after=1e9),
+        lambda sim: sim.arrive(cancel()),
     ],
     ids=["refused", "no tries left", "no patience left", "cancelled"],
 )
 def test_each_end_by_failure_is_decided_anew(arrive: Any) -> None:
-    course = Course().begin()
-    arrive(course)
-    assert course.run.result is not None
-    sound(course)
+    sim = SimulatedRun().begin()
+    arrive(sim)
+    assert sim.run.result is not None
+    sound(sim)
 
 
 @settings(max_examples=100)
@@ -110,47 +108,47 @@ def test_whatever_happens_to_a_run_is_decided_anew(data: st.DataObject) -> None:
     chance = Chance(data)
     for _ in range(data.draw(st.integers(1, 30))):
         chance.step()
-    sound(chance.course)
+    sound(chance.sim)
 
 
 def test_a_cancel_that_overtook_its_task() -> None:
-    course = Course()
-    course.arrive(cancel())
-    course.arrive(task())
-    sound(course)
+    sim = SimulatedRun()
+    sim.arrive(cancel())
+    sim.arrive(task())
+    sound(sim)
 
 
 def test_waits_for_the_clock_and_for_persons() -> None:
     """Timers of calls and runs, approvals given, corrected, rejected and expired."""
-    course = Course(
+    sim = SimulatedRun(
         spec=spec(
             approvals={"add": "always"}, approval_seconds=60.0, timeouts={"look": 5.0}, planning_interval=2
         )
     ).begin(deadline=1e6)
-    course.say(content="a plan")
-    course.say(call("add", a=1, b=2), call("add", a=1, b=3), call("add", a=1, b=4), call("look", at="x"))
-    decide(course, 0, "approved")
-    decide(course, 1, "corrected", arguments={"a": 5, "b": 5}, feedback="larger")
-    decide(course, 2, "rejected", feedback="no")
-    course.at += 6
-    course.arrive(timer(f"call-{course.id(3)}"))
-    course.arrive(result(course.id(0), 3))
-    course.arrive(result(course.id(1), 10))
-    course.say(call("add", a=2, b=2))
-    course.at += 61
-    course.arrive(timer(f"approval-{course.id(0)}"))
-    course.say(content="another plan")
-    course.at = 1e6
-    course.arrive(timer("deadline"))
-    kinds = {type(event).__name__ for entry in course.journal() for event in entry.events}
+    sim.say(content="a plan")
+    sim.say(call("add", a=1, b=2), call("add", a=1, b=3), call("add", a=1, b=4), call("look", at="x"))
+    decide(sim, 0, "approved")
+    decide(sim, 1, "corrected", arguments={"a": 5, "b": 5}, feedback="larger")
+    decide(sim, 2, "rejected", feedback="no")
+    sim.at += 6
+    sim.arrive(timer(f"call-{sim.id(3)}"))
+    sim.arrive(result(sim.id(0), 3))
+    sim.arrive(result(sim.id(1), 10))
+    sim.say(call("add", a=2, b=2))
+    sim.at += 61
+    sim.arrive(timer(f"approval-{sim.id(0)}"))
+    sim.say(content="another plan")
+    sim.at = 1e6
+    sim.arrive(timer("deadline"))
+    kinds = {type(event).__name__ for entry in sim.journal() for event in entry.events}
     assert {"ApprovalRequested", "ApprovalDecided", "CallTimedOut", "RunFinished"} <= kinds
-    sound(course)
+    sound(sim)
 
 
-def decide(course: Course, index: int, verdict: Any, **fields: Any) -> None:
-    call = course.id(index)
-    about = {"tree": course.run.tree, "run": course.run.id, "at": course.at, "call": call, **fields}
-    course.arrive(Decision(id=f"{call}:decision", verdict=verdict, sender="me", **about))
+def decide(sim: SimulatedRun, index: int, verdict: Any, **fields: Any) -> None:
+    call = sim.id(index)
+    about = {"tree": sim.run.tree, "run": sim.run.id, "at": sim.at, "call": call, **fields}
+    sim.arrive(Decision(id=f"{call}:decision", verdict=verdict, sender="me", **about))
 
 
 # --- what is found
@@ -172,7 +170,7 @@ def test_another_decision_is_shown_as_a_difference() -> None:
     def change(entry: dict[str, Any]) -> None:
         entry["events"][1]["arguments"]["b"] = "three"
 
-    replay = doctored(busy_course().journal(), 5, change)
+    replay = doctored(busy_run().journal(), 5, change)
     assert found(replay) == [(5, "decision")]
     assert replay.divergences[0].lines == ['2. tool.called.arguments.b: journaled "three", now "two"']
 
@@ -181,10 +179,10 @@ def test_events_left_out_are_named() -> None:
     def change(entry: dict[str, Any]) -> None:
         del entry["events"][-1]
 
-    replay = doctored(Course().begin().journal(), 1, change)
+    replay = doctored(SimulatedRun().begin().journal(), 1, change)
     assert replay.divergences[0].lines == [
-        "journaled run.accepted, offer.changed",
-        "now       run.accepted, offer.changed, model.called",
+        "journaled run.accepted, toolset.changed",
+        "now       run.accepted, toolset.changed, model.called",
     ]
 
 
@@ -196,7 +194,7 @@ def test_entries_out_of_place(n: int, field: str, value: Any, about: str) -> Non
     def change(entry: dict[str, Any]) -> None:
         entry[field] = value
 
-    replay = doctored(busy_course().journal(), n, change)
+    replay = doctored(busy_run().journal(), n, change)
     assert (n, about) in {(one.n - (field == "n"), one.about) for one in replay.divergences}
 
 
@@ -205,7 +203,7 @@ def test_an_entry_that_does_not_tell_what_arrived() -> None:
         entry["events"] = [{"type": "step.finished", "step": 1}]
         entry["arrived"] = {"type": "Nobody"}
 
-    replay = doctored(Course().begin().journal(), 1, change)
+    replay = doctored(SimulatedRun().begin().journal(), 1, change)
     assert [(one.n, "step.finished" in one.reason) for one in replay.undecided] == [(1, True)]
 
 
@@ -247,7 +245,7 @@ def test_a_debt_that_a_redelivery_would_forget_is_found(monkeypatch: pytest.Monk
     [replay] = {
         one.about: one for one in redecide(kept.journals("1.0", "parallel_tools")).divergences
     }.values()
-    assert replay.about == "debts"
+    assert replay.about == "commands"
     assert replay.lines[0].startswith("owed at once, forgotten by a redelivery: CallModel(")
 
 
@@ -257,7 +255,7 @@ def test_a_debt_that_cannot_be_worked_out_is_found(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(redecide_module, "owed", fail)
     replay = redecide(kept.journals("1.0", "parallel_tools"))
-    assert replay.divergences[0].about == "debts"
+    assert replay.divergences[0].about == "commands"
     assert replay.divergences[0].lines == [
         "working out what is owed fails now: AttributeError: nothing there"
     ]

@@ -8,7 +8,7 @@ import cadre.runtime.run_cache
 from cadre.delivery.codec import encode
 from cadre.errors import ModelRefused, ModelUnavailable
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Offer, Poisoned
+from cadre.journal.arrivals import Poisoned, Toolset
 from cadre.journal.run import Phase
 from cadre.journal.steps import ActionStep
 from cadre.ports import ModelReply
@@ -27,7 +27,7 @@ def says(*calls: ev.RequestedCall, content: str = "") -> ModelReply:
 
 
 def worker(world: MemoryWorld, model: ScriptedModel, agent: AgentSpec = SPEC) -> Runner:
-    return world.worker(agent, model, OFFER if agent.name == "boss" else Offer(tools={"add": ADD}))
+    return world.worker(agent, model, OFFER if agent.name == "boss" else Toolset(tools={"add": ADD}))
 
 
 async def test_a_run_that_delegates() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from cadre.engine.commands import SetTimer
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Offer
+from cadre.journal.arrivals import Toolset
 from cadre.journal.run import Phase
 from cadre.ports import ModelReply
 from cadre.protocol.messages import Decision, ToolCall
@@ -20,7 +20,7 @@ from cadre.spec.prices import Prices
 from unit.loop.build import ADD, ANSWER, call, cancel, task, timer
 from unit.loop.memory_world import PROMPTS, MemoryWorld, ScriptedModel
 
-OFFER = Offer(tools={"add": ADD})
+OFFER = Toolset(tools={"add": ADD})
 USED = Usage(input_tokens=50_000, output_tokens=20_000)
 SPEC = AgentSpec(name="boss", description="Leads.", tools=["add"], approvals={"add": "when: a > 10"})
 

@@ -12,7 +12,7 @@ from cadre.journal.steps import ActionStep, PlanningStep
 from cadre.kinds.task_queue.records import TaskQueueSpec
 from cadre.spec.agent import Limits, MemorySpec
 from cadre.spec.sections import sections
-from unit.loop.build import Course, call, only, result, sound, spec
+from unit.loop.build import SimulatedRun, call, only, result, sound, spec
 from unit.loop.memory_world import PROMPTS
 from unit.loop.test_context import full, purpose
 
@@ -33,29 +33,29 @@ THOUGHTS = [
 
 
 def last_word(said: str, **fields: Any) -> Any:
-    course = Course(spec(limits=Limits(max_steps=1), **fields)).begin()
-    course.say(content="no call")
-    finished = only(course.say(content=said), ev.RunFinished)
-    sound(course)
+    sim = SimulatedRun(spec(limits=Limits(max_steps=1), **fields)).begin()
+    sim.say(content="no call")
+    finished = only(sim.say(content=said), ev.RunFinished)
+    sound(sim)
     return finished.output
 
 
 @pytest.mark.parametrize("thought", THOUGHTS)
 def test_a_plan_and_a_step_are_without_thoughts(thought: str) -> None:
-    course = Course(spec(planning_interval=1, memory=MemorySpec(remember="steps"))).begin()
-    answered = only(course.say(content=thought.format("1. Look.")), ev.ModelAnswered)
+    sim = SimulatedRun(spec(planning_interval=1, memory=MemorySpec(remember="steps"))).begin()
+    answered = only(sim.say(content=thought.format("1. Look.")), ev.ModelAnswered)
     assert answered.content.strip() == "1. Look."
     said = thought.format("I look.")
-    course.say(call("look", at="a"), content=said)
-    course.arrive(result("r1_1_0", "seen"))
-    planned, acted = [one for one in course.run.steps if isinstance(one, PlanningStep | ActionStep)][:2]
+    sim.say(call("look", at="a"), content=said)
+    sim.arrive(result("r1_1_0", "seen"))
+    planned, acted = [one for one in sim.run.steps if isinstance(one, PlanningStep | ActionStep)][:2]
     assert SECRET not in str((planned, acted))
-    request = Transcript(PROMPTS).request(course.run, "plan")
+    request = Transcript(PROMPTS).request(sim.run, "plan")
     assert SECRET not in str(request.messages)
-    assert SECRET not in str(to_remember(course.run, 0))
+    assert SECRET not in str(to_remember(sim.run, 0))
     # The answer is journaled as it came, and decided from that again.
-    assert SECRET in msgspec.json.encode(course.journal()).decode()
-    sound(course)
+    assert SECRET in msgspec.json.encode(sim.journal()).decode()
+    sound(sim)
 
 
 @pytest.mark.parametrize("thought", THOUGHTS)
@@ -91,9 +91,9 @@ def test_a_last_word_may_speak_of_tags(text: str) -> None:
 
 
 def test_the_last_question_holds_the_schema_and_can_do_without_the_form() -> None:
-    course = Course(spec(limits=Limits(max_steps=1), output_schema=NUMBER)).begin()
-    course.say(content="no call")
-    request = Transcript(PROMPTS).request(course.run, "final")
+    sim = SimulatedRun(spec(limits=Limits(max_steps=1), output_schema=NUMBER)).begin()
+    sim.say(content="no call")
+    request = Transcript(PROMPTS).request(sim.run, "final")
     assert request.schema is not None
     assert not request.is_form_needed
     assert '"integer"' in request.messages[-1]["content"]
@@ -101,31 +101,31 @@ def test_the_last_question_holds_the_schema_and_can_do_without_the_form() -> Non
 
 @pytest.mark.parametrize("thought", THOUGHTS)
 def test_a_summary_is_without_thoughts(thought: str) -> None:
-    course = full()
-    assert purpose(course) == "summary"
-    assert only(course.say(content=thought.format("So far.")), ev.HistorySummarized).text == "So far."
+    sim = full()
+    assert purpose(sim) == "summary"
+    assert only(sim.say(content=thought.format("So far.")), ev.HistorySummarized).text == "So far."
 
 
 def test_the_thoughts_before_an_answer_are_no_part_of_it() -> None:
-    course = Course().begin()
+    sim = SimulatedRun().begin()
     said = call("final_answer", answer="<think>SECRET</think>42")
-    assert only(course.say(said), ev.RunFinished).output == "42"
+    assert only(sim.say(said), ev.RunFinished).output == "42"
 
 
 @pytest.mark.parametrize("thought", THOUGHTS[:-2])
 def test_code_keeps_the_tags_in_its_texts(thought: str) -> None:
-    course = Course(spec(kind="code", tools=[], team=[])).begin()
+    sim = SimulatedRun(spec(kind="code", tools=[], team=[])).begin()
     code = "<code>\nx = text.split('</think>')\n</code>"
-    answered = only(course.say(content=thought.format(code)), ev.ModelAnswered)
+    answered = only(sim.say(content=thought.format(code)), ev.ModelAnswered)
     assert SECRET not in answered.content
     assert code in answered.content
 
 
 def test_what_a_queue_thinks_through_is_without_thoughts() -> None:
     agent = spec(kind="task_queue", tools=[], team=[], **sections(TaskQueueSpec(goals=["G."])))
-    course = Course(agent).begin("Do it.")
-    course.say(content='["one"]')
-    course.say(content='{"thoughts": {}, "tool": {"name": "think", "args": {"task_description": "How?"}}}')
-    course.say(content="<think>SECRET</think>So.")
-    assert SECRET not in msgspec.json.encode(course.run).decode()
-    sound(course)
+    sim = SimulatedRun(agent).begin("Do it.")
+    sim.say(content='["one"]')
+    sim.say(content='{"thoughts": {}, "tool": {"name": "think", "args": {"task_description": "How?"}}}')
+    sim.say(content="<think>SECRET</think>So.")
+    assert SECRET not in msgspec.json.encode(sim.run).decode()
+    sound(sim)

@@ -17,16 +17,29 @@ from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import Limits
 from cadre.spec.model import ModelSpec
-from unit.loop.build import ADD, ANSWER, KID, LOOK, OFFER, Course, call, only, report, result, spec, task
+from unit.loop.build import (
+    ADD,
+    ANSWER,
+    KID,
+    LOOK,
+    OFFER,
+    SimulatedRun,
+    call,
+    only,
+    report,
+    result,
+    spec,
+    task,
+)
 
 PROMPTS = Prompts.load("tool_calling")
 TOOLS, MEMBERS = [ADD, LOOK], [KID]
 
 
-def asked(course: Course, transcript: Transcript | None = None) -> ModelRequest:
+def asked(sim: SimulatedRun, transcript: Transcript | None = None) -> ModelRequest:
     """The request of the model call in flight."""
-    assert course.run.model is not None
-    return (transcript or Transcript(PROMPTS)).request(course.run, course.run.model.purpose)
+    assert sim.run.model is not None
+    return (transcript or Transcript(PROMPTS)).request(sim.run, sim.run.model.purpose)
 
 
 def user(text: str) -> dict[str, Any]:
@@ -47,7 +60,7 @@ TASK = user(PROMPTS.new_task("Do it."))
 
 
 def test_the_first_request() -> None:
-    request = asked(Course().begin())
+    request = asked(SimulatedRun().begin())
     assert request.messages == [SYSTEM, TASK]
     assert request.stop == []
     functions = [offered["function"] for offered in request.tools]
@@ -58,17 +71,17 @@ def test_the_first_request() -> None:
 
 
 def test_instructions_reach_the_system_message() -> None:
-    request = asked(Course(spec(instructions="Be brief.")).begin())
+    request = asked(SimulatedRun(spec(instructions="Be brief.")).begin())
     assert request.messages[0]["content"] == PROMPTS.system(TOOLS, MEMBERS, "Be brief.")
     assert "Be brief." in request.messages[0]["content"]
 
 
 def test_images_stand_in_the_task_message_and_once() -> None:
-    course = Course().begin(images=["blob:1", "https://x/y.png"])
-    course.say(content="no call")
-    course.say(call("add", a=1, b=1))
-    course.arrive(result("r1_2_0", 2))
-    messages = asked(course).messages
+    sim = SimulatedRun().begin(images=["blob:1", "https://x/y.png"])
+    sim.say(content="no call")
+    sim.say(call("add", a=1, b=1))
+    sim.arrive(result("r1_2_0", 2))
+    messages = asked(sim).messages
     assert messages[1]["content"] == [
         {"type": "text", "text": PROMPTS.new_task("Do it.")},
         {"type": "image_url", "image_url": {"url": "blob:1"}},
@@ -78,14 +91,14 @@ def test_images_stand_in_the_task_message_and_once() -> None:
 
 
 def test_native_calls_and_their_observations() -> None:
-    course = Course().begin()
-    course.say(
+    sim = SimulatedRun().begin()
+    sim.say(
         call("add", a=1, b=2), call("kid", task="x"), call("nope", k=1), call("add", a=0, b=0), content="Hm."
     )
-    course.arrive(report("r1_1_1", "All done."))
-    course.arrive(result("r1_1_3", error=ErrorInfo("tool-failed", "kaput")))
-    course.arrive(result("r1_1_0", 3))
-    answer, *observed = asked(course).messages[2:]
+    sim.arrive(report("r1_1_1", "All done."))
+    sim.arrive(result("r1_1_3", error=ErrorInfo("tool-failed", "kaput")))
+    sim.arrive(result("r1_1_0", 3))
+    answer, *observed = asked(sim).messages[2:]
     assert answer == {
         "role": "assistant",
         "content": "Hm.",
@@ -103,20 +116,20 @@ def test_native_calls_and_their_observations() -> None:
 
 
 def test_an_answer_of_calls_alone_has_no_content() -> None:
-    course = Course().begin()
-    course.say(call("add", a=1, b=1))
-    course.arrive(result("r1_1_0", 2))
-    assert asked(course).messages[2]["content"] is None
+    sim = SimulatedRun().begin()
+    sim.say(call("add", a=1, b=1))
+    sim.arrive(result("r1_1_0", 2))
+    assert asked(sim).messages[2]["content"] is None
 
 
 def test_ids_of_calls_stay_within_what_the_api_takes_and_match() -> None:
     run = "0123456789abcdef0123456789abcdef_12_3_14_5"
-    course = Course(run=run)
-    course.arrive(task(run=run))
-    course.say(*[call("add", a=1, b=1)] * 11)
+    sim = SimulatedRun(run=run)
+    sim.arrive(task(run=run))
+    sim.say(*[call("add", a=1, b=1)] * 11)
     for index in range(11):
-        course.arrive(result(f"{run}_1_{index}", index))
-    answer, *observed = asked(course).messages[2:]
+        sim.arrive(result(f"{run}_1_{index}", index))
+    answer, *observed = asked(sim).messages[2:]
     ids = [one["id"] for one in answer["tool_calls"]]
     assert ids == [message["tool_call_id"] for message in observed]
     assert len(set(ids)) == 11
@@ -124,65 +137,65 @@ def test_ids_of_calls_stay_within_what_the_api_takes_and_match() -> None:
 
 
 def test_an_answer_without_calls_is_followed_by_its_error_and_a_hint() -> None:
-    course = Course().begin()
-    error = only(course.say(content="I know it: 3."), ev.StepFinished).error
-    assert asked(course).messages[2:] == [
+    sim = SimulatedRun().begin()
+    error = only(sim.say(content="I know it: 3."), ev.StepFinished).error
+    assert asked(sim).messages[2:] == [
         {"role": "assistant", "content": "I know it: 3."},
         user(PROMPTS.error(error.message)),
     ]
 
 
 def test_calls_read_from_text_are_answered_in_text() -> None:
-    course = Course().begin()
+    sim = SimulatedRun().begin()
     text = '{"name": "add", "arguments": {"a": 1, "b": 2}} {"name": "nope", "arguments": {}}'
-    course.say(content=text)
-    course.arrive(result("r1_1_0", 3))
-    answer, observed = asked(course).messages[2:]
+    sim.say(content=text)
+    sim.arrive(result("r1_1_0", 3))
+    answer, observed = asked(sim).messages[2:]
     assert answer == {"role": "assistant", "content": text}
     assert observed["role"] == "user"
     assert observed["content"].startswith("Observation:\nadd: 3\n\nnope: ")
 
 
 def test_a_later_plan_reads_calls_from_text_without_the_words_around_them() -> None:
-    course = Course(spec(planning_interval=1, model=ModelSpec(calls="text"))).begin()
-    course.say(content="1. Add.")
-    course.say(content='I add. {"name": "add", "arguments": {"a": 1, "b": 2}}')
-    course.arrive(result("r1_1_0", 3))
-    answer = asked(course).messages[2]
+    sim = SimulatedRun(spec(planning_interval=1, model=ModelSpec(calls="text"))).begin()
+    sim.say(content="1. Add.")
+    sim.say(content='I add. {"name": "add", "arguments": {"a": 1, "b": 2}}')
+    sim.arrive(result("r1_1_0", 3))
+    answer = asked(sim).messages[2]
     assert answer == {"role": "assistant", "content": 'Calling tools:\nadd {"a":1,"b":2}'}
 
 
 def test_a_members_call_is_shown_as_the_model_made_it() -> None:
-    course = Course().begin()
-    course.say(call("kid", task="Help."), call("kid", task="Help.", additional_args={"n": 1}))
-    course.arrive(report("r1_1_0", "one"))
-    course.arrive(report("r1_1_1", "two"))
-    made = [json.loads(one["function"]["arguments"]) for one in asked(course).messages[2]["tool_calls"]]
+    sim = SimulatedRun().begin()
+    sim.say(call("kid", task="Help."), call("kid", task="Help.", additional_args={"n": 1}))
+    sim.arrive(report("r1_1_0", "one"))
+    sim.arrive(report("r1_1_1", "two"))
+    made = [json.loads(one["function"]["arguments"]) for one in asked(sim).messages[2]["tool_calls"]]
     assert made == [{"task": "Help."}, {"task": "Help.", "additional_args": {"n": 1}}]
 
 
 def test_a_session_reads_an_answer_that_was_given_without_words() -> None:
-    before = Course().begin("First?")
+    before = SimulatedRun().begin("First?")
     before.say(ANSWER)
-    course = Course(run="r2")
-    course.arrive(task("Second?", run="r2"), history=before.run.steps)
-    assert [message["role"] for message in asked(course).messages] == ["system", "user", "assistant", "user"]
-    assert asked(course).messages[2]["content"] == "42"
+    sim = SimulatedRun(run="r2")
+    sim.arrive(task("Second?", run="r2"), history=before.run.steps)
+    assert [message["role"] for message in asked(sim).messages] == ["system", "user", "assistant", "user"]
+    assert asked(sim).messages[2]["content"] == "42"
 
 
 def test_an_empty_answer_leaves_no_empty_message() -> None:
-    course = Course().begin()
-    course.say(content="")
-    assert asked(course).messages[2]["content"]
+    sim = SimulatedRun().begin()
+    sim.say(content="")
+    assert asked(sim).messages[2]["content"]
 
 
 def test_a_plan_is_asked_for_without_functions_and_kept_in_two_messages() -> None:
-    course = Course(spec(planning_interval=2)).begin()
-    request = asked(course)
+    sim = SimulatedRun(spec(planning_interval=2)).begin()
+    request = asked(sim)
     assert request.messages == [user(PROMPTS.initial_plan("Do it.", TOOLS, MEMBERS))]
     assert (request.tools, request.stop) == ([], [END_PLAN])
-    course.say(content="1. Add.")
-    assert asked(course).messages == [
+    sim.say(content="1. Add.")
+    assert asked(sim).messages == [
         SYSTEM,
         TASK,
         {"role": "assistant", "content": PROMPTS.plan("1. Add.", first=True)},
@@ -191,27 +204,27 @@ def test_a_plan_is_asked_for_without_functions_and_kept_in_two_messages() -> Non
 
 
 def test_a_later_plan_reads_the_memory_in_summary() -> None:
-    course = Course(spec(planning_interval=2, limits=Limits(max_steps=9))).begin()
-    course.say(content="1. Add.")
-    course.say(call("add", a=1, b=1), content="I add.")
-    course.arrive(result("r1_1_0", 2))
-    error = only(course.say(content="prose"), ev.StepFinished).error
+    sim = SimulatedRun(spec(planning_interval=2, limits=Limits(max_steps=9))).begin()
+    sim.say(content="1. Add.")
+    sim.say(call("add", a=1, b=1), content="I add.")
+    sim.arrive(result("r1_1_0", 2))
+    error = only(sim.say(content="prose"), ev.StepFinished).error
     asks_for_plan = PROMPTS.update_plan_post("Do it.", TOOLS, MEMBERS, 7)
-    assert asked(course).messages == [
+    assert asked(sim).messages == [
         {"role": "system", "content": PROMPTS.update_plan_pre("Do it.")},
         TASK,
         {"role": "assistant", "content": 'Calling tools:\nadd {"a":1,"b":1}'},
         user(f"Observation:\n2\n\n{PROMPTS.error(error.message)}\n\n{asks_for_plan}"),
     ], "no functions are offered, so none may stand in the messages; roles take turns"
-    course.say(content="2. Answer.")
-    assert asked(course).messages[-2]["content"] == PROMPTS.plan("2. Answer.", first=False)
+    sim.say(content="2. Answer.")
+    assert asked(sim).messages[-2]["content"] == PROMPTS.plan("2. Answer.", first=False)
 
 
 def test_the_answer_after_the_last_step_is_asked_for_over_the_whole_memory() -> None:
-    course = Course().begin(max_steps=1)
-    course.say(call("add", a=1, b=1), content="I add.")
-    course.arrive(result("r1_1_0", 2))
-    request = asked(course)
+    sim = SimulatedRun().begin(max_steps=1)
+    sim.say(call("add", a=1, b=1), content="I add.")
+    sim.arrive(result("r1_1_0", 2))
+    request = asked(sim)
     assert request.messages[0] == {"role": "system", "content": PROMPTS.final_pre()}
     assert request.messages[1] == TASK
     assert [message["role"] for message in request.messages[2:]] == ["assistant", "user"]
@@ -221,39 +234,39 @@ def test_the_answer_after_the_last_step_is_asked_for_over_the_whole_memory() -> 
 
 
 def test_a_delegated_task_is_shown_through_the_members_own_prompt() -> None:
-    course = Course(run="r1_1_0")
-    course.arrive(task("Find it.", run="r1_1_0", parent="r1"))
+    sim = SimulatedRun(run="r1_1_0")
+    sim.arrive(task("Find it.", run="r1_1_0", parent="r1"))
     text = PROMPTS.managed_task("boss", "Find it.")
-    assert asked(course).messages[1] == user(PROMPTS.new_task(text))
+    assert asked(sim).messages[1] == user(PROMPTS.new_task(text))
 
 
 def test_a_session_reads_on_and_plans_as_an_update() -> None:
-    before = Course().begin("First?")
+    before = SimulatedRun().begin("First?")
     before.say(ANSWER, content="Easy.")
-    course = Course(spec(planning_interval=1), run="r2")
-    course.arrive(task("And then?", run="r2"), history=before.run.steps)
-    messages = asked(course).messages
+    sim = SimulatedRun(spec(planning_interval=1), run="r2")
+    sim.arrive(task("And then?", run="r2"), history=before.run.steps)
+    messages = asked(sim).messages
     assert messages[0]["content"] == PROMPTS.update_plan_pre("And then?")
     assert user(PROMPTS.new_task("First?")) in messages
     assert {"role": "assistant", "content": "42"} in messages
-    course.say(content="a plan")
-    messages = asked(course).messages
+    sim.say(content="a plan")
+    messages = asked(sim).messages
     assert messages[1] == user(PROMPTS.new_task("First?"))
     assert messages[-3] == user(PROMPTS.new_task("And then?"))
     assert messages[-2]["content"] == PROMPTS.plan("a plan", first=False)
 
 
 def test_functions_follow_the_offer() -> None:
-    course, transcript = Course().begin(), Transcript(PROMPTS)
-    assert len(asked(course, transcript).tools) == 4
-    course.offer = msgspec.structs.replace(OFFER, members={})
-    course.say(content="no call")
-    request = asked(course, transcript)
+    sim, transcript = SimulatedRun().begin(), Transcript(PROMPTS)
+    assert len(asked(sim, transcript).tools) == 4
+    sim.toolset = msgspec.structs.replace(OFFER, members={})
+    sim.say(content="no call")
+    request = asked(sim, transcript)
     assert [one["function"]["name"] for one in request.tools] == ["add", "look", "final_answer"]
     assert request.messages[0]["content"] == PROMPTS.system(TOOLS, [], "")
-    course.offer = msgspec.structs.replace(course.offer, tools={"look": LOOK})
-    course.say(content="no call")
-    request = asked(course, transcript)
+    sim.toolset = msgspec.structs.replace(sim.toolset, tools={"look": LOOK})
+    sim.say(content="no call")
+    request = asked(sim, transcript)
     assert [one["function"]["name"] for one in request.tools] == ["look", "final_answer"]
 
 
@@ -266,20 +279,20 @@ def test_a_step_is_rendered_once_however_often_the_model_is_asked(monkeypatch: p
         return real(step, run, prompts)
 
     monkeypatch.setattr(chat, "messages_of", counted)
-    course, transcript = Course(spec(planning_interval=3, limits=Limits(max_steps=60))).begin(), None
+    sim, transcript = SimulatedRun(spec(planning_interval=3, limits=Limits(max_steps=60))).begin(), None
     transcript = Transcript(PROMPTS)
     per_request: dict[str, set[int]] = {"act": set(), "plan": set(), "final": set()}
-    while course.run.model is not None:
-        purpose, before = course.run.model.purpose, len(rendered)
-        asked(course, transcript)
+    while sim.run.model is not None:
+        purpose, before = sim.run.model.purpose, len(rendered)
+        asked(sim, transcript)
         per_request[purpose].add(len(rendered) - before)
-        course.say(content="no call")
-    assert len(rendered) == len(course.run.steps) - 1, "all but the answer"
+        sim.say(content="no call")
+    assert len(rendered) == len(sim.run.steps) - 1, "all but the answer"
     assert max(count for counts in per_request.values() for count in counts) <= 1
 
 
 def test_a_failed_member_is_told_of_once() -> None:
-    course = Course().begin()
-    course.say(call("kid", task="try"))
-    course.arrive(report("r1_1_0", "it broke", "error", error=ErrorInfo("no-answer", "it broke")))
-    assert str(asked(course).messages[-1]["content"]).count("it broke") == 1
+    sim = SimulatedRun().begin()
+    sim.say(call("kid", task="try"))
+    sim.arrive(report("r1_1_0", "it broke", "error", error=ErrorInfo("no-answer", "it broke")))
+    assert str(asked(sim).messages[-1]["content"]).count("it broke") == 1

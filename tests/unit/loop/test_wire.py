@@ -39,7 +39,7 @@ from cadre.protocol.messages import (
 )
 from cadre.spec.agent import AgentSpec
 from harness.memory_ports import MemoryBlobs
-from unit.loop.build import SPEC, Course, call, result, task
+from unit.loop.build import SPEC, SimulatedRun, call, result, task
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
 JSON = st.recursive(
@@ -203,10 +203,10 @@ async def test_large_calls_results_and_entries_spill_too() -> None:
     assert await unpack_record(await pack(large, blobs), blobs) == large
     asked = ToolCall(id="r1_1_0", tree="r1", run="r1", at=1.0, agent="a", tool="add", arguments={"k": text})
     assert await unpack_call(await pack(asked, blobs), blobs) == asked
-    course = Course().begin()
-    course.say(call("look", at=text))
-    course.arrive(result("r1_1_0", 1))
-    for entry in course.journal():
+    sim = SimulatedRun().begin()
+    sim.say(call("look", at=text))
+    sim.arrive(result("r1_1_0", 1))
+    for entry in sim.journal():
         sealed = await pack_entry(entry, "", blobs)
         assert await unpack_entry(sealed.data, blobs) == msgspec.structs.replace(entry, hash=sealed.hash)
     assert len(blobs.held) == 3

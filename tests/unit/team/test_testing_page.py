@@ -13,7 +13,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "testing.md").read_text()
 
 def test_the_course_of_a_run_is_played_as_shown() -> None:
     [shown] = [
-        block for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S) if "Course(" in block
+        block for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S) if "SimulatedRun(" in block
     ]
     exec(compile(shown, "testing.md", "exec"), {})
 

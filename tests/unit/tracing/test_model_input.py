@@ -18,12 +18,12 @@ from cadre.telemetry.tracing.projection import Projection
 from cadre.telemetry.tracing.spans import SpanRecord
 from cadre.telemetry.tracing.tree_trace import trace_of
 from kinds.code.build import ANSWER_WITH_CODE, asks, coder, ended, yielded
-from unit.loop.build import ANSWER, Course, call, report, result, spec
+from unit.loop.build import ANSWER, SimulatedRun, call, report, result, spec
 
 IMAGE = "blob:" + "a" * 64
 
 
-class Asked(Course):
+class Asked(SimulatedRun):
     """Notes each request as its agent would send it."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -85,33 +85,33 @@ def _called(call: dict[str, Any]) -> Any:
 
 def calling() -> Asked:
     """Plans, calls, a picture, a failure, an attempt that was lost, the answer after the last step."""
-    course = Asked(spec(planning_interval=2, limits=Limits(max_steps=2), model=ModelSpec(vision=True)))
-    course.begin("Look at it.", images=[IMAGE], inputs={"two": 2})
-    course.say(content="First this, then that.")
-    course.lose()
-    course.say(call("add", a=1, b=2), call("kid", task="help"), content="I begin.")
-    course.arrive(result(course.id(0), {"$file": {"ref": IMAGE, "media_type": "image/png", "name": "a.png"}}))
-    course.arrive(report(course.id(1), "helped"))
-    course.say(call("nothing"))
-    course.say(content="This is all.")
-    return course
+    sim = Asked(spec(planning_interval=2, limits=Limits(max_steps=2), model=ModelSpec(vision=True)))
+    sim.begin("Look at it.", images=[IMAGE], inputs={"two": 2})
+    sim.say(content="First this, then that.")
+    sim.lose()
+    sim.say(call("add", a=1, b=2), call("kid", task="help"), content="I begin.")
+    sim.arrive(result(sim.id(0), {"$file": {"ref": IMAGE, "media_type": "image/png", "name": "a.png"}}))
+    sim.arrive(report(sim.id(1), "helped"))
+    sim.say(call("nothing"))
+    sim.say(content="This is all.")
+    return sim
 
 
 def writing() -> Asked:
-    course = Asked(coder().spec, coder().offer)
-    course.begin()
-    course.say(content=ANSWER_WITH_CODE)
-    course.arrive(yielded(asks("add", a=1, b=2)))
-    course.arrive(result("r1_1_0", 3))
-    course.arrive(ended(1, logs="printed", text="3"))
-    course.say(content=ANSWER_WITH_CODE)
-    return course
+    sim = Asked(coder().spec, coder().toolset)
+    sim.begin()
+    sim.say(content=ANSWER_WITH_CODE)
+    sim.arrive(yielded(asks("add", a=1, b=2)))
+    sim.arrive(result("r1_1_0", 3))
+    sim.arrive(ended(1, logs="printed", text="3"))
+    sim.say(content=ANSWER_WITH_CODE)
+    return sim
 
 
-@pytest.mark.parametrize("course", [calling(), writing()], ids=["calls", "code"])
-def test_it_is_the_request_that_its_agent_sent(course: Asked) -> None:
-    spans = chats(course.journal())
-    assert [read_of(span) for span in spans] == [as_in_spans(messages) for messages in course.requests]
+@pytest.mark.parametrize("sim", [calling(), writing()], ids=["calls", "code"])
+def test_it_is_the_request_that_its_agent_sent(sim: Asked) -> None:
+    spans = chats(sim.journal())
+    assert [read_of(span) for span in spans] == [as_in_spans(messages) for messages in sim.requests]
     assert len(spans) >= 2
 
 
@@ -122,8 +122,8 @@ def test_plans_pictures_and_the_last_answer_are_among_them() -> None:
 
 
 def test_an_open_call_shows_what_its_model_reads_at_the_moment() -> None:
-    course = Course().begin("What is it?")
-    (span,) = [span for span in trace_of(course.journal(), now=0.0, content=True) if span.name == "chat"]
+    sim = SimulatedRun().begin("What is it?")
+    (span,) = [span for span in trace_of(sim.journal(), now=0.0, content=True) if span.name == "chat"]
     assert span.open
     assert "What is it?" in str(span.attributes[names.INPUT_MESSAGES])
 
@@ -141,19 +141,19 @@ def test_nothing_is_rendered_for_those_who_did_not_ask() -> None:
 def test_an_agent_with_prompts_of_its_own_tells_only_what_was_answered() -> None:
     """Its file is on its own machine: another's words in its place would not be what its model read."""
     own = AgentSpec(name="boss", description="Leads.", prompts="/somewhere/else.yaml")
-    course = Course(own).begin()
-    course.say(ANSWER)
-    (span,) = chats(course.journal())
+    sim = SimulatedRun(own).begin()
+    sim.say(ANSWER)
+    (span,) = chats(sim.journal())
     assert names.INPUT_MESSAGES not in span.attributes
     assert names.OUTPUT_MESSAGES in span.attributes
 
 
 def test_with_a_gap_in_the_journal_nothing_is_made_up() -> None:
-    course = Course().begin("What is it?")
-    course.say(call("add", a=1, b=2))
-    course.arrive(result(course.id(0), 3))
-    course.say(ANSWER)
-    first, _, *rest = course.journal()
+    sim = SimulatedRun().begin("What is it?")
+    sim.say(call("add", a=1, b=2))
+    sim.arrive(result(sim.id(0), 3))
+    sim.say(ANSWER)
+    first, _, *rest = sim.journal()
     spans = chats([first, *rest])
     assert [names.INPUT_MESSAGES in span.attributes for span in spans] == [True, False]
 

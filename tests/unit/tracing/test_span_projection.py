@@ -18,14 +18,14 @@ from cadre.telemetry.tracing.spans import SpanLink, SpanRecord
 from cadre.telemetry.tracing.tree_trace import trace_of
 from journals import kept
 from kinds.code.build import decision
-from unit.loop.build import ANSWER, Course, call, cancel, report, result, spec
+from unit.loop.build import ANSWER, SimulatedRun, call, cancel, report, result, spec
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 KEPT = [(version, name) for version in kept.VERSIONS for name in kept.names(version)]
 
 
-class Clocked(Course):
+class Clocked(SimulatedRun):
     """Every entry a second after the one before."""
 
     def arrive(self, *arguments: Any, **options: Any) -> Any:
@@ -33,9 +33,9 @@ class Clocked(Course):
         return super().arrive(*arguments, **options)
 
 
-def spans_of(course: Course) -> dict[str, SpanRecord]:
+def spans_of(sim: SimulatedRun) -> dict[str, SpanRecord]:
     """By name; of several with one name the last."""
-    return {span.name: span for span in trace_of(course.journal(), now=course.at) if not span.open}
+    return {span.name: span for span in trace_of(sim.journal(), now=sim.at) if not span.open}
 
 
 def seconds(span: SpanRecord) -> tuple[float, float]:
@@ -43,12 +43,12 @@ def seconds(span: SpanRecord) -> tuple[float, float]:
 
 
 def simple() -> Clocked:
-    course = Clocked(spec(model=ModelSpec(name="gpt", temperature=0.5)))
-    course.begin(trace=CALLER, session="s1")
-    course.say(call("add", a=1, b=2), usage=Usage(input_tokens=10, output_tokens=2, cost=0.5))
-    course.arrive(worked(course.id(0), 102.25, 102.75))
-    course.say(ANSWER)
-    return course
+    sim = Clocked(spec(model=ModelSpec(name="gpt", temperature=0.5)))
+    sim.begin(trace=CALLER, session="s1")
+    sim.say(call("add", a=1, b=2), usage=Usage(input_tokens=10, output_tokens=2, cost=0.5))
+    sim.arrive(worked(sim.id(0), 102.25, 102.75))
+    sim.say(ANSWER)
+    return sim
 
 
 def worked(call: str, started_at: float, at: float) -> ToolResult:
@@ -69,18 +69,18 @@ def worked(call: str, started_at: float, at: float) -> ToolResult:
 )
 def test_an_executor_worked_within_its_call(started_at: float, at: float, shown: tuple[float, float]) -> None:
     """As long as it says, however its clock goes."""
-    course = Clocked().begin()
-    course.say(call("add", a=1, b=2))
-    course.arrive(worked(course.id(0), started_at, at))
-    assert seconds(spans_of(course)["process cadre.call.add"]) == shown
+    sim = Clocked().begin()
+    sim.say(call("add", a=1, b=2))
+    sim.arrive(worked(sim.id(0), started_at, at))
+    assert seconds(spans_of(sim)["process cadre.call.add"]) == shown
 
 
 def test_of_an_executor_that_did_not_tell_when_it_began() -> None:
     """The journals of before that was kept: it ends with the arrival of its result."""
-    course = Clocked().begin()
-    course.say(call("add", a=1, b=2))
-    course.arrive(worked(course.id(0), 102.25, 102.5))
-    entries = course.journal()
+    sim = Clocked().begin()
+    sim.say(call("add", a=1, b=2))
+    sim.arrive(worked(sim.id(0), 102.25, 102.5))
+    entries = sim.journal()
     answered = [
         msgspec.structs.replace(e, started_at=None) if isinstance(e, ToolAnswered) else e
         for e in entries[-1].events
@@ -109,23 +109,23 @@ def test_a_run_with_one_call() -> None:
 
 
 def test_a_model_call_has_its_tokens_and_a_run_those_of_all_below() -> None:
-    course = simple()
-    chats = [span for span in trace_of(course.journal(), now=0.0) if span.name == "chat gpt"]
+    sim = simple()
+    chats = [span for span in trace_of(sim.journal(), now=0.0) if span.name == "chat gpt"]
     first = chats[0].attributes
     assert (first[names.INPUT_TOKENS], first[names.OUTPUT_TOKENS], first[names.COST]) == (10, 2, 0.5)
     assert first[names.LLM_TOTAL_TOKENS] == 12
     assert (first[names.REQUEST_TEMPERATURE], first[names.KIND]) == (0.5, "LLM")
     for name in ("invoke_workflow boss", "invoke_agent boss"):
-        whole = spans_of(course)[name].attributes
+        whole = spans_of(sim)[name].attributes
         assert (whole[names.ALL_INPUT_TOKENS], whole[names.ALL_OUTPUT_TOKENS]) == (20, 3)
         assert names.INPUT_TOKENS not in whole, "whoever adds up would count them twice"
 
 
 def test_an_attempt_whose_worker_died_is_an_error_and_the_next_one_names_it() -> None:
-    course = Clocked().begin()
-    course.lose()
-    course.say(ANSWER)
-    lost, taken = [span for span in trace_of(course.journal(), now=0.0) if span.name.startswith("chat")]
+    sim = Clocked().begin()
+    sim.lose()
+    sim.say(ANSWER)
+    lost, taken = [span for span in trace_of(sim.journal(), now=0.0) if span.name.startswith("chat")]
     assert (lost.status, lost.attributes[names.ERROR_TYPE]) == ("ERROR", "worker_lost")
     assert seconds(lost) == (101.0, 102.0)
     assert (taken.attributes[names.ATTEMPT], seconds(taken)) == (2, (102.0, 103.0))
@@ -135,10 +135,10 @@ def test_an_attempt_whose_worker_died_is_an_error_and_the_next_one_names_it() ->
 
 def test_a_call_to_a_fallback_names_its_model_and_why_the_one_before_was_given_up() -> None:
     models = ModelSpec(name="first", temperature=0.5, fallbacks=[ModelSpec(name="second", max_tokens=9)])
-    course = Clocked(spec(model=models)).begin()
-    course.fail("no such key", status=401, final=True)
-    course.say(ANSWER)
-    lost, taken = [span for span in trace_of(course.journal(), now=0.0) if span.name.startswith("chat")]
+    sim = Clocked(spec(model=models)).begin()
+    sim.fail("no such key", status=401, final=True)
+    sim.say(ANSWER)
+    lost, taken = [span for span in trace_of(sim.journal(), now=0.0) if span.name.startswith("chat")]
     assert (lost.name, lost.status, lost.attributes[names.ERROR_TYPE]) == (
         "chat first",
         "ERROR",
@@ -151,11 +151,11 @@ def test_a_call_to_a_fallback_names_its_model_and_why_the_one_before_was_given_u
 
 
 def test_a_wait_for_the_endpoint_lies_between_two_attempts() -> None:
-    course = Clocked().begin()
-    course.fail("slow down, said the secret", status=429, rate_limited=True, retry_after=30.0)
-    course.wake()
-    course.say(ANSWER)
-    failed, wait, *_ = trace_of(course.journal(), now=0.0)
+    sim = Clocked().begin()
+    sim.fail("slow down, said the secret", status=429, rate_limited=True, retry_after=30.0)
+    sim.wake()
+    sim.say(ANSWER)
+    failed, wait, *_ = trace_of(sim.journal(), now=0.0)
     assert (failed.status, failed.attributes[names.ERROR_TYPE], failed.message) == ("ERROR", "429", "429")
     assert (wait.name, wait.attributes[names.WAIT_REASON]) == ("wait_model", "rate_limited")
     assert seconds(wait) == (102.0, 133.0)
@@ -163,18 +163,18 @@ def test_a_wait_for_the_endpoint_lies_between_two_attempts() -> None:
 
 
 def test_parallel_branches_hang_below_their_own_calls() -> None:
-    course = Clocked().begin()
-    course.say(call("kid", task="one"), call("kid", task="two"), call("add", a=1, b=2))
+    sim = Clocked().begin()
+    sim.say(call("kid", task="one"), call("kid", task="two"), call("add", a=1, b=2))
     children = []
     for place in (1, 0):
-        child = Clocked(spec(name="kid", team=[], tools=[]), run=course.id(place)).begin("x")
+        child = Clocked(spec(name="kid", team=[], tools=[]), run=sim.id(place)).begin("x")
         child.say(ANSWER)
         children.append(child)
-    course.arrive(result(course.id(2), 3))
-    course.arrive(report(course.id(1), "two"))
-    course.arrive(report(course.id(0), "one"))
-    course.say(ANSWER)
-    entries = [entry for one in (course, *children) for entry in one.journal()]
+    sim.arrive(result(sim.id(2), 3))
+    sim.arrive(report(sim.id(1), "two"))
+    sim.arrive(report(sim.id(0), "one"))
+    sim.say(ANSWER)
+    entries = [entry for one in (sim, *children) for entry in one.journal()]
     spans = {span.span: span for span in trace_of(entries, now=0.0)}
     for run in ("r1_1_0", "r1_1_1"):
         agent, calling = spans[agent_span(run)], spans[call_span(run)]
@@ -187,14 +187,14 @@ def test_parallel_branches_hang_below_their_own_calls() -> None:
 
 @pytest.mark.parametrize("verdict", ["approved", "rejected"])
 def test_a_person_is_waited_for_before_the_call(verdict: Verdict) -> None:
-    course = Clocked(spec(approvals={"add": "always"})).begin()
-    course.say(call("add", a=11, b=1))
-    course.at += 3600
-    course.arrive(decision(verdict, trace=CALLER))
+    sim = Clocked(spec(approvals={"add": "always"})).begin()
+    sim.say(call("add", a=11, b=1))
+    sim.at += 3600
+    sim.arrive(decision(verdict, trace=CALLER))
     if verdict == "approved":
-        course.arrive(result("r1_1_0", 12))
-    course.say(ANSWER)
-    found = spans_of(course)
+        sim.arrive(result("r1_1_0", 12))
+    sim.say(ANSWER)
+    found = spans_of(sim)
     wait = found["wait_approval add"]
     assert seconds(wait) == (102.0, 3703.0)
     assert wait.attributes[names.APPROVAL_OUTCOME] == verdict
@@ -207,19 +207,19 @@ def test_a_person_is_waited_for_before_the_call(verdict: Verdict) -> None:
 
 
 def test_a_refused_call_has_a_span_without_a_length() -> None:
-    course = Clocked().begin()
-    course.say(call("nothing", a=1))
-    course.say(ANSWER)
-    refused = spans_of(course)["execute_tool nothing"]
+    sim = Clocked().begin()
+    sim.say(call("nothing", a=1))
+    sim.say(ANSWER)
+    refused = spans_of(sim)["execute_tool nothing"]
     assert (refused.start, refused.status) == (refused.end, "ERROR")
     assert refused.attributes[names.CALL_STATE] == "refused"
 
 
 def test_what_is_at_work_when_a_run_is_cancelled_ends_with_it() -> None:
-    course = Clocked(spec(approvals={"look": "always"})).begin()
-    course.say(call("add", a=1, b=2), call("kid", task="help"), call("look", at="x"))
-    course.arrive(cancel())
-    spans = trace_of(course.journal(), now=0.0)
+    sim = Clocked(spec(approvals={"look": "always"})).begin()
+    sim.say(call("add", a=1, b=2), call("kid", task="help"), call("look", at="x"))
+    sim.arrive(cancel())
+    spans = trace_of(sim.journal(), now=0.0)
     assert {span.name for span in spans if span.status == "ERROR"} == {
         "invoke_workflow boss",
         "invoke_agent boss",
@@ -229,15 +229,15 @@ def test_what_is_at_work_when_a_run_is_cancelled_ends_with_it() -> None:
         "wait_approval look",
     }
     assert [span for span in spans if span.open] == []
-    assert spans_of(course)["invoke_agent boss"].moments[0].name == names.CANCEL_EVENT
+    assert spans_of(sim)["invoke_agent boss"].moments[0].name == names.CANCEL_EVENT
 
 
 def test_an_error_says_its_kind_and_not_what_somebody_wrote() -> None:
-    course = Clocked().begin()
-    course.say(call("add", a=1, b=2))
-    course.arrive(result(course.id(0), error=ErrorInfo("tool-failed", "the secret")))
-    course.say(ANSWER)
-    tool = spans_of(course)["execute_tool add"]
+    sim = Clocked().begin()
+    sim.say(call("add", a=1, b=2))
+    sim.arrive(result(sim.id(0), error=ErrorInfo("tool-failed", "the secret")))
+    sim.say(ANSWER)
+    tool = spans_of(sim)["execute_tool add"]
     assert (tool.attributes[names.ERROR_TYPE], tool.message) == ("AgentToolExecutionError",) * 2
 
 
@@ -247,32 +247,32 @@ def test_an_error_says_its_kind_and_not_what_somebody_wrote() -> None:
 def test_a_wait_that_is_open_when_a_run_ends_has_failed_only_if_the_run_has(
     state: Any, fault: str | None
 ) -> None:
-    course = Clocked(spec(approvals={"look": "always"})).begin()
-    course.say(call("look", at="sky"))
-    entries = course.journal()
+    sim = Clocked(spec(approvals={"look": "always"})).begin()
+    sim.say(call("look", at="sky"))
+    entries = sim.journal()
     last = msgspec.structs.replace(
         entries[-1],
         n=len(entries) + 1,
-        at=course.at + 1,
+        at=sim.at + 1,
         events=[RunFinished(state=state, steps=1)],
     )
-    spans = {span.name: span for span in trace_of([*entries, last], now=course.at + 1)}
+    spans = {span.name: span for span in trace_of([*entries, last], now=sim.at + 1)}
     wait = spans["wait_approval look"]
     assert (wait.attributes.get(names.ERROR_TYPE), wait.status == "ERROR") == (fault, fault is not None)
 
 
 def test_a_span_never_ends_before_it_begins() -> None:
     """Two workers, two clocks."""
-    course = Clocked().begin()
-    course.at -= 50
-    course.say(ANSWER)
-    assert all(span.end >= span.start for span in trace_of(course.journal(), now=0.0))
+    sim = Clocked().begin()
+    sim.at -= 50
+    sim.say(ANSWER)
+    assert all(span.end >= span.start for span in trace_of(sim.journal(), now=0.0))
 
 
 def test_an_open_run_shows_what_is_open() -> None:
-    course = Clocked().begin()
-    course.say(call("add", a=1, b=2))
-    spans = trace_of(course.journal(), now=500.0)
+    sim = Clocked().begin()
+    sim.say(call("add", a=1, b=2))
+    spans = trace_of(sim.journal(), now=500.0)
     assert {span.name for span in spans if span.open} == {
         "invoke_workflow boss",
         "invoke_agent boss",

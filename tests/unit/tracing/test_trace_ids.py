@@ -17,7 +17,7 @@ from cadre.telemetry.tracing.ids import (
 )
 from cadre.telemetry.tracing.spans import link_to
 from cadre.telemetry.tracing.tree_trace import trace_of
-from unit.loop.build import Course, call, report, result
+from unit.loop.build import SimulatedRun, call, report, result
 
 
 def test_ids_are_the_same_for_ever() -> None:
@@ -43,13 +43,13 @@ def test_sampling_by_ratio_takes_its_share_of_trees(rate: float) -> None:
 
 def test_what_travels_in_headers_is_a_span_of_the_journal() -> None:
     """Whoever hangs spans of its own below a header must find its parent in the trace, whatever became of the call."""
-    course = Course().begin()
-    course.say(call("add", a=1, b=2), call("kid", task="help"))
-    sent = [debt.message for debt in course.owed() if isinstance(debt, Send)]
-    course.arrive(result(course.id(0), 3))
-    course.arrive(report(course.id(1), "done"))
-    course.say(call("final_answer", answer="42"))
-    known = {span.span for span in trace_of(course.journal(), now=0.0)}
+    sim = SimulatedRun().begin()
+    sim.say(call("add", a=1, b=2), call("kid", task="help"))
+    sent = [command.message for command in sim.owed() if isinstance(command, Send)]
+    sim.arrive(result(sim.id(0), 3))
+    sim.arrive(report(sim.id(1), "done"))
+    sim.say(call("final_answer", answer="42"))
+    known = {span.span for span in trace_of(sim.journal(), now=0.0)}
     assert len(sent) == 2
     for message in sent:
         (link,) = link_to(traceparent_of(message))

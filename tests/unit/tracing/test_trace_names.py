@@ -24,7 +24,7 @@ def emitted() -> dict[str, dict[str, list[str]]]:
         for name in kept.names(version)
         for journal in kept.journals(version, name)
     ]
-    journals += [course.journal() for course in (calling(), coding(), simple())]
+    journals += [sim.journal() for sim in (calling(), coding(), simple())]
     journals.append(journal_of(*remembering()))
     found: dict[str, dict[str, set[str]]] = {}
     for journal in journals:

@@ -13,7 +13,7 @@ from cadre.telemetry.tracing.otlp_json import otlp_json
 from cadre.telemetry.tracing.page import duration, page
 from cadre.telemetry.tracing.tree_trace import in_order, trace_of
 from harness.otlp_receiver import decode
-from unit.loop.build import Course, call, result
+from unit.loop.build import SimulatedRun, call, result
 from unit.tracing.test_span_projection import simple
 from unit.tracing.test_trace_content import calling
 
@@ -58,11 +58,11 @@ class Page(HTMLParser):
 
 
 def test_the_page_shows_what_others_wrote_and_runs_none_of_it() -> None:
-    course = Course().begin(EVIL)
-    course.say(call(EVIL, x=1), call("add", a=1, b=2))
-    course.arrive(result(course.id(1), EVIL))
-    course.say(call("final_answer", answer=EVIL))
-    text = page(trace_of(course.journal(), now=0.0, content=True), f"boss {EVIL}")
+    sim = SimulatedRun().begin(EVIL)
+    sim.say(call(EVIL, x=1), call("add", a=1, b=2))
+    sim.arrive(result(sim.id(1), EVIL))
+    sim.say(call("final_answer", answer=EVIL))
+    text = page(trace_of(sim.journal(), now=0.0, content=True), f"boss {EVIL}")
     found = Page(text)
     assert EVIL in found.text
     assert {"script", "img", "link", "iframe"}.isdisjoint(found.tags)
@@ -103,8 +103,8 @@ def test_the_download_says_what_an_exporter_says() -> None:
 
 
 def test_open_spans_are_not_in_the_download() -> None:
-    course = Course().begin()
-    assert otlp_json(trace_of(course.journal(), now=200.0)) == {"resourceSpans": []}
+    sim = SimulatedRun().begin()
+    assert otlp_json(trace_of(sim.journal(), now=200.0)) == {"resourceSpans": []}
 
 
 def _with_base64_ids(value: Any) -> Any:

@@ -32,7 +32,7 @@ from cadre.journal.entry import Entry
 from cadre.settings import Settings
 from harness.nats_server import NatsServer
 from integration.gateway_world import GatewayProcess
-from unit.loop.build import ANSWER, Course, call, result
+from unit.loop.build import ANSWER, SimulatedRun, call, result
 
 SIZES = (1_000, 10_000, 100_000)
 _TEMPLATE = "0123456789abcdef0123456789abcdef"
@@ -133,12 +133,12 @@ class Kept:
 
 def template() -> list[bytes]:
     """The entries of a run of two steps as JSON, without hashes and back-pointers."""
-    course = Course(run=_TEMPLATE)
-    course.at = time.time()
-    course.begin().say(call("add", a=1, b=2))
-    course.arrive(result(course.id(), 3))
-    course.say(ANSWER)
-    return [encode(entry) for entry in course.journal()]
+    sim = SimulatedRun(run=_TEMPLATE)
+    sim.at = time.time()
+    sim.begin().say(call("add", a=1, b=2))
+    sim.arrive(result(sim.id(), 3))
+    sim.say(ANSWER)
+    return [encode(entry) for entry in sim.journal()]
 
 
 @asynccontextmanager

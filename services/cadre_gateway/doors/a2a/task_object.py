@@ -9,7 +9,7 @@ from cadre.api.runs import RunSummary
 from cadre.journal.events import RunFinished
 from cadre.protocol.messages import Task
 from cadre.protocol.tagged import for_people
-from cadre_gateway.doors.progress import HeldBack, Progress
+from cadre_gateway.doors.progress import PendingAnswer, Progress
 from cadre_gateway.index.run_filter import RunFilter
 
 WORKING, WAITING = "TASK_STATE_WORKING", "TASK_STATE_INPUT_REQUIRED"
@@ -88,7 +88,7 @@ def status_of(progress: Progress, task: Task) -> Json:
     return {"state": WORKING if progress.seq else SUBMITTED, "timestamp": at}
 
 
-def _question(call: str, held: HeldBack) -> list[Json]:
+def _question(call: str, held: PendingAnswer) -> list[Json]:
     request = held.request
     asked = request.reason or f"{request.name} waits for approval"
     data: Json = {"call": call, "tool": request.name, "arguments": for_people(request.arguments)}

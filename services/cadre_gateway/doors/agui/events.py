@@ -14,7 +14,7 @@ from cadre.protocol.deltas import Delta
 from cadre.protocol.tagged import for_people
 from cadre.protocol.topology import is_within
 from cadre_gateway.doors.live_text import LiveText
-from cadre_gateway.doors.progress import HeldBack, Place, Progress, answer_text
+from cadre_gateway.doors.progress import PendingAnswer, Place, Progress, answer_text
 
 Json = dict[str, Any]
 
@@ -131,7 +131,7 @@ class ThreadEvents:
             outcome = {"type": "interrupt", "interrupts": interrupts}
         return [*rest, *self._close(), self._finished(outcome, tokens)]
 
-    def _interrupt(self, call: str, held: HeldBack) -> Json:
+    def _interrupt(self, call: str, held: PendingAnswer) -> Json:
         request = held.request
         found: Json = {
             "id": call,

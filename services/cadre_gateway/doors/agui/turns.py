@@ -14,7 +14,7 @@ from cadre_gateway.doors.callers_tools import tools_of
 from cadre_gateway.doors.following import Answers
 from cadre_gateway.doors.history import ARGUMENT, TOLD, ToldHistory
 from cadre_gateway.doors.message_content import MessageContent
-from cadre_gateway.doors.progress import HeldBack, Place
+from cadre_gateway.doors.progress import PendingAnswer, Place
 from cadre_gateway.doors.rulings import ruling_of, said
 from cadre_gateway.doors.sender import DoorSender, RunService, begin_run, known_run, short_hash
 from cadre_gateway.reading.directory import card_of
@@ -78,7 +78,7 @@ class Turns:
         progress = await self.answers.so_far(Place(run))
         if progress.task is not None and progress.task.agent != agent:
             raise Problem(404, "unknown-run", f"agent {agent!r} has no run {run!r}")
-        told: dict[str, HeldBack] = {}
+        told: dict[str, PendingAnswer] = {}
         for pause in progress.pauses:
             told |= pause.held
         if unknown := [

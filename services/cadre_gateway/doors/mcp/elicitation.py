@@ -16,7 +16,7 @@ from cadre.journal.events import ApprovalRequested
 from cadre.protocol.messages import Verdict
 from cadre_gateway.access.principal import caller_of
 from cadre_gateway.doors.mcp.call_context import Context, request_of
-from cadre_gateway.doors.progress import HeldBack, Progress
+from cadre_gateway.doors.progress import PendingAnswer, Progress
 from cadre_gateway.doors.rulings import ASK_USER, OVERTAKEN, questions_for, said
 from cadre_gateway.doors.sender import RunService
 from cadre_gateway.requests.body import Ruling
@@ -83,7 +83,7 @@ async def ask(
     return InputRequiredResult(input_requests=requests, request_state=progress.run) if requests else None
 
 
-def question(held: HeldBack) -> dict[str, Any]:
+def question(held: PendingAnswer) -> dict[str, Any]:
     """Return the request that asks a person about a call."""
     request = held.request
     properties: dict[str, Any] = {
@@ -106,7 +106,7 @@ def _ask(request: ApprovalRequested) -> str:
     return f"May {request.name} be called with {arguments}? ({request.reason})"
 
 
-def ruling(held: HeldBack, answer: Mapping[str, Any], context: Context) -> Ruling | None:
+def ruling(held: PendingAnswer, answer: Mapping[str, Any], context: Context) -> Ruling | None:
     """Return the decision in the answer to a question; None where the person has put it off. Raise a 422 problem."""
     content = answer.get("content")
     told: dict[str, Any] = content if isinstance(content, dict) else {}

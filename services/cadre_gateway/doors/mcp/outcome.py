@@ -12,7 +12,7 @@ from mcp_types import CallToolResult, TextContent
 
 from cadre.protocol.tagged import for_people
 from cadre_gateway.doors.following import check_success
-from cadre_gateway.doors.progress import HeldBack, Progress, answer_text
+from cadre_gateway.doors.progress import PendingAnswer, Progress, answer_text
 from cadre_gateway.requests.problems import Problem
 
 RUN = "cadre.dev/run"
@@ -46,7 +46,7 @@ def outcome(
     progress: Progress,
     *,
     needs_data: bool,
-    asked: Mapping[str, HeldBack] = MappingProxyType({}),
+    asked: Mapping[str, PendingAnswer] = MappingProxyType({}),
     decides: bool = False,
 ) -> CallToolResult:
     """Return the answer of a run that is settled, or what it waits for: `asked`, calls that the caller reaches. With
@@ -63,7 +63,7 @@ def outcome(
     return result(text, structured=structured, is_error=needs_data and structured is None, meta=meta)
 
 
-def _waiting(run: str, held: Mapping[str, HeldBack], *, decides: bool) -> str:
+def _waiting(run: str, held: Mapping[str, PendingAnswer], *, decides: bool) -> str:
     lines = [
         f"- call {call}: {one.request.name} {json.dumps(one.request.arguments, ensure_ascii=False)}"
         f" ({one.request.reason})"

@@ -26,7 +26,7 @@ from cadre_gateway.doors.openai import conversation
 from cadre_gateway.doors.openai.conversation import Conversations
 from cadre_gateway.doors.openai.errors import answer_changed, error_of
 from cadre_gateway.doors.openai.turn_request import Envelope, Turn, content_of, envelope_of
-from cadre_gateway.doors.progress import HeldBack, Pause, Place, Progress, Tokens, answer_text
+from cadre_gateway.doors.progress import Pause, PendingAnswer, Place, Progress, Tokens, answer_text
 from cadre_gateway.reading.directory import card_of
 from cadre_gateway.requests import body
 from cadre_gateway.requests.problems import FORESEEN, Problem, as_problem, invalid
@@ -335,7 +335,7 @@ class ChatAnswer:
         reason = "length" if progress.end.state == "max_steps_error" else "stop"
         return answer_text(progress.end.output), [], reason
 
-    def _question(self, pause: Pause, asked: dict[str, HeldBack]) -> str:
+    def _question(self, pause: Pause, asked: dict[str, PendingAnswer]) -> str:
         """Return what a person is asked, and how they may answer."""
         if not asked:
             return ""
@@ -397,7 +397,7 @@ def usage(tokens: Tokens) -> dict[str, Any]:
     }
 
 
-def _call_object(call: str, held: HeldBack) -> dict[str, Any]:
+def _call_object(call: str, held: PendingAnswer) -> dict[str, Any]:
     return _function(call, held.request.name, held.request.arguments)
 
 
@@ -406,7 +406,7 @@ def _function(call: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]
     return {"id": call, "type": "function", "function": {"name": name, "arguments": written}}
 
 
-def _what(held: HeldBack) -> str:
+def _what(held: PendingAnswer) -> str:
     request = held.request
     if request.name == "ask_user":
         return str(request.arguments.get("question", ""))

@@ -15,7 +15,7 @@ from cadre_gateway.doors.callers_tools import schema_of, tools_of
 from cadre_gateway.doors.history import TOLD, ToldHistory
 from cadre_gateway.doors.message_content import MessageContent
 from cadre_gateway.doors.openai.turn_request import Envelope, Turn, content_of, session_name, text_of
-from cadre_gateway.doors.progress import HeldBack, Place, Progress, Tokens, answer_text
+from cadre_gateway.doors.progress import PendingAnswer, Place, Progress, Tokens, answer_text
 from cadre_gateway.doors.rulings import PersonsWord
 from cadre_gateway.requests.problems import Problem, invalid
 
@@ -134,7 +134,7 @@ def input_items(progress: Progress, task: Task) -> list[Json]:
     return [{**message, "content": content}]
 
 
-def _held_item(call: str, held: HeldBack, progress: Progress) -> Json:
+def _held_item(call: str, held: PendingAnswer, progress: Progress) -> Json:
     request = held.request
     arguments = json.dumps(request.arguments, ensure_ascii=False)
     if held.is_callers:
@@ -150,7 +150,7 @@ def _held_item(call: str, held: HeldBack, progress: Progress) -> Json:
     }
 
 
-def _given(call: str, held: HeldBack, progress: Progress) -> Json:
+def _given(call: str, held: PendingAnswer, progress: Progress) -> Json:
     decided = progress.decided[call]
     if held.is_callers:
         about = {"call_id": call, "output": decided.feedback, "status": "completed"}

@@ -13,7 +13,7 @@ from synadia_ai.agents import Envelope, ProtocolError, QueryTimeout, StatusChunk
 from cadre.protocol.tagged import for_people
 from cadre_gateway.access.audit import AuditTrail
 from cadre_gateway.doors.following import Answers, check_success
-from cadre_gateway.doors.progress import HeldBack, Progress, answer_text
+from cadre_gateway.doors.progress import PendingAnswer, Progress, answer_text
 from cadre_gateway.doors.rulings import ASK_USER, OVERTAKEN, ruling_of, said, word_in
 from cadre_gateway.doors.sender import DoorSender, RunService
 from cadre_gateway.doors.synadia.admission import AdmittedPrompt, rejected, turn_of_prompt
@@ -109,7 +109,7 @@ class _AnswerStream:
                     self._decided(call, held), name=f"asking about {call}"
                 )
 
-    async def _decided(self, call: str, held: HeldBack) -> None:
+    async def _decided(self, call: str, held: PendingAnswer) -> None:
         """Asks the caller about a call, and passes the word on. Raises Problem, RetryableError."""
         try:
             answer = await self._stream.ask(_question(held), timeout=_WORD_SECONDS)
@@ -133,7 +133,7 @@ class _AnswerStream:
         await self._trail.note_decision(sender.caller, sender.name, call, source="nats")
 
 
-def _question(held: HeldBack) -> str:
+def _question(held: PendingAnswer) -> str:
     request = held.request
     if request.name == ASK_USER:
         return str(request.arguments.get("question", ""))
@@ -148,7 +148,7 @@ def _question(held: HeldBack) -> str:
     )
 
 
-def _ruling(held: HeldBack, answer: Envelope, sender: DoorSender) -> Ruling:
+def _ruling(held: PendingAnswer, answer: Envelope, sender: DoorSender) -> Ruling:
     """The word that the caller's reply says, as people write it; with `arguments` beside it the call is corrected."""
     text, arguments = answer.prompt, answer.extras.get("arguments")
     if held.request.name == ASK_USER:

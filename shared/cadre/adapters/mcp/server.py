@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from cadre.adapters.mcp.offer import McpTool, resource_tool, tools_of
 from cadre.adapters.mcp.rounds import Rounds, ServerUnreachable, TaskUnknown, ToolError, so_far
 from cadre.adapters.mcp.server_file import RUN_VALUES, Endpoint, ServerSpec
+from cadre.adapters.mcp.toolset import McpTool, resource_tool, tools_of
 from cadre.errors import CadreError, SetupError
 from cadre.tools.context import ToolContext
 from cadre.tools.decorator import CallInterrupted

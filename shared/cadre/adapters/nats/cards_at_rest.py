@@ -14,7 +14,7 @@ from cadre.adapters.nats.registry import AWAY_DAYS, remove_key, seconds_of
 from cadre.adapters.nats.registry_view import ServiceKey
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import encode
-from cadre.engine.offer import card_of
+from cadre.engine.toolset import card_of
 from cadre.protocol.cards import AT_REST, RETIRED, Presence
 from cadre.protocol.topology import Topology
 from cadre.spec.agent import AgentSpec

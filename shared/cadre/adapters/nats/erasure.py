@@ -1,7 +1,7 @@
-"""Removes a whole tree: its fate is recorded first, then its blobs go, then every message on its subjects.
+"""Removes a whole tree: its lifecycle is recorded first, then its blobs go, then every message on its subjects.
 
-Other processes learn the fate from the record, which is the only message of the tree that stays, for a week. Each step
-may be repeated by anybody at any time: nothing behind the record is touched.
+Other processes read the record, the only message of the tree that stays, for a week. Any process may repeat each step
+at any time: nothing behind the record is touched.
 """
 
 import logging
@@ -21,7 +21,7 @@ from cadre.automation.push import PUSHES
 from cadre.delivery.codec import HEADERS, decode
 from cadre.errors import BlobMissing, Fenced, NotPermitted, UnreadableMessage
 from cadre.protocol.messages import (
-    Fate,
+    Lifecycle,
     Spilled,
     Task,
 )
@@ -31,7 +31,7 @@ from cadre.protocol.topology import Topology
 log = logging.getLogger("cadre.erasure")
 
 FATE_SECONDS = 7 * 24 * 3600
-"""Seconds for which the fate of a tree is on record."""
+"""Seconds for which the lifecycle of a tree is on record."""
 
 _ROOM_BYTES = 8 * 1024
 """Freed at a time for the records that an erasure writes."""
@@ -68,22 +68,22 @@ class NatsErasure:
         self._blobs = blobs
         self._sessions = NatsSessions(nc, topology)
 
-    async def fate(self, tree: str) -> tuple[int, Fate] | None:
-        """Returns the last record of the tree's fate and its sequence, never stale; None when there is none."""
-        fate, seq = await self._record(tree).read()
-        return None if fate is None else (seq, fate)
+    async def lifecycle(self, tree: str) -> tuple[int, Lifecycle] | None:
+        """Returns the last record of the tree's lifecycle and its sequence, never stale; None when there is none."""
+        lifecycle, seq = await self._record(tree).read()
+        return None if lifecycle is None else (seq, lifecycle)
 
-    async def record(self, fate: Fate, fence: int) -> int:
+    async def record(self, lifecycle: Lifecycle, fence: int) -> int:
         """Records what becomes of a tree, behind the record at `fence` (0: there is none).
 
         Returns its sequence. Raises Fenced when somebody else was first.
         """
-        return await self._record(fate.tree).write(fate, fence)
+        return await self._record(lifecycle.tree).write(lifecycle, fence)
 
-    def _record(self, tree: str) -> FencedValue[Fate]:
+    def _record(self, tree: str) -> FencedValue[Lifecycle]:
         headers = {**HEADERS, jetstream.ROLLUP: "sub", jetstream.TTL: f"{FATE_SECONDS}s"}
-        stream, subject = self._topology.stream_of(tree), self._topology.fate(tree)
-        return FencedValue(self._nc, stream, subject, Fate, headers)
+        stream, subject = self._topology.stream_of(tree), self._topology.lifecycle(tree)
+        return FencedValue(self._nc, stream, subject, Lifecycle, headers)
 
     async def forget_pushes(self, tree: str) -> None:
         """Removes the addresses that are told of the tree's root as a task, and their credentials."""

@@ -39,8 +39,8 @@ class NatsJournal:
             last = Stored(head.seq, await unpack_entry(head.data, self._blobs))
             return await whole_journal(last, lambda seqs: self._get_all(stream, seqs))
         except BlobMissing:
-            fate = await jetstream.last(self._nc, stream, self._topology.fate(tree))
-            if fate is not None and fate.seq > head.seq:
+            lifecycle = await jetstream.last(self._nc, stream, self._topology.lifecycle(tree))
+            if lifecycle is not None and lifecycle.seq > head.seq:
                 return []  # the tree is being erased, blobs first
             raise
 

@@ -257,7 +257,7 @@ class NatsRegistry:
 
     async def _sweep(self) -> None:
         """Removes the keys of replicas that this process stands in for."""
-        for key in self._view.outlived(self._subjects(), self._now() - _SWEEP_SECONDS):
+        for key in self._view.superseded(self._subjects(), self._now() - _SWEEP_SECONDS):
             try:
                 await remove_key(self._nc, self._bucket, key.removeprefix(f"$KV.{self._bucket}."))
             except (nats.errors.Error, CadreError) as error:

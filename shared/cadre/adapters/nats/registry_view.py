@@ -136,7 +136,7 @@ class RegistryView:
             since[_service(key)] = since[_service(key)._replace(revision=presence.revision)] = None
         return since
 
-    def outlived(self, own: Iterable[str], before: float) -> list[str]:
+    def superseded(self, own: Iterable[str], before: float) -> list[str]:
         """Returns the keys of replicas that are away since before (Unix seconds) and that live ones of these keys stand
         in for."""
         mine = {(_service(key), self._live[key][0].revision) for key in own if key in self._live}

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from cadre.engine.kind import deed_of, kind_of
+from cadre.engine.kind import account_of, kind_of
 from cadre.journal.run import Repeated, Run
 from cadre.journal.steps import ActionStep, CallState
 from cadre.protocol.messages import ErrorInfo
@@ -87,14 +87,14 @@ def refused_alike(run: Run, name: str, arguments: dict[str, Any], error: ErrorIn
     return ErrorInfo("loop", text)
 
 
-def is_failing_alike(run: Run, deed: str, error: ErrorInfo) -> ErrorInfo | None:
-    """Why the run ends with a step of this deed (`deed_in`) and this error; None when it may go on."""
+def is_failing_alike(run: Run, action: str, error: ErrorInfo) -> ErrorInfo | None:
+    """Why the run ends with a step of this action (`action_in`) and this error; None when it may go on."""
     limit = _most_mistakes(run)
     before = run.steps[-(limit - 1) :] if limit > 1 else []
     alike = [
         step
         for step in before
-        if isinstance(step, ActionStep) and (deed_in(step), step.error) == (deed, error)
+        if isinstance(step, ActionStep) and (action_in(step), step.error) == (action, error)
     ]
     if not limit or len(alike) < limit - 1:
         return None
@@ -102,10 +102,10 @@ def is_failing_alike(run: Run, deed: str, error: ErrorInfo) -> ErrorInfo | None:
     return ErrorInfo("loop", text)
 
 
-def deed_in(step: ActionStep) -> str:
+def action_in(step: ActionStep) -> str:
     """What a step did, whatever words the model put around it; its answer where nothing was made of that."""
-    deed = deed_of(step)
-    return deed.written if deed is not None else step.content
+    account = account_of(step)
+    return account.written if account is not None else step.content
 
 
 def _most_mistakes(run: Run) -> int:

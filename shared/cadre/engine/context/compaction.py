@@ -11,7 +11,7 @@ from cadre.engine.context.context_budget import summary_tokens, to_cover
 from cadre.engine.context.observation import clip
 from cadre.engine.context.tokens import fit
 from cadre.engine.draft import Draft
-from cadre.engine.kind import deed_of
+from cadre.engine.kind import account_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelFailed, ModelReplied
 from cadre.journal.run import Run
@@ -87,8 +87,8 @@ def _in_short(step: Step) -> str:
                 f"{call.name}: {clip(call.observation or (call.error.message if call.error else ''), _DIGEST_CHARS)}"
                 for call in step.calls
             ]
-            deed = deed_of(step)
-            lines += [clip(deed.seen, _DIGEST_CHARS)] if deed is not None and deed.seen else []
+            account = account_of(step)
+            lines += [clip(account.seen, _DIGEST_CHARS)] if account is not None and account.seen else []
             lines += [f"Error: {clip(step.error.message, _DIGEST_CHARS)}"] if step.error else []
             return "\n".join(lines)
 

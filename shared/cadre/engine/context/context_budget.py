@@ -13,7 +13,7 @@ import msgspec
 from cadre.engine.context.images import shown_by
 from cadre.engine.context.observation import clip, observation_of
 from cadre.engine.context.tokens import fit, tokens_of
-from cadre.engine.kind import deed_of, kind_of
+from cadre.engine.kind import account_of, kind_of
 from cadre.journal import events as ev
 from cadre.journal.run import SUMMARY, Counted, Run
 from cadre.journal.steps import (
@@ -224,10 +224,10 @@ def _repeated(task: int, run: Run) -> int:
 def _weight_of_action(step: ActionStep) -> int:
     weight = 3 * MESSAGE + tokens_of(step.content) + _of_items(step.items)
     weight += _of_failure(step.error.message if step.error else None)
-    deed = deed_of(step)
-    if deed is not None:
-        weight += tokens_of(deed.seen or "") + tokens_of(deed.text)
-        if not deed.with_calls:
+    account = account_of(step)
+    if account is not None:
+        weight += tokens_of(account.seen or "") + tokens_of(account.text)
+        if not account.with_calls:
             return weight
     for call in step.calls:
         if call.kind == "question":

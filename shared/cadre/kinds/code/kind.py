@@ -15,7 +15,7 @@ from cadre.engine.context.images import images_of
 from cadre.engine.context.observation import clip
 from cadre.engine.context.tokens import tokens_of
 from cadre.engine.draft import Draft
-from cadre.engine.kind import Absent, Chat, Deed, Signalled
+from cadre.engine.kind import Absent, Chat, Signalled, StepAccount
 from cadre.engine.model_request import ModelRequest
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.events import RequestedCall
@@ -206,9 +206,9 @@ class CodeKind(Stepwise):
             return ModelRequest(messages=messages, schema=THOUGHT_AND_CODE)
         return ModelRequest(messages=messages, block=code.tags)
 
-    def deed(self, own: KindStep) -> Deed:
+    def account(self, own: KindStep) -> StepAccount:
         assert isinstance(own, CodeStep)
-        return Deed(
+        return StepAccount(
             name="Code",
             text=own.code,
             written=f"Code that was run:\n```python\n{own.code}\n```",

@@ -8,7 +8,7 @@ from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.chat import as_text, task_text
 from cadre.engine.context.tokens import tokens_of
 from cadre.engine.draft import Draft
-from cadre.engine.kind import Chat, Deed
+from cadre.engine.kind import Chat, StepAccount
 from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
@@ -17,16 +17,16 @@ from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, Step
 from cadre.kinds.goals.records import DECLARATION, GoalsState, GoalThought, ThoughtStep, goals_of
 from cadre.kinds.iteration import view
-from cadre.kinds.iteration.offer import (
-    ask_in_next_form,
-    in_form,
-    iteration_schema,
-    named_in_offer,
-    offered_schemas,
-)
 from cadre.kinds.iteration.parse import THINK, Iteration, is_whole, read_iteration
 from cadre.kinds.iteration.records import JsonFormRefused
 from cadre.kinds.iteration.thinking import last_action, thinking_question
+from cadre.kinds.iteration.toolset import (
+    ask_in_next_form,
+    in_form,
+    iteration_schema,
+    name_in_toolset,
+    offered_schemas,
+)
 from cadre.kinds.stepwise import Stepwise
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo
@@ -65,7 +65,7 @@ class GoalsKind(Stepwise):
             draft.end_step()
             self._think(draft, step + 1)
         else:
-            draft.call([ev.RequestedCall(named_in_offer(run, answer.tool), answer.arguments)])
+            draft.call([ev.RequestedCall(name_in_toolset(run, answer.tool), answer.arguments)])
 
     def ending(self, draft: Draft, error: ErrorInfo) -> bool:
         """The run ends with what it has found when its steps are used up; it may be continued."""
@@ -108,9 +108,11 @@ class GoalsKind(Stepwise):
             return view.thought_messages(step.own.thought or "", prompts)
         return view.step_messages(step, prompts)
 
-    def deed(self, own: KindStep) -> Deed:
+    def account(self, own: KindStep) -> StepAccount:
         assert isinstance(own, ThoughtStep)
-        return Deed("Thought", own.question, f"Thought about: {own.question}", own.thought, "(no thought)")
+        return StepAccount(
+            "Thought", own.question, f"Thought about: {own.question}", own.thought, "(no thought)"
+        )
 
     def tokens(self, run: Run, event: JournalEvent) -> int:
         """A thought is kept beside what the model wrote, with its question."""

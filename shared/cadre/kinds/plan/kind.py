@@ -12,7 +12,7 @@ from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.answers.truncation import cut_off
 from cadre.engine.draft import Draft
 from cadre.engine.edits import Editable, EditNotAllowed
-from cadre.engine.kind import Chat, Deed, Kind
+from cadre.engine.kind import Chat, Kind, StepAccount
 from cadre.engine.model_request import ModelRequest
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
@@ -167,14 +167,16 @@ class PlanKind(Kind):
         """The model reads what the plan shows of results, and no history."""
         return False
 
-    def deed(self, own: KindStep) -> Deed:
+    def account(self, own: KindStep) -> StepAccount:
         assert isinstance(own, PlanNote)
         text = "\n".join(
             f"{one.step}. [{shown_state(own.items, one)}] {one.plan.action}: {doing_of(one)}"
             for one in own.items
         )
         seen = text if own.stage in (EXECUTING, RESULT) else None
-        return Deed("Plan", text, text, seen, "Observation:\n(no step of it was done)", with_calls=True)
+        return StepAccount(
+            "Plan", text, text, seen, "Observation:\n(no step of it was done)", with_calls=True
+        )
 
     def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest:
         return ask_about_plan(run, purpose, chat)

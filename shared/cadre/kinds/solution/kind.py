@@ -16,7 +16,7 @@ from cadre.engine.context.context_budget import MESSAGE
 from cadre.engine.context.observation import observation_of
 from cadre.engine.context.tokens import tokens_of
 from cadre.engine.draft import Draft
-from cadre.engine.kind import Chat, Deed
+from cadre.engine.kind import Chat, StepAccount
 from cadre.engine.model_request import ModelRequest
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelFailed, ModelReplied
@@ -173,11 +173,11 @@ class SolutionKind(Stepwise):
             ask_for_json(run, chat, messages, form) if form is not None else ModelRequest(messages=messages)
         )
 
-    def deed(self, own: KindStep) -> Deed:
+    def account(self, own: KindStep) -> StepAccount:
         assert isinstance(own, SolutionStep)
         seen = [own.review] if own.review else []
         seen += [_outcome(call) for call in own.calls if call.implicit]
-        return Deed(
+        return StepAccount(
             name="Solution",
             text="",
             written=observation_of({"solution": {"calls": own.calls, "output": own.output}}),

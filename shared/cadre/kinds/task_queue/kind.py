@@ -14,17 +14,17 @@ from cadre.engine.context.observation import clip
 from cadre.engine.context.tokens import tokens_of
 from cadre.engine.draft import Draft
 from cadre.engine.edits import Editable, EditNotAllowed
-from cadre.engine.kind import Chat, Deed, Kind
+from cadre.engine.kind import Chat, Kind, StepAccount
 from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, CallState, Step
-from cadre.kinds.iteration.offer import ask_in_next_form, named_in_offer, offered_schemas
 from cadre.kinds.iteration.parse import THINK, as_text, is_whole, read_iteration
 from cadre.kinds.iteration.records import JsonFormRefused
 from cadre.kinds.iteration.thinking import last_action, thinking_question
+from cadre.kinds.iteration.toolset import ask_in_next_form, name_in_toolset, offered_schemas
 from cadre.kinds.iteration.view import step_messages, thinking_messages, thought_messages
 from cadre.kinds.task_queue import view
 from cadre.kinds.task_queue.editing import editable_queue, edited_tasks
@@ -104,7 +104,7 @@ class TaskQueueKind(Kind):
             draft.end_step()
             _ask(draft, step + 1, thinks=True)
         else:
-            name = named_in_offer(draft.run, answer.tool)
+            name = name_in_toolset(draft.run, answer.tool)
             draft.call([ev.RequestedCall(name, answer.arguments)])
 
     def settled(self, draft: Draft, calls: Sequence[CallState]) -> None:
@@ -180,11 +180,13 @@ class TaskQueueKind(Kind):
             return thought_messages(step.own.thought or "", prompts)
         return step_messages(step, prompts)
 
-    def deed(self, own: KindStep) -> Deed | None:
+    def account(self, own: KindStep) -> StepAccount | None:
         assert isinstance(own, QueueStep)
         if own.question is None:
             return None
-        return Deed("Thought", own.question, f"Thought about: {own.question}", own.thought, "(no thought)")
+        return StepAccount(
+            "Thought", own.question, f"Thought about: {own.question}", own.thought, "(no thought)"
+        )
 
     def tokens(self, run: Run, event: JournalEvent) -> int:
         match event:

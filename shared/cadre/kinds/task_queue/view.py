@@ -12,7 +12,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, Step
 from cadre.kinds.iteration import view
-from cadre.kinds.iteration.offer import in_form, iteration_schema
+from cadre.kinds.iteration.toolset import in_form, iteration_schema
 from cadre.kinds.task_queue.records import DoneTask, QueueState, QueueStep, queue_of
 from cadre.prompting.prompts import Prompts
 from cadre.prompting.tool_text import to_json

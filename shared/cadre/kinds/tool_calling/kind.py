@@ -1,6 +1,6 @@
 """The kind `tool_calling`: the model calls tools, natively or in its text; `final_answer` ends the run.
 
-Each call has its own fate: a refused one never takes its siblings along. The order is the model's, and call ids are
+Each call has its own outcome: a refused one never takes its siblings along. The order is the model's, and call ids are
 derived from it, whatever ids the model chose.
 """
 

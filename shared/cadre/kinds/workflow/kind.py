@@ -8,7 +8,7 @@ from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.answers.truncation import cut_off
 from cadre.engine.context.observation import observation_of
 from cadre.engine.draft import Draft
-from cadre.engine.kind import Absent, Chat, Deed, Kind, Signalled
+from cadre.engine.kind import Absent, Chat, Kind, Signalled, StepAccount
 from cadre.engine.model_request import ModelRequest
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
@@ -155,11 +155,11 @@ class WorkflowKind(Kind):
         """The model reads what its step shows it of results, and no history."""
         return False
 
-    def deed(self, own: KindStep) -> Deed:
+    def account(self, own: KindStep) -> StepAccount:
         assert isinstance(own, WorkflowStepNote)
         seen = None if own.result is None else observation_of(own.result)
         nothing = "Observation:\n(nothing)"
-        return Deed("Step", own.name, f"Step {own.name}", seen, nothing, with_calls=seen is None)
+        return StepAccount("Step", own.name, f"Step {own.name}", seen, nothing, with_calls=seen is None)
 
     def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest:
         return ask_for_step(run, purpose, chat)

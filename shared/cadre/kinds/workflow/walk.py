@@ -144,7 +144,7 @@ class Walk:
     def _tries_again(self, error: ErrorInfo) -> bool:
         """Whether the step is tried once more, at once or after a pause."""
         draft, attempts, attempt = self._draft, attempts_of(self.step), self.state.attempt
-        absent = self._callee() in draft.arrival.offer.missing and error.code in _OF_THE_MODEL
+        absent = self._callee() in draft.arrival.toolset.missing and error.code in _OF_THE_MODEL
         away = error.code == "away" and isinstance(draft.arrival.what, TimerFired)
         most = max(attempts.most, AWAY_TRIES) if away else self._most(attempts, error, absent)
         if attempt >= most or not (absent or away or _is_passing(attempts, error)):

@@ -85,7 +85,7 @@ const HANDLERS = {
     run.forked = (event.prefix ?? []).length;
     run.startedAt = at;
   },
-  "offer.changed"(draft, run, event) {
+  "toolset.changed"(draft, run, event) {
     run.missing = event.missing ?? [];
     run.offers += 1;
   },

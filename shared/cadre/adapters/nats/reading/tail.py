@@ -22,7 +22,7 @@ from cadre.delivery.codec import decode, unpack_entry, unpack_record
 from cadre.errors import BlobMissing, NewerSchema, RetryableError, UnreadableMessage
 from cadre.journal.entry import Entry
 from cadre.ports import Blobs, Stored
-from cadre.protocol.messages import Erased, Fate, Head, Task
+from cadre.protocol.messages import Erased, Head, Lifecycle, Task
 from cadre.protocol.subjects import Subject
 from cadre.protocol.topology import Topology
 from cadre.recent import Recent
@@ -58,8 +58,8 @@ class Read(NamedTuple):
 
 OnEntry = Callable[[Read], Awaitable[None]]
 
-OnFate = Callable[[int, Fate], Awaitable[None]]
-"""Called with the sequence of a record of a tree's fate, and the record."""
+OnLifecycle = Callable[[int, Lifecycle], Awaitable[None]]
+"""Called with the sequence of a record of a tree's lifecycle, and the record."""
 
 Listener = Callable[[Stored], None]
 
@@ -178,13 +178,19 @@ class Tail(_Readers):
     that waits for a database, the reader waits as well and holds one batch of messages at most."""
 
     def __init__(
-        self, nc: Client, topology: Topology, blobs: Blobs, starter: str, on_entry: OnEntry, on_fate: OnFate
+        self,
+        nc: Client,
+        topology: Topology,
+        blobs: Blobs,
+        starter: str,
+        on_entry: OnEntry,
+        on_lifecycle: OnLifecycle,
     ) -> None:
         """`starter` is the sender of all root runs' tasks."""
         super().__init__(nc, topology, blobs)
         self._starter = starter
         self._on_entry = on_entry
-        self._on_fate = on_fate
+        self._on_lifecycle = on_lifecycle
         self._may_read = asyncio.Event()
         self._reading = set[asyncio.Future[None]]()
 
@@ -241,10 +247,10 @@ class Tail(_Readers):
 
     def _handler(self, shard: int) -> Handle:
         async def handle(held: StoredMessage) -> None:
-            if not self._topology.is_fate(held.subject):
+            if not self._topology.is_lifecycle(held.subject):
                 await self._on_entry(await self._read_entry(shard, held))
-            elif (fate := _fate(held)) is not None:
-                await self._on_fate(held.seq, fate)
+            elif (lifecycle := _lifecycle(held)) is not None:
+                await self._on_lifecycle(held.seq, lifecycle)
 
         return handle
 
@@ -348,8 +354,8 @@ class LiveTail(_Readers):
 
     def _handler(self, shard: int) -> Handle:
         async def handle(held: StoredMessage) -> None:
-            if self._topology.is_fate(held.subject):
-                self._tell_fate(shard, held)
+            if self._topology.is_lifecycle(held.subject):
+                self._tell_lifecycle(shard, held)
                 return
             read = await self._read_entry(shard, held)
             self._tell(shard, read.stored)
@@ -359,8 +365,8 @@ class LiveTail(_Readers):
 
     def _teller(self, shard: int) -> Handle:
         async def handle(held: StoredMessage) -> None:
-            if self._topology.is_fate(held.subject):
-                self._tell_fate(shard, held)
+            if self._topology.is_lifecycle(held.subject):
+                self._tell_lifecycle(shard, held)
                 return
             tree, _ = self._topology.parse(held.subject)
             if tree in self._listeners and (entry := await self._read_whole(held, set())) is not None:
@@ -375,10 +381,10 @@ class LiveTail(_Readers):
             for listener in list(self._listeners.get(tree, ())):
                 listener(stored)
 
-    def _tell_fate(self, shard: int, held: StoredMessage) -> None:
-        fate = _fate(held)
-        if self._is_news(shard, held.seq) and isinstance(fate, Erased) and self.on_erased is not None:
-            self.on_erased(fate.tree)
+    def _tell_lifecycle(self, shard: int, held: StoredMessage) -> None:
+        lifecycle = _lifecycle(held)
+        if self._is_news(shard, held.seq) and isinstance(lifecycle, Erased) and self.on_erased is not None:
+            self.on_erased(lifecycle.tree)
 
     def _is_news(self, shard: int, seq: int) -> bool:
         """Takes note that listeners hear of what lies there; false when they have."""
@@ -396,13 +402,13 @@ def _may_be_task(held: StoredMessage) -> bool:
         return True  # where it is decoded this is told
 
 
-def _fate(held: StoredMessage) -> Fate | None:
+def _lifecycle(held: StoredMessage) -> Lifecycle | None:
     try:
-        fate: Fate = decode(held.data, Fate)
+        lifecycle: Lifecycle = decode(held.data, Lifecycle)
     except UnreadableMessage as error:
         log.error("message %d on %s left out: %s", held.seq, held.subject, error)
         return None
-    return fate
+    return lifecycle
 
 
 class StreamState(NamedTuple):

@@ -6,7 +6,7 @@ import msgspec
 
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival, Offer
+from cadre.journal.arrivals import Arrival, Toolset
 from cadre.journal.run import Run
 from cadre.protocol.cards import AgentCard, Presence, ToolCard, presence_order
 from cadre.protocol.memory import QUERY_RESOURCES, RECALL, REMEMBER
@@ -28,7 +28,7 @@ def card_of(spec: AgentSpec, prompt_tokens: int = 0) -> AgentCard:
     )
 
 
-def offer_of(spec: AgentSpec, presences: Iterable[Presence]) -> Offer:
+def toolset_of(spec: AgentSpec, presences: Iterable[Presence]) -> Toolset:
     """Of several replicas' cards the one with the highest version (then the latest started) counts.
 
     A run that began with files may search them wherever a memory service is there for that, and misses nothing else.
@@ -54,30 +54,30 @@ def offer_of(spec: AgentSpec, presences: Iterable[Presence]) -> Offer:
         members.pop(taken, None)
     named = [*spec.tools, *(member for member in spec.team if isinstance(member, str))]
     named += [name for name in hidden if name not in (*live, *named)]
-    offer = Offer(
+    toolset = Toolset(
         tools={name: tools[name] for name in spec.tools if name in tools},
         members={name: members[name] for name in sorted(members)},
         missing=[name for name in named if name not in tools and name not in members],
         checks_with_calls=[check for check in checks if check in with_calls],
     )
     if search is None:
-        return offer
-    with_files = msgspec.structs.replace(offer, tools={**offer.tools, QUERY_RESOURCES: search})
-    return msgspec.structs.replace(offer, with_files=with_files)
+        return toolset
+    with_files = msgspec.structs.replace(toolset, tools={**toolset.tools, QUERY_RESOURCES: search})
+    return msgspec.structs.replace(toolset, with_files=with_files)
 
 
-def news_of_the_offer(run: Run, arrival: Arrival) -> ev.OfferChanged | None:
+def toolset_change(run: Run, arrival: Arrival) -> ev.ToolsetChanged | None:
     """Return what the model may call, to be journaled where it differs from what the run knows; None where not."""
-    offer = arrival.offer
+    toolset = arrival.toolset
     known = (run.tools, run.members, run.missing, run.checks_with_calls)
-    if (offer.tools, offer.members, offer.missing, offer.checks_with_calls) == known:
+    if (toolset.tools, toolset.members, toolset.missing, toolset.checks_with_calls) == known:
         return None
-    return ev.OfferChanged(
-        tools=list(offer.tools.values()),
-        members=list(offer.members.values()),
-        missing=offer.missing,
-        checks_with_calls=offer.checks_with_calls,
-        fixed_tokens=arrival.base_with_offer,
+    return ev.ToolsetChanged(
+        tools=list(toolset.tools.values()),
+        members=list(toolset.members.values()),
+        missing=toolset.missing,
+        checks_with_calls=toolset.checks_with_calls,
+        fixed_tokens=arrival.base_with_toolset,
     )
 
 

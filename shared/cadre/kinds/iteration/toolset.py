@@ -19,7 +19,7 @@ from cadre.kinds.iteration.records import FINISH, JsonFormRefused
 _TEXT = {"type": "string"}
 
 
-def named_in_offer(run: Run, name: str) -> str:
+def name_in_toolset(run: Run, name: str) -> str:
     """The tool or member that the model means; the name as it is where there is none.
 
     Names are compared without case and blanks, and where that finds none, without `_` and `-` too.
@@ -37,7 +37,7 @@ def named_in_offer(run: Run, name: str) -> str:
 
 def offered_schemas(run: Run) -> SchemaOf:
     """What the tools of an iteration take, by the names that the model may give them."""
-    return lambda name: takes_own(name) or input_schema(run, named_in_offer(run, name))
+    return lambda name: takes_own(name) or input_schema(run, name_in_toolset(run, name))
 
 
 def _bare(name: str, without: str) -> str:

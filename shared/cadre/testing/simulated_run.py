@@ -6,7 +6,7 @@ from cadre.delivery.codec import decode, encode
 from cadre.engine.commands import Command
 from cadre.engine.fold import apply_entry
 from cadre.journal import events as ev
-from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Offer, Poisoned
+from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned, Toolset
 from cadre.journal.entry import Entry
 from cadre.journal.run import Run
 from cadre.journal.steps import Step
@@ -23,18 +23,18 @@ from cadre.testing.records import task, timer
 What = Message | ModelReplied | ModelFailed | ModelLost | Poisoned
 
 
-class Course:
+class SimulatedRun:
     """One run, taken forward by its arrivals; each entry goes through its JSON form, as in a journal.
 
     `run` is the state so far, `at` the time of the next arrival in Unix seconds. The other methods play common
     arrivals; all return the events that the arrival made true, and raise AssertionError when the run does not wait
-    for one of this kind. `offer` are the tools and members that are live.
+    for one of this kind. `toolset` are the tools and members that are live.
     """
 
     def __init__(
-        self, spec: AgentSpec, offer: Offer | None = None, run: str = "r1", *, base: int = 0
+        self, spec: AgentSpec, toolset: Toolset | None = None, run: str = "r1", *, base: int = 0
     ) -> None:
-        self.spec, self.offer, self._base = spec, offer or Offer(), base
+        self.spec, self.toolset, self._base = spec, toolset or Toolset(), base
         self.run = Run(id=run, tree=tree_of(run))
         self._journal: list[bytes] = []
         self.at = 100.0
@@ -53,12 +53,12 @@ class Course:
             what=what,
             at=self.at,
             cause=record,
-            offer=self.offer,
+            toolset=self.toolset,
             spec=self.spec,
             history=history or [],
             prefix=prefix or [],
             base=self._base,
-            base_with_offer=self._base,
+            base_with_toolset=self._base,
         )
         before, cause = copied(self.run), cause or self._entry_cause(what, record)
         events = decide(self.run, arrival, cause)
