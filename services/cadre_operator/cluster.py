@@ -27,6 +27,7 @@ PLURALS: Mapping[str, tuple[str, str]] = {
     **{one.kind: (f"{GROUP}/{VERSION}", one.plural) for one in OBJECT_KINDS},
     "ConfigMap": ("v1", "configmaps"),
     "Secret": ("v1", "secrets"),
+    "Pod": ("v1", "pods"),
     "Service": ("v1", "services"),
     "ServiceAccount": ("v1", "serviceaccounts"),
     "Deployment": ("apps/v1", "deployments"),
@@ -127,6 +128,20 @@ class Cluster:
             body={"metadata": {"finalizers": [*finalizers], "resourceVersion": about["resourceVersion"]}},
             content_type=_MERGE,
         )
+
+    async def annotate(self, found: Manifest, annotations: Mapping[str, str]) -> None:
+        """Sets annotations of the object; one that is gone is fine."""
+        about = found["metadata"]
+        try:
+            await self._call(
+                "PATCH",
+                _path(found["kind"], about["namespace"], about["name"]),
+                body={"metadata": {"annotations": dict(annotations)}},
+                content_type=_MERGE,
+            )
+        except ApiError as error:
+            if error.status != 404:
+                raise
 
     async def tell(self, about: Manifest, reason: str, message: str, *, is_warning: bool) -> None:
         """Makes an event of the object, as `kubectl describe` shows it."""

@@ -17,6 +17,9 @@ from cadre_operator.cluster import MANAGER
 from cadre_operator.namespace import Reading, Service
 from cadre_operator.users import Users
 
+_RUNNING = ("Deployment", "Job", "ScaledObject")
+"""Kinds whose pods mount what the others are: these come last."""
+
 Key = tuple[str, str]
 """Kind and name of an object in the namespace."""
 
@@ -71,7 +74,10 @@ def desired(reading: Reading, users: Users, others: Collection[Key]) -> Desired:
         del found.manifests[key]
     if roles:
         server = users.server_secret(values)
-        found.manifests["Secret", server["metadata"]["name"]] = _marked(server)
+        # First of all: the server knows a user before the user's pods begin.
+        first = {("Secret", server["metadata"]["name"]): _marked(server)}
+        ordered = sorted(found.manifests.items(), key=lambda one: one[0][0] in _RUNNING)
+        return found._replace(manifests=first | dict(ordered))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -27,6 +28,11 @@ from cadre_operator.users import Users
 
 VALUES_MAP = "cadre-values"
 """The ConfigMap with the values of a namespace, under its one key."""
+
+USERS_ANNOTATION = "cadre.dev/users-hash"
+"""The annotation of a pod of NATS that changes with the list of its users."""
+
+_logger = logging.getLogger(__name__)
 
 _VALUES_KEY = "kubernetes.yaml"
 _MADE = (
@@ -91,7 +97,7 @@ class Reconciler:
         secrets = [one for one in found if one["kind"] == "Secret"]
         wanted = await self._wanted(live, values, existing, secrets, others)
         jobs = await self._cluster.list("Job", namespace, f"{PART_OF}=cadre,{COMPONENT}=provision")
-        notes = await self._apply(namespace, wanted, existing, jobs, live)
+        notes = await self._apply(namespace, wanted, existing, jobs, live, values)
         for one in superfluous([*existing, *filter(_is_ours, jobs)], wanted, _uids(live)):
             await self._cluster.delete(one)
         await self._tell_all(live, wanted, jobs, existing, notes)
@@ -148,6 +154,7 @@ class Reconciler:
         existing: Sequence[Manifest],
         jobs: Sequence[Manifest],
         live: Objects,
+        values: Values,
     ) -> list[str]:
         """What could not be had is returned."""
         versions = {(one["kind"], one["metadata"]["name"]): _version(one) for one in existing}
@@ -175,9 +182,27 @@ class Reconciler:
                 notes += [] if note in notes else [note]
                 continue
             applied[key] = (digest, _version(made))
+            if key == ("Secret", SERVER_SECRET):
+                await self._hasten(values, digest.hex()[:16])
         if not applied:
             del self._applied[namespace]
         return notes
+
+    async def _hasten(self, values: Values, digest: str) -> None:
+        """Have the kubelet bring the new list of users to the pods of NATS at once: it looks at what a pod mounts when
+        the pod changes, and otherwise once a minute."""
+        labels = ",".join(f"{key}={value}" for key, value in values.nats.pods.items())
+        if not labels:
+            return  # the server is outside the cluster
+        try:
+            for pod in await self._cluster.list("Pod", values.nats.namespace or values.namespace, labels):
+                await self._cluster.annotate(pod, {USERS_ANNOTATION: digest})
+        except ApiError as error:
+            if error.status != 403:
+                raise
+            _logger.info(
+                "%s: %s; NATS has its new users when its kubelet looks again", values.namespace, error
+            )
 
     async def _tell_all(
         self,

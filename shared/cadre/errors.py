@@ -215,6 +215,10 @@ class NotPermitted(SetupError):
         self.subject = subject
 
 
+class NotSetUpYet(SetupError):
+    """Another process has yet to set up what this one needs: its NATS user, a stream or a queue."""
+
+
 class StreamDrift(SetupError):
     """A stream exists with other settings than this version needs."""
 

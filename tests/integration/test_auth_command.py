@@ -139,7 +139,9 @@ def test_a_command_without_the_right_key_ends_with_one_line(cadre: Commands, tmp
         assert "asks for a user" in only_line(nobody, 2)
         agent = {"CADRE_NATS_URL": server.url, "CADRE_NATS_CREDENTIALS": str(tmp_path / "auth/agent-boss.nk")}
         assert "name the operator's key" in only_line(cadre("provision", "--agent", "boss", **agent), 2)
-        early = cadre("tracer", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1", **agent)
+        early = cadre(
+            "tracer", CADRE_SETUP_SECONDS="0", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1", **agent
+        )
         assert early.returncode == 2
         assert "`cadre provision`" in early.stderr.splitlines()[-1]
 

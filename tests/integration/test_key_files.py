@@ -10,7 +10,7 @@ import pytest
 
 from cadre.adapters.nats.connection.connect import connect
 from cadre.deploy import nats_files
-from cadre.errors import SettingError
+from cadre.errors import NotSetUpYet, SettingError
 from cadre.settings import Settings
 from harness.patience import patience
 from integration.secured_world import Secured, secured
@@ -60,7 +60,7 @@ async def test_a_new_key_ends_what_had_the_old_one_and_is_taken_up(tmp_path: Pat
         await asyncio.wait_for(ear.heard.wait(), patience())
         await served.flush()
         settings = Settings(nats_url=one.server.url, nats_credentials=str(stolen), shards=1)
-        with pytest.raises(SettingError, match="does not know the key"):
+        with pytest.raises(NotSetUpYet, match="does not know the key"):
             await asyncio.wait_for(connect(settings, "test"), patience())
         await served.close()
 
@@ -86,7 +86,7 @@ async def test_without_a_key_it_says_what_to_do(world: Secured) -> None:
 async def test_with_a_key_that_the_server_does_not_know(world: Secured, tmp_path: Path) -> None:
     other = Secured(tmp_path)
     key = other.settings("gateway").nats_credentials
-    with pytest.raises(SettingError, match=r"gateway\.nk"):
+    with pytest.raises(NotSetUpYet, match=r"gateway\.nk"):
         await asyncio.wait_for(
             connect(Settings(nats_url=world.server.url, nats_credentials=key), "test"), patience()
         )

@@ -317,3 +317,28 @@ async def test_two_revisions_are_scaled_each_by_its_own(
     await api.until(
         lambda: asked("agent-oracle") == ["agent-oracle"], "the first is scaled by its queue again"
     )
+
+
+async def test_a_changed_list_of_users_is_brought_to_the_pods_of_nats_at_once(
+    api: ApiServer, operator: OperatorProcess
+) -> None:
+    """Their kubelet looks at the Secret when the pod changes; and the list comes before the users' own pods."""
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {}}
+    pod["metadata"] = {"name": "nats-0", "namespace": "cadre", "labels": {"app.kubernetes.io/name": "nats"}}
+    await put(api, pod)
+
+    def mark() -> str:
+        found = (api.find("Pod", "nats-0") or {})["metadata"].get("annotations") or {}
+        return str(found.get("cadre.dev/users-hash", ""))
+
+    await put(api, agent("one"))
+    first = await api.until(mark, "the pod is marked")
+    await becomes(api, "Agent", "one", type="Accepted", status="True")
+    await put(api, agent("one", instructions="Briefly."))
+    await becomes(api, "Agent", "one", type="Accepted", status="True")
+    assert mark() == first, "no user is new"
+    await put(api, agent("two"))
+    await api.until(lambda: mark() != first, "the pod is marked again")
+    listed = int((api.find("Secret", "cadre-nats-server") or {})["metadata"]["resourceVersion"])
+    await api.until(lambda: api.find("Deployment", "agent-two"), "its Deployment is there")
+    assert listed < int((api.find("Deployment", "agent-two") or {})["metadata"]["resourceVersion"])

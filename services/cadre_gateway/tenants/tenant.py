@@ -134,7 +134,10 @@ class Tenant:
     def _settings(self) -> Settings:
         keep = self.spec.keep_days
         key = nats_files.key_file(self._folder / AUTH_FOLDER, "gateway")
-        changed = {"nats_credentials": str(key)} | ({} if keep is None else {"keep_days": keep})
+        # It is opened again and again, and says meanwhile what is missing.
+        changed = {"nats_credentials": str(key), "setup_seconds": 0.0} | (
+            {} if keep is None else {"keep_days": keep}
+        )
         return msgspec.structs.replace(self._process.settings, **changed)
 
     def _options(self) -> GatewayOptions:

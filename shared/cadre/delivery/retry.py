@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from cadre.errors import RetryableError
+from cadre.errors import NotSetUpYet, RetryableError
 
 _log = logging.getLogger("cadre.retry")
 
@@ -15,6 +16,23 @@ GROWING = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 8.0)
 EVERY_SECOND = (1.0,)
 
 T = TypeVar("T")
+
+
+class Setup(NamedTuple):
+    """How a process waits for what others set up for it."""
+
+    seconds: float = 0.0
+    """How long, from each first need of it."""
+    waits: Callable[[str], None] = lambda _: None
+    """Called with what is missing, and with "" once it is there."""
+
+
+NO_SETUP = Setup()
+"""Nothing is waited for."""
+
+
+class _Early(RetryableError):
+    """What others set up is not there yet, and there is time left."""
 
 
 async def retry(
@@ -46,3 +64,19 @@ async def retry(
         else:
             told("")
             return result
+
+
+async def once_set_up(operation: Callable[[], Awaitable[T]], setup: Setup, log: logging.Logger = _log) -> T:
+    """Returns the result of `operation`, which is repeated every second as long as it raises RetryableError, and for
+    the setup's seconds if it raises NotSetUpYet; any other error is raised."""
+    until = time.monotonic() + setup.seconds
+
+    async def patient() -> T:
+        try:
+            return await operation()
+        except NotSetUpYet as error:
+            if time.monotonic() >= until:
+                raise
+            raise _Early(str(error)) from error
+
+    return await retry(patient, pauses=EVERY_SECOND, log=log, told=setup.waits)

@@ -18,7 +18,7 @@ from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.server_clock import ServerClock
 from cadre.adapters.nats.streams.provision import provision
 from cadre.adapters.nats.streams.shard_watch import ShardWatch
-from cadre.delivery.retry import EVERY_SECOND, retry
+from cadre.delivery.retry import EVERY_SECOND, Setup, once_set_up, retry
 from cadre.errors import SetupError
 from cadre.ports import Journal
 from cadre.protocol.cards import AgentCard, Presence, SandboxCard, ToolCard
@@ -127,12 +127,17 @@ async def open_platform(
     health_url: str = "",
     meters: Meters | None = None,
     given_up: Callable[[str], None] | None = None,
+    waits: Callable[[str], None] = lambda _: None,
 ) -> Platform:
-    """Connects (waiting for the server), provisions, and begins to listen to the registry."""
-    address = partial(nats_now, settings)
-    nc = await connect(settings, f"cadre {name}", given_up=given_up, address=address)
+    """Connects (waiting for the server), provisions, and begins to listen to the registry.
+
+    What others have yet to set up is waited for as long as the settings say; `waits` is called with what that is, and
+    with "" once it is there. Raises SetupError.
+    """
+    setup, address = Setup(settings.setup_seconds, waits), partial(nats_now, settings)
+    nc = await connect(settings, f"cadre {name}", given_up=given_up, address=address, setup=setup)
     # Streams may be without a leader for a moment after a server's start.
-    topology = await retry(lambda: provision(nc, settings), pauses=EVERY_SECOND, log=log)
+    topology = await once_set_up(lambda: provision(nc, settings), setup, log)
     clock = ServerClock(settings.clock_skew_seconds)
     await retry(lambda: clock.measure(nc, topology.stream(0)), pauses=EVERY_SECOND, log=log)
     if (problem := clock.problem()) is not None:

@@ -80,19 +80,26 @@ class ServedAccount:
         self._store: StoreWatch | None = None
         self._watching: asyncio.Task[None] | None = None
         self._growing: asyncio.Task[None] | None = None
+        self._lack = ""
+        """What others have yet to set up."""
 
     async def open(self) -> None:
         """Connects, waiting for the server, and starts the part. Raises CadreError."""
         name, settings, meters, health_url, give_up = self._process
-        self.platform = await open_platform(name, settings, health_url, meters, give_up)
+        self.platform = await open_platform(name, settings, health_url, meters, give_up, self._waits)
         store = StoreWatch(self.platform.nc, self.platform.topology)
         self._watching = await retry(store.start, pauses=EVERY_SECOND, log=log)
         self._store = store
         self._part = await self._start(self.platform)
         self._growing = asyncio.create_task(self.platform.shards.run(), name="shards")
 
+    def _waits(self, lack: str) -> None:
+        self._lack = lack
+
     def unready(self) -> Unready | None:
         """Return what is missing; None when it can work."""
+        if self._lack:
+            return Unready("starting", self._lack)
         if self.platform is None or not self.platform.nc.is_connected:
             return Unready("bus-unavailable", "not connected to NATS")
         if (problem := self.platform.clock.problem()) is not None:

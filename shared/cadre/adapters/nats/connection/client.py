@@ -18,6 +18,8 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from cadre.delivery.retry import NO_SETUP
+
 log = logging.getLogger("cadre.nats")
 
 _VERSION = b"NATS/1.0\r\n"
@@ -35,6 +37,8 @@ class NatsClient(Client):
         self._given_up = given_up
         self.read_seed: Callable[[], str | None] | None = None
         """Reads the seed of its key before each try to connect; None keeps the one that it has."""
+        self.setup = NO_SETUP
+        """How its user waits for what others set up on the server."""
         self._leaving = False
         self._was_reset = False
         """The server hung up on the last try to connect."""

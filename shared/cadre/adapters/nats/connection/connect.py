@@ -18,7 +18,8 @@ from nats.aio.client import Client
 from cadre.adapters.nats.connection import keys, requests
 from cadre.adapters.nats.connection.client import NatsClient
 from cadre.adapters.nats.connection.silence import silence_of
-from cadre.errors import BusUnavailable, SettingError
+from cadre.delivery.retry import NO_SETUP, Setup
+from cadre.errors import BusUnavailable, NotSetUpYet, SettingError, SetupError
 from cadre.protocol.nats_addresses import addresses, redacted
 from cadre.settings import Settings
 
@@ -59,14 +60,18 @@ async def connect(
     wait: bool = True,
     given_up: Callable[[str], None] | None = None,
     address: Callable[[], str] | None = None,
+    setup: Setup = NO_SETUP,
 ) -> NatsClient:
     """Connects, and takes a lost connection up again for ever. After an error that ends it for good `given_up` is
     called with the reason. `address` says before each further try where the server is by now.
 
-    While the server is not there: with `wait`, a warning every two seconds; without, raises BusUnavailable. Raises
-    SettingError when the server is there and refuses this user, or its certificate is not trusted.
+    While the server is not there: with `wait`, a warning every two seconds; without, raises BusUnavailable. A server
+    that does not know this service's key has the time of `setup` to hear of it. Raises NotSetUpYet when it still does
+    not know it then, SettingError when it asks for a user or its certificate is not trusted.
     """
-    return await _Connecting(settings, name, given_up, address).run(wait=wait)
+    nc = await _Connecting(settings, name, given_up, address).run(wait, setup)
+    nc.setup = setup
+    return nc
 
 
 class _Connecting:
@@ -96,20 +101,29 @@ class _Connecting:
             self._nc.read_seed = partial(keys.seed_now, self._nc, settings)
         self._is_open = False
         self._trouble: Exception | None = None
-        self._hopeless: asyncio.Future[SettingError] = asyncio.get_running_loop().create_future()
+        self._hopeless: asyncio.Future[SetupError] = asyncio.get_running_loop().create_future()
 
-    async def run(self, *, wait: bool) -> NatsClient:
-        """Returns the client once it is connected. Raises BusUnavailable, SettingError."""
+    async def run(self, wait: bool, setup: Setup) -> NatsClient:
+        """Returns the client once it is connected. Raises BusUnavailable, NotSetUpYet, SettingError."""
         connecting = asyncio.create_task(self._connect(wait))
+        begun, warn_at = time.monotonic(), 0.0
         try:
             while not connecting.done():
                 ends: set[asyncio.Future[Any]] = {connecting, self._hopeless}
                 await asyncio.wait(ends, timeout=_WARN_EVERY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                lack = ""
                 if self._hopeless.done() and not self._nc.is_connected:
-                    raise self._hopeless.result()
-                if not connecting.done() and wait:
-                    log.warning("%s; still trying", self._reason())
+                    why = self._hopeless.result()
+                    is_early = time.monotonic() - begun < setup.seconds
+                    if not (wait and is_early and isinstance(why, NotSetUpYet)):
+                        raise why
+                    lack, self._hopeless = str(why), asyncio.get_running_loop().create_future()
+                    setup.waits(lack)
+                if not connecting.done() and wait and time.monotonic() >= warn_at:
+                    log.warning("%s; still trying", lack or self._reason())
+                    warn_at = time.monotonic() + _WARN_EVERY_SECONDS
             connecting.result()
+            setup.waits("")
         except (OSError, nats.errors.Error, TimeoutError) as error:
             raise BusUnavailable("connecting", self._reason()) from error
         finally:
@@ -189,8 +203,9 @@ class _Connecting:
         )
 
 
-def _why_hopeless(error: Exception, settings: Settings) -> SettingError | None:
-    """What to do about an error that waiting does not cure; None for any other."""
+def _why_hopeless(error: Exception, settings: Settings) -> SetupError | None:
+    """Return what to do about an error that trying again does not cure; None for any other. Of a key that the server
+    does not know, NotSetUpYet."""
     url = redacted(settings.nats_url)
     if isinstance(error, nats.errors.AuthorizationError) or _UNKNOWN in str(error).lower():
         key = settings.nats_credentials
@@ -200,7 +215,7 @@ def _why_hopeless(error: Exception, settings: Settings) -> SettingError | None:
             if key
             else "asks for a user: name the file of this service's key in CADRE_NATS_CREDENTIALS (`cadre auth init`)"
         )
-        return SettingError(f"the NATS server at {url} {what}")
+        return (NotSetUpYet if key else SettingError)(f"the NATS server at {url} {what}")
     if isinstance(error, ssl.SSLCertVerificationError):
         return SettingError(
             f"the certificate of the NATS server at {url} is not trusted ({error.verify_message}): name the file of"

@@ -11,8 +11,8 @@ from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.connection.keys import may_provision, user_of
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision, remedy
-from cadre.delivery.retry import EVERY_SECOND, retry
-from cadre.errors import BusUnavailable, SetupError
+from cadre.delivery.retry import EVERY_SECOND, Setup, retry
+from cadre.errors import BusUnavailable, NotSetUpYet, SetupError
 from cadre.protocol.nats_users import Role, consumers
 from cadre.protocol.topology import Topology
 from cadre.settings import Settings
@@ -91,7 +91,7 @@ async def _find(nc: Client, stream: str, consumer: str, subjects: str) -> None:
     if error is not None and jetstream.is_passing(error):
         raise BusUnavailable(f"asking for consumer {consumer}", error.get("description"))
     lack = "does not exist" if error is not None else "is another one's"
-    raise SetupError(
+    raise (NotSetUpYet if error is not None else SetupError)(
         f"consumer {consumer} on {stream} {lack}, and {user_of(nc)} may not make it: run `cadre provision` with the"
         " operator's key, naming the team or this service"
     )
@@ -105,7 +105,7 @@ async def provision_roles(
 
     Raises SetupError, StreamDrift, BusUnavailable.
     """
-    nc = await connect(settings, "cadre provision")
+    nc = await connect(settings, "cadre provision", setup=Setup(settings.setup_seconds))
     try:
         if not may_provision(nc):
             raise SetupError(

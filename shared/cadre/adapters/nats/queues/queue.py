@@ -26,7 +26,7 @@ from cadre.adapters.nats.queues.consumers import (
 from cadre.adapters.nats.queues.delivery import Handler, NatsDelivery
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.fair_limiter import FairLimiter
-from cadre.delivery.retry import EVERY_SECOND, retry
+from cadre.delivery.retry import once_set_up
 from cadre.errors import BusUnavailable, RetryableError, SetupError
 from cadre.telemetry.logs import HANDLED_SUBJECT
 
@@ -112,7 +112,7 @@ class Queue:
 
     async def start(self) -> None:
         """Creates the consumer if absent, however long that takes, and begins to pull. Raises SetupError."""
-        await retry(self._ensure_consumer, pauses=EVERY_SECOND, log=log)
+        await once_set_up(self._ensure_consumer, self._nc.setup, log)
         self._reconnects = self._nc.stats["reconnects"]
         await self._listen()
         await self._pull()

@@ -11,7 +11,7 @@ from nats.aio.client import Client
 from cadre.adapters.nats.connection.keys import may_provision, user_of
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.restore_marker import check_no_restore
-from cadre.errors import BusUnavailable, SetupError, StreamDrift
+from cadre.errors import BusUnavailable, NotSetUpYet, SetupError, StreamDrift
 from cadre.protocol.generations import Layout
 from cadre.protocol.nats_addresses import redacted
 from cadre.protocol.subjects import Subject
@@ -201,7 +201,7 @@ async def _find_all(nc: Client, topology: Topology, settings: Settings) -> None:
     for config in _configs(topology, settings.replicas):
         found = await stream_config(nc, config["name"])
         if found is None:
-            raise SetupError(
+            raise NotSetUpYet(
                 f"stream {config['name']} does not exist, and {user_of(nc)} may not make it:"
                 " run `cadre provision` with the operator's key"
             )
