@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cadre.delivery.codec import decode, encode
 from cadre.delivery.hash_chain import moved, seal, whole_journal
-from cadre.journal.back_pointers import FAN, BackPointers, unpacked
+from cadre.journal.back_pointers import FAN, BackPointers, positions, unpacked
 from cadre.journal.entry import Entry
 from cadre.journal.events import MessageReceived
 from cadre.ports import Stored
@@ -82,3 +82,12 @@ def test_the_pointers_of_the_last_entry_lead_to_all_before_it(seqs: list[int]) -
 def test_pointers_that_were_not_packed_here_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         unpacked(text)
+
+
+@pytest.mark.parametrize("last", [1, FAN - 1, FAN, FAN + 1, FAN**2, FAN**2 + 5, FAN**3 + 2 * FAN**2 + 3])
+def test_the_positions_that_an_entry_names_follow_from_its_own(last: int) -> None:
+    pointers = BackPointers()
+    for n in range(1, last + 1):
+        if n == last or n < FAN * 3:
+            assert positions(n) == pointers.sequences()
+        pointers.note(n)

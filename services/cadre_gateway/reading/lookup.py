@@ -76,12 +76,12 @@ class RunLookup:
     async def entry(self, run: str, n: int) -> Stored:
         """Return the `n`-th entry of a run, whole. Raise a 404 problem where there is no such entry, NewerSchema,
         RetryableError."""
-        tree = (await self.find(run)).tree
-        async for page in self.history.lean_pages(tree, run=run, all_of=run):
-            note_progress()
-            for stored in page:
-                if stored.entry.n == n:
-                    return stored
+        tree = checked_tree_of(run)
+        stored, fate = await asyncio.gather(self.history.entry(tree, run, n), self.erasure.fate(tree))
+        erased = _erased(fate)
+        if stored is not None and (erased is None or stored.seq > erased.seq):
+            return stored
+        await self.find(run)
         raise Problem(
             404, "unknown-entry", f"run {run} has no entry {n}: `n` of its events names those that it has"
         )

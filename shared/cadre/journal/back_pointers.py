@@ -49,6 +49,17 @@ class BackPointers:
         return urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
+def positions(n: int) -> list[int]:
+    """Return the positions of the entries that the entry at position `n` of its run names, in the order of their
+    sequences."""
+    count, block, levels = n - 1, 1, []
+    while block <= count:
+        full = count - count % (block * FAN)
+        levels.append(range(full + block, count + 1, block))
+        block *= FAN
+    return [position for level in reversed(levels) for position in level]
+
+
 def unpacked(text: str) -> list[int]:
     """Return the sequences that `BackPointers.packed` has stored, in ascending order. Raises ValueError for a text
     that was cut off."""

@@ -19,6 +19,7 @@ from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.jetstream import ReplicaTries, StoredMessage, TooManySubjects
 from cadre.delivery.codec import decode, unpack_entry, unpack_record
 from cadre.errors import BlobMissing, BusUnavailable, NewerSchema, TooLarge, UnreadableMessage
+from cadre.journal.back_pointers import positions
 from cadre.journal.entry import Entry
 from cadre.journal.events import RunAccepted
 from cadre.ports import Blobs, Stored
@@ -165,6 +166,31 @@ class History:
         """Return all entries of one run behind sequence `after`."""
         pages = self.raw_pages(tree, after, run)
         return [one async for page in pages for held in page if (one := await self._read(held)) is not None]
+
+    async def entry(self, tree: str, run: str, n: int) -> Stored | None:
+        """Return the entry at position `n` of a run, along the back-pointers from its last one, which the stream's
+        leader has. None when there is none, or none that can be read. Raises NewerSchema too."""
+        stream = self._topology.stream_of(tree)
+        held = await jetstream.last(self._nc, stream, self._topology.journal(tree, run))
+        while held is not None:
+            try:
+                entry = await unpack_entry(held.data, self._blobs)
+            except NewerSchema:
+                raise
+            except (UnreadableMessage, BlobMissing) as error:
+                _leave_out(held, error)
+                return None
+            if entry.n <= n:
+                return Stored(held.seq, entry) if entry.n == n else None
+            named = zip(positions(entry.n), entry.earlier, strict=True)
+            held = await self._at(stream, next(seq for position, seq in named if position >= n))
+        return None
+
+    async def _at(self, stream: str, seq: int) -> StoredMessage | None:
+        async for _ in ReplicaTries(_REPLICA_SECONDS):
+            if (held := await jetstream.get(self._nc, stream, seq)) is not None:
+                return held
+        return None  # it was removed
 
     async def has_entries(self, tree: str, run: str) -> bool:
         """Return whether a run has a journal."""
