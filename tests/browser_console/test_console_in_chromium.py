@@ -96,7 +96,7 @@ def test_a_team_is_watched_two_levels_deep_and_a_call_below_is_corrected(
     expect(tree.get_by_role("treeitem").filter(has_text="waits for approval")).to_have_count(0)
     pictures.take(page, "run-done")
 
-    # The same page of a run that is over: folded anew from its journal, it shows the same.
+    # The same page of a run that is over: its rows come all at once, and it shows the same.
     rows = tree.get_by_role("treeitem").all_inner_texts()
     page.reload()
     expect(page.locator(".run-head .badge")).to_have_text("success")
@@ -109,7 +109,8 @@ def test_what_a_model_was_sent_is_shown(
 ) -> None:
     run = gateway.submit("chief", f"have clerk: refund {tmp_path / 'books'} 50")
     gateway.finished(run)
-    page.goto(f"{gateway.service.url}/#/run/{run}?at=item:{run}_1_0:1:0")
+    page.goto(f"{gateway.service.url}/#/run/{run}")
+    page.locator(f"[data-key^='model:{run}_1_0:']").first.click()
     page.get_by_text("The prompt as sent").click()
     messages = page.locator(".messages > li")
     messages.first.locator("summary").click()
@@ -217,7 +218,7 @@ def test_a_phone_shows_it_without_scrolling_sideways(
         **{page: page for page in PAGES},
         "decided": "approvals?view=decided",
         "chat": "chat?agent=chief&session=phone",
-        "run": f"run/{run}?at=item:{run}_1_0:1:1",
+        "run": f"run/{run}?at=call:{held}",
         "compare": f"compare/{run}/{run}",
     }
     context = browser.new_context(viewport={"width": 390, "height": 800}, has_touch=True)

@@ -125,11 +125,9 @@ def test_what_the_page_cannot_show_is_named_and_the_rest_is_shown(
         if len(asks) > 1:
             route.fulfill(status=503, json={"code": "away", "detail": "NATS is away"})
             return
-        frames = [_frame(name, data) for name, data in _events_so_far(gateway, run)]
-        unread = "event: model.answered\nid: 1\ndata: {oops\n\n"
-        call = {"run": run, "event": {"call": {"toString": 1}}}
-        untaken = f"event: tool.called\nid: 2\ndata: {json.dumps(call)}\n\n"
-        text = "".join([*frames[:2], unread, untaken, *frames[2:]])
+        unread = "event: rows\nid: 1\ndata: {oops\n\n"
+        untaken = _frame("rows", {"seq": 2, "rows": [{"key": {"toString": 1}}]})
+        text = "".join([unread, untaken, *(_frame(name, data) for name, data in _rows_so_far(gateway, run))])
         route.fulfill(status=200, content_type="text/event-stream", body=text)
 
     page.route(f"**/v1/runs/{run}/events*", broken)
@@ -147,6 +145,16 @@ def _events_so_far(gateway: Gateway, run: str) -> list[tuple[str, dict[str, Any]
     for name, data in gateway.events(run):
         found.append((name, data))
         if name == "approval.requested":
+            break
+    return found
+
+
+def _rows_so_far(gateway: Gateway, run: str) -> list[tuple[str, dict[str, Any]]]:
+    """The rows up to the held call."""
+    found = []
+    for name, data in gateway.events(run, view="rows"):
+        found.append((name, data))
+        if any(row.get("state") == "held" for row in data.get("rows", ())):
             break
     return found
 

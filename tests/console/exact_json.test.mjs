@@ -6,10 +6,10 @@ import { test } from "node:test";
 import { ExactNumber, parseJson, parseWritten, same, writeJson } from "../../services/cadre_gateway/console/web/exact_json.js";
 import { compareTrees } from "../../services/cadre_gateway/console/web/state/comparison.js";
 import { changesOf, editsOf } from "../../services/cadre_gateway/console/web/state/changes.js";
-import { applyEvents, emptyTree } from "../../services/cadre_gateway/console/web/state/run_tree.js";
-import { WholeEntries } from "../../services/cadre_gateway/console/web/http/sse.js";
+import { emptyTree, takeEvents } from "../../services/cadre_gateway/console/web/state/run_tree.js";
+import { readEvent } from "../../services/cadre_gateway/console/web/http/sse.js";
 import { argumentsText, brief } from "../../services/cadre_gateway/console/web/view/format.js";
-import { accepted, event } from "./story.mjs";
+import { rows, run } from "./story.mjs";
 
 const NUMBERS = [
   "9007199254740993", "-9007199254740993", "18446744073709551616", "123456789012345678901234567890", "1".repeat(400),
@@ -76,15 +76,15 @@ test("values that differ beyond 2^53 differ, and equal ones do not", () => {
   assert.equal(edited.changes.length, 2);
 });
 
-test("an event's numbers are told digit by digit, in a row, in a value and in a comparison", () => {
-  const read = (text) => new WholeEntries().push({ name: "tool.called", id: "1", data: text })[0];
-  const trees = ["9007199254740993", "9007199254740992"].map((text) => {
-    const called = read(`{"seq":1,"n":1,"run":"r","parent":null,"agent":"boss","at":2.0,"event":{"call":"r_1_0","tool":"pay","arguments":{"to":${text}}}}`);
-    return applyEvents(emptyTree(), [accepted("r", 1), called, event("r", 3, "run.finished", { state: "success", output: called.data.event.arguments.to })]);
+test("an event's numbers are told digit by digit, in a value and in a comparison", () => {
+  const [one, other] = ["9007199254740993", "9007199254740992"].map((text) => {
+    const memory = `[{"type":"action","number":1,"calls":[{"kind":"tool","name":"pay","arguments":{"to":${text}}}]}]`;
+    return readEvent({ name: "run", data: `{"task":"t","output":${text},"memory":${memory}}` }).data;
   });
-  const [{ arguments: args }] = trees[0].runs.get("r").steps[0].items;
-  assert.equal(argumentsText(args), "to=9007199254740993");
-  assert.equal(brief(trees[0].runs.get("r").output), "9007199254740993");
-  const found = compareTrees(...trees);
-  assert.deepEqual([found.facts.find((one) => one.name === "Answer").differs, found.steps[0].differs], [true, true]);
+  assert.equal(argumentsText(one.memory[0].calls[0].arguments), "to=9007199254740993");
+  assert.equal(brief(one.output), "9007199254740993");
+  const trees = ["r", "s"].map(emptyTree);
+  trees.forEach((tree, side) => takeEvents(tree, [rows(run("rs"[side]))]));
+  const found = compareTrees(trees, [one, other]);
+  assert.deepEqual([found.facts.find(({ name }) => name === "Answer").differs, found.steps[0].differs], [true, true]);
 });

@@ -5,9 +5,8 @@ import { createServer } from "node:http";
 import { after, before, test } from "node:test";
 
 import { followRun } from "../../services/cadre_gateway/console/web/http/follow.js";
-import { applyEvents, emptyTree } from "../../services/cadre_gateway/console/web/state/run_tree.js";
-import { faultLines } from "../../services/cadre_gateway/console/web/state/texts.js";
-import { accepted, answered, asked, event } from "./story.mjs";
+import { emptyTree, faultLines, rootOf, takeEvents } from "../../services/cadre_gateway/console/web/state/run_tree.js";
+import { rows, run, step } from "./story.mjs";
 import { openPage } from "./page.mjs";
 
 const { page, faults } = openPage();
@@ -56,25 +55,18 @@ test("a page that fails is told of the events behind, and nothing is asked for a
   const { links } = await followed((events) => {
     names.push(...events.map((one) => one.name));
     throw new Error("the page has a mistake");
-  }, stream(frame(accepted("r", 1), 1), frame(asked("r", 2, 1), 2), END));
-  assert.deepEqual(names, ["run.accepted", "model.called", "end"]);
+  }, stream(frame(rows(run("r")), 1), frame(rows(step("r", 1)), 2), END));
+  assert.deepEqual(names, ["rows", "rows", "end"]);
   assert.deepEqual([links, asks.length], [["live", "ended"], 1]);
   assert.deepEqual([...new Set(faults)], ["the page has a mistake"]);
 });
 
-test("an event that cannot be read or taken in is told, and the others are shown", async () => {
-  let tree = emptyTree();
-  const broken = event("r", 4, "tool.called", { call: "r_1_0", tool: "look", arguments: {} });
-  Object.defineProperty(broken.data.event, "call", { enumerable: true, value: { toString: null } });
-  await followed((events) => { tree = applyEvents(tree, events); },
-    stream(frame(accepted("r", 1), 1), frame(asked("r", 2, 1), 2), frame({ name: "model.answered", data: "{\"run\": oops" }, 3),
-      frame(broken, 4), frame(answered("r", 5, 1), 5), frame(event("r", 6, "run.finished", { state: "success", output: 7 }), 6), END));
-  assert.deepEqual(tree.faults.map(({ name, run, seq }) => [name, run, seq]), [["model.answered", null, null], ["tool.called", "r", broken.data.seq]]);
-  const root = tree.runs.get("r");
-  assert.deepEqual([root.state, root.output, root.usage.calls, asks.length], ["success", 7, 1, 1]);
-  assert.ok(root.steps[0].items.some((item) => item.type === "note" && item.name === "tool.called"));
-  assert.equal(faultLines(tree, "r").length, 1);
-  assert.deepEqual(faultLines(emptyTree(), "r"), []);
+test("an event that cannot be read is told, and the others are shown", async () => {
+  const tree = emptyTree("r");
+  await followed((events) => takeEvents(tree, events),
+    stream(frame(rows(run("r")), 1), frame({ name: "rows", data: "{\"rows\": oops" }, 3), frame(rows(run("r", { state: "ok", ended_at: 6 })), 6), END));
+  assert.deepEqual([tree.faults.length, rootOf(tree).state, asks.length], [1, "ok", 1]);
+  assert.deepEqual([faultLines(tree).length, faultLines(emptyTree("r")).length], [1, 0]);
 });
 
 test("a stream that ends again and again is asked for after longer and longer pauses, and why is told", async () => {
@@ -86,7 +78,7 @@ test("a stream that ends again and again is asked for after longer and longer pa
 });
 
 test("after news the pause is short, and only what is behind them is asked for", async () => {
-  const { links } = await followed(() => {}, stream(), stream(frame(accepted("r", 1), 7)), stream(END));
+  const { links } = await followed(() => {}, stream(), stream(frame(rows(run("r")), 7)), stream(END));
   assert.deepEqual(links.filter(Array.isArray).map(([, , seconds]) => seconds), [0.5, 0.5]);
   assert.deepEqual(asks.map((url) => new URL(url, "http://x").searchParams.get("after")), [null, null, "7"]);
 });

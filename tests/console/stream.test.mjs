@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { SseParser, WholeEntries } from "../../services/cadre_gateway/console/web/http/sse.js";
+import { readEvent, SseParser } from "../../services/cadre_gateway/console/web/http/sse.js";
 import { argumentsText, brief, bytes, cost, count, duration } from "../../services/cadre_gateway/console/web/view/format.js";
 
 const STREAM = 'retry: 1000\n\n: ping\n\nevent: run.accepted\ndata: {"seq":1}\n\nevent: model.called\nid: 7\ndata: {"seq":\ndata: 1}\n\n';
@@ -17,16 +17,9 @@ test("events are read wherever the stream is cut into pieces", () => {
   }
 });
 
-test("an entry that was cut off comes once, when it is told again as a whole", () => {
-  const entries = new WholeEntries();
-  const [first, second] = new SseParser().push(STREAM);
-  assert.deepEqual(entries.push(first), []);
-  entries.cut();
-  assert.equal(entries.last, null);
-  assert.deepEqual(entries.push(first), []);
-  assert.deepEqual(entries.push(second).map((one) => one.name), ["run.accepted", "model.called"]);
-  assert.equal(entries.last, "7");
-  assert.deepEqual(entries.push({ name: "delta", id: null, data: '{"text":"x"}' }), [{ name: "delta", data: { text: "x" } }]);
+test("data that is no JSON is a fault of its event", () => {
+  assert.deepEqual(readEvent({ name: "delta", id: null, data: '{"text":"x"}' }), { name: "delta", data: { text: "x" } });
+  assert.ok(readEvent({ name: "rows", id: "7", data: "{" }).fault instanceof SyntaxError);
 });
 
 test("numbers are written as people read them", () => {

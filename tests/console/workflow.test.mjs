@@ -3,9 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { applyEvents, emptyTree } from "../../services/cadre_gateway/console/web/state/run_tree.js";
 import { edgesOf, flowOf } from "../../services/cadre_gateway/console/web/state/workflow.js";
-import { event } from "./story.mjs";
+import { run, step } from "./story.mjs";
 
 const steps = {
   read: { tool: "read", next: "sign", on_error: "stop" },
@@ -14,9 +13,9 @@ const steps = {
   refund: { tool: "refund" },
   stop: { end: "over" },
 };
-const begun = event("r", 1, "run.accepted", { task: { agent: "boss", task: "t" }, decided_by: "workflow", spec: { kind: "workflow", sections: [{ kind: "workflow", start: "read", steps }] } });
-const started = (at, step, name) => event("r", at, "step.started", { step, name });
-const left = (at, step, name, next, fields = {}) => event("r", at, "workflow.step_finished", { step, name, next, ...fields });
+const workflow = { kind: "workflow", start: "read", steps };
+const entered = (number, words, state) => step("r", number, { words, state });
+const flow = (going, ...rows) => Object.fromEntries(flowOf(workflow, run("r", { state: "open", ended_at: 0, ...going }), rows).map((one) => [one.name, one]));
 
 test("every way is known with its label", () => {
   assert.deepEqual(edgesOf(steps.pay).map(({ key, target, label }) => [key, target, label]), [
@@ -26,19 +25,17 @@ test("every way is known with its label", () => {
 });
 
 test("a step is where the run has been, is, or has not come to", () => {
-  const tree = applyEvents(emptyTree(), [begun, started(2, 1, "read"), left(3, 1, "read", "sign"), started(4, 2, "sign")]);
-  const flow = Object.fromEntries(flowOf(tree.runs.get("r")).map((one) => [one.name, one]));
-  assert.deepEqual(Object.values(flow).map(({ name, state, rank }) => [name, state, rank]), [
+  const found = flow({}, step("r", 0), entered(1, "read", "ok"), entered(2, "sign", "open"));
+  assert.deepEqual(Object.values(found).map(({ name, state, rank }) => [name, state, rank]), [
     ["read", "ok", 0], ["sign", "open", 1], ["stop", "", 1], ["pay", "", 2], ["refund", "", 3],
   ]);
-  assert.deepEqual([...flow.read.taken], ["sign"]);
-  assert.equal(flow.read.visits, 1);
+  assert.deepEqual([...found.read.taken], ["sign"]);
+  assert.equal(found.read.visits, 1);
+  assert.equal(flow({ state: "waiting" }, entered(1, "read", "open")).read.state, "waiting");
 });
 
 test("a step that failed, and one that is tried again", () => {
-  const error = { type: "E", message: "no" };
-  const failing = applyEvents(emptyTree(), [begun, started(2, 1, "read"), left(3, 1, "read", "stop", { error })]);
-  assert.equal(flowOf(failing.runs.get("r"))[0].state, "failed");
-  const again = applyEvents(emptyTree(), [begun, started(2, 1, "read"), left(3, 1, "read", "", { error, retry: true })]);
-  assert.equal(flowOf(again.runs.get("r"))[0].state, "open");
+  assert.equal(flow({ state: "failed", ended_at: 3 }, entered(1, "read", "failed")).read.state, "failed");
+  assert.equal(flow({}, entered(1, "read", "failed"), entered(2, "stop", "ok")).read.state, "failed");
+  assert.equal(flow({}, entered(1, "read", "failed")).read.state, "open");
 });

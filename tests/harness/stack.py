@@ -239,11 +239,14 @@ class Gateway:
 
         eventually(lack_nothing, what="the agents are offered all they need", state=lambda: agents)
 
-    def events(self, run_id: str, after: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
+    def events(
+        self, run_id: str, after: int = 0, view: str = "events"
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
         """(event name, data) of the run's tree, until its end."""
 
         url = f"{self.service.url}/v1/runs/{run_id}/events"
-        with httpx2.stream("GET", url, params={"after": after}, timeout=patience(), verify=False) as response:
+        params = {"after": after, "view": view}
+        with httpx2.stream("GET", url, params=params, timeout=patience(), verify=False) as response:
             assert response.status_code == 200, response.read()
             name = ""
             for line in response.iter_lines():

@@ -36,18 +36,23 @@ def block(language: str) -> str:
     return str(found)
 
 
-@pytest.fixture
-def site_of_page(tmp_path: Path) -> Path:
-    """Return a folder with what the page shows, as an installer would leave it there."""
-    (tmp_path / "reviewed_kind.py").write_text(block("python"))
-    (tmp_path / "forecaster.yaml").write_text(block("yaml"))
-    about = tmp_path / "reviewed_kind-1.0.dist-info"
-    about.mkdir()
+def install(site: Path) -> Path:
+    """Write what the page shows into a folder, as an installer would leave it there; returns the folder."""
+    about = site / "reviewed_kind-1.0.dist-info"
+    about.mkdir(parents=True)
+    (site / "reviewed_kind.py").write_text(block("python"))
+    (site / "forecaster.yaml").write_text(block("yaml"))
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: reviewed-kind\nVersion: 1.0\n")
     groups = tomllib.loads(block("toml"))["project"]["entry-points"]
     lines = [f"[{group}]\n{name} = {where}\n" for group, of in groups.items() for name, where in of.items()]
     (about / "entry_points.txt").write_text("".join(lines))
-    return tmp_path
+    return site
+
+
+@pytest.fixture
+def site_of_page(tmp_path: Path) -> Path:
+    """Return a folder with what the page shows, as an installer would leave it there."""
+    return install(tmp_path)
 
 
 @pytest.mark.parametrize("file", sorted(path.name for path in (HERE / "patient").glob("*.py")))

@@ -139,7 +139,7 @@ def test_an_approved_call_goes_on_in_its_place() -> None:
 def test_a_corrected_call_is_drawn_as_it_is_made() -> None:
     sent = Sent(ACCEPTED, REQUESTED, CORRECTED, NOTE)
     row = sent.call(CALL)
-    assert (row.name, row.brief, row.state) == ("note", '{"text": "no"}', "open")
+    assert (row.name, row.brief, row.state) == ("note", '(text="no")', "open")
     assert "corrected by ann: only a note" in sent.drawn()
 
 

@@ -77,7 +77,7 @@ def test_a_tool_call_gets_its_result_and_time() -> None:
     )
     row = sent.call(call)
     assert (row.parent, row.state, row.result) == (f"step:{CHILD}:2", "ok", '["a"]')
-    assert '✓ search 0.5s {"query": "moon"} → ["a"]' in sent.drawn()
+    assert '✓ search 0.5s (query="moon") → ["a"]' in sent.drawn()
 
 
 def test_a_failed_tool_call_shows_its_error() -> None:
@@ -89,7 +89,7 @@ def test_a_failed_tool_call_shows_its_error() -> None:
         (ROOT, 994, ev.ToolAnswered(call="r_1_0", tool="search", error=error)),
     )
     assert sent.call("r_1_0").state == "failed"
-    assert "✗ search 0ms {} → no such table" in sent.drawn()
+    assert "✗ search 0ms () → no such table" in sent.drawn()
 
 
 def test_a_refused_call_is_failed_from_the_start() -> None:

@@ -8,7 +8,7 @@ import pytest
 from cadre.engine.fold import fold
 from cadre.journal import events as ev
 from cadre.journal.entry import Entry
-from cadre.kinds.code.records import BlockFinished, BlockStarted
+from cadre.kinds.code.records import BlockFinished, BlockStarted, BlockYielded
 from cadre.kinds.plan.records import PlanMade, PlanStepStarted
 from cadre.kinds.plan.section import PlanStep
 from cadre.loop.redecide import Journaled
@@ -113,7 +113,7 @@ def test_the_rows_of_a_call() -> None:
     row = rows["call:a1_1_0"]
     assert (row.kind, row.name, row.state, row.parent, row.run) == ("call", "add", "ok", "step:a1:1", "a1")
     assert (row.asked_at, row.began_at, row.ended_at) == (11.0, 13.5, 15.0)
-    assert (row.first, row.entry, row.seq) == (2, 3, 3)
+    assert (row.events, row.seq) == ([(2, 1), (3, 1)], 3)
     assert len(row.brief) == len(row.result) == MAX_CHARS
 
 
@@ -139,6 +139,55 @@ def test_what_an_event_of_a_kind_says_of_itself() -> None:
     assert (work.state, work.error, work.brief) == ("failed", f"{error.type}: no such name", "1 + 1")
 
 
+def test_a_row_names_the_events_that_made_it_in_its_own_journal() -> None:
+    call = "a1_1_0_1_0"
+    asked = ev.ApprovalRequested(call=call, name="pay", kind="tool", arguments={}, reason="always")
+    rows = rows_of(
+        entry("a1", 1, 10.0, accepted("a1"), called(1)),
+        entry("a1", 2, 11.0, ev.DelegateStarted(call="a1_1_0", member="b", task="Go.")),
+        entry("a1_1_0", 1, 12.0, accepted("a1_1_0", "a1"), asked),
+        entry("a1_1_0", 2, 13.0, ev.ApprovalDecided(call=call, verdict="approved", sender="ann")),
+        entry("a1", 3, 14.0, ev.CancelRequested(), ev.RunFinished(state="cancelled")),
+    )
+    assert rows[call_key(call)].events == [(1, 2), (2, 1)], "what ended it stands in the other journal"
+    assert (rows["run:a1"].events, rows["run:a1_1_0"].events) == ([(1, 1), (3, 2)], [(1, 1)])
+    asked_for = rows["model:a1:1.2"].asked_for
+    assert asked_for is not None
+    assert (asked_for.step, asked_for.purpose, asked_for.attempt) == (1, "act", 1)
+
+
+def test_a_row_that_much_happens_to_names_its_first_events_and_its_last() -> None:
+    block = "a1_1_0"
+    yields = [BlockYielded(block=block, exchange=n, calls=[]) for n in range(40)]
+    events = [
+        accepted("a1"),
+        BlockStarted(block=block, code="1"),
+        *yields,
+        BlockFinished(block=block, exchange=40),
+    ]
+    rows = rows_of(*(entry("a1", n, float(n), one) for n, one in enumerate(events, start=1)))
+    cited = rows[f"work:a1:{block}"].events
+    assert (cited[0], cited[-1], len(cited)) == ((2, 1), (43, 1), 16)
+    assert not [row for row in rows.values() if row.kind == "note"]
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        (ev.ToolAnswered(call="a1_1_0", tool="pay", output=7), "()"),
+        (ev.ToolAnswered(call="a1_1_0", tool="pay", error=ErrorInfo("tool-failed", "no")), "no"),
+        (ev.CallDropped(call="a1_1_0", reason="over"), "over"),
+        (ev.ApprovalRequested(call="a1_1_0", name="pay", kind="tool", arguments={}, reason="money"), "money"),
+    ],
+)
+def test_what_a_call_says_on_a_line(event: ev.AnyEvent, text: str) -> None:
+    rows = rows_of(
+        entry("a1", 1, 10.0, accepted("a1"), called(1)),
+        entry("a1", 2, 11.0, ev.ToolCalled(call="a1_1_0", tool="pay", arguments={}), event),
+    )
+    assert rows["call:a1_1_0"].text.endswith(text)
+
+
 def test_what_is_below_a_run_ends_with_it() -> None:
     rows = rows_of(
         entry("a1", 1, 10.0, accepted("a1"), called(1)),
@@ -146,6 +195,6 @@ def test_what_is_below_a_run_ends_with_it() -> None:
         entry("a1_1_0", 1, 12.0, accepted("a1_1_0", "a1"), called(1)),
         entry("a1", 3, 13.0, ev.RunFinished(state="cancelled")),
     )
-    assert {row.state for row in rows.values()} == {"dropped", "ok"}
+    assert {row.state for row in rows.values()} == {"dropped"}
     assert all(row.ended_at == 13.0 for row in rows.values())
     assert rows["run:a1_1_0"].parent == "call:a1_1_0"

@@ -7,7 +7,7 @@ from typing import Any
 
 from cadre.journal import events as ev
 from cadre.journal.parts import JournalEvent
-from cadre.views.rows import Node, Rows, run_key
+from cadre.views.rows import Node, Row, Rows, run_key
 from cadre.views.words import brief, call_text, error_text, number, seconds, too_late, verdict
 
 _MAX = 110
@@ -22,6 +22,25 @@ def line_of(rows: Rows, node: Node, event: JournalEvent) -> str | None:
         return None
     depth = node.row.run.count("_") // 2
     return f"{'  ' * depth}{node.row.name}: {text}"
+
+
+def text_of(row: Row) -> str:
+    """Return what a row says at the moment, on a line."""
+    if row.error:
+        return row.error
+    match row.kind:
+        case "run":
+            return row.result if row.ended_at else row.words or row.brief
+        case "step":
+            return row.words
+        case "model":
+            return row.remark if row.state == "failed" else row.brief
+        case "call" if row.state == "held":
+            return f"waits for approval: {row.remark}"
+        case "call" if row.state in ("failed", "dropped"):
+            return row.result
+        case _:
+            return row.brief
 
 
 def _own(event: JournalEvent) -> str:

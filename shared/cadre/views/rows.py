@@ -19,9 +19,10 @@ from cadre.spec.kinds import declared_kinds, once
 from cadre.views.words import brief, call_text, error_text, too_late, verdict
 
 MAX_CHARS = 300
-"""A text of a row is cut here; the whole of it is in the entry that the row names."""
+"""A text of a row is cut here; the whole of it is in the events that the row names."""
 
 _MAX_LINES = 40
+_MAX_EVENTS = 16
 
 RowKind = Literal["run", "step", "model", "call", "work", "note"]
 RowState = Literal["queued", "open", "held", "waiting", "ok", "failed", "dropped"]
@@ -48,6 +49,16 @@ class RunFacts(msgspec.Struct, omit_defaults=True):
     """The name under which its model last answered."""
     missing: list[str] = []
     """What it wants and no live service offers, and how to start that: a line each."""
+    cancelling: bool = False
+    """It was asked to end."""
+
+
+class AskedFor(msgspec.Struct, frozen=True):
+    """Which of the model calls of a run a row is, as deltas and `GET /v1/runs/ID/steps/N/request` name it."""
+
+    step: int
+    purpose: str
+    attempt: int
 
 
 class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -61,6 +72,8 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
     kind: RowKind
     name: str = ""
     state: RowState = "open"
+    text: str = ""
+    """What it says at the moment, on a line: beside its name all that a list has to show."""
     words: str = ""
     """Of a run: what it does at the moment. Of a step: its name."""
     remark: str = ""
@@ -77,20 +90,21 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Of a run: without the runs below it. Of a model: of its answer."""
     waits: Awaited | None = None
     brief: str = ""
-    """Of a run: its task. Of a call: its arguments as JSON, while it is held as `(name=value, …)`. Of work: what is to
-    be done. Of a model: its answer. Of a note: what it says."""
+    """Of a run: its task. Of a call: its arguments as `(name=value, …)`, of a member its task. Of work: what is to be
+    done. Of a model: its answer. Of a note: what it says."""
     result: str = ""
     error: str = ""
     """What went wrong: `Type: message`, of a call the message alone."""
     lines: Sequence[str] = ()
     """Of a run: what the latest event of its kind's own means; of a note: what it means."""
     facts: RunFacts | None = None
-    first: int = 0
-    """Position of the entry in its run's journal that began the row."""
-    entry: int = 0
-    """Position of the one that changed it last."""
+    asked_for: AskedFor | None = None
+    """Of a model."""
+    events: list[tuple[int, int]] = []
+    """The events that made it: position of the entry in its run's journal and place in the entry, both from 1. Of a
+    run, how it began and ended; of others, when there are many, the first ones and the last."""
     seq: int = 0
-    """Stream sequence of that entry, or of the entry of another run that changed it."""
+    """Stream sequence of the entry, of this run or of another one, that changed it last."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -148,6 +162,7 @@ class Rows:
         """By run."""
         self._changed: dict[str, Row] = {}
         self._seq = self._n = 0
+        self._run = ""
         self.at = 0.0
         """Time of the entry that is taken in, in Unix seconds."""
         self._place = 0
@@ -155,6 +170,7 @@ class Rows:
     def begin(self, seq: int, entry: Entry) -> Node:
         """Begin with an entry; returns the run's node. Then follow its events, by `apply`, and `end`."""
         self._seq, self._n, self.at, self._changed, self._place = seq, entry.n, entry.at, {}, 0
+        self._run = entry.run
         node = self.nodes.get(entry.run)
         if node is None:
             facts = RunFacts(parent=entry.parent)
@@ -168,7 +184,6 @@ class Rows:
                 began_at=entry.at,
                 usage=Usage(),
                 facts=facts,
-                first=entry.n,
             )
             node = self.nodes[entry.run] = Node(row, facts)
         self._touch(node.row)
@@ -205,12 +220,21 @@ class Rows:
         return sum(usage.tokens for usage in usages if usage is not None)
 
     def _touch(self, row: Row) -> Row:
-        row.seq, row.entry = self._seq, self._n
+        row.seq = self._seq
         self._changed[row.key] = row
+        if row.kind != "run":
+            self._cite(row)
         return row
 
+    def _cite(self, row: Row) -> None:
+        """Name the event that is taken in as one of those that made the row."""
+        event = self._n, self._place
+        if row.run == self._run and row.events[-1:] != [event]:
+            if len(row.events) == _MAX_EVENTS:
+                row.events.pop()
+            row.events.append(event)
+
     def _put(self, node: Node, row: Row) -> Row:
-        row.first = self._n
         self.rows[row.key] = row
         if not row.ended_at:
             node.open.add(row.key)
@@ -230,7 +254,7 @@ class Rows:
                 parent=node.row.key,
                 run=node.row.run,
                 kind="step",
-                name=str(number),
+                name=f"Step {number}" if number else "Before the first step",
                 asked_at=self.at,
                 began_at=self.at,
             )
@@ -267,7 +291,7 @@ class Rows:
         for one in work:
             self._work(node, one)
         if not work:
-            self._note(node, event, "; ".join(lines), lines)
+            self._note(node, event, "; ".join(lines) or _fields(event), lines)
 
     def _work(self, node: Node, work: PieceOfWork) -> None:
         if work.replaces:
@@ -296,6 +320,8 @@ class Rows:
             row.began_at, row.result, row.error = 0.0, "", ""
         elif not row.began_at:
             row.began_at = min(work.began_at or self.at, self.at)
+        elif work.seconds and row.began_at == row.asked_at:  # it went through at once: the rest was the queue
+            row.began_at = max(self.at - work.seconds, row.asked_at)
         if work.state in ("queued", "open"):
             node.open.add(key)
             self._touch(row)
@@ -308,6 +334,7 @@ class Rows:
         task, row, facts = event.task, node.row, node.facts
         row.name, row.brief = task.agent or row.name, brief(task.task, MAX_CHARS)
         row.asked_at, row.began_at = min(task.at, self.at), self.at
+        self._cite(row)
         node.tools = frozenset((*event.spec.tools, *event.spec.checks))
         facts.max_steps = task.max_steps or event.spec.limits.max_steps
 
@@ -333,6 +360,7 @@ class Rows:
             name=name,
             remark=brief(event.reason, MAX_CHARS),
             asked_at=self.at,
+            asked_for=AskedFor(event.step, event.purpose, event.attempt),
         )
         node.model = self._put(node, row).key
 
@@ -383,7 +411,9 @@ class Rows:
                 asked_at=self.at,
             )
             self._put(node, row)
-        row.name, row.state, row.brief = name, "open", brief(arguments, MAX_CHARS)
+        row.name, row.state = name, "open"
+        is_text = isinstance(arguments, str)
+        row.brief = brief(arguments, MAX_CHARS) if is_text else call_text("", arguments, MAX_CHARS)
         node.held.discard(row.key)
         self._settle(node)
         return self._touch(row)
@@ -405,11 +435,10 @@ class Rows:
         node.row.state, node.row.words = ("waiting", "waiting for approval") if held else ("open", "")
 
     def hold(self, node: Node, event: ev.ApprovalRequested) -> None:
-        row = self._open_call(node, event.call, event.name, event.arguments)
+        row = self._open_call(node, event.call, event.name or "question", event.arguments)
         if row.ended_at:
             return
         row.state, row.remark = "held", brief(event.reason, MAX_CHARS)
-        row.brief = call_text("", event.arguments, MAX_CHARS)
         node.held.add(row.key)
         if event.kind == "question" and row.waits is None:
             row.is_question = True
@@ -506,7 +535,7 @@ class Rows:
         self._note(node, event, error_text(event.error))
 
     def cancel(self, node: Node, event: ev.CancelRequested) -> None:
-        node.row.words = "being cancelled"
+        node.row.words, node.facts.cancelling = "being cancelled", True
         self._note(node, event, event.reason or "no reason given")
 
     def ignore(self, node: Node, event: ev.RecordIgnored) -> None:
@@ -518,6 +547,7 @@ class Rows:
         row = node.row
         row.result = brief(event.output, MAX_CHARS) if event.output is not None else ""
         row.error, node.facts.ended = _error_brief(event.error), event.state
+        self._cite(row)
         self._finish(node, _ENDS.get(event.state, "failed"))
         # What is below was asked to end too, and may end later.
         for run, below in self.nodes.items():
@@ -530,7 +560,8 @@ class Rows:
         row.state, row.words, row.remark, row.waits, row.ended_at = state, "", "", None, self.at
         for key in list(node.open):
             inner = self.rows[key]
-            self._close(node, inner, "ok" if inner.kind == "step" else "dropped")
+            is_step = inner.kind == "step"
+            self._close(node, inner, "dropped" if not is_step or state == "dropped" else _step_end(node))
         node.held.clear()
 
 
@@ -569,6 +600,11 @@ _CHANGES: dict[type[JournalEvent], Callable[[Rows, Node, Any], None]] = {
 }
 
 
+def _step_end(node: Node) -> RowState:
+    """Return how a step has ended that its run has ended in."""
+    return "failed" if node.facts.ended == "error" else "ok"
+
+
 @once
 def _purposes() -> dict[str, str]:
     kinds = declared_kinds().values()
@@ -584,6 +620,11 @@ def purpose_text(purpose: str) -> str:
 
 def _use(row: Row, used: Usage) -> None:
     row.usage = (row.usage or Usage()) + used
+
+
+def _fields(event: JournalEvent) -> str:
+    """Return an event's fields as JSON, or as much of it as a row shows."""
+    return "{" + msgspec.json.encode(event)[: 4 * MAX_CHARS].decode(errors="ignore").partition(",")[2]
 
 
 def _error_brief(error: ErrorInfo | None) -> str:

@@ -10,7 +10,7 @@ from cadre.journal.entry import Entry
 from cadre.protocol.messages import Task
 from cadre.protocol.topology import parent_of
 from cadre.views.held_calls import NO_CHANGES, DecidedCall, call_changes
-from cadre.views.lines import line_of
+from cadre.views.lines import line_of, text_of
 from cadre.views.rows import Line, Row, Rows
 from cadre.views.run_summary import apply_event, first_summary, starts_no_run, summary_of_task
 
@@ -98,7 +98,10 @@ class Story:
             self.rows.apply(node, event)
             if text := line_of(self.rows, node, event):
                 lines.append(Line(seq, entry.at, entry.run, str(event.__struct_config__.tag), text))
-        return self.rows.end(), lines
+        changed = self.rows.end()
+        for row in changed:
+            row.text = text_of(row)
+        return changed, lines
 
     def _update_pending(
         self, run: str, held: Sequence[PendingCall], gone: Sequence[PendingCall]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,8 +13,6 @@ from cadre.views.rows import Row, RowsChanged, run_key
 
 _MAX_WRITING = 400
 """Characters kept of an answer that is being written."""
-
-_DIGITS = re.compile(r"\d+")
 
 
 class RunTree:
@@ -61,7 +58,7 @@ class RunTree:
     def of_run(self, run: str) -> list[Row]:
         """Return the calls and the work of a run, in the order in which they came."""
         own = [row for row in self.rows.values() if row.run == run and row.kind in ("call", "work")]
-        return sorted(own, key=lambda row: (row.first, [int(part) for part in _DIGITS.findall(row.key)]))
+        return sorted(own, key=lambda row: row.events[:1])
 
     def _parent_of(self, row: Row) -> str:
         parent = row.facts.parent if row.facts is not None else None

@@ -42,6 +42,9 @@ class BlockYielded(JournalEvent, frozen=True, tag="code.yielded"):
     stored: int = 0
     """Bytes that were stored for it."""
 
+    def describe(self) -> Description:
+        return Description(work=[PieceOfWork(self.block)])
+
     def used(self) -> Usage:
         return Usage(calls=len(self.calls), stored_bytes=self.stored)
 

@@ -57,3 +57,10 @@ export const callPath = (id) => `/v1/approvals/${encodeURIComponent(id)}`;
 export function blobPath(ref, name = "", type = "") {
   return withQuery(`/v1/blobs/${ref.replace(/^blob:/, "")}`, { name, type });
 }
+
+/** The events that made a row, whole. */
+export async function eventsOf({ run, events }) {
+  const numbers = [...new Set(events.map(([n]) => n))];
+  const entries = new Map(await Promise.all(numbers.map(async (n) => [n, await get(`${runPath(run)}/entries/${n}`)])));
+  return events.map(([n, place]) => entries.get(n).events[place - 1]);
+}

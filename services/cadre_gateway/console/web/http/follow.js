@@ -1,8 +1,8 @@
-// Follows the events of a run to its end, across lost connections and restarts of the gateway.
+// Follows the rows of a run to its end, across lost connections and restarts of the gateway.
 
 import { parseJson } from "../exact_json.js";
-import { ApiError, UNAUTHORIZED } from "./api.js";
-import { SseParser, WholeEntries } from "./sse.js";
+import { ApiError, UNAUTHORIZED, withQuery } from "./api.js";
+import { readEvent, SseParser } from "./sse.js";
 
 const FIRST_PAUSE_MS = 500;
 const MAX_PAUSE_MS = 30_000;
@@ -12,12 +12,12 @@ const HIDDEN_MS = 20_000; // browsers keep 6 connections to one address: tabs th
 const PASSING = [401, 408, 425, 429]; // refusals that end: after a sign-in, or later
 
 /**
- * Calls `onEvents` with lists of `{name, data}`, each event once, and `onLink` with "live" and the headers of the answer,
+ * Calls `onEvents` with lists of `{name, data}`: `rows` and `delta`, each once, and `onLink` with "live" and the headers of the answer,
  * "lost" and `{reason, seconds}` until the next try, "resting" or "ended". Returns what ends it. A refusal (404: erased,
  * never there) goes to `onRefused`, and ends it too. What these functions raise is reported, and ends nothing.
  */
 export function followRun(path, { onEvents, onLink, onRefused }) {
-  const entries = new WholeEntries();
+  let last = null; // id of the event behind which to go on
   let over = false;
   let pause = FIRST_PAUSE_MS;
   let connection = null;
@@ -31,8 +31,7 @@ export function followRun(path, { onEvents, onLink, onRefused }) {
     let reason = "";
     let silence = setTimeout(() => mine.abort(), SILENT_MS);
     try {
-      const after = entries.last === null ? "" : `?after=${entries.last}`;
-      const answer = await fetch(`${path}/events${after}`, { signal: mine.signal, headers: { Accept: "text/event-stream" } });
+      const answer = await fetch(withQuery(`${path}/events`, { view: "rows", after: last }), { signal: mine.signal, headers: { Accept: "text/event-stream" } });
       if (!answer.ok) {
         reason = await refused(answer);
         return;
@@ -48,7 +47,9 @@ export function followRun(path, { onEvents, onLink, onRefused }) {
         }
         clearTimeout(silence);
         silence = setTimeout(() => mine.abort(), SILENT_MS);
-        const events = parser.push(value).flatMap((event) => entries.push(event));
+        const told = parser.push(value);
+        last = told.findLast(({ id }) => id !== null)?.id ?? last;
+        const events = told.map(readEvent);
         if (events.some((event) => event.name === "end")) over = true;
         if (events.length) {
           pause = FIRST_PAUSE_MS;
@@ -64,7 +65,6 @@ export function followRun(path, { onEvents, onLink, onRefused }) {
       reason = error.name === "AbortError" ? "the gateway was silent" : "the gateway does not answer";
     } finally {
       clearTimeout(silence);
-      entries.cut();
       if (Date.now() - begun > STEADY_MS) pause = FIRST_PAUSE_MS;
       if (connection === mine) {
         connection = null;

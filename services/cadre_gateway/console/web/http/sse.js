@@ -30,34 +30,11 @@ function parseBlock(block) {
   return event;
 }
 
-/** An event whose data is no JSON has a `fault` in its place; those behind it are read all the same. */
-function read({ name, data }) {
+/** Reads the data of an event. In place of data that is no JSON it has a `fault`: those behind it are read all the same. */
+export function readEvent({ name, data }) {
   try {
     return { name, data: parseJson(data) };
   } catch (fault) {
     return { name, data: null, fault };
-  }
-}
-
-/**
- * Holds the events of a journal entry back until its last one has come, which bears the id: a stream that was cut off
- * within an entry tells that entry again as a whole.
- */
-export class WholeEntries {
-  #waiting = [];
-  last = null; // id behind which to go on
-
-  push(event) {
-    const told = read(event);
-    if (event.name === "delta" || event.name === "end") return [told];
-    this.#waiting.push(told);
-    if (event.id === null) return [];
-    this.last = event.id;
-    return this.#waiting.splice(0);
-  }
-
-  /** Forgets what is not whole: the connection was lost. */
-  cut() {
-    this.#waiting = [];
   }
 }

@@ -2,12 +2,11 @@
 
 import { get, post, runPath, withQuery } from "../http/api.js";
 import { followRun } from "../http/follow.js";
-import { applyEvents, emptyTree, isOver } from "../state/run_tree.js";
+import { emptyTree, isOver, rootOf, takeEvents } from "../state/run_tree.js";
 import { heldCalls, writing } from "../state/turn.js";
-import { errorText } from "../state/texts.js";
 import { decisionForm } from "../view/decision_form.js";
 import { alert, badge, button, empty, field, fill, h, toast } from "../view/element.js";
-import { lostText } from "../view/format.js";
+import { errorText, lostText } from "../view/format.js";
 import { showValue } from "../view/value.js";
 
 const TURNS = 20;
@@ -114,14 +113,14 @@ export function chatPage(main, { query, setQuery }) {
       show(tree) {
         const held = heldCalls(tree);
         for (const [call, element] of forms) {
-          if (held.some((one) => one.id === call)) continue;
+          if (held.some((one) => one.key === call)) continue;
           element.remove();
           forms.delete(call);
         }
-        for (const item of held) {
-          if (forms.has(item.id)) continue;
-          const element = h("section", null, h("h2", null, item.kind === "question" ? "Question" : item.name), decisionForm(item.id, { name: item.name, ...item.hold }).element);
-          forms.set(item.id, element);
+        for (const { key, is_question: question, name } of held) {
+          if (forms.has(key)) continue;
+          const element = h("section", null, h("h2", null, question ? "Question" : name), decisionForm(key.slice("call:".length), { name }).element);
+          forms.set(key, element);
           decisions.append(element);
         }
         const { text, doing } = writing(tree);
@@ -137,24 +136,28 @@ export function chatPage(main, { query, setQuery }) {
   }
 
   function follow(id, turn) {
-    let tree = emptyTree();
+    const tree = emptyTree(id);
     let frame = null;
     busy(id);
     let lost = false;
-    const paint = () => {
+    const paint = async () => {
       frame = null;
-      const root = tree.runs.get(tree.root);
+      const root = rootOf(tree);
       if (!root) return;
       if (!isOver(root)) {
         turn.show(tree);
         return;
       }
-      turn.ended(root);
+      try {
+        turn.ended(await get(withQuery(runPath(id), { limit: 1 })));
+      } catch (error) {
+        fill(problem, alert(error.message));
+      }
       if (going === id) busy("");
     };
     stop = followRun(runPath(id), {
       onEvents(events) {
-        tree = applyEvents(tree, events);
+        takeEvents(tree, events);
         frame ??= requestAnimationFrame(paint);
       },
       onLink(state, told) {

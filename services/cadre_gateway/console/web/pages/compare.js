@@ -4,8 +4,7 @@ import { same } from "../exact_json.js";
 import { get, runPath, withQuery } from "../http/api.js";
 import { followRun } from "../http/follow.js";
 import { compareTrees } from "../state/comparison.js";
-import { applyEvents, emptyTree } from "../state/run_tree.js";
-import { faultLines } from "../state/texts.js";
+import { emptyTree, faultLines, isOver, rootOf, rowsBelow, takeEvents } from "../state/run_tree.js";
 import { alert, badge, dialog, field, fill, h } from "../view/element.js";
 import { brief, clock, cost, count, duration } from "../view/format.js";
 import { showValue } from "../view/value.js";
@@ -15,7 +14,9 @@ const NUMBERS = { Steps: count, Runs: count, "Model calls": count, "Tokens in": 
 
 /** Shows the page of two runs; returns what ends it. */
 export function comparePage(main, { parts: [left, right] }) {
-  const trees = [emptyTree(), emptyTree()];
+  const trees = [left, right].map(emptyTree);
+  const runs = [null, null]; // with their steps, as they were when as many had ended as `known` says
+  const known = ["", ""];
   const problem = h("div", null);
   const faults = h("div", null);
   const facts = h("div", null);
@@ -25,12 +26,30 @@ export function comparePage(main, { parts: [left, right] }) {
   fill(main, h("h1", null, "Two runs"), h("form", { class: "bar" }, field("Only differences", onlyDiffering)), problem, faults, facts, h("h2", null, "Steps"), steps);
   const stops = [left, right].map((id, side) => followRun(runPath(id), {
     onEvents: (events) => {
-      trees[side] = applyEvents(trees[side], events);
+      takeEvents(trees[side], events);
       schedule();
+      load(id, side);
     },
     onLink: () => {},
     onRefused: (error) => problem.append(alert(`${id}: ${error.message}`)),
   }));
+
+  /** Asks for the steps of a run once another one of them has ended. */
+  async function load(id, side) {
+    const root = rootOf(trees[side]);
+    if (!root) return;
+    const now = `${rowsBelow(trees[side], root.key).filter(isOver).length} ${isOver(root)}`;
+    if (known[side] === now) return;
+    known[side] = now;
+    try {
+      const run = await get(withQuery(runPath(id), { full: true }));
+      if (known[side] !== now) return;
+      runs[side] = run;
+      schedule();
+    } catch (error) {
+      problem.append(alert(`${id}: ${error.message}`));
+    }
+  }
 
   function schedule() {
     frame ??= requestAnimationFrame(() => {
@@ -40,17 +59,17 @@ export function comparePage(main, { parts: [left, right] }) {
   }
 
   function draw() {
-    fill(faults, trees.flatMap((tree, side) => faultLines(tree, [left, right][side])).map(alert));
-    if (trees.some((tree) => tree.root === null)) return;
-    const found = compareTrees(...trees);
+    fill(faults, trees.flatMap(faultLines).map((line) => alert(line)));
+    if (runs.includes(null)) return;
+    const found = compareTrees(trees, runs);
     const wanted = (one) => one.differs || !onlyDiffering.checked;
     const head = (id) => h("th", { scope: "col" }, h("a", { href: `#/run/${encodeURIComponent(id)}` }, id));
     fill(facts, h("div", { class: "scroll", tabIndex: 0, role: "region", "aria-label": "Comparison" }, h("table", { class: "compare" },
       h("thead", null, h("tr", null, h("th", { scope: "col" }, "Of"), head(left), head(right))),
       h("tbody", null, found.facts.filter(wanted).map(({ name, values, differs }) => h("tr", { class: differs ? "differs" : "" },
         h("th", { scope: "row" }, name, differs && badge("held", "differs")), values.map((value) => h("td", null, shown(name, value)))))))));
-    fill(steps, found.steps.filter(wanted).map(({ number, sides, differs }) => h("section", { class: "compared", "aria-label": number ? `Step ${number}` : "Before the first step" },
-      h("h3", null, number ? `Step ${number}` : "Before the first step", " ", differs && badge("held", "differs")),
+    fill(steps, found.steps.filter(wanted).map(({ number, sides, differs }) => h("section", { class: "compared", "aria-label": `Step ${number}` },
+      h("h3", null, `Step ${number}`, " ", differs && badge("held", "differs")),
       h("div", { class: "sides" }, sides.map((side, index) => drawSide(side, sides[1 - index]))))));
   }
 
@@ -68,9 +87,9 @@ function shown(name, value) {
 /** One run's part in a step, with what the other run has not done so marked. */
 function drawSide(side, other) {
   if (!side) return h("div", { class: "card empty" }, "There is no such step.");
-  return h("div", { class: "card" }, side.error && alert(side.error), side.parts.map(({ what, name, text, arguments: args, logs, result }, index) => h("div", { class: other && same(side.parts[index], other.parts[index]) ? "" : "differs" },
+  return h("div", { class: "card" }, side.error && alert(side.error), side.parts.map(({ what, name, text, arguments: args, result }, index) => h("div", { class: other && same(side.parts[index], other.parts[index]) ? "" : "differs" },
     h("h4", null, name ? `${what} ${name}` : what),
-    text && h("pre", null, text), args !== undefined && showValue(args), logs && h("pre", null, logs),
+    text && h("pre", null, text), args !== undefined && showValue(args),
     result !== undefined && result !== null && [h("h5", null, "Result"), showValue(result)],
   )));
 }

@@ -1,17 +1,19 @@
-// What is in one row of the tree: a run, a step, a model's answer, a call, code or something told.
+// What is in one row of the tree: a run, a step, a model's answer, a call, a piece of work or something told. What the
+// gateway has said of it is shown at once; the events that made it have the rest, and are asked for.
 
-import { blobPath, get, runPath, withQuery } from "../http/api.js";
-import { isOver } from "../state/run_tree.js";
-import { decisionText, errorText, purposeText } from "../state/texts.js";
+import { blobPath, eventsOf, get, runPath, withQuery } from "../http/api.js";
+import { isOver, numberOf, rowsBelow, stateOf } from "../state/run_tree.js";
 import { showChanges, showDecided } from "../view/changes.js";
 import { decisionForm } from "../view/decision_form.js";
-import { alert, fill, h } from "../view/element.js";
+import { alert, button, fill, h } from "../view/element.js";
 import { faultText } from "../view/fault.js";
 import { clock, cost, count, duration } from "../view/format.js";
 import { sentRequest } from "../view/sent_request.js";
 import { showFile, showImage, showValue } from "../view/value.js";
 import { workflowGraph } from "../view/workflow_graph.js";
 import { workList } from "../view/work_list.js";
+
+const LISTS = { plan: "plan", task_queue: "queue" }; // what people edit, by the kind that decides
 
 /** The pane beside the tree. `fork(run, step)` asks for a fork, `changed` is called when something was decided. */
 export class RowDetail {
@@ -20,24 +22,24 @@ export class RowDetail {
     this.element = h("section", { class: "detail", "aria-label": "Details" });
     this.shown = null;
     this.live = null; // the text that grows
+    this.whole = { key: null, cited: "", events: [], problem: null }; // what is known of the row that is shown
   }
 
   /** Shows the row; draws anew only what has changed, so that what a person types stays. */
-  show(row, tree) {
-    const content = row.item ?? row.step ?? row.run;
-    const form = row.item?.state === "held" || row.call?.state === "held";
+  show({ row, call }, tree) {
+    const held = row.state === "held" ? row : call?.state === "held" ? call : null;
     const same = this.shown?.key === row.key;
-    if (same && (this.shown.content === content || (form && this.shown.form))) return;
-    if (same && this.live && row.item?.state === "open") {
-      this.live.textContent = liveText(row.item);
-      this.shown.content = content;
-      return;
-    }
+    if (!held) this.#load(row, () => this.show({ row: tree.rows.get(row.key), call: call && tree.rows.get(call.key) }, tree));
+    const draft = tree.drafts.get(row.key);
+    const content = [row, call, this.whole, row.kind === "run" && tree.worked.get(row.run), row.kind === "step" && rowsBelow(tree, row.key).map((one) => one.seq).join()];
+    if (same && held && this.shown.held === held.key) return;
+    if (same && this.live && draft) this.live.textContent = liveText(draft);
+    if (same && content.every((one, place) => one === this.shown.content[place])) return;
     const top = same ? this.element.scrollTop : 0;
     const opened = same ? [...this.element.querySelectorAll("details[open] > summary")].map((one) => one.textContent) : [];
-    this.shown = { key: row.key, content, form };
+    this.shown = { key: row.key, content, held: held?.key };
     this.live = null;
-    fill(this.element, this.#drawn(row, tree));
+    fill(this.element, this.#drawn(row, call, held, tree));
     for (const one of this.element.querySelectorAll("details")) if (opened.includes(one.firstChild.textContent)) one.open = true;
     this.element.scrollTop = top;
   }
@@ -46,51 +48,71 @@ export class RowDetail {
     this.shown = null;
   }
 
-  #drawn(row, tree) {
+  /** Asks for the events that made the row, and calls `again` once they are there. What was known is shown meanwhile. */
+  async #load(row, again) {
+    const cited = row.events.join(" ");
+    if (row.kind === "step" || (this.whole.key === row.key && this.whole.cited === cited)) return;
+    const known = this.whole.key === row.key ? this.whole.events : [];
+    const mine = (this.whole = { key: row.key, cited, events: known, problem: null });
+    const found = { ...mine };
     try {
-      return this.#draw(row, tree);
+      found.events = await eventsOf(row);
+    } catch (error) {
+      found.problem = error.message;
+    }
+    if (this.whole !== mine || this.shown?.key !== row.key) return;
+    this.whole = found;
+    again();
+  }
+
+  #drawn(row, call, held, tree) {
+    const { key, events, problem } = this.whole;
+    try {
+      const drawn = { run: this.#run, step: this.#step, model: this.#model, call: this.#call }[row.kind] ?? this.#told;
+      return [drawn.call(this, row, { call, held, tree, events: key === row.key ? events : [] }), key === row.key && problem && alert(problem)];
     } catch (error) {
       reportError(error);
       return alert(faultText(error));
     }
   }
 
-  #draw({ type, run, step, item, call }) {
-    if (type === "run") return this.#run(run, call);
-    if (type === "step") return this.#step(run, step);
-    return { model: () => this.#model(run, step, item), call: () => this.#call(run, step, item), code: () => this.#code(item) }[item.type]?.() ?? this.#note(item);
-  }
-
-  #run(run, call) {
+  #run(row, { call, held, tree, events }) {
+    const { task = { task: row.brief }, spec = {}, revision, deadline, decided_by: kind } = events[0] ?? {};
+    const workflow = spec.sections?.find((section) => section.kind === "workflow");
+    const { step = 0, max_steps: most, model } = row.facts;
+    const usage = row.usage ?? {};
+    const output = events.findLast((event) => event.type === "run.finished")?.output ?? row.result;
     return [
-      h("h2", null, run.agent),
+      h("h2", null, row.name),
       facts([
-        ["State", run.state + (run.doing ? `: ${run.doing}` : "")], ["Kind", run.kind], ["Model", run.model],
-        ["Revision", run.revision], ["Tools' schemas", this.#schemas(run)],
-        ["Step", run.maxSteps ? `${run.step} of at most ${run.maxSteps}` : run.step],
-        ["Tokens", `${count(run.usage.input)} in, ${count(run.usage.output)} out${cost(run.usage.cost) ? `, cost ${cost(run.usage.cost)}` : ""}, without runs below`],
-        ["Began", clock(run.startedAt)], ["Waited", call && run.startedAt > call.openedAt ? `${duration(run.startedAt - call.openedAt)} in the queue` : ""],
-        ["Ended", clock(run.endedAt)], ["Deadline", clock(run.deadline)], ["Run", h("a", { href: `#/run/${encodeURIComponent(run.id)}` }, run.id)],
+        ["State", stateOf(row) + (row.words ? `: ${row.words}` : "")], ["Kind", spec.kind], ["Model", model],
+        ["Revision", revision], ["Tools' schemas", this.#schemas(row, spec)],
+        ["Step", most ? `${step} of at most ${most}` : step],
+        ["Tokens", `${count(usage.input_tokens ?? 0)} in, ${count(usage.output_tokens ?? 0)} out${cost(usage.cost) ? `, cost ${cost(usage.cost)}` : ""}, without runs below`],
+        ["Began", clock(row.began_at)], ["Waited", row.began_at - row.asked_at > 0.05 && `${duration(row.began_at - row.asked_at)} in the queue`],
+        ["Ended", clock(row.ended_at)], ["Deadline", clock(deadline)], ["Run", h("a", { href: `#/run/${encodeURIComponent(row.run)}` }, row.run)],
       ]),
-      run.error && alert(errorText(run.error)),
-      run.output !== undefined && run.output !== null && block("Answer", showValue(run.output)),
-      run.workflow && block("Workflow", workflowGraph(run)),
-      this.#work(run),
-      block("Task", showValue(run.task)),
-      run.images.length > 0 && block("Images", run.images.map(showImage)),
-      Object.keys(run.inputs).length > 0 && block("Inputs", showValue(run.inputs)),
-      call?.decision && h("p", null, decisionText(call.decision)),
+      held && decisionForm(held.key.slice("call:".length), { name: held.name }, this.changed).element,
+      row.error && alert(row.error),
+      row.lines.length > 0 && h("ul", { class: "list" }, row.lines.map((line) => h("li", null, line))),
+      isOver(row) && output && block("Answer", showValue(output)),
+      workflow && block("Workflow", workflowGraph(workflow, row, rowsBelow(tree, row.key))),
+      this.#work(row, LISTS[kind], tree.worked.get(row.run)),
+      block("Task", showValue(task.task)),
+      task.images?.length > 0 && block("Images", task.images.map(showImage)),
+      Object.keys(task.inputs ?? {}).length > 0 && block("Inputs", showValue(task.inputs)),
+      call?.remark && h("p", null, call.remark),
     ];
   }
 
-  /** The digest of what its tools say of themselves, asked for anew when it is offered others. */
-  #schemas(run) {
-    if (!run.offers || !run.tools.length) return null;
-    const key = `${run.id} ${run.offers}`;
+  /** The digest of what its tools say of themselves, asked for anew with each step. */
+  #schemas(row, spec) {
+    if (!spec.tools?.length) return null;
+    const key = `${row.run} ${row.facts.step}`;
     if (this.schemas?.key !== key) {
       const element = h("span", null, "…");
       this.schemas = { key, element };
-      get(withQuery(runPath(run.id), { limit: 1 })).then(
+      get(withQuery(runPath(row.run), { limit: 1 })).then(
         (told) => fill(element, told.schemas || "none is offered"),
         (error) => fill(element, error.message));
     }
@@ -98,88 +120,92 @@ export class RowDetail {
   }
 
   /** The plan or queue of a run that has one; the same element as long as nothing of it changes. */
-  #work(run) {
-    if (!run.list || (isOver(run) && !run.planned)) return null;
-    const key = `${run.id} ${run.planned} ${isOver(run)}`;
-    if (this.work?.key !== key) this.work = { key, element: workList(run.id, run.list, !isOver(run)) };
+  #work(row, list, worked) {
+    if (!list || (isOver(row) && !worked)) return null;
+    const key = `${row.run} ${worked} ${isOver(row)}`;
+    if (this.work?.key !== key) this.work = { key, element: workList(row.run, list, !isOver(row)) };
     return this.work.element;
   }
 
-  #step(run, step) {
+  #step(row, { tree }) {
     return [
-      h("h2", null, step.number ? `Step ${step.number}` : "Before the first step"),
-      facts([["Agent", run.agent], ["Name", step.name], ["Began", clock(step.startedAt)], ["Took", step.endedAt && duration(step.endedAt - step.startedAt)]]),
-      step.error && alert(errorText(step.error)),
-      step.number > 0 && h("div", { class: "actions" }, h("button", { type: "button", onclick: () => this.fork(run, step.number) }, "Fork from here")),
-      step.items.map((item) => h("p", { class: "line" }, h("strong", null, item.name ?? (item.type === "model" ? purposeText(item.purpose) : item.type)), " ", item.state ?? "")),
+      h("h2", null, row.name),
+      facts([["Agent", tree.runs.get(row.run)?.name], ["Name", row.words], ["Began", clock(row.began_at)], ["Took", row.ended_at && duration(row.ended_at - row.began_at)]]),
+      row.error && alert(row.error),
+      numberOf(row) > 0 && h("div", { class: "actions" }, button("Fork from here", () => this.fork(row.run, row))),
+      rowsBelow(tree, row.key).map((one) => h("p", { class: "line" }, h("strong", null, one.name), " ", one.kind === "note" ? one.text : one.state)),
     ];
   }
 
-  #model(run, step, item) {
-    const going = item.state === "open";
-    const text = h("pre", { class: going ? "live" : "" }, liveText(item));
+  #model(row, { tree, events }) {
+    const going = !isOver(row);
+    const draft = tree.drafts.get(row.key);
+    const { model, content, calls, items, usage, finish_reason: finish, cached_tokens: cached, reasoning_tokens: reasoning, until } = Object.assign({}, ...events);
+    const text = h("pre", { class: going ? "live" : "" }, going ? liveText(draft) : content ?? row.brief);
     if (going) this.live = text;
     return [
-      h("h2", null, `Model: ${purposeText(item.purpose)}`),
+      h("h2", null, `Model: ${row.name}`),
       facts([
-        ["Model", item.model], ["State", item.state], ["Try", item.attempt > 1 && item.attempt], ["Why", item.reason],
-        ["Waited", item.startedAt - item.openedAt > 0.05 && `${duration(item.startedAt - item.openedAt)} for a worker`],
-        ["Took", item.endedAt && duration(item.endedAt - item.startedAt)],
-        ["Tokens", item.usage && `${count(item.usage.input_tokens)} in${item.cached ? ` (${count(item.cached)} cached)` : ""}, ${count(item.usage.output_tokens)} out${item.reasoning ? ` (${count(item.reasoning)} reasoning)` : ""}`],
-        ["Cost", item.usage && cost(item.usage.cost)], ["Finished", item.finish], ["Asked again", item.until && clock(item.until)],
+        ["Model", model], ["State", row.state], ["Why", events[0]?.reason],
+        ["Waited", !going && row.began_at - row.asked_at > 0.05 && `${duration(row.began_at - row.asked_at)} for a worker`],
+        ["Took", !going && duration(row.ended_at - (row.began_at || row.asked_at))],
+        ["Tokens", usage && `${count(usage.input_tokens)} in${cached ? ` (${count(cached)} cached)` : ""}, ${count(usage.output_tokens)} out${reasoning ? ` (${count(reasoning)} reasoning)` : ""}`],
+        ["Cost", usage && cost(usage.cost)], ["Finished", finish], ["Asked again", until && clock(until)],
       ]),
-      item.error && alert(errorText(item.error)),
-      (item.text || going) && block("Answer", text),
-      item.calls?.length > 0 && block("Calls that it asks for", showValue(item.calls)),
-      item.items?.length > 0 && block("Reasoning and more", showValue(item.items)),
-      sentRequest(run.id, step.number, item),
+      row.state === "failed" && alert(row.remark),
+      (going || text.textContent) && block("Answer", text),
+      calls?.length > 0 && block("Calls that it asks for", showValue(calls)),
+      items?.length > 0 && block("Reasoning and more", showValue(items)),
+      row.asked_for && sentRequest(row.run, row.asked_for),
     ];
   }
 
-  #call(run, step, item) {
-    const held = item.state === "held";
+  #call(row, { held, tree, events }) {
+    const last = (...types) => events.findLast(({ type }) => types.includes(type));
+    const [asked, decided, ended] = [last("approval.requested"), last("approval.decided"), last("tool.answered", "delegate.finished")];
+    const sent = last("tool.called", "delegate.started", "call.refused");
+    const input = sent?.member ? { task: sent.task, ...sent.inputs } : [sent, decided, asked].find((one) => one?.arguments)?.arguments;
+    const kind = sent ? { "tool.called": "tool", "delegate.started": "team member", "call.refused": "cannot be made" }[sent.type] : row.is_question ? "question to a person" : asked?.kind;
+    const id = row.key.slice("call:".length);
     return [
-      h("h2", null, item.kind === "question" ? "Question" : item.name),
+      h("h2", null, row.is_question ? "Question" : row.name),
       facts([
-        ["Kind", { tool: "tool", member: "team member", question: "question to a person", refused: "cannot be made" }[item.kind]],
-        ["State", held ? "waits for a person" : item.state], ["Decision", decisionText(item.decision)],
-        ["Waited", item.startedAt && item.startedAt - item.openedAt > 0.01 && `${duration(item.startedAt - item.openedAt)} in the queue`],
-        ["Took", item.endedAt && duration(item.endedAt - (item.startedAt ?? item.openedAt))], ["By", item.executor],
-        ["Call", h("code", null, item.id)],
+        ["Kind", kind], ["State", held ? "waits for a person" : row.state], ["Decision", decided && row.remark],
+        ["Waited", isOver(row) && row.began_at - row.asked_at > 0.01 && `${duration(row.began_at - row.asked_at)} before it began`],
+        ["Took", isOver(row) && duration(row.ended_at - row.began_at)], ["By", ended?.executor], ["Call", h("code", null, id)],
       ]),
-      held && decisionForm(item.id, { name: item.name, ...item.hold }, this.changed).element,
-      item.error && alert(errorText(item.error)),
-      item.error && item.kind !== "question" && h("p", { class: "hint" }, "The model reads this error and may try otherwise; ",
-        h("button", { type: "button", class: "quiet", onclick: () => this.fork(run, step.number) }, "fork this step"), " to go on from here by yourself."),
-      !held && block("Input", showValue(item.arguments)),
-      item.before && block("What a person changed", showChanges(item.before, item.arguments)),
-      item.decision?.edits.length > 0 && block("What a person changed", showDecided(item, item.decision)),
-      item.result !== undefined && !item.error && block("Output", showValue(item.result)),
-      item.blob && h("p", null, h("a", { href: blobPath(item.blob, `${item.name}.txt`), download: "" }, "The whole output")),
-      item.files?.length > 0 && block("Files", item.files.map(showFile)),
+      held && decisionForm(id, { name: row.name }, this.changed).element,
+      row.state === "failed" && alert(row.error || row.result),
+      row.error && !row.is_question && h("p", { class: "hint" }, "The model reads this error and may try otherwise; ",
+        button("fork this step", () => this.fork(row.run, tree.rows.get(row.parent)), { class: "quiet" }), " to go on from here by yourself."),
+      !held && block("Input", showValue(input ?? row.brief)),
+      asked && decided?.arguments && block("What a person changed", showChanges(asked.arguments, decided.arguments)),
+      asked && decided?.edits?.length > 0 && block("What a person changed", showDecided(asked, decided)),
+      row.state === "ok" && block("Output", showValue(ended ? ended.output : row.result)),
+      ended?.blob && h("p", null, h("a", { href: blobPath(ended.blob, `${row.name}.txt`), download: "" }, "The whole output")),
+      ended?.files?.length > 0 && block("Files", ended.files.map(showFile)),
     ];
   }
 
-  #code(item) {
+  /** A piece of work, or something told: the fields of its events, whatever kind of agent they are of. */
+  #told(row, { events }) {
     return [
-      h("h2", null, "Code"),
-      facts([["State", item.state], ["Waited", item.startedAt && item.startedAt - item.openedAt > 0.01 && `${duration(item.startedAt - item.openedAt)} for a sandbox`],
-        ["Took", item.endedAt && duration(item.endedAt - (item.startedAt ?? item.openedAt))], ["Sandbox", item.sandbox]]),
-      item.error && alert(errorText(item.error)),
-      block("Code", h("pre", { class: "code" }, item.code)),
-      item.logs && block("Printed", h("pre", null, item.logs)),
-      item.result !== undefined && item.result !== null && block("Output", showValue(item.result)),
-      item.notes?.length > 0 && block("Notes", showValue(item.notes)),
+      h("h2", null, row.name),
+      facts([
+        ["State", row.kind === "work" && row.state], ["At", clock(row.asked_at)],
+        ["Waited", isOver(row) && row.began_at - row.asked_at > 0.01 && `${duration(row.began_at - row.asked_at)} before it began`],
+        ["Took", isOver(row) && row.kind === "work" && duration(row.ended_at - row.began_at)],
+      ]),
+      row.error && alert(row.error),
+      row.lines.map((line) => h("p", null, line)),
+      events.map(({ type, ...fields }) => block(type, showValue(Object.fromEntries(Object.entries(fields).filter(([, value]) => isSaid(value)))))),
     ];
-  }
-
-  #note(item) {
-    const { type, ...rest } = item.event;
-    return [h("h2", null, type ?? item.name), facts([["At", clock(item.at)]]), item.text && h("p", null, item.text), showValue(rest)];
   }
 }
 
-const liveText = (item) => (item.gap ? `… ${item.text}` : item.text);
+const isSaid = (value) => value !== null && value !== "" && !(Array.isArray(value) && !value.length);
+
+const liveText = (draft) => (draft?.gap ? `… ${draft.text}` : draft?.text ?? "");
 
 const block = (title, ...content) => h("section", { class: "block" }, h("h3", null, title), ...content);
 

@@ -1,13 +1,13 @@
 // One run, live or past: the tree of all runs below it with the time that each part took, and what is in each part.
 
 import { parseWritten, writeJson } from "../exact_json.js";
-import { get, post, runPath, withQuery } from "../http/api.js";
+import { eventsOf, get, post, runPath, withQuery } from "../http/api.js";
 import { followRun } from "../http/follow.js";
-import { rowState, rowTimes, runMark, visibleRows } from "../state/rows.js";
-import { applyEvents, emptyTree, isOver, totals } from "../state/run_tree.js";
-import { errorText, faultLines, purposeText } from "../state/texts.js";
+import {
+  emptyTree, faultLines, isOver, markOf, numberOf, rootOf, rowsBelow, rowTimes, stateOf, takeEvents, totals, visibleRows,
+} from "../state/run_tree.js";
 import { alert, badge, button, dialog, field, fill, h, toast } from "../view/element.js";
-import { argumentsText, brief, clock, cost, count, duration, lostText } from "../view/format.js";
+import { brief, clock, cost, count, duration, lostText } from "../view/format.js";
 import { VirtualTree } from "../view/virtual_tree.js";
 import { RowDetail } from "./row_detail.js";
 
@@ -17,7 +17,8 @@ const LINK_TEXT = { live: "live", resting: "paused", ended: "" };
 
 /** Shows the page; returns what ends it. */
 export function runPage(main, { parts: [id], query, setQuery }) {
-  let tree = emptyTree();
+  const tree = emptyTree(id);
+  let last = 0; // time of the newest event, by the clock of the page
   let frame = null;
   let link = "";
   let linkText = "loading …";
@@ -50,7 +51,8 @@ export function runPage(main, { parts: [id], query, setQuery }) {
 
   const stop = followRun(runPath(id), {
     onEvents: (events) => {
-      tree = applyEvents(tree, events);
+      takeEvents(tree, events);
+      last = Math.max(last, ...events.flatMap(({ data }) => (data?.rows ?? []).map((row) => Math.max(row.asked_at ?? 0, row.began_at ?? 0, row.ended_at ?? 0))));
       schedule();
     },
     onLink: (state, told) => {
@@ -66,8 +68,9 @@ export function runPage(main, { parts: [id], query, setQuery }) {
   });
   // What is under way grows although nothing happens.
   const ticking = setInterval(() => {
-    if (!tree.root && !queued && link === "live") lookUp();
-    if (tree.root && !isOver(tree.runs.get(tree.root))) schedule();
+    const root = rootOf(tree);
+    if (!root && !queued && link === "live") lookUp();
+    if (root && !isOver(root)) schedule();
   }, 1000);
 
   /** Asks what the events tell only once there are some. */
@@ -89,13 +92,13 @@ export function runPage(main, { parts: [id], query, setQuery }) {
   }
 
   function paint() {
-    const root = tree.runs.get(tree.root);
+    const root = rootOf(tree);
     drawHead(root);
     if (!root) return;
-    const end = isOver(root) ? Math.max(root.endedAt, tree.last) : Math.max(tree.last, Date.now() / 1000);
-    span = { begin: root.startedAt, end: Math.max(end, root.startedAt + 0.001) };
+    const end = Math.max(last, isOver(root) ? root.ended_at : Date.now() / 1000);
+    span = { begin: root.asked_at, end: Math.max(end, root.asked_at + 0.001) };
     fill(axis, [0, 0.25, 0.5, 0.75].map((part) => h("span", null, duration((span.end - span.begin) * part))));
-    view.following = !isOver(root) && Date.now() / 1000 - tree.last < FOLLOWED_SECONDS;
+    view.following = !isOver(root) && Date.now() / 1000 - last < FOLLOWED_SECONDS;
     const rows = visibleRows(tree, toggled);
     view.show(rows);
     const chosen = rows.find((row) => row.key === view.selected);
@@ -108,30 +111,31 @@ export function runPage(main, { parts: [id], query, setQuery }) {
       fill(head, h("h1", { title: queued?.task }, title), h("p", { class: "meta" },
         h("span", null, link === "live" ? "in the inbox of its agent: nothing has happened yet" : linkText), " ",
         queued?.started_at && h("span", null, clock(queued.started_at))));
-      drawProblems(faultLines(tree, id));
+      drawProblems(faultLines(tree));
       drawActions(null);
       return;
     }
-    const sum = totals(tree, root.id);
-    const took = duration((root.endedAt ?? Date.now() / 1000) - root.startedAt);
-    document.title = `${root.agent}: ${brief(root.task, 40)} – Cadre`;
+    const sum = totals(tree);
+    const took = duration((root.ended_at || Date.now() / 1000) - root.began_at);
+    const { model, parent } = root.facts;
+    document.title = `${root.name}: ${brief(root.brief, 40)} – Cadre`;
     const facts = [
-      badge(runMark(root.state, root.held || sum.held), root.state.replaceAll("_", " ")),
+      badge(tree.held.size ? "held" : markOf(tree, root), stateOf(root).replaceAll("_", " ")),
       took, `${count(sum.input + sum.output)} tokens`, cost(sum.cost) && `cost ${cost(sum.cost)}`,
       sum.runs > 1 && `${sum.runs} runs`, `${sum.calls} model calls`,
-      root.model && `model ${root.model}`, clock(root.startedAt),
-      root.parent && h("a", { href: `#/run/${encodeURIComponent(root.parent)}` }, "run above"),
+      model && `model ${model}`, clock(root.began_at),
+      parent && h("a", { href: `#/run/${encodeURIComponent(parent)}` }, "run above"),
       h("a", { href: `${runPath(id)}/trace?format=html`, target: "_blank", rel: "noopener" }, "trace"),
       dashboard && h("a", { href: dashboard, target: "_blank", rel: "noopener" }, "in the tracing dashboard"),
       !isOver(root) && h("span", { class: link === "live" ? "live" : "bad", role: "status" }, linkText),
     ].filter(Boolean);
-    const title = brief(root.task, 400) || id;
-    const signature = writeJson([title, facts.map((one) => one.textContent ?? one), root.agent]);
+    const title = root.brief || id;
+    const signature = writeJson([title, facts.map((one) => one.textContent ?? one), root.name]);
     if (head.dataset.signature !== signature) {
       head.dataset.signature = signature;
-      fill(head, h("h1", { title: root.task }, h("span", { class: "agent" }, root.agent), " ", title), h("p", { class: "meta" }, facts.map((one) => h("span", null, one))));
+      fill(head, h("h1", null, h("span", { class: "agent" }, root.name), " ", title), h("p", { class: "meta" }, facts.map((one) => h("span", null, one))));
     }
-    drawProblems([root.error && isOver(root) ? errorText(root.error) : "", ...missingLines(root), ...faultLines(tree, id)]);
+    drawProblems([root.error, ...missingLines(root), ...faultLines(tree)]);
     drawActions(root);
   }
 
@@ -145,30 +149,31 @@ export function runPage(main, { parts: [id], query, setQuery }) {
 
   function missingLines(root) {
     if (isOver(root)) return [];
-    const names = new Set([...tree.runs.values()].filter((run) => !isOver(run)).flatMap((run) => run.missing));
-    return names.size ? [`Nobody offers ${[...names].join(", ")}: start it with \`cadre agent FILE\` or \`cadre tools FILE\`.`] : [];
+    return [...new Set([...tree.runs.values()].filter((run) => !isOver(run)).flatMap((run) => run.facts.missing ?? []))];
   }
 
   function drawActions(root) {
-    const signals = [...tree.runs.values()].filter((run) => run.awaits?.signal && !isOver(run));
-    const held = root ? totals(tree, root.id).held : 0;
-    const key = writeJson([root && isOver(root), root?.state, root?.cancelling, signals.map((run) => [run.id, run.awaits.signal]), held]);
+    const signals = [...tree.runs.values()].filter((run) => run.waits?.signal && !isOver(run));
+    const held = tree.held.size;
+    const cancelling = root?.facts.cancelling;
+    const key = writeJson([root && isOver(root), root?.state, cancelling, signals.map(({ run, waits }) => [run, waits.signal]), held]);
     if (key === shownActions) return;
     shownActions = key;
     const going = !root || !isOver(root);
     fill(actions,
       held > 0 && h("button", { type: "button", class: "primary", onclick: nextHeld }, `${held} to approve`),
       going && button("Send message", tellDialog),
-      signals.map((run) => button(`Send signal ${run.awaits.signal}`, () => signalDialog(run))),
-      going && !root?.cancelling && h("button", { type: "button", class: "danger", onclick: cancelDialog }, "Cancel"),
-      root && !going && ["max_steps_error", "error"].includes(root.state) && button("Continue", async () => go(await post(`${runPath(id)}/continue`))),
+      signals.map((run) => button(`Send signal ${run.waits.signal}`, () => signalDialog(run))),
+      going && !cancelling && h("button", { type: "button", class: "danger", onclick: cancelDialog }, "Cancel"),
+      root && !going && ["max_steps_error", "error"].includes(stateOf(root)) && button("Continue", async () => go(await post(`${runPath(id)}/continue`))),
       root && button("Again", async () => {
         const { startRun } = await import("./runs.js");
-        await startRun({ agent: root.agent, task: root.task, inputs: root.inputs });
+        const { task, inputs } = await taskOf(root);
+        await startRun({ agent: root.name, task, inputs });
       }),
       root && button("Compare", async () => {
         const { chooseOther } = await import("./compare.js");
-        await chooseOther(id, root.agent);
+        await chooseOther(id, root.name);
       }),
       root && button("Files", filesDialog));
   }
@@ -179,20 +184,11 @@ export function runPage(main, { parts: [id], query, setQuery }) {
 
   /** Opens all above the next held call and selects it. */
   function nextHeld() {
-    for (const run of tree.runs.values()) {
-      const step = run.steps.find((one) => one.items.some((item) => item.state === "held"));
-      if (!step) continue;
-      for (let above = run; above; above = tree.runs.get(above.parent)) {
-        toggled.set(`run:${above.id}`, true);
-        const call = tree.runs.get(above.parent)?.steps.find((one) => one.items.some((item) => item.id === above.id));
-        if (call) toggled.set(`step:${above.parent}:${call.number}`, true);
-      }
-      toggled.set(`step:${run.id}:${step.number}`, true);
-      paint();
-      view.select(`item:${run.id}:${step.number}:${step.items.findIndex((item) => item.state === "held")}`, { scroll: true });
-      detail.element.scrollIntoView?.({ block: "nearest" });
-      return;
-    }
+    const [key] = tree.held;
+    for (let above = tree.rows.get(key)?.parent; above; above = tree.rows.get(above)?.parent) toggled.set(above, true);
+    paint();
+    view.select(key, { scroll: true });
+    detail.element.scrollIntoView?.({ block: "nearest" });
   }
 
   function cancelDialog() {
@@ -217,28 +213,32 @@ export function runPage(main, { parts: [id], query, setQuery }) {
   }
 
   function signalDialog(run) {
-    dialog(`Signal ${run.awaits.signal}`, [field("Payload", h("textarea", { name: "payload", rows: 4, class: "code" }), "any JSON value; empty: null")], "Send", async (data) => {
+    dialog(`Signal ${run.waits.signal}`, [field("Payload", h("textarea", { name: "payload", rows: 4, class: "code" }), "any JSON value; empty: null")], "Send", async (data) => {
       const text = data.get("payload").trim();
-      await post(`${runPath(run.id)}/signals/${encodeURIComponent(run.awaits.signal)}`, text ? parseWritten(text) : null);
+      await post(`${runPath(run.run)}/signals/${encodeURIComponent(run.waits.signal)}`, text ? parseWritten(text) : null);
       toast("sent");
     });
   }
 
-  function forkDialog(run, number) {
-    const calls = run.steps.filter((step) => step.number < number).flatMap((step) => step.items.filter((item) => item.type === "call" && item.endedAt !== null));
+  async function forkDialog(id, step) {
+    const run = tree.runs.get(id);
+    const number = numberOf(step);
+    const before = rowsBelow(tree, run.key).filter((one) => numberOf(one) < number);
+    const calls = before.flatMap((one) => rowsBelow(tree, one.key)).filter((row) => row.kind === "call" && isOver(row));
+    const { task } = await taskOf(run);
     dialog(`Fork at step ${number}`, [
-      h("p", null, `A new run begins with step ${number} of ${run.agent}; the steps before it are its memory.`),
-      field("Task", h("textarea", { name: "task", rows: 5, value: run.task })),
+      h("p", null, `A new run begins with step ${number} of ${run.name}; the steps before it are its memory.`),
+      field("Task", h("textarea", { name: "task", rows: 5, value: task })),
       field("Steps at most", h("input", { name: "max_steps", type: "number", min: 1 }), "left out: as before"),
       calls.length > 0 && h("details", null, h("summary", null, "Other outcomes of the calls before"), calls.map((call) =>
-        field(`${call.name} (${argumentsText(call.arguments, 60)})`, h("textarea", { name: `outcome ${call.id}`, rows: 2, placeholder: brief(call.result ?? call.error?.message ?? "") }), "left out: as it was"))),
+        field(`${call.name} ${brief(call.brief, 60)}`, h("textarea", { name: `outcome ${call.key.slice("call:".length)}`, rows: 2, placeholder: brief(call.error || call.result) }), "left out: as it was"))),
     ], "Fork", async (data) => {
       const body = { at: number };
-      const outcomes = calls.map((call) => [call.id, data.get(`outcome ${call.id}`)]).filter(([, text]) => text);
+      const outcomes = calls.map(({ key }) => key.slice("call:".length)).map((call) => [call, data.get(`outcome ${call}`)]).filter(([, text]) => text);
       if (outcomes.length) body.observations = Object.fromEntries(outcomes);
-      if (data.get("task") !== run.task) body.task = data.get("task");
+      if (data.get("task") !== task) body.task = data.get("task");
       if (data.get("max_steps")) body.max_steps = Number(data.get("max_steps"));
-      go(await post(`${runPath(run.id)}/fork`, body));
+      go(await post(`${runPath(id)}/fork`, body));
     });
   }
 
@@ -251,16 +251,15 @@ export function runPage(main, { parts: [id], query, setQuery }) {
   }
 
   /** A row: twist, state, name, remark on the left; a bar with its time on the right. */
-  function drawRow(row) {
-    const { name, remark } = rowText(row);
-    const state = rowState(row);
-    const times = rowTimes(row);
-    const twist = h("span", { class: row.expandable ? `twist ${row.expanded ? "down" : ""}` : "twist none", "aria-hidden": "true" });
+  function drawRow(shown) {
+    const { row, expandable, expanded, depth } = shown;
+    const state = markOf(tree, row);
+    const twist = h("span", { class: expandable ? `twist ${expanded ? "down" : ""}` : "twist none", "aria-hidden": "true" });
     const label = h("span", { class: "label" }, twist,
       h("span", state === "note" ? { class: "mark note" } : { class: `mark ${state}`, role: "img", "aria-label": state }),
-      h("span", { class: `name ${row.type} ${row.item?.type ?? ""}` }, name), h("span", { class: "remark" }, remark));
-    label.style.setProperty("padding-inline-start", `${Math.min(row.depth, 12) * 14}px`);
-    return [label, state === "note" ? h("span", { class: "lane" }) : lane(times, state, row.item?.askedAt ? "person" : "queue")];
+      h("span", { class: `name ${row.kind}` }, row.name), h("span", { class: "remark" }, remarkOf(shown)));
+    label.style.setProperty("padding-inline-start", `${Math.min(depth, 12) * 14}px`);
+    return [label, state === "note" ? h("span", { class: "lane" }) : lane(rowTimes(shown), state, row.kind === "call" && row.remark ? "person" : "queue")];
   }
 
   function lane({ start, work, end }, state, before) {
@@ -278,11 +277,16 @@ export function runPage(main, { parts: [id], query, setQuery }) {
       h("span", { class: "took" }, duration(until - start)));
   }
 
-  function signatureOf(row) {
-    const times = rowTimes(row);
+  /** What the row says, of an answer that grows its end. */
+  function remarkOf({ row, call }) {
+    const draft = tree.drafts.get(row.key);
+    return draft ? brief(draft.text.slice(-WRITING_CHARACTERS)) : call?.state === "held" ? call.text : row.text;
+  }
+
+  function signatureOf(shown) {
+    const times = rowTimes(shown);
     const moving = times.end === null ? Math.floor(span.end) : "";
-    const { name, remark } = rowText(row);
-    return `${name}|${remark}|${rowState(row)}|${times.start}|${times.work}|${times.end}|${moving}|${span.end - span.begin}`;
+    return `${shown.row.name}|${remarkOf(shown)}|${markOf(tree, shown.row)}|${times.start}|${times.work}|${times.end}|${moving}|${span.end - span.begin}`;
   }
 
   schedule();
@@ -295,26 +299,8 @@ export function runPage(main, { parts: [id], query, setQuery }) {
   };
 }
 
-/** Name and remark of a row in a few words. */
-function rowText({ type, run, step, item, call }) {
-  if (type === "run") {
-    const ended = isOver(run) ? (run.error ? errorText(run.error) : brief(run.output ?? "", 200)) : run.doing || brief(run.task, 200);
-    return { name: run.agent, remark: call?.state === "held" ? "waits for approval" : ended };
-  }
-  if (type === "step") return { name: step.number ? `Step ${step.number}` : "Before the first step", remark: step.error ? errorText(step.error) : step.name };
-  switch (item.type) {
-    case "model": {
-      const name = purposeText(item.purpose) + (item.attempt > 1 ? `, try ${item.attempt}` : "");
-      if (item.error) return { name, remark: errorText(item.error) };
-      const text = item.state === "open" ? item.text.slice(-WRITING_CHARACTERS) : item.text;
-      return { name, remark: brief(text || (item.calls ?? []).map((one) => one.name).join(", "), 200) };
-    }
-    case "code":
-      return { name: "code", remark: item.error ? errorText(item.error) : brief(item.code, 200) };
-    case "call":
-      return { name: item.name || "question", remark: item.error ? errorText(item.error) : item.state === "held" ? `waits for approval: ${item.hold.reason}` : argumentsText(item.arguments) };
-    default:
-      return { name: item.name, remark: item.text || brief(Object.fromEntries(Object.entries(item.event).filter(([key]) => key !== "type")), 200) };
-  }
+/** The task of a run, whole. */
+async function taskOf(run) {
+  const [accepted] = await eventsOf(run);
+  return { inputs: {}, ...accepted.task };
 }
-

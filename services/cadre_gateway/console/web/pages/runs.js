@@ -3,7 +3,7 @@
 import { parseWritten, writeJson } from "../exact_json.js";
 import { get, post, withQuery } from "../http/api.js";
 import { poll } from "../http/poll.js";
-import { runMark } from "../state/rows.js";
+import { runMark } from "../state/run_tree.js";
 import { alert, badge, dialog, empty, field, fill, h, table } from "../view/element.js";
 import { brief, clock, cost, count, duration } from "../view/format.js";
 

@@ -28,12 +28,11 @@ export function edgesOf(step) {
 export const doing = (step) => ACTIONS.find((key) => step[key] !== undefined && step[key] !== null) ?? "";
 
 /**
- * The steps of the run's workflow: `{name, doing, edges, state, visits, rank}`, state "open", "waiting", "ok",
- * "failed", "dropped" or "". A rank is how far a step lies from the beginning.
+ * The steps of a workflow: `{name, doing, edges, state, visits, taken, rank}`, state "open", "waiting", "ok", "failed",
+ * "dropped" or "". A rank is how far a step lies from the beginning. `entered` are the rows of the run's steps, in order.
  */
-export function flowOf(run) {
-  const { start, steps = {} } = run.workflow;
-  const been = visited(run);
+export function flowOf({ start, steps = {} }, run, entered) {
+  const been = visited(steps, run, entered);
   const ranks = new Map([[start, 0]]);
   const waiting = [start];
   for (const name of waiting) {
@@ -44,25 +43,22 @@ export function flowOf(run) {
     }
   }
   return waiting.filter((name) => steps[name]).map((name) => (
-    { name, doing: doing(steps[name]), edges: edgesOf(steps[name]), state: "", visits: 0, ...been.get(name), rank: ranks.get(name) }));
+    { name, doing: doing(steps[name]), edges: edgesOf(steps[name]), state: "", visits: 0, taken: new Set(), ...been.get(name), rank: ranks.get(name) }));
 }
 
 /** Of each step that was entered its state, how often, and the ways that were taken. */
-function visited(run) {
+function visited(steps, run, entered) {
   const found = new Map();
-  const at = (name) => found.get(name) ?? found.set(name, { state: "", visits: 0, taken: new Set() }).get(name);
-  for (const { name, items } of run.steps) {
-    if (name && run.workflow.steps?.[name]) {
-      const step = at(name);
-      step.visits += 1;
-      step.state = { success: "ok", cancelled: "dropped", waiting: "waiting", running: "open" }[run.state] ?? "failed";
-    }
-    for (const { type, event } of items) {
-      if (type !== "note" || event?.type !== "workflow.step_finished") continue;
-      const step = at(event.name);
-      step.state = event.retry ? "open" : event.error ? "failed" : "ok";
-      if (event.next) step.taken.add(event.next);
-    }
+  let before = null;
+  for (const row of entered.filter(({ words }) => steps[words])) {
+    const step = found.get(row.words) ?? { visits: 0, taken: new Set() };
+    found.set(row.words, step);
+    step.visits += 1;
+    step.state = row.state;
+    before?.taken.add(row.words);
+    before = step;
   }
+  // Where it is: what it waits for there, or that it will try that again.
+  if (before && !run.ended_at && before.state !== "ok") before.state = run.state;
   return found;
 }

@@ -62,3 +62,10 @@ export function argumentsText(args, most = 120) {
   if (typeof args === "string") return brief(args, most);
   return brief(Object.entries(args ?? {}).map(([name, value]) => `${name}=${writeJson(value)}`).join(", "), most);
 }
+
+/** The error of a run, a step or a call; empty without one. What repeats the call is left out: that is shown anyway. */
+export function errorText(error) {
+  if (!error) return "";
+  const message = [...(error.message ?? "")].slice(error.preamble ?? 0).join("");
+  return ["tool-failed", "member-failed", "timed-out", "invalid-call"].includes(error.code) ? message : `${error.type}: ${message}`;
+}

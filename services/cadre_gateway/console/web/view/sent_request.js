@@ -9,8 +9,8 @@ import { showImage, showValue } from "./value.js";
 const APART = ["messages", "input", "tools"];
 const OPEN_CHARACTERS = 600; // a last message up to this length is open at once
 
-/** The request of the model call `item` of a step, asked for when somebody wants to see it. */
-export function sentRequest(run, step, { purpose, attempt }) {
+/** The request of a model call of a run, asked for when somebody wants to see it. */
+export function sentRequest(run, { step, purpose, attempt }) {
   const box = h("div", null);
   const details = h("details", { class: "sent" }, h("summary", null, "The prompt as sent"), box);
   details.addEventListener("toggle", async () => {

@@ -6,9 +6,9 @@ import { graph, placed } from "./graph.js";
 
 const WORDS = { open: "in work", waiting: "waits", ok: "done", failed: "failed", dropped: "ended in it" };
 
-/** The workflow of a run. */
-export function workflowGraph(run) {
-  const steps = flowOf(run);
+/** The workflow of a run, whose steps have these rows. */
+export function workflowGraph(workflow, run, rows) {
+  const steps = flowOf(workflow, run, rows);
   const told = steps.filter((one) => one.state).map((one) => `${one.name} ${WORDS[one.state]}`).join(", ");
   return h("div", { class: "workflow" }, graph(placed(steps).map(node), { label: `Workflow: ${told || "not begun"}`, what: "Drawing of the workflow" }),
     h("details", null, h("summary", null, "As a list"), h("ol", { class: "list" }, steps.map(listed))));
