@@ -245,7 +245,7 @@ class Gateway:
         """(event name, data) of the run's tree, until its end."""
 
         url = f"{self.service.url}/v1/runs/{run_id}/events"
-        params = {"after": after, "view": view}
+        params: dict[str, str | int] = {"after": after, "view": view}
         with httpx2.stream("GET", url, params=params, timeout=patience(), verify=False) as response:
             assert response.status_code == 200, response.read()
             name = ""

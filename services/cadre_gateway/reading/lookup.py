@@ -77,8 +77,10 @@ class RunLookup:
         """Return the `n`-th entry of a run, whole. Raise a 404 problem where there is no such entry, NewerSchema,
         RetryableError."""
         tree = checked_tree_of(run)
-        stored, fate = await asyncio.gather(self.history.entry(tree, run, n), self.erasure.fate(tree))
-        erased = _erased(fate)
+        stored, lifecycle = await asyncio.gather(
+            self.history.entry(tree, run, n), self.erasure.lifecycle(tree)
+        )
+        erased = _erased(lifecycle)
         if stored is not None and (erased is None or stored.seq > erased.seq):
             return stored
         await self.find(run)
