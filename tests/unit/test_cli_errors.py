@@ -120,10 +120,9 @@ def test_an_answer_of_no_words_prints_no_line(gateway: Gateway) -> None:
 
 
 def test_a_full_disk_is_no_defect() -> None:
-    assert error_line(OSError(errno.ENOSPC, "No space left on device")) == (
-        "the output cannot be written: no space left on the device",
-        ExitCode.FAILED,
-    )
+    text, code = error_line(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+    assert code == ExitCode.FAILED
+    assert "OSError" not in text
 
 
 def test_a_failed_run_as_json_is_one_object(gateway: Gateway) -> None:
@@ -286,7 +285,8 @@ def test_an_address_that_is_none(monkeypatch: pytest.MonkeyPatch, url: str, word
 def test_a_task_that_is_no_text(gateway: Gateway) -> None:
     result = cadre("run", "boss", stdin="Grüße".encode("latin-1"))
     assert (result.exit_code, gateway.posted) == (ExitCode.USAGE, [])
-    assert result.stderr.startswith("cadre: the task is not UTF-8")
+    assert result.stderr.startswith("cadre: ")
+    assert "UTF-8" in result.stderr
 
 
 def test_an_answer_that_the_terminal_has_no_letters_for(gateway: Gateway) -> None:

@@ -86,7 +86,7 @@ async def test_an_unknown_run_is_said_at_once() -> None:
 async def test_a_gateway_that_stays_away_is_given_up() -> None:
     busy = {"detail": "NATS is away"}
     found, asked = client(*(httpx2.Response(503, json=busy) for _ in range(3)))
-    with pytest.raises(Unreachable, match=r"lost the gateway \(NATS is away\); the run goes on"):
+    with pytest.raises(Unreachable, match="NATS is away"):
         await read(found, patience=0.5)
     assert len(asked) == 3
 

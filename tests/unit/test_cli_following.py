@@ -46,7 +46,7 @@ def test_a_run_is_asked_for_again_under_its_key(gateway: Gateway) -> None:
 def test_a_gateway_that_stays_away_is_unreachable(gateway: Gateway) -> None:
     gateway.answers["POST /v1/runs"] = BUSY
     result = cadre("run", "boss", "go")
-    assert (result.exit_code, result.stderr) == (ExitCode.UNREACHABLE, "cadre: NATS did not answer\n")
+    assert (result.exit_code, result.stderr) == (ExitCode.UNREACHABLE, f"cadre: {BUSY[2]['detail']}\n")
     assert len(gateway.keys) == 5
 
 

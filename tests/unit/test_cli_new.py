@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cadre.deploy.team_file import read_team
+from cadre.errors import ExitCode
 from cadre.spec.agent_file import read_agent
 from harness.texts import holds
 from unit.played_gateway import cadre
@@ -63,10 +64,8 @@ def test_nothing_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "test_helper.py").write_text("mine")
     done = cadre("new", "agent", "helper")
-    assert (done.exit_code, done.stderr) == (
-        2,
-        "cadre: test_helper.py: there already; choose another name or folder\n",
-    )
+    assert done.exit_code == ExitCode.USAGE
+    assert done.stderr.startswith("cadre: test_helper.py: ")
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("test_helper.py", "mine")]
 
 

@@ -88,7 +88,7 @@ def test_a_file_is_read_as_its_folder_is(folder: Path) -> None:
         ("{agents: [boss.yaml], demo: {program: show.py, check: y}}", "spec.demo"),
         ("{agents: [boss.yaml], demo: {program: 7}}", "spec.demo.program: Expected `str | null`, got `int`"),
         ("{agents: [boss.yaml], demo: {program: ' '}}", "spec.demo.program: ' ' is no command"),
-        ("{agents: [boss.yaml], demo: {program: 'x \"y'}}", "is no command: write it as for a shell"),
+        ("{agents: [boss.yaml], demo: {program: 'x \"y'}}", """spec.demo.program: 'x "y\'"""),
         (
             "{agents: [boss.yaml], demo: {agent: boss, task: x, check: ''}}",
             "spec.demo.check: '' is no command",

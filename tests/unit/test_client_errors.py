@@ -47,7 +47,7 @@ def test_a_full_deployment_says_when_to_come_again() -> None:
 async def test_an_answer_of_another_version_is_named_as_such(gateway: Gateway) -> None:
     gateway.answer("GET /v1/agents", {"agents": [{"name": 3}]})
     async with Client() as cadre:
-        with pytest.raises(ClientError, match="upgrade the older of the two"):
+        with pytest.raises(ClientError, match=r"\$\[0\]\.name"):
             await cadre.agents()
 
 
@@ -74,14 +74,14 @@ async def test_a_file_that_is_not_there_and_a_url_that_is_none(gateway: Gateway)
 
 async def test_a_waiting_client_does_not_stop_a_loop(gateway: Gateway) -> None:
     cadre = SyncClient()
-    with pytest.raises(RuntimeError, match="use Client and await"):
+    with pytest.raises(RuntimeError, match=r"\bClient\b"):
         cadre.agents()
     await asyncio.to_thread(cadre.close)
 
 
 def test_a_gateway_that_is_away_is_unreachable() -> None:
     with SyncClient("http://127.0.0.1:1") as cadre:
-        with pytest.raises(Unreachable, match="no gateway answers at"):
+        with pytest.raises(Unreachable, match=r"http://127\.0\.0\.1:1\b"):
             cadre.agents()
         with pytest.raises(Unreachable):
             list(cadre.runs())

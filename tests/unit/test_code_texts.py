@@ -56,7 +56,8 @@ def test_a_tool_is_a_function_with_its_docstring() -> None:
         """
         return {}
 
-    assert to_code_prompt(search.card) == (
+    *shown, explained, schema, end = to_code_prompt(search.card).splitlines()
+    assert "\n".join(shown) == (
         "def search(query: str, limit: int = 5, order: Literal['new', 'old'] | None = None) -> dict[str, int]:\n"
         '    """Finds paragraphs.\n'
         "\n"
@@ -66,19 +67,18 @@ def test_a_tool_is_a_function_with_its_docstring() -> None:
         "        query: Words. Any language.\n"
         "        order: Which first.\n"
         "\n"
-        "    Returns:\n"
-        "        Structured output: use its parts at once, there is no need to print it first."
-        " It follows this JSON schema:\n"
-        '        {"type": "object", "additionalProperties": {"type": "integer"}}\n'
-        '    """'
+        "    Returns:"
     )
+    assert "JSON schema" in explained
+    assert json.loads(schema) == {"type": "object", "additionalProperties": {"type": "integer"}}
+    assert end == '    """'
 
 
 def test_a_member_is_a_function_of_a_task() -> None:
     head, *body = to_code_prompt(ANALYST).splitlines()
     assert head == "def analyst(task: str, additional_args: dict | None = None) -> str:"
     assert body[0] == '    """Calculates.'
-    assert "        task: The whole request, in words." in body
+    assert [line.split(":")[0] for line in body if line.startswith(" " * 8)][:1] == ["        task"]
     assert parse("analyst", signature_of(ANALYST)).bind(task="Add.").arguments == {"task": "Add."}
 
 
@@ -90,7 +90,8 @@ def test_a_schema_is_shown_where_the_type_does_not_say_it_all() -> None:
     )
     assert str(json.dumps(ADDRESS)) in text
     assert 'limit: JSON schema: {"type": "integer", "minimum": 1}\n' in text
-    assert "tag: May be left out.\n" in text
+    (tag,) = (line for line in text.splitlines() if line.strip().startswith("tag: "))
+    assert "JSON" not in tag, "its type says it all, but that it is optional"
     assert holds(text, "$defs", str(json.dumps({"A": ADDRESS})))
 
 

@@ -78,10 +78,10 @@ async def test_arguments_are_fetched_by_path_value_or_reference() -> None:
     [
         ("b.txt", "'b.txt'"),
         ("../a.txt", "workspace"),
-        ("blob:" + "0" * 64, "is not in the object store"),
+        ("blob:" + "0" * 64, "blob:" + "0" * 64),
         ({"$file": {"name": "x"}}, "no file: Object missing required field `ref`"),
-        ({"file": 1}, "expected the path of a file"),
-        (7, "expected the path of a file"),
+        ({"file": 1}, "path"),
+        (7, "path"),
     ],
 )
 async def test_what_is_no_file_is_told_to_the_model(wrong: Any, why: str) -> None:

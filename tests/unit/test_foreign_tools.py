@@ -213,7 +213,7 @@ def test_options_win() -> None:
     ("options", "problem"),
     [
         ({"name": "loud voice"}, "name 'loud voice'"),
-        ({"name": "final_answer"}, "every agent's own way to end"),
+        ({"name": "final_answer"}, "'final_answer'"),
         ({"approval": "when: amount > 3"}, "asks about amount"),
         ({"description": " "}, "write a docstring"),
         ({"timeout": 0}, "timeout=0"),
@@ -226,11 +226,11 @@ def test_what_no_model_could_use_is_refused(options: dict[str, Any], problem: st
 
 
 def test_what_is_no_tool_is_refused() -> None:
-    with pytest.raises(ToolDefinitionError, match="is a class: make a tool of it first"):
+    with pytest.raises(ToolDefinitionError, match=r"\bShout\b"):
         from_smolagents(Shout)
     with pytest.raises(ToolDefinitionError, match="it has no args_schema, invoke"):
         from_langchain(Shout())
-    with pytest.raises(ToolDefinitionError, match="its schema of inputs is wrong"):
+    with pytest.raises(ToolDefinitionError, match="number of things"):
         from_langchain(Multiply({"type": "object", "properties": {"a": {"type": "number of things"}}}))
 
 

@@ -207,8 +207,8 @@ def test_the_header_says_who_decides() -> None:
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        ({"decision": "maybe"}, "write approve, reject or correct"),
-        ({"decision": "correct"}, "a correction changes something"),
+        ({"decision": "maybe"}, "approve.*reject.*correct"),
+        ({"decision": "correct"}, "arguments.*tool"),
         ({"decision": "approve", "arguments": {}}, "leave them out"),
         ({"decision": "reject", "tool": "x"}, "leave them out"),
         ({"decision": "approve", "replace": True}, "leave them out"),
@@ -232,7 +232,7 @@ def test_a_decision_of_no_use_is_refused(body: dict[str, Any], problem: str) -> 
         ({"deadline": -1}, r"deadline"),
         ({"deadline": "0s"}, r"deadline"),
         ({"deadline": "soon"}, r"deadline: 'soon' .* 90s"),
-        ({"deadline": "600w"}, r"deadline: 600w must be .* at most ten years"),
+        ({"deadline": "600w"}, r"deadline: 600w\b"),
         ({"deadline": 1e12}, r"deadline"),
         ({"deadline": True}, r"deadline"),
         ({"budget": {"tokens": 0}}, r"budget\.tokens"),

@@ -8,6 +8,7 @@ from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.serving.interpreter_tool import InterpreterTool
 from cadre_sandbox.serving.warm_pool import WarmPool
 from harness.memory_ports import MemoryBlobs
+from harness.texts import holds
 from unit.loop.memory_world import MemoryWorld
 from unit.test_newer_schema import Delivered
 from unit.test_quarantine import MemoryQuarantine
@@ -28,4 +29,5 @@ async def test_code_in_the_name_of_another_agent_is_not_run() -> None:
     )
     delivered = Delivered(1, encode(call), "cadre.call.0.python_interpreter.mallory.r1.r1_1_0")
     await tool.handle(delivered)
-    assert delivered.settled == ["a call of agent 'ann' was sent by 'mallory': it is not made"]
+    (why,) = map(str, delivered.settled)
+    assert holds(why, "'ann'", "'mallory'")

@@ -393,4 +393,5 @@ async def test_files_of_a_run_that_never_began_go_after_an_hour(house: House) ->
         await house.time.until(4000.0)
     assert [tree for _, tree in streams.purged] == ["left"]
     assert streams.blobs == {}
-    assert await house.index.read(SqlQuery("SELECT tree FROM trees WHERE unstarted_at IS NOT NULL")) == []
+    unstarted = await house.index.read(SqlQuery("SELECT tree FROM trees WHERE unstarted_at IS NOT NULL"))
+    assert unstarted == []

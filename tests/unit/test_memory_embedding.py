@@ -11,7 +11,7 @@ from cadre.errors import ModelRefused, ModelUnavailable, SettingError, SetupErro
 from cadre.testing import ModelServer, running_model
 from cadre_memory.embedding import local_model
 from cadre_memory.embedding.embedder import Fingerprint, WindowVectors
-from cadre_memory.embedding.open import describe, open_embedder
+from cadre_memory.embedding.open import NO_EMBEDDINGS, describe, open_embedder
 from cadre_memory.embedding.priority_lock import PriorityLock
 from cadre_memory.host import schema_of
 from cadre_memory.index.vector_index import Chunk
@@ -45,7 +45,8 @@ async def test_without_any_there_is_none_and_it_is_said() -> None:
     nothing = MemorySettings(embeddings="none")
     assert await open_embedder(nothing) is None
     about, meanings = describe(nothing)
-    assert (about.startswith("no embeddings are configured"), meanings) == (True, False)
+    assert (about, meanings) == (NO_EMBEDDINGS, False)
+    assert "CADRE_MEMORY_EMBEDDINGS_URL" in NO_EMBEDDINGS
 
 
 async def test_an_endpoint_is_preferred_and_its_dimension_found_out(
@@ -90,7 +91,7 @@ async def test_what_an_endpoint_refuses_is_told_with_its_reason(
 ) -> None:
     embedder = await open_embedder(settings(endpoint, tmp_path))
     assert embedder is not None
-    with pytest.raises(ModelRefused, match="none of them empty") as refused:
+    with pytest.raises(ModelRefused, match="empty") as refused:
         await embedder.documents([""])
     assert refused.value.status == 400
     # One that is refused keeps nothing from the others.

@@ -137,42 +137,43 @@ def test_image_types_by_their_first_bytes() -> None:
     assert [image_type(sample) for sample in samples] == kinds
 
 
-@pytest.mark.parametrize(
-    ("text", "context", "tokens"),
-    [
-        (
-            "This model's maximum context length is 8,192 tokens. However, your messages resulted in 9000 tokens.",
-            8192,
-            9000,
-        ),
-        (
-            "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 in the"
-            " messages, 1000 in the completion).",
-            4096,
-            4000,
-        ),
-        (
-            "'max_tokens' is too large: 4096. This model's maximum context length is 4096 tokens and your request"
-            " has 1234 input tokens (4096 > 4096 - 1234).",
-            4096,
-            1234,
-        ),
-        ("request (4523 tokens) exceeds the available context size (4096 tokens)", 4096, 4523),
-        ("the request exceeds the available context size. try increasing the context size", None, None),
-        ("prompt is too long: 210000 tokens > 200000 maximum", 200_000, 210_000),
-        (
-            "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
-            1_048_576,
-            1_200_000,
-        ),
-        (
-            "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
-            32_768,
-            40_000,
-        ),
-        ("Input length 9 exceeds the context window of 4", None, None),
-    ],
-)
+SAID_BY_ENDPOINTS: list[tuple[str, int | None, int | None]] = [
+    (
+        "This model's maximum context length is 8,192 tokens. However, your messages resulted in 9000 tokens.",
+        8192,
+        9000,
+    ),
+    (
+        "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens (4000 in the"
+        " messages, 1000 in the completion).",
+        4096,
+        4000,
+    ),
+    (
+        "'max_tokens' is too large: 4096. This model's maximum context length is 4096 tokens and your request"
+        " has 1234 input tokens (4096 > 4096 - 1234).",
+        4096,
+        1234,
+    ),
+    ("request (4523 tokens) exceeds the available context size (4096 tokens)", 4096, 4523),
+    ("the request exceeds the available context size. try increasing the context size", None, None),
+    ("prompt is too long: 210000 tokens > 200000 maximum", 200_000, 210_000),
+    (
+        "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+        1_048_576,
+        1_200_000,
+    ),
+    (
+        "Prompt contains 40000 tokens, too large for model with 32768 maximum context length",
+        32_768,
+        40_000,
+    ),
+    ("Input length 9 exceeds the context window of 4", None, None),
+]
+"""What endpoints of several makers answer to a request that is too long, with the numbers in it."""
+
+
+@pytest.mark.parametrize(("text", "context", "tokens"), SAID_BY_ENDPOINTS)
 def test_a_refusal_as_too_long_may_say_by_how_much(
     text: str, context: int | None, tokens: int | None
 ) -> None:

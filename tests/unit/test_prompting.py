@@ -1,5 +1,6 @@
 """The shipped prompts say what models rely on; a wrong prompt file is refused with file, key and variable."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -58,13 +59,14 @@ def load(tmp_path: Path, document: object) -> Prompts:
 
 
 def test_a_tool_is_written_out_with_inputs_and_output() -> None:
-    assert to_tool_calling_prompt(SEARCH) == (
-        "search: Finds paragraphs.\n\n  Returns: the best first\n"
-        '  Takes inputs: {"query": {"type": "string", "description": "Words."},'
-        ' "limit": {"type": "integer", "default": 5}, "language": {"type": "string", "optional": true}}\n'
-        "  Returns an output of type: array, as this JSON schema says:"
-        ' {"type": "array", "items": {"type": "string"}}'
-    )
+    *told, takes, returns = to_tool_calling_prompt(SEARCH).splitlines()
+    assert told == ["search: Finds paragraphs.", "", "  Returns: the best first"]
+    assert json.loads(takes.partition(": ")[2]) == {
+        "query": {"type": "string", "description": "Words."},
+        "limit": {"type": "integer", "default": 5},
+        "language": {"type": "string", "optional": True},
+    }
+    assert json.loads(returns[returns.index("{") :]) == {"type": "array", "items": {"type": "string"}}
 
 
 @pytest.mark.parametrize(

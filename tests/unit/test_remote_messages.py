@@ -17,7 +17,7 @@ def test_images_of_all_kinds_are_passed_on_or_told_of() -> None:
     assert [file.info.ref for file in files] == [File(GIF).info.ref, "blob:12"]
     assert (files[0].data, name_of(files[0], 1)) == (GIF, "image-1.gif")
     assert texts[:2] == ["Look!", "Image: https://example.org/a.png"]
-    assert texts[2].startswith("An image could not be read: ")
+    assert len(texts) == 3, "the image that cannot be read is not passed over in silence"
 
 
 def test_a_file_keeps_its_name() -> None:

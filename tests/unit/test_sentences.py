@@ -188,11 +188,11 @@ def test_every_exception_is_needed() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        'event.reason == "the run is over"',
+        'event.reason == "the lamp is out"',
         "error.message == _CUT",
         '"holds no " in str(error)',
         'body["detail"] in ("gone", "late")',
-        '(lack or "").startswith("the NATS store is full")',
+        '(lack or "").startswith("the lamp has no oil")',
         "re.search(pattern, error.message)",
         're.sub("neither .*", "", str(error))',
         "str(error).partition(mark)",

@@ -65,7 +65,7 @@ def test_a_cadre_up_that_was_killed_has_nobody(folder: Path) -> None:
 
 def test_a_model_endpoint_that_is_no_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CADRE_MODEL_URL", "user:hidden@foo")
-    with pytest.raises(SettingError, match=r"^CADRE_MODEL_URL=foo is no URL: it must begin with http://"):
+    with pytest.raises(SettingError, match=r"^CADRE_MODEL_URL=foo\b.* http://"):
         read_model_settings()
 
 

@@ -1,5 +1,6 @@
 """Agent Skills: folders that say what they are for, read by a tool each, named by agents."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -83,25 +84,24 @@ async def test_nothing_else_is_read(folder: Path, path: str) -> None:
 @pytest.mark.parametrize(
     ("name", "about", "problem"),
     [
-        ("pdf", "name: other\ndescription: x", "name: must be the folder's name, 'pdf'"),
-        ("Pdf", "name: Pdf\ndescription: x", "name: use 1 to 58 of the letters"),
-        ("pdf", "name: pdf", "description: write 1 to 1024 characters"),
-        ("pdf", "name: pdf\ndescription: ''", "description: write 1 to 1024 characters"),
-        ("pdf", f"name: pdf\ndescription: {'x' * 1025}", "description: write 1 to 1024 characters"),
-        ("pdf", "- name", "begin with front matter"),
-        ("pdf", "name: [", "its front matter is not YAML"),
+        ("pdf", "name: other\ndescription: x", r"name: .*'pdf'"),
+        ("Pdf", "name: Pdf\ndescription: x", "name: .*1 to 58"),
+        ("pdf", "name: pdf", "description: .*1 to 1024"),
+        ("pdf", "name: pdf\ndescription: ''", "description: .*1 to 1024"),
+        ("pdf", f"name: pdf\ndescription: {'x' * 1025}", "description: .*1 to 1024"),
+        ("pdf", "- name", ".*front matter"),
+        ("pdf", "name: [", ".*YAML"),
     ],
 )
 def test_a_wrong_skill_is_refused(tmp_path: Path, name: str, about: str, problem: str) -> None:
     place = skill(tmp_path, name, about=about)
-    with pytest.raises(SpecError) as caught:
+    with pytest.raises(SpecError, match=re.escape(f"{place}/SKILL.md: ") + problem):
         read_skill(place)
-    assert f"{place}/SKILL.md: {problem}" in str(caught.value)
 
 
 def test_a_folder_without_skills(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(SetupError, match="is a folder without skills"):
+    with pytest.raises(SetupError, match=re.escape(f"{tmp_path}/empty")):
         load_tools(f"{tmp_path}/empty")
     (tmp_path / "empty" / "SKILL.md").write_text("---\nname: empty")
     with pytest.raises(SetupError, match="front matter"):

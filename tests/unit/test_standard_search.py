@@ -10,6 +10,7 @@ from cadre_standard_tools.folder_search import MAX_FILE_BYTES, SNIPPET_CHARACTER
 from cadre_standard_tools.search_results import SearchUnavailable
 from cadre_standard_tools.searching import search_of
 from cadre_standard_tools.searxng import Searxng
+from harness.texts import holds
 
 MOON = """# The Moon
 
@@ -49,7 +50,7 @@ async def test_what_is_not_there_is_said(folder: Path) -> None:
     search = FolderSearch(folder)
     nothing = await search.search("the quantum chromodynamics", 5)
     assert nothing.results == []
-    assert nothing.note == ("None of 3 documents has any of the words quantum, chromodynamics: try others.")
+    assert holds(nothing.note, "3", "quantum, chromodynamics")
     assert "no word" in (await search.search("?!", 5)).note
 
 

@@ -288,9 +288,12 @@ def test_each_row_of_the_table_is_met_by_a_text() -> None:
 
 
 def test_numbers_of_other_things_are_no_sizes() -> None:
-    assert excess_of("context window exceeds limit (2013)") == (None, None)
-    assert excess_of("context length of 4") == (None, None)
-    assert excess_of("maximum context length is 99999999999999999999") == (None, None)
+    for text in (
+        "context window exceeds limit (2013)",
+        "context length of 4",
+        "maximum context length is 99999999999999999999",
+    ):
+        assert excess_of(text) == (None, None), text
 
 
 def test_the_reason_of_the_endpoint_behind_a_relay() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from cadre.prompting.tool_text import signature_of
 from cadre.tool import InvalidArguments, Tool, ToolContext, tool
+from harness.texts import holds
 
 
 class Colour(enum.Enum):
@@ -261,20 +262,20 @@ GOOD: dict[str, Any] = {"day": "2026-03-01", "at": {"x": 1}, "colours": {}}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "named"),
     [
-        ({**GOOD, "note": 3}, "argument 'note': expected `str | null`, got `int`"),
-        ({**GOOD, "at": {"x": "1"}}, "argument 'at.x': expected `int`, got `str`"),
-        ({**GOOD, "at": {}}, "argument 'at': object missing required field `x`"),
-        ({**GOOD, "day": "soon"}, "argument 'day': invalid RFC3339 encoded date"),
-        ({"day": "2026-03-01", "colours": {}}, "argument 'at' is missing"),
-        ({**GOOD, "dya": 1}, "there is no argument 'dya': plan takes day, at, colours, note"),
+        ({**GOOD, "note": 3}, ["'note'", "`str | null`", "`int`"]),
+        ({**GOOD, "at": {"x": "1"}}, ["'at.x'", "`int`", "`str`"]),
+        ({**GOOD, "at": {}}, ["'at'", "`x`"]),
+        ({**GOOD, "day": "soon"}, ["'day'", "RFC3339"]),
+        ({"day": "2026-03-01", "colours": {}}, ["'at'"]),
+        ({**GOOD, "dya": 1}, ["'dya'", "plan", "day, at, colours, note"]),
     ],
 )
-def test_a_wrong_argument_is_named(arguments: dict[str, Any], message: str) -> None:
+def test_a_wrong_argument_is_named(arguments: dict[str, Any], named: list[str]) -> None:
     with pytest.raises(InvalidArguments) as raised:
         plan.validate(arguments)
-    assert str(raised.value) == message
+    assert holds(str(raised.value), *named)
 
 
 def test_the_functions_own_default_object_is_used() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -62,10 +63,10 @@ def error_of(outcome: InvocationOutcome) -> ErrorInfo:
 async def test_an_error_without_a_text_is_told_all_the_same(is_async: bool) -> None:
     error = error_of(await outcome_of(fails(Mute, is_async=is_async)))
     assert error.type == "AgentToolExecutionError"
-    assert error.message.endswith(": Mute: <its text cannot be had: AttributeError>")
+    assert holds(error.message, ": Mute: ", "AttributeError")
     error = error_of(await outcome_of(fails(lambda: MuteRefusal("x"), is_async=is_async)))
     assert error.type == "AgentToolCallError"
-    assert error.message.endswith(": <its text cannot be had: AttributeError>")
+    assert "AttributeError" in error.message
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -200,5 +201,5 @@ async def test_a_result_is_what_the_hint_says(value: Any, hint: Any, expected: A
 )
 async def test_a_result_that_is_not_what_the_hint_says_is_an_error(value: Any, hint: Any) -> None:
     error = error_of(await outcome_of(returning(value, hint)))
-    assert error.type == "AgentToolExecutionError"
-    assert "which is not what its return hint says: " in error.message
+    assert (error.code, error.raised) == ("tool-failed", ""), "the function itself raised nothing"
+    assert json.dumps(value, ensure_ascii=False) in error.message

@@ -93,5 +93,5 @@ def test_two_tools_of_one_name_are_refused(folder: Path) -> None:
         "a = tool(name='same', description='A.')(lambda: 1)\n"
         "b = tool(name='same', description='B.')(lambda: 2)\n"
     )
-    with pytest.raises(SetupError, match="two tools are named same: rename one"):
+    with pytest.raises(SetupError, match=r"twice\.py.*\bsame\b"):
         load_tools("twice.py")

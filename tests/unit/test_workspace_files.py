@@ -26,7 +26,7 @@ async def test_what_one_call_writes_another_reads(files: MemoryFiles) -> None:
 
 async def test_trees_do_not_see_each_other(files: MemoryFiles) -> None:
     await files.of("t_1_0").write("a.txt", "x")
-    with pytest.raises(NoSuchFile, match="the workspace is empty"):
+    with pytest.raises(NoSuchFile, match=r"'a\.txt'"):
         await files.of("u_1_0", tree="u").read("a.txt")
 
 
@@ -96,8 +96,9 @@ async def test_files_are_listed_by_path(files: MemoryFiles) -> None:
 async def test_size_and_number_are_bounded(files: MemoryFiles) -> None:
     workspace = files.of("t_1_0", most_bytes=3)
     await workspace.write("a", b"123")
-    with pytest.raises(TooLarge, match="file a has 4 bytes, over the limit of 3"):
+    with pytest.raises(TooLarge, match=r"\bfile a\b") as large:
         await workspace.write("a", b"1234")
+    assert (large.value.size, large.value.limit) == (4, 3)
     for number in range(MAX_FILES - 1):
         await workspace.write(str(number), b"")
     with pytest.raises(WorkspaceError, match="1000"):
@@ -132,8 +133,8 @@ def test_paths_are_written_one_way(path: str, normal: str) -> None:
     [
         ("", "names no file"),
         ("/", "names no file"),
-        ("../a", "leads out of the workspace"),
-        ("a/../../b", "leads out of the workspace"),
+        ("../a", r"'\.\./a'.* \.\.$"),
+        ("a/../../b", r"'a/\.\./\.\./b'.* \.\.$"),
         ("a\\b", "with / between folders"),
         ("a\nb", "printable"),
         ("a\0", "printable"),

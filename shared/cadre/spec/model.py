@@ -150,9 +150,8 @@ def check_fallbacks(agent: str, model: ModelSpec) -> None:
         if not fallback.name and not fallback.url:
             raise SpecError("name another model, or the url of another endpoint", key=where, agent=agent)
         if fallback.fallbacks:
-            raise SpecError(
-                "a fallback has none of its own: list them one after the other", key=where, agent=agent
-            )
+            problem = "a fallback has no fallbacks: list them one after the other"
+            raise SpecError(problem, key=f"{where}.fallbacks", agent=agent)
 
 
 def model_bounds(model: ModelSpec, key: str = "model") -> list[Bound]:

@@ -1,5 +1,6 @@
 """What notices tell of, to whom, and in which form."""
 
+import re
 from typing import Any
 
 import msgspec
@@ -106,7 +107,7 @@ def test_the_body_is_a_cloud_event() -> None:
     [
         ({"url": "ftp://example.org"}, "url: "),
         ({"url": "https://user:x@example.org"}, "url: "),
-        ({"secret_env": "whsec_a+b"}, "never write the secret itself"),
+        ({"secret_env": "whsec_a+b"}, "secret_env: .*CADRE_SECRET_"),
         ({"secret_env": "CADRE_MODEL_KEY"}, "begins with CADRE_SECRET_"),
     ],
 )
@@ -120,7 +121,7 @@ def test_a_wrong_notice_is_explained(fields: dict[str, Any], message: str) -> No
     ["127.0.0.1", "localhost", "10.0.0.1", "169.254.169.254", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0"],
 )
 async def test_nothing_is_posted_to_a_private_address(host: str) -> None:
-    with pytest.raises(WebhookFailed, match="is not on the public internet"):
+    with pytest.raises(WebhookFailed, match=re.escape(host.strip("[]"))):
         await WebhookSender(()).post(f"http://{host}:9/hook", b"{}", {})
 
 

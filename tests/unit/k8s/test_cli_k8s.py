@@ -168,7 +168,7 @@ def test_keys_come_with_what_is_written(tmp_path: Path) -> None:
     ("options", "told"),
     [
         (["--only", "agent/checker", "--keys", "nowhere"], "nowhere has no users"),
-        (["--keys", "auth", "-o", "base"], "kept in no base"),
+        (["--keys", "auth", "-o", "base"], "--keys"),
         (["--keys", "auth", "--set", "nats.credentials=own-{workload}"], "nats.credentials"),
         (["--beside", "next"], "--only agent/NAME"),
     ],

@@ -119,8 +119,11 @@ def test_the_next_step_asks_the_model_that_has_answered() -> None:
 @pytest.mark.parametrize(
     ("fallback", "said"),
     [
-        (ModelSpec(), r"model.fallbacks\[0\]: name another model, or the url"),
-        (ModelSpec(name="a", fallbacks=[SECOND]), r"model.fallbacks\[0\]: a fallback has none of its own"),
+        (ModelSpec(), r"model\.fallbacks\[0\]: .*\burl\b"),
+        (
+            ModelSpec(name="a", fallbacks=[SECOND]),
+            r"model\.fallbacks\[0\]\.fallbacks: ",
+        ),
         (ModelSpec(name="a", context=1), r"model.fallbacks\[0\].context\b.* 1000"),
     ],
 )

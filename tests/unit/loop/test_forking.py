@@ -61,7 +61,7 @@ def test_an_observation_is_replaced_in_the_copy_alone() -> None:
 
 @pytest.mark.parametrize("name", ["3_0", "1_1", "r9_1_0", "", "1", "x_y"])
 def test_an_observation_of_no_call_is_refused(name: str) -> None:
-    with pytest.raises(ForkError, match=r"no call before the step is named .*: 1_0, 2_0, 2_1$"):
+    with pytest.raises(ForkError, match=r": 1_0, 2_0, 2_1$"):
         fork_of(source().run, 3, observations={name: "x"})
 
 
@@ -104,8 +104,9 @@ def test_a_run_without_an_answer_is_gone_on_with_behind_its_last_step() -> None:
     assert next_step(sim.run) == 4
     answered = source()
     answered.say(ANSWER)
-    with pytest.raises(ForkError, match="has given its answer"):
+    with pytest.raises(ForkError) as over:
         next_step(answered.run)
+    assert not over.value.too_early
 
 
 def test_a_run_that_has_not_begun() -> None:

@@ -72,12 +72,12 @@ def test_the_endpoints_own_tools_are_on_offer_for_the_work_and_for_no_summary() 
     ("fields", "problem"),
     [
         ({"api": "responses", "seed": 7}, r"model\.seed"),
-        ({"native_tools": [{"kind": "web_search"}]}, r"model\.native_tools\[0\]: give it a type"),
+        ({"native_tools": [{"kind": "web_search"}]}, r"model\.native_tools\[0\]: .*\btype\b"),
         (
             {"native_tools": [{"type": "web_search"}, {"type": "function", "name": "add"}]},
-            r"native_tools\[1\]: function: a function is no native tool",
+            r"native_tools\[1\]: function: ",
         ),
-        ({"native_tools": [{"type": "computer"}]}, "computer: the endpoint does not run it"),
+        ({"native_tools": [{"type": "computer"}]}, r"native_tools\[0\]: computer: "),
         ({"native_tools": [{"type": "mcp", "server_label": "x"}]}, "require_approval: never"),
         ({"native_tools": [{"type": "shell", "environment": {"type": "local"}}]}, "take a container"),
         (

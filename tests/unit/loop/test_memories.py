@@ -76,18 +76,19 @@ def test_the_answer_ends_the_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "why"),
+    ("what", "code", "named"),
     [
-        (timer("call-r1_0_0"), "did not answer within 5 s"),
-        (result("r1_0_0", error=ErrorInfo("tool-failed", "no index")), "no index"),
-        (result("r1_0_0", "nonsense"), "recall answered something else"),
+        (timer("call-r1_0_0"), "interrupted", "5 s"),
+        (result("r1_0_0", error=ErrorInfo("tool-failed", "no index")), "tool-failed", "no index"),
+        (result("r1_0_0", "nonsense"), "tool-failed", "recall"),
     ],
 )
-def test_a_run_begins_without_memories_when_there_are_none_to_be_had(what: Any, why: str) -> None:
+def test_a_run_begins_without_memories_when_there_are_none(what: Any, code: str, named: str) -> None:
     sim = asking()
     recalled = only(sim.arrive(what), ev.MemoryRecalled)
     assert recalled.error is not None
-    assert why in recalled.error.message
+    assert recalled.error.code == code
+    assert named in recalled.error.message
     assert sim.run.phase is Phase.THINKING
     assert not calls(sim, "recall")
 

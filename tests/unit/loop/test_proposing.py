@@ -72,8 +72,8 @@ def test_an_answer_that_an_expression_does_not_let_pass_is_an_observation() -> N
     assert kinds(events) == ["ModelAnswered", "CallRefused", "StepFinished", "ModelCalled"]
     refused = only(events, ev.CallRefused)
     assert (refused.name, refused.call) == ("final_answer", "r1_1_0")
-    assert refused.error.type == "AgentError"
-    assert "Check 'when: answer | int > inputs.limit' failed: it is not true" in refused.error.message
+    assert refused.error.code == "not-passed"
+    assert "'when: answer | int > inputs.limit'" in refused.error.message
     assert "sum" not in refused.error.message, "what passed is not told of"
     shown = request(sim).messages
     assert shown[-2]["tool_calls"][0]["function"]["name"] == "final_answer"

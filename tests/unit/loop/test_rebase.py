@@ -199,9 +199,9 @@ def test_tools_are_told_that_are_not_offered_as_they_were() -> None:
 @pytest.mark.parametrize(
     ("agents", "why"),
     [
-        ({}, "the team has no agent boss"),
+        ({}, r"\bboss\b"),
         ({"boss": spec(kind="solution")}, "is solution now"),
-        ({"boss": spec(**sections(PlanSpec(execute=True)))}, "tool_calling decided it, and kind plan would"),
+        ({"boss": spec(**sections(PlanSpec(execute=True)))}, r"\btool_calling\b.*\bplan\b"),
     ],
     ids=["unknown", "another kind", "decided by another kind"],
 )

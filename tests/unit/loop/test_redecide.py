@@ -18,6 +18,7 @@ from cadre.loop.owed import owed
 from cadre.loop.redecide import Journaled, Replay, redecide
 from cadre.protocol.messages import Decision, ErrorInfo
 from cadre.spec.model import ModelSpec
+from harness.texts import holds
 from journals import kept
 from unit.loop.build import (
     ANSWER,
@@ -246,7 +247,7 @@ def test_a_debt_that_a_redelivery_would_forget_is_found(monkeypatch: pytest.Monk
         one.about: one for one in redecide(kept.journals("1.0", "parallel_tools")).divergences
     }.values()
     assert replay.about == "commands"
-    assert replay.lines[0].startswith("owed at once, forgotten by a redelivery: CallModel(")
+    assert "CallModel(" in replay.lines[0]
 
 
 def test_a_debt_that_cannot_be_worked_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,9 +257,8 @@ def test_a_debt_that_cannot_be_worked_out_is_found(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(redecide_module, "owed", fail)
     replay = redecide(kept.journals("1.0", "parallel_tools"))
     assert replay.divergences[0].about == "commands"
-    assert replay.divergences[0].lines == [
-        "working out what is owed fails now: AttributeError: nothing there"
-    ]
+    (line,) = replay.divergences[0].lines
+    assert holds(line, "AttributeError", "nothing there")
 
 
 # --- relatives

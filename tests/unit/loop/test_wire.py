@@ -134,9 +134,7 @@ def test_a_missing_version_is_this_one() -> None:
 def test_a_newer_schema_is_told_as_such(kind: Any) -> None:
     newer = SCHEMA_VERSION + 1
     data = b'{"v": %d, "type": "something.new", "id": "x"}' % newer
-    with pytest.raises(
-        NewerSchema, match=f"version {newer} is newer than version {SCHEMA_VERSION}.*upgrade"
-    ) as caught:
+    with pytest.raises(NewerSchema, match=rf"\b{newer}\b.*\b{SCHEMA_VERSION}\b.*upgrade") as caught:
         decode(data, kind)
     assert (caught.value.found, caught.value.known) == (newer, SCHEMA_VERSION)
     error = newer_schema(data)
@@ -218,8 +216,9 @@ async def test_a_spilled_message_is_read_as_strictly_as_any() -> None:
     with pytest.raises(UnreadableMessage, match="'task'"):
         await unpack(data, ToolCall, blobs)
     blobs.held.clear()
-    with pytest.raises(BlobMissing, match="not in the object store"):
+    with pytest.raises(BlobMissing) as missing:
         await unpack_record(data, blobs)
+    assert missing.value.ref.encode() in data
 
 
 def test_the_class_of_an_event_or_arrival_says_all_about_it() -> None:

@@ -43,14 +43,14 @@ def count_words(text: str) -> int:
 
 
 async def test_a_run_has_its_answer_and_its_calls() -> None:
-    script = [call("count_words", text="to be or not"), answer("four")]
+    script = [call("count_words", text="red green blue gold"), answer("four")]
     async with Team([WRITER], [count_words], script) as team:
-        assert await team.run("writer", "How many words has 'to be or not'?") == "four"
+        assert await team.run("writer", "Count: red green blue gold") == "four"
         (made,) = team.calls
     assert (made.agent, made.tool, made.arguments, made.output) == (
         "writer",
         "count_words",
-        {"text": "to be or not"},
+        {"text": "red green blue gold"},
         4,
     )
     assert made.invocations == 1
@@ -248,7 +248,7 @@ async def test_wrong_names_are_told() -> None:
             await team.run("reader", "Read.")
         with pytest.raises(SetupError, match=r"no process 'tools'"):
             team.kill("tools")
-    with pytest.raises(SetupError, match="no model is given for writer"):
+    with pytest.raises(SetupError, match=r"\bwriter\b"):
         Team([WRITER], model={"lead": []})
 
 
@@ -381,7 +381,8 @@ async def test_people_steer_a_run(tmp_path: Path) -> None:
         run = await team.start("shop", "Sell.")
         with pytest.raises(TeamRunWaits):
             await run.result()
-        with pytest.raises(TeamRunWaits, match="nothing that can be edited"):
+        assert not run.has_editable
+        with pytest.raises(TeamRunWaits):
             run.editable()
         await run.signal("paid", {"sum": 12})
         assert await run.result() == 12

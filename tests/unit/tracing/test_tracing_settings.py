@@ -74,7 +74,7 @@ def test_content_is_on_for_those_who_say_so(monkeypatch: pytest.MonkeyPatch, val
 @pytest.mark.parametrize(
     ("variable", "value", "says"),
     [
-        ("ENDPOINT", "here:4318", "must be a URL"),
+        ("ENDPOINT", "here:4318", r"\bURL\b"),
         ("PROTOCOL", "grpc", "http/protobuf"),
         ("COMPRESSION", "zip", "none, gzip, deflate"),
         ("TIMEOUT", "soon", "seconds above 0"),
