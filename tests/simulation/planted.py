@@ -9,9 +9,10 @@ from cadre.ports import Appended, Delivery, Effect
 from cadre.protocol.messages import Cancel, EffectClaim, EffectResult, Record, Report, Task, ToolResult
 from cadre.runtime.executor import Executor, InHand
 from cadre.runtime.inbox import Inbox
+from cadre.runtime.journaling import Journaling, NewEntry
 from cadre.runtime.payments import Payments
 from cadre.runtime.run_cache import CachedRun
-from cadre.runtime.runner import NewEntry, Runner
+from cadre.runtime.runner import Runner
 from cadre.testing.in_memory_ports import InMemoryEffects, effect_subject
 from simulation import planted_in_code as code
 from simulation import planted_in_memory as memory
@@ -39,68 +40,68 @@ class Unfenced(SimJournal):
         return await super().append(entry, head.seq if head else 0, **more)
 
 
-class TakesNothingOver(Runner):
+class TakesNothingOver(Journaling):
     """Lets go of a record whose model call died with its worker."""
 
-    def _take_over(self, run: Run, record_id: str, deliveries: int) -> NewEntry | list[Command]:
+    def take_over(self, run: Run, record_id: str, deliveries: int) -> NewEntry | list[Command]:
         if run.model is not None and run.model.cause == record_id:
             return []
-        return super()._take_over(run, record_id, deliveries)
+        return super().take_over(run, record_id, deliveries)
 
 
-class PaysOnce(Runner):
+class PaysOnce(Journaling):
     """Takes what is journaled for paid."""
 
-    def _left_owed(self, run: Run, record_id: str) -> list[Command]:
-        commands = super()._left_owed(run, record_id)
+    def left_owed(self, run: Run, record_id: str) -> list[Command]:
+        commands = super().left_owed(run, record_id)
         return [command for command in commands if not isinstance(command, Send)]
 
 
-class SetsTimersOnce(Runner):
+class SetsTimersOnce(Journaling):
     """After a crash it believes that its timers are set."""
 
-    def _left_owed(self, run: Run, record_id: str) -> list[Command]:
-        commands = super()._left_owed(run, record_id)
+    def left_owed(self, run: Run, record_id: str) -> list[Command]:
+        commands = super().left_owed(run, record_id)
         return [command for command in commands if not isinstance(command, SetTimer)]
 
 
-class DropsLateRecords(Runner):
+class DropsLateRecords(Journaling):
     """Judges by the state it has in mind what is of no use any more, and lets go of it."""
 
-    async def _account(self, record: Record, deliveries: int, seq: int, slot: int) -> list[Command]:
-        held = await self._cache.get(record.tree, record.run)
+    async def account(self, record: Record, deliveries: int, seq: int, slot: int) -> list[Command]:
+        held = await self.cache.get(record.tree, record.run)
         open_calls = {call.id for call in held.run.open_calls()}
         unknown = (isinstance(record, ToolResult) and record.call not in open_calls) or (
             isinstance(record, Report) and record.child not in open_calls
         )
-        return [] if unknown else await super()._account(record, deliveries, seq, slot)
+        return [] if unknown else await super().account(record, deliveries, seq, slot)
 
 
-class AccountsTwice(Runner):
+class AccountsTwice(Journaling):
     """Does not look whether it knows the record."""
 
-    async def _account(self, record: Record, deliveries: int, seq: int, slot: int) -> list[Command]:
+    async def account(self, record: Record, deliveries: int, seq: int, slot: int) -> list[Command]:
         def decide(held: CachedRun) -> NewEntry | list[Command]:
             if held.run.phase is Phase.DONE or isinstance(record, Task):
                 raise _AsItShould
             return NewEntry(record, cause=record.id)
 
         try:
-            return await self._add_entry(record.id, record.tree, record.run, decide)
+            return await self.add_entry(record.id, record.tree, record.run, decide)
         except _AsItShould:
-            return await super()._account(record, deliveries, seq, slot)
+            return await super().account(record, deliveries, seq, slot)
 
 
 class _AsItShould(Exception):
     """Here the bug does not show."""
 
 
-class ReliesOnWhatMayNotArrive(Runner):
+class ReliesOnWhatMayNotArrive(Journaling):
     """Goes on from an entry that was on its way, whatever became of it."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self._cache.invalidate = self._cache.forget  # type: ignore[method-assign]
+        self.cache.invalidate = self.cache.forget  # type: ignore[method-assign]
 
 
 class TakesUpWhateverComes(Inbox):
@@ -121,8 +122,8 @@ class AcksWhatOthersHold(Inbox):
 class ForgetsChildren(Runner):
     """Ends without a word to those who still work for it."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
         self._payments.__class__ = _WithoutCancels
 
 
@@ -177,14 +178,16 @@ CANCEL = "a cancel reaches every open descendant"
 
 _plant("ack before append", Parts(inbox=AcksFirst), ACKED, HELD, WAKES, PAID)
 _plant("no fence", Parts(journal=Unfenced), BRANCH)
-_plant("no takeover of model calls", Parts(runner=TakesNothingOver), HELD, WAKES, PAID)
-_plant("owed is not paid on redelivery", Parts(runner=PaysOnce), PAID)
-_plant("timers are not set after a crash", Parts(runner=SetsTimersOnce), PAID)
-_plant("late records are dropped on a cached state", Parts(runner=DropsLateRecords), ACKED, HELD, WAKES, PAID)
-_plant("a record is accounted for again", Parts(runner=AccountsTwice), ONCE, HELD, WAKES, PAID)
+_plant("no takeover of model calls", Parts(journaling=TakesNothingOver), HELD, WAKES, PAID)
+_plant("owed is not paid on redelivery", Parts(journaling=PaysOnce), PAID)
+_plant("timers are not set after a crash", Parts(journaling=SetsTimersOnce), PAID)
+_plant(
+    "late records are dropped on a cached state", Parts(journaling=DropsLateRecords), ACKED, HELD, WAKES, PAID
+)
+_plant("a record is accounted for again", Parts(journaling=AccountsTwice), ONCE, HELD, WAKES, PAID)
 _plant(
     "an entry on its way counts as arrived",
-    Parts(runner=ReliesOnWhatMayNotArrive),
+    Parts(journaling=ReliesOnWhatMayNotArrive),
     *(BRANCH, ACKED, HELD, WAKES, PAID, ONCE),
 )
 _plant("people's records overtake each other", Parts(inbox=TakesUpWhateverComes), IN_THEIR_ORDER)
@@ -195,7 +198,7 @@ _plant("claims are not looked at", Parts(executor=LooksAtNoClaim), EFFECT)
 _plant("a living executor is taken for dead", Parts(in_hand=AsksNobody), ALIVE)
 _plant(
     "an answer to an earlier question is taken",
-    Parts(runner=code.TakesAnyAnswer),
+    Parts(journaling=code.TakesAnyAnswer),
     SAYS,
     ONE_OUTCOME,
     MADE_ONCE,
@@ -221,8 +224,8 @@ _plant("variables are stored once", Parts(code_runner=code.StoresOnce), SAYS, GO
 _plant("an earlier answer is said again", Parts(code_runner=code.SaysItAgain), WAKES, PAID)
 _plant("code is acked before its outcome is sent", Parts(serving=code.AcksCodeFirst), WAKES)
 _plant("code that was handed over is acked", Parts(serving=code.AcksWhatItHandsOver), WAKES, PAID)
-_plant("what is left is not left again after a crash", Parts(runner=memory.LeavesOnce), PAID, LEFT)
+_plant("what is left is not left again after a crash", Parts(journaling=memory.LeavesOnce), PAID, LEFT)
 _plant("each delivery is remembered anew", Parts(memories=memory.StoresAnew), KEPT)
 _plant("a silent engine is taken for one that has stored", Parts(memories=memory.TakesSilenceForDone), KEPT)
-_plant("answers of the memory service are shared", Parts(runner=memory.SharesAnswers), RECALLED)
+_plant("answers of the memory service are shared", Parts(journaling=memory.SharesAnswers), RECALLED)
 _plant("the model is shown what was summarized", Parts(runner=memory.ShowsEverything), WITHIN)

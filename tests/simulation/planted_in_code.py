@@ -11,20 +11,20 @@ from cadre.kinds.code.fold import state_of
 from cadre.ports import Delivery
 from cadre.protocol.code import CodeExchange
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, Record
+from cadre.runtime.journaling import Journaling, NewEntry
 from cadre.runtime.run_cache import CachedRun
-from cadre.runtime.runner import NewEntry, Runner
 from cadre_sandbox.serving.code_calls import CodeCallHandler, OfferHandover
 from cadre_sandbox.serving.position import Answer, Position
 from cadre_sandbox.serving.run_block import BlockTurn, CodeRunner
 from cadre_sandbox.serving.warm_pool import RunInterpreter, WarmPool
 
 
-class TakesAnyAnswer(Runner):
+class TakesAnyAnswer(Journaling):
     """Takes what a sandbox answered to an earlier question for the answer to the one that is open."""
 
-    async def _account(self, record: Record, deliveries: int, seq: int, slot: int) -> list[Command]:
+    async def account(self, record: Record, deliveries: int, seq: int, slot: int) -> list[Command]:
         if not isinstance(record, CodeYielded | CodeFinished):
-            return await super()._account(record, deliveries, seq, slot)
+            return await super().account(record, deliveries, seq, slot)
 
         def decide(held: CachedRun) -> NewEntry | list[Command]:
             code = state_of(held.run).work
@@ -38,9 +38,9 @@ class TakesAnyAnswer(Runner):
             )
 
         try:
-            return await self._add_entry(record.id, record.tree, record.run, decide)
+            return await self.add_entry(record.id, record.tree, record.run, decide)
         except _AsItShould:
-            return await super()._account(record, deliveries, seq, slot)
+            return await super().account(record, deliveries, seq, slot)
 
 
 class _AsItShould(Exception):

@@ -12,19 +12,22 @@ from cadre.journal.run import Run
 from cadre.ports import Confirm
 from cadre.protocol.memory import RECALL, REMEMBER
 from cadre.protocol.messages import Record, ToolCall, ToolResult
+from cadre.runtime.journaling import Journaling
 from cadre.runtime.model_calls import ModelCalls, ModelOutcome
+from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.runner import Runner
+from cadre.spec.agent import AgentSpec
 from cadre_memory.index.scopes import Caller
 from cadre_memory.index.vector_index import Chunk
 from cadre_memory.tools.cards import Remember
 from simulation.memory import SimMemories
 
 
-class LeavesOnce(Runner):
+class LeavesOnce(Journaling):
     """After a crash it believes that the memory service has what it is owed."""
 
-    def _left_owed(self, run: Run, record_id: str) -> list[Command]:
-        commands = super()._left_owed(run, record_id)
+    def left_owed(self, run: Run, record_id: str) -> list[Command]:
+        commands = super().left_owed(run, record_id)
         return [one for one in commands if not (isinstance(one, Send) and _is_left(one.message))]
 
 
@@ -50,25 +53,25 @@ class TakesSilenceForDone(SimMemories):
             return {"memory": caller.call, "chunks": 1, "scope": "run"}
 
 
-class SharesAnswers(Runner):
+class SharesAnswers(Journaling):
     """Gives a run what the memory service has answered to another."""
 
     _last: Any = None
 
-    async def _account(self, record: Record, deliveries: int, seq: int, slot: int) -> list[Command]:
+    async def account(self, record: Record, deliveries: int, seq: int, slot: int) -> list[Command]:
         if isinstance(record, ToolResult) and record.tool == RECALL and record.error is None:
             last, self._last = self._last, record.output
             record = replace(record, output=last or record.output)
-        return await super()._account(record, deliveries, seq, slot)
+        return await super().account(record, deliveries, seq, slot)
 
 
 class ShowsEverything(Runner):
     """Shows its model everything that it ever read."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, spec: AgentSpec, prompts: PinnedPrompts, *given: Any, **named: Any) -> None:
+        super().__init__(spec, prompts, *given, **named)
         self._calls.__class__ = _WithoutSummary
-        self._calls.prompts = self._prompts.own  # type: ignore[attr-defined]
+        self._calls.prompts = prompts.own  # type: ignore[attr-defined]
 
 
 class _WithoutSummary(ModelCalls):

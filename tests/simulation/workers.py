@@ -16,9 +16,10 @@ from cadre.protocol.memory import RECALL, REMEMBER
 from cadre.protocol.rollout import slot_receiver
 from cadre.runtime.executor import Executor, InHand
 from cadre.runtime.inbox import EarlyCancels, Inbox
+from cadre.runtime.journaling import Journaling
+from cadre.runtime.journaling import World as Ports
 from cadre.runtime.pinned_prompts import PinnedPrompts
 from cadre.runtime.runner import Runner
-from cadre.runtime.runner import World as Ports
 from cadre.testing.in_memory_ports import (
     InMemoryBlobs,
     InMemoryBus,
@@ -57,6 +58,7 @@ class Parts(NamedTuple):
     """What workers are made of; a test puts a broken part in its place."""
 
     runner: type[Runner] = Runner
+    journaling: type[Journaling] = Journaling
     inbox: type[Inbox] = Inbox
     executor: type[Executor] = Executor
     in_hand: type[InHand] = InHand
@@ -108,17 +110,23 @@ def start_agent(world: World, process: Process, name: str, number: int) -> Live:
     model = PlannedModel(spec, scenario.plans, world.chance, world.faults, tell)
     reach = Ports(ports.journal, ports.bus, model, ports.clock)
     runner = world.parts.runner(
-        spec, PinnedPrompts(prompts_of(kind_for(spec))), reach, lambda: world.toolset(name)
+        spec,
+        PinnedPrompts(prompts_of(kind_for(spec))),
+        reach,
+        lambda: world.toolset(name),
+        journaling=world.parts.journaling,
     )
     inbox = world.parts.inbox(name, runner, reach, ports.blobs, ports.quarantine)
     limiter = FairLimiter(scenario.credit, queues=scenario.shards)
     receivers = [name]
     if (sharing := scenario.sharing.get(name)) is not None:
-        runner.revision = revision_of(number)
+        runner.journaling.revision = revision_of(number)
         lag = random.Random(process.name).uniform(0.0, 3.0)
-        runner.revisions = queue_of(sharing, runner.revision, world.loop, lag)
-        ports.journal.before_append = functools.partial(check_writer, world.history, runner.revision)
-        receivers.append(slot_receiver(name, REVISIONS.index(runner.revision) + 1))
+        runner.journaling.revisions = queue_of(sharing, runner.journaling.revision, world.loop, lag)
+        ports.journal.before_append = functools.partial(
+            check_writer, world.history, runner.journaling.revision
+        )
+        receivers.append(slot_receiver(name, REVISIONS.index(runner.journaling.revision) + 1))
     queues = [
         SimQueue(world.loop, ports.wire, stream.consumer("in", receiver), inbox.handle, limiter)
         for stream in world.server.streams

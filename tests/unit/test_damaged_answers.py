@@ -15,7 +15,7 @@ from cadre.journal.run import Run
 from cadre.ports import ModelReply
 from cadre.protocol.messages import Message
 from cadre.runtime.inbox import Inbox
-from cadre.runtime.runner import World
+from cadre.runtime.journaling import World
 from harness.memory_ports import MemoryBlobs
 from kinds.code.build import ANSWER_WITH_CODE, asks, ended, yielded
 from unit.loop.build import ANSWER, OFFER, call, report, result, spec, task, timer

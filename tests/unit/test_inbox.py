@@ -8,7 +8,7 @@ from cadre.errors import UnreadableMessage
 from cadre.ports import QuarantineRecord, Stored
 from cadre.protocol.messages import Report
 from cadre.runtime.inbox import Inbox
-from cadre.runtime.runner import World
+from cadre.runtime.journaling import World
 from harness.memory_ports import MemoryBlobs
 from harness.texts import holds
 from unit.loop.build import ANSWER, OFFER, SPEC, call, result, task

@@ -47,7 +47,7 @@ def says(*calls: RequestedCall) -> ModelReply:
 def at_work(model: ScriptedModel, workers: int = 1) -> tuple[MemoryWorld, Tally]:
     world, tally = MemoryWorld(), Tally()
     for _ in range(workers):
-        world.worker(SPEC, model, OFFER).meters = tally
+        world.worker(SPEC, model, OFFER).journaling.meters = tally
     world.bus.tools["add"] = lambda a, b: a + b
     assert ADD.name == "add"
     return world, tally

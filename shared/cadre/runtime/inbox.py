@@ -24,8 +24,9 @@ from cadre.protocol.messages import Cancel, ErrorInfo, Record, Report, Task
 from cadre.protocol.nats_users import SANDBOX_SENDER
 from cadre.protocol.topology import Address, parent_of, report_id, tree_of
 from cadre.recent import Recent
+from cadre.runtime.journaling import World
 from cadre.runtime.revision_queue import PASS_ON_SECONDS, Elsewhere
-from cadre.runtime.runner import Runner, World
+from cadre.runtime.runner import Runner
 
 log = logging.getLogger("cadre.agent")
 

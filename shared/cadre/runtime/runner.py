@@ -1,4 +1,4 @@
-"""The shell around the pure loop: load, decide, journal, pay; and the model call, paid in place.
+"""The shell around the pure loop: journal a record, pay what that made owed; and the model call, paid in place.
 
 `handle` says whether its record may be acked: the journal accounts for it, and what that made owed has
 been paid. It may be called for the same record by any number of workers at once; the fence decides.
@@ -8,40 +8,25 @@ what keeps the run alive, and it is the other's now.
 
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
 
 import msgspec
 
-from cadre.engine.commands import CallModel, Command, Revoke, Send
-from cadre.engine.timers import ended, running
-from cadre.errors import Fenced
-from cadre.journal.arrivals import Arrival, ModelFailed, ModelLost, ModelReplied, Poisoned, Toolset
-from cadre.journal.entry import Entry
+from cadre.engine.commands import CallModel, Command
+from cadre.journal.arrivals import ModelReplied, Poisoned, Toolset
 from cadre.journal.run import Phase, Run
-from cadre.journal.steps import Step
-from cadre.loop.decide import decide
-from cadre.loop.entry_of import entry_of
-from cadre.loop.fork import ForkError, prefix_of
-from cadre.loop.owed import is_at_work, owed
-from cadre.ports import Bus, Clock, Journal, Model
-from cadre.protocol.messages import Cancel, Record, Task, TimerFired, UserMessage
-from cadre.runtime.measured_bases import MeasuredBases
+from cadre.loop.owed import owed
+from cadre.protocol.messages import Record, TimerFired
+from cadre.runtime.journaling import Journaling, NewEntry, TakenOver, World
 from cadre.runtime.model_calls import ModelCalls, Needless, attempt_id, is_in_flight
 from cadre.runtime.payments import Payments
 from cadre.runtime.pinned_prompts import PinnedPrompts
-from cadre.runtime.revision_queue import RevisionQueue
-from cadre.runtime.run_cache import CachedRun, RunCache, read_run
-from cadre.runtime.run_log import log_entry
+from cadre.runtime.run_cache import CachedRun
 from cadre.spec.agent import AgentSpec
 from cadre.spec.prices import Prices
-from cadre.telemetry.metrics.journal_metrics import EntryMetrics
-from cadre.telemetry.metrics.meters import Meters
-from cadre.telemetry.metrics.names import AGENT, FENCE_LOSSES
 
 log = logging.getLogger("cadre.runner")
 
 NO_PRICES = Prices()
-NO_TOOLSET = Toolset()
 
 KNOWN_SECONDS = 2.0
 """How old the knowledge may be that a model call is this worker's when it is sent. A worker gives a sign of life each
@@ -49,37 +34,9 @@ second, and is taken for dead after an ack wait (4 s) without one: up to here no
 had not begun to before."""
 
 
-class World(NamedTuple):
-    """Everything outside the process that a run can reach."""
-
-    journal: Journal
-    bus: Bus
-    model: Model
-    clock: Clock
-
-
-class TakenOver(Exception):
-    """Another worker goes on with the record in hand: this one must not ack it."""
-
-
-What = Record | ModelReplied | ModelFailed | ModelLost | Poisoned
-"""What a journal entry accounts for."""
-
-
-class NewEntry(NamedTuple):
-    """What one entry is to account for."""
-
-    what: What
-    cause: str
-    """The entry's `cause`."""
-
-
-Decide = Callable[[CachedRun], NewEntry | list[Command]]
-"""What to append to a run in this state, or what to pay when there is nothing to append. May raise TakenOver."""
-
-
 class Runner:
-    """Takes the runs of one agent forward."""
+    """Takes the runs of one agent forward: asks the model, and pays what the runs owe once `journaling` has their
+    entries."""
 
     def __init__(
         self,
@@ -88,20 +45,14 @@ class Runner:
         world: World,
         toolset: Callable[[], Toolset],
         prices: Prices = NO_PRICES,
+        *,
+        journaling: type[Journaling] = Journaling,
     ) -> None:
-        self._spec = spec
-        self._prompts = prompts
-        self._journal, self._bus, model, self._clock = world
-        self._toolset = toolset
-        self._cache = RunCache(self._journal, prompts, self._clock)
-        self.accounts_for = self._cache.accounts_for
-        self._payments = Payments(self._journal, self._bus, prompts, spec.name)
-        self._bases = MeasuredBases()
-        self._calls = ModelCalls(model, self._bus, self._clock, spec.name, prices)
-        self.meters = Meters(on=False)
-        self.revision = ""
-        """Of the spec and the prompts: the runs that begin here are said to have it."""
-        self.revisions = RevisionQueue()
+        self._clock = world.clock
+        self._payments = Payments(world.journal, world.bus, prompts, spec.name)
+        self._calls = ModelCalls(world.model, world.bus, world.clock, spec.name, prices)
+        self.journaling = journaling(spec, prompts, world, toolset, self._calls.abort)
+        self.accounts_for = self.journaling.cache.accounts_for
         self.on_ask: Callable[[str], None] = lambda run: None
         """Called with the run's id when a model is about to be asked for it."""
 
@@ -112,37 +63,24 @@ class Runner:
         Raises Elsewhere, and RetryableError when the bus fails: call it again, counting one delivery more.
         """
         try:
-            commands = await self._account(record, deliveries, seq, slot)
+            commands = await self.journaling.account(record, deliveries, seq, slot)
             await self._settle(record.id, record.tree, record.run, commands)
         except TakenOver:
             log.info("%s is in other hands", record.id)
             return False
         return True
 
+    async def account_early(self, record: Record, slot: int = 0) -> None:
+        """Account for a record that is in the queue still, and pay what follows but for a model call, as a worker that
+        dies behind it. Raises Elsewhere, RetryableError."""
+        try:
+            await self._payments.pay(await self.journaling.account(record, deliveries=1, seq=0, slot=slot))
+        except TakenOver:
+            log.info("%s is in other hands", record.id)
+
     async def poison(self, what: Poisoned, tree: str, run: str) -> None:
         """Ends the run whose record no worker survives."""
-        if not await self._is_ended_by(what.id, tree, run):
-            # Somebody else may be handling the record now, and ack it: what the end owes must not hang on it.
-            await self._bus.send(self._reminder(what, tree, run), self._spec.name, to=self._spec.name)
-
-        def decide(cached: CachedRun) -> NewEntry | list[Command]:
-            known = what.id in cached.run.seen
-            if known and cached.run.phase is Phase.DONE:
-                return owed(cached.run)
-            # What kills its workers may well be what follows from the record, once it is journaled.
-            return NewEntry(what, cause=f"{what.id}:poisoned" if known else what.id)
-
-        await self._payments.pay(await self._add_entry(what.id, tree, run, decide))
-
-    async def _is_ended_by(self, record_id: str, tree: str, run: str) -> bool:
-        async with self._cache.locked(tree, run) as cached:
-            return record_id in cached.run.seen and cached.run.phase is Phase.DONE
-
-    def _reminder(self, what: Poisoned, tree: str, run: str) -> Cancel:
-        at, why = self._clock.now(), what.why or "its record could not be handled"
-        return Cancel(
-            id=f"{what.id}:condemned", tree=tree, run=run, at=at, reason=why, sender=self._spec.name
-        )
+        await self._payments.pay(await self.journaling.poison(what, tree, run))
 
     def interrupt(self, what: str) -> None:
         """Drops the model call that this process may be making: of a run that has ended, by the run's id, or one call
@@ -150,175 +88,8 @@ class Runner:
         self._calls.abort(what)
 
     def is_asking(self, run: str) -> bool:
-        """Whether this process asks the model for the run."""
+        """Return True if this process asks the model for the run."""
         return self._calls.is_open(run)
-
-    async def account_early(self, record: Record, slot: int = 0) -> None:
-        """Account for a record that is in the queue still, and pay what follows but for a model call, as a worker that
-        dies behind it. Raises Elsewhere, RetryableError."""
-        try:
-            await self._payments.pay(await self._account(record, deliveries=1, seq=0, slot=slot))
-        except TakenOver:
-            log.info("%s is in other hands", record.id)
-
-    # --- load, decide, journal
-
-    async def _account(self, record: Record, deliveries: int, seq: int, slot: int) -> list[Command]:
-        """Journals the record unless it is journaled already; returns what is to be paid now."""
-
-        def decide(cached: CachedRun) -> NewEntry | list[Command]:
-            self.revisions.check(cached.run, record, slot, deliveries)
-            if record.id not in cached.run.seen:
-                return NewEntry(record, cause=record.id)
-            if seq > cached.accounted_at(record.id):
-                return []  # published again after it was accounted for: the first one sees to the rest
-            return self._take_over(cached.run, record.id, deliveries)
-
-        # A first delivery of a task most likely begins its run: no need to look, the fence will tell.
-        fresh = isinstance(record, Task) and deliveries == 1
-        return await self._add_entry(record.id, record.tree, record.run, decide, fresh=fresh)
-
-    def _take_over(self, run: Run, record_id: str, deliveries: int) -> NewEntry | list[Command]:
-        """The record's former worker may have died before it paid; its model call died with it."""
-        model = run.model
-        if model is None or model.cause != record_id:
-            # Calls and waits of other records are not this one's: it may be acked, and could not keep them alive.
-            return self._left_owed(run, record_id)
-        if deliveries == 1:
-            # The server forgets a delivery that it is killed right after, so the call may be in good hands.
-            # Un-acked, the record comes again as soon as they give no sign of life.
-            raise TakenOver
-        cause = f"{record_id}:lost:{model.purpose}:{model.step}:{model.attempt}"
-        return NewEntry(ModelLost(attempt=model.attempt), cause)
-
-    def _left_owed(self, run: Run, record_id: str) -> list[Command]:
-        """What the run owes in all, as far as the worker of this record pays it."""
-        return [command for command in owed(run) if _is_of(command, record_id)]
-
-    async def _add_entry(
-        self, record_id: str, tree: str, run: str, decide: Decide, *, fresh: bool = False
-    ) -> list[Command]:
-        """Appends what `decide` wants, decided anew for as long as others are first; returns what is to be paid.
-
-        `decide` is given the run's state while nobody else in this process can change it. `fresh` takes the run
-        for new without looking. Raises TakenOver, RetryableError.
-        """
-        while True:
-            async with self._cache.locked(tree, run, fresh=fresh) as cached:
-                decided = decide(cached)
-                if not isinstance(decided, NewEntry):
-                    return decided
-                try:
-                    return await self._append(cached, decided, record_id)
-                except Fenced:
-                    fresh = False
-
-    async def _append(self, cached: CachedRun, new: NewEntry, record_id: str) -> list[Command]:
-        """Appends one entry, under the lock of the run. Raises Fenced, with the stale state forgotten."""
-        run, what = cached.run, new.what
-        arrival = await self._arrival(cached, what, record_id)
-        measured = EntryMetrics(run, what, arrival.at) if self.meters.on else None
-        was_over, at_work, in_flight, timers = (
-            run.phase is Phase.DONE,
-            is_at_work(run),
-            run.model,
-            running(run),
-        )
-        try:
-            events = decide(run, arrival, new.cause, measured)
-            entry = entry_of(run, arrival, events, new.cause, cached.pointers.packed())
-            gone = what.name if type(what) is TimerFired else None
-            commands = await self._write(cached, entry, what, record_id, was_over, ended(timers, run, gone))
-        except BaseException as error:
-            if isinstance(error, Fenced):
-                self.meters.record(FENCE_LOSSES, 1, {AGENT: self._spec.name})
-            # Decided by half, fenced, or nobody knows: the next one folds again.
-            self._cache.invalidate(cached)
-            raise
-        log_entry(entry)
-        if measured is not None:
-            self.meters.record_all(measured.found)
-        if run.phase is Phase.DONE:
-            self._cache.forget(cached)
-            if at_work and not isinstance(what, ModelReplied | ModelFailed):
-                self.interrupt(run.id)
-                await self._bus.interrupt(run.tree, run.id)
-        if type(what) is UserMessage and in_flight is not None and run.model is not in_flight:
-            needless = attempt_id(run.id, in_flight)
-            self.interrupt(needless)
-            await self._bus.interrupt(run.tree, needless)
-        return commands
-
-    async def _write(
-        self,
-        cached: CachedRun,
-        entry: Entry,
-        what: What,
-        record_id: str,
-        was_over: bool,
-        ends_timer: str | None,
-    ) -> list[Command]:
-        """Stores the entry; returns what is to be paid now.
-
-        What the run owes behind the entry is worked out while it is on its way, and counts once it has arrived.
-        """
-        run, commands = cached.run, list[Command]()
-
-        def go_on() -> None:
-            if type(what) is ModelLost:
-                commands.extend(self._left_owed(run, record_id))
-            else:
-                # Whoever ended the run may have died before it paid; a record that comes later reminds of it.
-                commands.extend(owed(run) if was_over else owed(run, since=entry.n))
-            if any(type(command) is CallModel for command in commands):
-                cached.transcript.catch_up(run)
-
-        asked = self._clock.now()
-        appended = await self._journal.append(
-            entry, cached.seq, before=cached.hash, ends_timer=ends_timer, meanwhile=go_on
-        )
-        cached.appended(appended, entry.cause, asked)
-        return commands
-
-    async def _arrival(self, cached: CachedRun, what: What, record_id: str) -> Arrival:
-        """With all that the decision may know, the memory of the run that a task goes on from included."""
-        run = cached.run
-        at = self._clock.now()
-        toolset = self._toolset()
-        asked = what if type(what) is Task else None
-        task = asked or run.task
-        if task is not None and task.has_files:
-            toolset = toolset.with_files or toolset
-        history: list[Step] = []
-        prefix: list[Step] = []
-        problem = ""
-        if asked is not None and run.phase is Phase.NEW:
-            if asked.continues:
-                history = (await read_run(self._journal, asked.continues)).steps
-            if asked.forks is not None:
-                try:
-                    history, prefix = prefix_of(await read_run(self._journal, asked.forks.run), asked.forks)
-                except ForkError as error:
-                    problem = str(error)
-        return Arrival(
-            what=what,
-            at=at,
-            cause=record_id,
-            toolset=toolset,
-            spec=self._spec,
-            history=history,
-            prefix=prefix,
-            problem=problem,
-            revision=self.revision,
-            prompts=self._prompts.ref,
-            base=self._base_of(cached, NO_TOOLSET) if asked is not None else 0,
-            base_with_toolset=self._base_of(cached, toolset),
-        )
-
-    def _base_of(self, cached: CachedRun, toolset: Toolset) -> int:
-        revision = cached.run.revision or self.revision
-        spec = self._spec if revision == self.revision else cached.run.spec
-        return self._bases.tokens(spec, cached.prompts, revision, toolset)
 
     # --- pay
 
@@ -341,20 +112,20 @@ class Runner:
                 raise TakenOver
             return NewEntry(timer, cause=timer.id)
 
-        return await self._add_entry(record_id, timer.tree, timer.run, decide)
+        return await self.journaling.add_entry(record_id, timer.tree, timer.run, decide)
 
     # --- the model call
 
     async def _ask(self, record_id: str, tree: str, run_id: str, command: CallModel) -> list[Command]:
         """Makes the call and journals what it came to, unless the run has moved on without it."""
-        async with self._cache.locked(tree, run_id) as cached:
+        async with self.journaling.cache.locked(tree, run_id) as cached:
             if not is_in_flight(cached.run, command):
                 return self._moved_on(cached.run, command, record_id)
             request = cached.transcript.request(cached.run, command.purpose)
 
         async def confirm() -> None:
             # A process that stood still, or waited for its turn, may have been taken for dead meanwhile.
-            async with self._cache.locked(tree, run_id, within=KNOWN_SECONDS) as now:
+            async with self.journaling.cache.locked(tree, run_id, within=KNOWN_SECONDS) as now:
                 if not is_in_flight(now.run, command):
                     raise Needless
 
@@ -362,7 +133,7 @@ class Runner:
         outcome = await self._calls.make(cached.run, command, request, confirm)
         if outcome is None:
             log.info("model call of %s dropped: it is said to be needless", run_id)
-            self._cache.forget(cached)
+            self.journaling.cache.forget(cached)
         call = attempt_id(run_id, command)
         late = False
 
@@ -382,8 +153,8 @@ class Runner:
                 return NewEntry(msgspec.structs.replace(outcome, attempt=0), call)
             return self._moved_on(cached.run, command, record_id)
 
-        commands = await self._add_entry(record_id, tree, run_id, decide)
-        return await self._add_entry(record_id, tree, run_id, decide) if late else commands
+        commands = await self.journaling.add_entry(record_id, tree, run_id, decide)
+        return await self.journaling.add_entry(record_id, tree, run_id, decide) if late else commands
 
     def _moved_on(self, run: Run, command: CallModel, record_id: str) -> list[Command]:
         """What is left to pay by a worker whose model call the run did not wait for.
@@ -396,10 +167,5 @@ class Runner:
         if run.phase is Phase.DONE:
             return owed(run)
         if record_id in run.seen and run.model is not None and run.model.cause != command.cause:
-            return self._left_owed(run, record_id)
+            return self.journaling.left_owed(run, record_id)
         raise TakenOver
-
-
-def _is_of(command: Command, record_id: str) -> bool:
-    """Whether the record's worker pays this: what the run owes to the world, or a wait of the record's own."""
-    return isinstance(command, Send | Revoke) or command.cause in (None, record_id)

@@ -39,8 +39,9 @@ from cadre.protocol.messages import Task
 from cadre.protocol.rollout import Rollout
 from cadre.runtime.away_calls import AwayBound, AwayCalls
 from cadre.runtime.inbox import EarlyCancels, Inbox
+from cadre.runtime.journaling import World
 from cadre.runtime.pinned_prompts import PinnedPrompts
-from cadre.runtime.runner import Runner, World
+from cadre.runtime.runner import Runner
 from cadre.service.frame import run
 from cadre.service.health import AsgiApp
 from cadre.service.platform import Platform
@@ -161,9 +162,9 @@ class AgentHost:
         named = _with_model_name(spec, endpoint())
         self._runner = Runner(named, self._prompts, world, self._current_toolset, prices)
         self._priced_models = prices.known_among(named.model) if asks_model else []
-        self._runner.meters = platform.meters
+        self._runner.journaling.meters = platform.meters
         _begin_counters(platform.meters, spec.name)
-        self._runner.revision = revision_of(spec, prompts)
+        self._runner.journaling.revision = revision_of(spec, prompts)
         self._early_cancels = EarlyCancels(self._runner, platform.bus.find, platform.blobs)
         topology = platform.topology
         self._away_calls = self._bounded_by(spec.limits.away) if spec.limits.away is not None else None
@@ -178,8 +179,10 @@ class AgentHost:
         self._queues = ShardQueues(
             platform.nc, platform.shards, consumer, filter_of, inbox.handle, limiter, Queue
         )
-        self._slots = RevisionSlots(platform, spec.name, self._runner.revision, inbox.handle, limiter)
-        self._runner.revisions = self._slots.record_queue
+        self._slots = RevisionSlots(
+            platform, spec.name, self._runner.journaling.revision, inbox.handle, limiter
+        )
+        self._runner.journaling.revisions = self._slots.record_queue
 
     @property
     def lack(self) -> str | None:
@@ -209,7 +212,7 @@ class AgentHost:
             await self._own_model.load()
         presence = self._platform.presence(
             agent=self._card,
-            revision=self._runner.revision,
+            revision=self._runner.journaling.revision,
             prompts=self._prompts.own.ref,
             spec=blob_ref(msgspec.json.encode(self._spec)),
         )
@@ -223,7 +226,7 @@ class AgentHost:
         spec = msgspec.json.encode(self._spec)
         await retry(partial(self._platform.blobs.put, spec), pauses=EVERY_SECOND, log=log)
         await self._await_team()
-        revision = self._runner.revision
+        revision = self._runner.journaling.revision
         shared = self._registry.rollout(self._spec.name) is not None
         for other in () if shared else differing_replicas(self._card, revision, self._registry.presences()):
             log.warning(

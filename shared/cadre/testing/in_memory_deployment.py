@@ -22,8 +22,9 @@ from cadre.protocol.topology import Topology
 from cadre.runtime.executor import Executor, InHand
 from cadre.runtime.inbox import Inbox
 from cadre.runtime.invocation import FileAccess, InvocationOutcome, Invocations
+from cadre.runtime.journaling import World
 from cadre.runtime.pinned_prompts import PinnedPrompts
-from cadre.runtime.runner import Runner, World
+from cadre.runtime.runner import Runner
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import facts_of
 from cadre.testing.in_memory_ports import (

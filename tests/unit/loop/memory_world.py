@@ -23,8 +23,9 @@ from cadre.prompting.prompts import Prompts
 from cadre.protocol.deltas import Delta
 from cadre.protocol.messages import Addressed, EffectResult, Record, ToolCall, ToolResult
 from cadre.protocol.topology import Topology, result_id, tree_of
+from cadre.runtime.journaling import World
 from cadre.runtime.pinned_prompts import PinnedPrompts
-from cadre.runtime.runner import Runner, World
+from cadre.runtime.runner import Runner
 from cadre.spec.agent import AgentSpec
 from cadre.testing.in_memory_ports import InMemoryBus, InMemoryJournal, Reach
 from cadre.testing.in_memory_streams import InMemoryStream

@@ -30,7 +30,7 @@ async def replica(world: MemoryWorld, model: ScriptedModel, prompts: Prompts, bl
     pinned = PinnedPrompts(prompts, blobs)
     await pinned.store()
     runner = world.worker(SPEC, model, OFFER, pinned)
-    runner.revision = prompts.ref[5:17]
+    runner.journaling.revision = prompts.ref[5:17]
     return runner
 
 
