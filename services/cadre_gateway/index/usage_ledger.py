@@ -276,7 +276,7 @@ class UsageLedger:
             case ev.RunFinished(state=state):
                 return Figures(runs=1, failed=int(state not in ("success", "cancelled"))), "", ""
             case _ if not isinstance(event, ev.CommonEvent):
-                done = next((work for work in event.describe().work if work.tool), None)
+                done = next((work for work in event.describe().work if work.tool and work.is_over), None)
                 return (_of_tool(done.error is not None), "", done.tool) if done is not None else None
         return None
 

@@ -9,6 +9,14 @@ from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.usage import Usage
 
 
+class SandboxTurn(NamedTuple):
+    """What a sandbox has done of a piece of work since the run last gave it something."""
+
+    number: int
+    instance: str
+    tier: str = ""
+
+
 class PieceOfWork(NamedTuple):
     """A piece of work of a run that has a beginning and an end: a block of code, a step of a plan, a remote tool."""
 
@@ -28,12 +36,21 @@ class PieceOfWork(NamedTuple):
     key: str = ""
     """What tells the id of its span, once it has ended, from those of other spans of the step: it must never change. ""
     where the trace has no span of it."""
+    encloses: bool = False
+    """Its span is there from its beginning, with an id that follows from its `id` and `key` alone; the calls that begin
+    until it ends are its own, and hang below it. A run has one such piece at a time."""
+    turn: SandboxTurn | None = None
     tool: str = ""
-    """What has done it, as metrics count it once it is over; "" where they do not."""
+    """What does it, as metrics count it once it is over; "" where they do not."""
     seconds: float = 0.0
     """How long that took."""
     replaces: bool = False
     """All work of the run that is queued is dropped by it."""
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether it has ended."""
+        return self.state not in ("queued", "open")
 
 
 class Mark(NamedTuple):

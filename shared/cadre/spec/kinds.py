@@ -131,8 +131,6 @@ class KindDeclaration(NamedTuple):
     """Whether its model writes calls, so that `model.calls` can say how."""
     graph: str = "cadre.kinds.graph:graph_of"
     """Where the lines of a Mermaid flowchart are made of a spec, as `module:attribute`."""
-    spans: str = ""
-    """Where the spans of its own events are made, as `module:attribute`; "" when there are none."""
     document: str = ""
     """The `kind` of a file that describes an agent of this kind in keys of its own; "" when there is none."""
     agent_document: Callable[[dict[str, Any]], dict[str, Any]] = _as_it_is

@@ -322,7 +322,7 @@ class Rows:
             row.began_at = min(work.began_at or self.at, self.at)
         elif work.seconds and row.began_at == row.asked_at:  # it went through at once: the rest was the queue
             row.began_at = max(self.at - work.seconds, row.asked_at)
-        if work.state in ("queued", "open"):
+        if not work.is_over:
             node.open.add(key)
             self._touch(row)
             return

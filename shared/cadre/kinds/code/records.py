@@ -1,10 +1,10 @@
 """What the kind `code` declares and writes down: blocks of code, their exchanges with a sandbox, the variables left."""
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from cadre.journal.parts import Description, JournalEvent, KindState, KindStep, PieceOfWork
+from cadre.journal.parts import Description, JournalEvent, KindState, KindStep, PieceOfWork, SandboxTurn
 from cadre.kinds.code import section
 from cadre.kinds.plan.section import PLAN_LISTS, PLAN_TEMPLATES, decided_by
 from cadre.kinds.purposes import STEPWISE
@@ -17,6 +17,9 @@ PYTHON = "python"
 """As a tool: what runs the blocks of an agent that writes code."""
 
 
+_SPAN: Any = {"key": "block", "encloses": True}
+
+
 class BlockStarted(JournalEvent, frozen=True, tag="code.started"):
     """A sandbox owes the outcome of this block; its id is the first call id of the step's."""
 
@@ -24,7 +27,9 @@ class BlockStarted(JournalEvent, frozen=True, tag="code.started"):
     code: str
 
     def describe(self) -> Description:
-        return Description("running code", work=[PieceOfWork(self.block, "code", text=self.code)])
+        return Description(
+            "running code", work=[PieceOfWork(self.block, "code", text=self.code, tool=PYTHON, **_SPAN)]
+        )
 
 
 class BlockYielded(JournalEvent, frozen=True, tag="code.yielded"):
@@ -43,7 +48,8 @@ class BlockYielded(JournalEvent, frozen=True, tag="code.yielded"):
     """Bytes that were stored for it."""
 
     def describe(self) -> Description:
-        return Description(work=[PieceOfWork(self.block)])
+        turn = SandboxTurn(self.exchange, self.sandbox, self.tier)
+        return Description(work=[PieceOfWork(self.block, turn=turn, tool=PYTHON, **_SPAN)])
 
     def used(self) -> Usage:
         return Usage(calls=len(self.calls), stored_bytes=self.stored)
@@ -69,10 +75,16 @@ class BlockFinished(JournalEvent, frozen=True, tag="code.finished"):
     stored: int = 0
 
     def describe(self) -> Description:
-        result = self.output if self.output is not None else self.text or self.logs
-        state: Literal["ok", "failed"] = "failed" if self.error is not None else "ok"
+        said = "\n".join(text for text in (self.logs.rstrip("\n"), self.text) if text)
         work = PieceOfWork(
-            self.block, state=state, result=result, error=self.error, tool=PYTHON, seconds=self.seconds
+            self.block,
+            state="failed" if self.error is not None else "ok",
+            result=said or self.output,
+            error=self.error,
+            turn=SandboxTurn(self.exchange, self.sandbox, self.tier),
+            tool=PYTHON,
+            seconds=self.seconds,
+            **_SPAN,
         )
         return Description("", work=[work])
 
@@ -187,5 +199,4 @@ DECLARATION = KindDeclaration(
     check=section.check,
     facts=facts,
     prompt_terms=section.prompt_terms,
-    spans="cadre.kinds.code.spans:BlockSpans",
 )

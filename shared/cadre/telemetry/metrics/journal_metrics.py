@@ -39,7 +39,7 @@ class EntryMetrics:
             self.found += add(run, self._at, event)
         else:
             for work in event.describe().work:
-                if work.tool:
+                if work.tool and work.is_over:
                     fault = work.error.type if work.error is not None else ""
                     self.found.append((_tool, (run.agent, work.tool, fault), (work.seconds,)))
 

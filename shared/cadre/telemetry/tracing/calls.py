@@ -1,12 +1,13 @@
-"""The spans of a run's calls: tools and their execution, team members, recalled memories, approvals."""
+"""The spans of a run's calls: tools and their execution, team members, recalled memories, approvals; and those of the
+work that the events of its kind describe."""
 
 from cadre.engine.calls.fold_calls import no_answer
 from cadre.journal import events as ev
-from cadre.journal.parts import Mark, PieceOfWork
+from cadre.journal.parts import Mark, PieceOfWork, SandboxTurn
+from cadre.protocol.codes import ErrorInfo
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import Content
 from cadre.telemetry.tracing.ids import call_span, span_id
-from cadre.telemetry.tracing.kind_spans import KindSpans, about_messaging, about_tool, fault_of, tool_name
 from cadre.telemetry.tracing.open_spans import Fault, OpenSpan, OpenSpans
 from cadre.telemetry.tracing.spans import Moment, Value, link_to, nanoseconds
 
@@ -14,6 +15,12 @@ RECALL = "recall"
 """The tool of the memory service that a run calls by itself, before it begins."""
 
 _CALL_TEMPLATE = "cadre.call.{tool}"
+_CODE_TEMPLATE = "cadre.code.{pool}"
+_WORK = "work"
+"""Place of the span of the work that encloses calls."""
+
+_GIVE = (ev.ToolAnswered, ev.DelegateFinished, ev.CallTimedOut, ev.ApprovalDecided, ev.CallRefused)
+"""Events behind which work that waits for calls may go on."""
 
 
 class Calls:
@@ -23,13 +30,15 @@ class Calls:
         self._run = run
         self._spans = spans
         self._content = content
-        self.own: KindSpans | None = None
-        """The spans of the agent's kind, once that is known."""
+        self.pool = ""
+        """The sandbox pool of the agent, once that is known."""
+        self._since = 0
+        """When the sandbox was last given the work that goes on there, or something that this had waited for."""
 
     def take(self, event: ev.AnyEvent, agent: str, parent: str, now: int) -> None:
         """Begins and ends spans by an event; `parent` is the span in work, `now` is in Unix nanoseconds."""
-        if self.own is not None:
-            parent = self.own.parent(parent)
+        if (around := self._spans.get(_WORK)) is not None:
+            parent = around.span
         match event:
             case ev.ApprovalRequested():
                 self._hold(event, agent, parent, now)
@@ -59,13 +68,15 @@ class Calls:
                 self._recalled(event, now)
             case _:
                 pass
-        if self.own is not None:
-            self.own.take(event, agent, parent, now)
+        if type(event) in _GIVE:
+            self._since = now
         described = event.describe()
         for mark in described.marks:
             self._mark(mark, agent, parent, now)
         for work in described.work:
-            if work.key and work.ended_at:
+            if work.encloses:
+                self._enclose(work, agent, parent, now)
+            elif work.key and work.ended_at:
                 self._work(work, agent, parent, now)
 
     # --- what a kind's own events say of themselves
@@ -90,6 +101,43 @@ class Calls:
             **self._content.of(INPUT_VALUE=work.text or None, OUTPUT_VALUE=work.result),
         }
         self._spans.add(span, end, Fault("failed") if work.state == "failed" else None)
+
+    def _enclose(self, work: PieceOfWork, agent: str, parent: str, now: int) -> None:
+        if work.turn is None:
+            name = tool_name(work.tool)
+            span = OpenSpan(span_id(work.id, work.key), parent, name, now, agent, "CLIENT")
+            span.attributes = {
+                **about_tool(work.tool, work.id, agent),
+                names.TOOL_TYPE: "extension",
+                **self._content.of(TOOL_ARGUMENTS={work.name: work.text}, INPUT_VALUE=work.text),
+            }
+            self._spans.begin(_WORK, span)
+            self._since = now
+            return
+        fault = fault_of(work.error)
+        self._turn(work, work.turn, fault, now)
+        if work.is_over:
+            said = work.result or None
+            content = self._content.of(TOOL_RESULT=said, OUTPUT_VALUE=said)
+            self._spans.end(_WORK, now, fault, attributes=content)
+
+    def _turn(self, work: PieceOfWork, turn: SandboxTurn, fault: Fault | None, now: int) -> None:
+        if (around := self._spans.get(_WORK)) is None:
+            return
+        span = span_id(work.id, "exchange", turn.number)
+        template = _CODE_TEMPLATE.format(pool=self.pool)
+        name = f"{names.PROCESS} {template}"
+        done = OpenSpan(span, around.span, name, self._since, "sandbox", "CONSUMER", turn.instance)
+        done.attributes = {
+            **about_messaging(template, f"{work.id}:{turn.number}"),
+            names.PROCESS_EXECUTABLE: work.tool,
+            names.SANDBOX_EXCHANGE: turn.number,
+            names.KIND: "CHAIN",
+        }
+        if turn.tier:
+            done.attributes[names.SANDBOX_TIER] = turn.tier
+        self._spans.add(done, now, fault)
+        self._since = now
 
     # --- people
 
@@ -205,3 +253,37 @@ class Calls:
             **self._content.of(INPUT_VALUE=event.task),
         }
         self._spans.begin(event.call, call)
+
+
+def tool_name(tool: str) -> str:
+    """Return the name of the span of a call of this tool."""
+    return names.MEMORY_TOOLS.get(tool) or f"{names.EXECUTE_TOOL} {tool}"
+
+
+def about_tool(tool: str, call: str, agent: str) -> dict[str, Value]:
+    """Return the attributes of a tool call, after OpenTelemetry's GenAI conventions."""
+    return {
+        names.OPERATION: names.MEMORY_TOOLS.get(tool, names.EXECUTE_TOOL),
+        names.TOOL: tool,
+        names.TOOL_CALL: call,
+        names.TOOL_TYPE: "function",
+        names.AGENT: agent,
+        names.OI_TOOL: tool,
+        names.KIND: "RETRIEVER" if names.MEMORY_TOOLS.get(tool) == names.SEARCH_MEMORY else "TOOL",
+    }
+
+
+def about_messaging(template: str, message: str) -> dict[str, Value]:
+    """Return the attributes of a message's processing, after OpenTelemetry's messaging conventions."""
+    return {
+        names.MESSAGING_SYSTEM: "nats",
+        names.MESSAGING_OPERATION: names.PROCESS,
+        names.MESSAGING_OPERATION_TYPE: names.PROCESS,
+        names.DESTINATION_TEMPLATE: template,
+        names.MESSAGE_ID: message,
+    }
+
+
+def fault_of(error: ErrorInfo | None) -> Fault | None:
+    """Return a span's fault, from the error of an event."""
+    return Fault(error.type, error.message) if error is not None else None

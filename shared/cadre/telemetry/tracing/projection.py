@@ -21,12 +21,12 @@ from cadre.protocol.messages import Task
 from cadre.protocol.topology import parent_of, tree_of
 from cadre.protocol.usage import Usage
 from cadre.spec.agent import AgentSpec
+from cadre.spec.kinds import declared_kinds
 from cadre.spec.model import ModelSpec
 from cadre.telemetry.tracing import names
-from cadre.telemetry.tracing.calls import Calls
+from cadre.telemetry.tracing.calls import Calls, fault_of
 from cadre.telemetry.tracing.content import Content
 from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, span_id, trace_id
-from cadre.telemetry.tracing.kind_spans import fault_of, kind_spans
 from cadre.telemetry.tracing.open_spans import Fault, OpenSpan, OpenSpans
 from cadre.telemetry.tracing.spans import Moment, SpanLink, SpanRecord, Status, Value, link_to, nanoseconds
 
@@ -73,8 +73,8 @@ class Projection:
     def _take(self, event: ev.AnyEvent) -> None:
         now = self._now
         match event:
-            case ev.RunAccepted(task=task, spec=spec, decided_by=kind):
-                self._begin(task, spec, kind)
+            case ev.RunAccepted(task=task, spec=spec):
+                self._begin(task, spec)
             case ev.ModelCalled():
                 if event.purpose == "act":
                     self._begin_step(event.step)
@@ -114,11 +114,11 @@ class Projection:
 
     # --- the run
 
-    def _begin(self, task: Task, spec: AgentSpec | None, kind: str) -> None:
+    def _begin(self, task: Task, spec: AgentSpec | None) -> None:
         self._spans.common |= _whose(task)
         if spec is not None:
             self._models.spec = spec.model
-            self._calls.own = kind_spans(kind, spec, self._spans, self._content)
+            self._calls.pool = _pool(spec)
         attributes: dict[str, Value] = {names.AGENT: self._agent}
         links = link_to(task.trace) + _earlier(task)
         content = self._content.of(INPUT_VALUE=task.task)
@@ -180,6 +180,12 @@ class Projection:
         }
         for key in (_AGENT, _ROOT):
             self._spans.end(key, self._now, fault, status, attributes=attributes)
+
+
+def _pool(spec: AgentSpec) -> str:
+    """Return the sandbox pool of an agent; "" without one, and for a kind that is not installed here."""
+    kind = declared_kinds().get(spec.kind)
+    return next(iter(kind.facts(spec).pools), "") if kind is not None and kind.facts is not None else ""
 
 
 def _whose(task: Task) -> dict[str, Value]:
