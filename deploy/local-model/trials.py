@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from tasks import WORK, Work
 
-from cadre.client import Client, ClientError
+from cadre.client import AsyncClient, ClientError
 
 HERE = Path(__file__).parent
 BUILD = HERE.parents[1] / "build" / "local-model"
@@ -110,7 +110,7 @@ async def trials(gateway: str, name: str, form: str, count: int) -> Row:
     work = WORK[name]
     right = tokens = steps = 0
     begun = time.monotonic()
-    async with Client(gateway) as cadre:
+    async with AsyncClient(gateway) as cadre:
         for number in range(count):
             task, wanted = work.tasks[number % len(work.tasks)]
             run = await cadre.start(work.agent, task)

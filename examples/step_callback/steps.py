@@ -8,7 +8,7 @@ from cadre import follow
 
 async def main(run: str) -> None:
     async for event in follow(run):
-        if event.name == "step.finished":
+        if event.type == "step.finished":
             step, error = event.data["event"]["step"], event.data["event"].get("error")
             print(f"{event.data['agent']} step {step}: {error['message'] if error else 'done'}")
 

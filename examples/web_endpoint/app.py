@@ -8,11 +8,11 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
-from cadre import Client
-from cadre.client import ClientError, RunHandle
+from cadre import AsyncClient
+from cadre.client import AsyncRunHandle, ClientError
 from cadre.events import Delta, RunFinished, ToolCalled
 
-cadre = Client()
+cadre = AsyncClient()
 
 
 @asynccontextmanager
@@ -40,7 +40,7 @@ async def follow(run_id: str) -> StreamingResponse:
     return StreamingResponse(lines(cadre.attach(run_id)), media_type="text/event-stream")
 
 
-async def lines(run: RunHandle) -> AsyncIterator[str]:
+async def lines(run: AsyncRunHandle) -> AsyncIterator[str]:
     async for event in run:
         match event.body:
             case Delta(text=text):

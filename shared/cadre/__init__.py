@@ -1,9 +1,9 @@
 """Teams of LLM agents as durable microservices over NATS.
 
-    from cadre import Agent, Client, ToolContext, serve, tool
+    from cadre import Agent, AsyncClient, ToolContext, serve, tool
 
 `@tool` makes a typed function a tool (served by `cadre tools FILE`), `serve(Agent(…))` serves an agent
-(as `cadre agent FILE` does for a YAML file), `Client()` starts runs, follows them and decides on their calls.
+(as `cadre agent FILE` does for a YAML file), `AsyncClient()` starts runs, follows them and decides on their calls.
 The other public modules are `cadre.tool`, `cadre.client`, `cadre.events`, `cadre.protocol` and `cadre.testing`
 (docs/python.md); all else is private.
 """
@@ -19,13 +19,14 @@ from cadre.spec.model import ModelSpec
 from cadre.tool import File, ToolContext, tool
 
 if TYPE_CHECKING:
-    from cadre.client import Client, SyncClient, follow, new_runs
+    from cadre.client import AsyncClient, Client, follow, new_runs
     from cadre.service.agent import serve
 
 __version__ = "1.0.0"
 
 __all__ = [
     "Agent",
+    "AsyncClient",
     "CadreError",
     "Client",
     "File",
@@ -33,7 +34,6 @@ __all__ = [
     "ModelSpec",
     "Selector",
     "SetupError",
-    "SyncClient",
     "ToolContext",
     "follow",
     "new_runs",
@@ -48,7 +48,7 @@ def __getattr__(name: str) -> Any:
         from cadre.service.agent import serve
 
         return serve
-    if name in ("Client", "SyncClient", "follow", "new_runs"):
+    if name in ("AsyncClient", "Client", "follow", "new_runs"):
         from cadre import client
 
         return getattr(client, name)

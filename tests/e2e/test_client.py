@@ -1,4 +1,4 @@
-"""`cadre.Client` and `cadre.SyncClient` with a real gateway: runs started, followed, decided on, and their answers."""
+"""`cadre.AsyncClient` and `cadre.Client` with a real gateway: runs started, followed, decided on, and their answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -14,15 +14,15 @@ import msgspec
 import pydantic
 import pytest
 
-from cadre import Client, SyncClient
+from cadre import AsyncClient, Client
 from cadre.client import (
+    AsyncRunHandle,
     Conflict,
     Event,
     InvalidRequest,
     NotFound,
     OutputMismatch,
     RunCancelled,
-    RunHandle,
     TimedOut,
     Unreachable,
 )
@@ -33,8 +33,8 @@ TEAM = Path(__file__).parent / "clients"
 
 
 @pytest.fixture
-async def cadre(gateway: Gateway) -> AsyncIterator[Client]:
-    async with Client(gateway.service.url) as client:
+async def cadre(gateway: Gateway) -> AsyncIterator[AsyncClient]:
+    async with AsyncClient(gateway.service.url) as client:
         yield client
 
 
@@ -94,29 +94,29 @@ def assert_texts_are_whole(events: list[Event]) -> None:
 class Reader:
     """Reads all events of a run."""
 
-    def __init__(self, run: RunHandle) -> None:
+    def __init__(self, run: AsyncRunHandle) -> None:
         self.sees_writer = asyncio.Event()
         """The writer's model is known to be asked."""
         self.sees_text = asyncio.Event()
         """Three pieces of text have come."""
         self.events = asyncio.ensure_future(self._read(run))
 
-    async def _read(self, run: RunHandle) -> list[Event]:
+    async def _read(self, run: AsyncRunHandle) -> list[Event]:
         events: list[Event] = []
         async for event in run:
             events.append(event)
-            if event.name == "model.called" and event.agent == "writer":
+            if event.type == "model.called" and event.agent == "writer":
                 self.sees_writer.set()
-            if len([one for one in events if one.name == "delta"]) == 3:
+            if len([one for one in events if one.type == "delta"]) == 3:
                 self.sees_text.set()
         return events
 
 
 async def test_everybody_reads_the_whole_text_once_whenever_they_come(
-    cadre: Client, gateway: Gateway, stack: Stack
+    cadre: AsyncClient, gateway: Gateway, stack: Stack
 ) -> None:
     run = await cadre.start("lead", "have a story written")
-    async with asyncio.timeout(60), Proxy(gateway.service.port) as proxy, Client(proxy.url) as cut_off:
+    async with asyncio.timeout(60), Proxy(gateway.service.port) as proxy, AsyncClient(proxy.url) as cut_off:
         first, cut = Reader(run), Reader(cut_off.attach(run.id))
         await first.sees_writer.wait()
         await cut.sees_writer.wait()
@@ -127,22 +127,22 @@ async def test_everybody_reads_the_whole_text_once_whenever_they_come(
         readers = [await first.events, await cut.events, await late.events, await Reader(run).events]
     for events in readers:
         assert_texts_are_whole(events)
-    journals = [[event for event in events if event.name != "delta"] for events in readers]
+    journals = [[event for event in events if event.type != "delta"] for events in readers]
     assert all(journal == journals[0] for journal in journals)
-    assert len([event for event in readers[0] if event.name == "delta"]) > 5
+    assert len([event for event in readers[0] if event.type == "delta"]) > 5
     finished = [event for event in journals[0] if isinstance(event.body, RunFinished)]
     assert [(event.agent, event.run == run.id) for event in finished] == [("writer", False), ("lead", True)]
     assert journals[0][-1] == ("end", {"run": run.id, "state": "success"})
     assert await run.result() == "the story is written"
 
 
-async def test_a_place_that_was_kept_is_gone_on_from(cadre: Client) -> None:
+async def test_a_place_that_was_kept_is_gone_on_from(cadre: AsyncClient) -> None:
     run = await cadre.start("writer", "write")
     await run.wait(60)
-    events = [event for event in await Reader(run).events if event.name != "delta"]
+    events = [event for event in await Reader(run).events if event.type != "delta"]
     seq = events[1].seq
     assert seq is not None
-    rest = [event async for event in run.events(after=seq) if event.name != "delta"]
+    rest = [event async for event in run.stream(after=seq) if event.type != "delta"]
     assert rest == [event for event in events if event.seq is None or event.seq > seq]
 
 
@@ -167,7 +167,7 @@ class OfferModel(pydantic.BaseModel):
     price: float
 
 
-async def test_answers_have_the_type_that_is_asked_for(cadre: Client) -> None:
+async def test_answers_have_the_type_that_is_asked_for(cadre: AsyncClient) -> None:
     run = await cadre.start("buyer", "Compare the two offers")
     plain: Any = {"vendor": "Apples & Co", "price": 12.5}
     assert await run.result(timeout=60) == plain
@@ -183,8 +183,8 @@ async def test_answers_have_the_type_that_is_asked_for(cadre: Client) -> None:
     assert await cadre.run("buyer", "Compare", output_type=Offer, timeout=60) == Offer(**plain)
 
 
-async def test_a_start_whose_answer_was_lost_is_one_run(cadre: Client, gateway: Gateway) -> None:
-    async with Proxy(gateway.service.port) as proxy, Client(proxy.url) as cut_off:
+async def test_a_start_whose_answer_was_lost_is_one_run(cadre: AsyncClient, gateway: Gateway) -> None:
+    async with Proxy(gateway.service.port) as proxy, AsyncClient(proxy.url) as cut_off:
         proxy.lost_answers = 2
         run = await cut_off.start("buyer", "Compare", session="lost-answers")
         assert proxy.lost_answers == 0
@@ -192,7 +192,7 @@ async def test_a_start_whose_answer_was_lost_is_one_run(cadre: Client, gateway: 
     assert [one.id async for one in cadre.runs(session="lost-answers")] == [run.id]
 
 
-async def held_calls(run: RunHandle) -> list[str]:
+async def held_calls(run: AsyncRunHandle) -> list[str]:
     """Both calls, once they wait."""
     calls = []
     async with asyncio.timeout(60):
@@ -204,12 +204,12 @@ async def held_calls(run: RunHandle) -> list[str]:
     return calls
 
 
-async def test_calls_are_decided_on(cadre: Client) -> None:
+async def test_calls_are_decided_on(cadre: AsyncClient) -> None:
     run = await cadre.start("clerk", "pay both")
     calls = await held_calls(run)
     waiting = {one.call: one for one in await run.approvals()}
     assert [waiting[call].arguments["order"] for call in calls] == ["A-1", "A-2"]
-    [rejected] = await run.reject(calls[0], note="too early", by="ann")
+    [rejected] = await run.reject(calls[0], feedback="too early", by="ann")
     assert (rejected.verdict, rejected.by) == ("rejected", "ann")
     with pytest.raises(Conflict, match="was rejected by ann") as caught:
         await run.approve(calls[0])
@@ -219,14 +219,14 @@ async def test_calls_are_decided_on(cadre: Client) -> None:
     assert await run.approvals() == []
 
 
-async def test_all_calls_of_a_run_are_approved_at_once(cadre: Client) -> None:
+async def test_all_calls_of_a_run_are_approved_at_once(cadre: AsyncClient) -> None:
     run = await cadre.start("clerk", "pay both")
     await held_calls(run)
     assert [one.verdict for one in await run.approve("all")] == ["approved", "approved"]
     assert await run.result(timeout=60) == "paid 10 for A-1 / paid 20 for A-2"
 
 
-async def test_ends_without_an_answer_are_errors(cadre: Client) -> None:
+async def test_ends_without_an_answer_are_errors(cadre: AsyncClient) -> None:
     run = await cadre.start("clerk", "pay both", session="busy")
     with pytest.raises(TimedOut, match="it goes on") as timed_out:
         await run.result(timeout=0.5)
@@ -244,12 +244,12 @@ async def test_ends_without_an_answer_are_errors(cadre: Client) -> None:
         await cadre.start("clerk", " ")
     with pytest.raises(NotFound, match="f00"):
         await Reader(cadre.attach("f00")).events
-    async with Client("http://127.0.0.1:1") as nowhere:
+    async with AsyncClient("http://127.0.0.1:1") as nowhere:
         with pytest.raises(Unreachable, match="no gateway answers"):
             await nowhere.run("clerk", "pay")
 
 
-async def test_files_forks_and_traces(cadre: Client, tmp_path: Path) -> None:
+async def test_files_forks_and_traces(cadre: AsyncClient, tmp_path: Path) -> None:
     (tmp_path / "offer.csv").write_text("a;b\n")
     run = await cadre.start(
         "buyer", "Compare", files=[tmp_path / "offer.csv"], inputs={"currency": "EUR"}, user="ann"
@@ -283,18 +283,25 @@ async def test_files_forks_and_traces(cadre: Client, tmp_path: Path) -> None:
         await fork.detail()
 
 
-async def test_who_is_there(cadre: Client) -> None:
+async def test_who_is_there(cadre: AsyncClient) -> None:
     assert [one.name for one in await cadre.agents()] == ["buyer", "clerk", "lead", "writer"]
     assert "pay" in [one.name for one in await cadre.tools()]
     assert await cadre.sandboxes() == []
 
 
 def test_without_an_event_loop(gateway: Gateway) -> None:
-    with SyncClient(gateway.service.url) as cadre:
+    with Client(gateway.service.url) as cadre:
         assert cadre.run("buyer", "Compare", output_type=Offer, timeout=60).price == 12.5
-        run = cadre.start("writer", "write")
-        assert_texts_are_whole(list(run))
-        assert run.result() == "a story"
+        run = cadre.start("writer", "write", budget={"steps": 5})
+        assert run.state is None
+        assert_texts_are_whole(list(run.stream()))
+        assert run.result(timeout=timedelta(minutes=1)) == "a story"
+        assert run.state == "success"
+        usage = run.detail().usage
+        assert usage.total_tokens == usage.input_tokens + usage.output_tokens > 0
+        assert len(list(cadre.runs(limit=1))) == 1
+        with pytest.raises(ValueError, match="limit is 0"):
+            list(cadre.runs(limit=0))
         assert run.id in [one.id for one in cadre.runs(agent="writer")]
         for event in cadre.attach(run.id):
             assert event.run == run.id

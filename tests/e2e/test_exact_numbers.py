@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cadre.client import SyncClient
+from cadre.client import Client
 from harness.command import Commands
 from harness.people import decide, waiting
 from harness.stack import Gateway
@@ -78,7 +78,7 @@ def test_by_the_command_line_one_argument_is_changed_and_the_others_keep_their_d
 
 def test_by_the_client_in_python(gateway: Gateway) -> None:
     run, call = held(gateway)
-    with SyncClient(gateway.service.url) as client:
+    with Client(gateway.service.url) as client:
         decided = client.attach(run).correct(call["call"], arguments={**call["arguments"], "account": LONG})
         assert decided.arguments is not None
         assert decided.arguments["account"] == LONG

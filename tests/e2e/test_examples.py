@@ -117,9 +117,9 @@ async def test_following_from_a_program(stack: Stack, cadre: Commands) -> None:
         assert await coming == run
     await begun.aclose()
     events = [event async for event in follow(run, gateway=url)]
-    assert [event.name for event in events if event.name.startswith("step.")] == ["step.finished"] * 2
+    assert [event.type for event in events if event.type.startswith("step.")] == ["step.finished"] * 2
     assert events[-1] == ("end", {"run": run, "state": "success"})
-    first = next(event for event in events if event.name == "step.finished")
+    first = next(event for event in events if event.type == "step.finished")
     rest = [event async for event in follow(run, gateway=url, after=first.data["seq"])]
     assert rest == [
         event for event in events if event.data.get("seq", first.data["seq"] + 1) > first.data["seq"]

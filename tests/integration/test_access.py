@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from cadre.adapters.nats.streams import jetstream, listing
 from cadre.cli.main import group
-from cadre.client import Client, Unauthorized
+from cadre.client import AsyncClient, Unauthorized
 from cadre.protocol.messages import Origin
 from cadre_gateway.doors.open_doors import rules_with
 from harness.command import Commands
@@ -90,10 +90,10 @@ async def test_a_key_works_everywhere_until_it_is_revoked(world: World) -> None:
     made = await key(world, "viewer", expires_in=3600)
     assert re.fullmatch(r"cadre_[0-9a-f]{12}_[0-9a-f]{64}", made["token"])
     run = await run_of(world)
-    async with Client(str(world.http.base_url), made["token"]) as cadre:
+    async with AsyncClient(str(world.http.base_url), api_key=made["token"]) as cadre:
         assert run in [one.id async for one in cadre.runs()]
-        events = cadre.attach(run).events()
-        assert (await anext(events)).name == "run.accepted"
+        events = cadre.attach(run).stream()
+        assert (await anext(events)).type == "run.accepted"
         await events.aclose()
         listed = (await world.http.get("/v1/keys")).json()["keys"]
         [shown] = [one for one in listed if one["id"] == made["id"]]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from cadre.adapters.nats.streams.shard_watch import ShardWatch
-from cadre.client.client import Client
+from cadre.client.client import AsyncClient
 from cadre.delivery.codec import encode
 from cadre.journal import events as ev
 from cadre.ports import Stored
@@ -183,7 +183,7 @@ async def test_a_run_and_its_trace_are_read_in_pages(world: World) -> None:
     for path in (f"/v1/runs/{run}?after=1", f"/v1/runs/{run}/trace?after=1", f"/v1/runs/{run}?limit=0"):
         assert (await world.http.get(path)).status_code == 422
     assert (await world.http.get(f"/v1/runs/{run}/trace?format=otlp&limit=5")).status_code == 422
-    async with Client(str(world.http.base_url)) as client:
+    async with AsyncClient(str(world.http.base_url)) as client:
         detail = await client.get_run(run, limit=2, after=2)
         assert (len(detail.children), detail.next) == (1, None)
         page = await client.attach(run).trace(limit=1)

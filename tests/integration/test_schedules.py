@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cadre.adapters.nats.streams import listing
-from cadre.client.client import Client
+from cadre.client.client import AsyncClient
 from cadre.client.errors import NotFound
 from cadre.delivery.codec import unpack_record
 from cadre.protocol.messages import Task
@@ -104,11 +104,11 @@ async def test_a_schedule_that_is_made_again_has_other_runs(world: World) -> Non
 
 
 async def test_schedules_from_python(world: World, gateway: GatewayProcess) -> None:
-    async with Client(gateway.url) as client:
+    async with AsyncClient(gateway.url) as client:
         made = await client.put_schedule("python", {"agent": "boss", "task": "x", "cron": "0 0 1 1 *"})
         assert (made.name, made.spec["cron"]) == ("python", "0 0 1 1 *")
-        first = await client.run_schedule("python", key="k")
-        assert (await client.run_schedule("python", key="k")).id == first.id
+        first = await client.run_schedule("python", idempotency_key="k")
+        assert (await client.run_schedule("python", idempotency_key="k")).id == first.id
         assert (await client.schedule("python", upcoming=3)).last_run == first.id
         assert "python" in [one.name for one in await client.schedules()]
         await client.remove_schedule("python")
@@ -117,7 +117,7 @@ async def test_schedules_from_python(world: World, gateway: GatewayProcess) -> N
 
 
 async def test_other_definitions_and_statistics_from_python(world: World, gateway: GatewayProcess) -> None:
-    async with Client(gateway.url) as client:
+    async with AsyncClient(gateway.url) as client:
         notice = {"url": "https://example.org/hook", "secret_env": "CADRE_SECRET_X"}
         assert (await client.put_notice("python", notice)).url == notice["url"]
         trigger = {"agent": "boss", "task": "x", "subject": "orders"}

@@ -30,10 +30,10 @@ def answered(content: str, purpose: str = "act", run: str = "r", attempt: int = 
 
 
 def passed_on(*events: Event) -> list[str]:
-    """The text of each delta, and the name of each other event."""
+    """The text of each delta, and the type of each other event."""
     texts = AnswerTexts()
     passed = [one for event in events for one in texts.complete(event)]
-    return [one.data["text"] if one.name == "delta" else one.name for one in passed]
+    return [one.data["text"] if one.type == "delta" else one.type for one in passed]
 
 
 CALLED, ANSWERED = "model.called", "model.answered"

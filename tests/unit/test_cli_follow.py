@@ -53,7 +53,7 @@ async def test_it_ends_with_the_end() -> None:
     found, _ = client(
         ("retry: 1000\n\n: ping\n\n" + frame("a", 1, 7) + frame("end", 2) + frame("b", 3), True)
     )
-    assert [event.name for event in await read(found)] == ["a", "end"]
+    assert [event.type for event in await read(found)] == ["a", "end"]
 
 
 async def test_an_entry_cut_off_by_a_lost_connection_is_not_told_twice() -> None:
@@ -66,13 +66,13 @@ async def test_an_entry_cut_off_by_a_lost_connection_is_not_told_twice() -> None
 
 async def test_a_stream_cut_off_in_its_first_entry_begins_again_without_repeating() -> None:
     found, asked = client((frame("a", 1), False), (frame("a", 1) + frame("b", 2, 7) + frame("end", 3), True))
-    assert [event.name for event in await read(found)] == ["a", "b", "end"]
+    assert [event.type for event in await read(found)] == ["a", "b", "end"]
     assert asked == [None, None]
 
 
 async def test_a_stream_that_just_closes_is_taken_up_again() -> None:
     found, asked = client((frame("a", 1, 7), True), (frame("end", 2), True))
-    assert [event.name for event in await read(found)] == ["a", "end"]
+    assert [event.type for event in await read(found)] == ["a", "end"]
     assert asked == [None, "7"]
 
 
@@ -95,7 +95,7 @@ async def test_a_gateway_that_comes_back_each_time_is_never_given_up() -> None:
     """A proxy cuts every connection of a run that waits for days: nothing comes but the stream itself."""
     cut = ("retry: 1000\n\n: ping\n\n", False)
     found, asked = client(*[cut] * 6, ("retry: 1000\n\n" + frame("end", 1), True))
-    assert [event.name for event in await read(found, patience=0.5)] == ["end"]
+    assert [event.type for event in await read(found, patience=0.5)] == ["end"]
     assert len(asked) == 7
 
 

@@ -29,8 +29,8 @@ from cadre.testing import Team
         ({"labels": ["x"]}, "agent a: write labels as a dict"),
         ({"name": "a b"}, "agent name 'a b': use 1 to 64 of the letters"),
         ({"description": " "}, "agent a: write a description"),
-        ({"limits": Limits(away=-1)}, "agent a: limits.away must "),
-        ({"limits": Limits(away=float("nan"))}, "agent a: limits.away must "),
+        ({"limits": Limits(away=-1)}, "agent a: limits.away: "),
+        ({"limits": Limits(away=float("nan"))}, "agent a: limits.away: "),
         ({"tools": ["x"], "team": ["x"]}, "agent a: x "),
     ],
 )

@@ -150,7 +150,7 @@ def budget_share(run: Run) -> float:
     if run.budget is None:
         return 0.0
     used = (
-        (run.budget.tokens, run.usage.tokens),
+        (run.budget.tokens, run.usage.total_tokens),
         (run.budget.cost, run.usage.cost),
         (run.budget.steps, run.usage.steps),
     )

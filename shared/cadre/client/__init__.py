@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
     from cadre.api.runs import Approval, ApprovalDecision, Delivered, Edited, RunDetail, RunSummary, TraceTree
-    from cadre.client.client import Client
+    from cadre.client.client import AsyncClient
     from cadre.client.errors import (
         ClientError,
         Conflict,
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     )
     from cadre.client.event import Event
     from cadre.client.follow_runs import follow, new_runs
-    from cadre.client.run_handle import RunHandle
-    from cadre.client.sync_client import SyncClient, SyncRunHandle
+    from cadre.client.run_handle import AsyncRunHandle
+    from cadre.client.sync_client import Client, RunHandle
     from cadre.protocol.memory import Remembered, Selection
     from cadre.protocol.usage import Budget
     from cadre.tools.workspace import FileEntry
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Approval",
     "ApprovalDecision",
+    "AsyncClient",
+    "AsyncRunHandle",
     "Budget",
     "Client",
     "ClientError",
@@ -52,8 +54,6 @@ __all__ = [
     "RunHandle",
     "RunSummary",
     "Selection",
-    "SyncClient",
-    "SyncRunHandle",
     "TimedOut",
     "TooManyRequests",
     "TraceTree",
@@ -74,7 +74,7 @@ _HOMES = {
         "RunSummary",
         "TraceTree",
     ),
-    "cadre.client.client": ("Client",),
+    "cadre.client.client": ("AsyncClient",),
     "cadre.client.errors": (
         "ClientError",
         "Conflict",
@@ -90,8 +90,8 @@ _HOMES = {
     ),
     "cadre.client.event": ("Event",),
     "cadre.client.follow_runs": ("follow", "new_runs"),
-    "cadre.client.run_handle": ("RunHandle",),
-    "cadre.client.sync_client": ("SyncClient", "SyncRunHandle"),
+    "cadre.client.run_handle": ("AsyncRunHandle",),
+    "cadre.client.sync_client": ("Client", "RunHandle"),
     "cadre.protocol.memory": ("Remembered", "Selection"),
     "cadre.protocol.messages": ("Budget",),
     "cadre.tools.workspace": ("FileEntry",),

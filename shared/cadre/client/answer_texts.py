@@ -36,13 +36,13 @@ class AnswerTexts:
     def complete(self, event: Event) -> Iterator[Event]:
         """Yields the event unless it is a piece out of its order; before `model.answered` a delta with what is
         missing."""
-        if event.name == "delta":
+        if event.type == "delta":
             if self._is_next(event.data):
                 yield event
             return
-        if event.name == "model.called":
+        if event.type == "model.called":
             self._open[event.run] = _OpenAnswer(_call_of(event.data["event"]))
-        elif event.name == "model.answered":
+        elif event.type == "model.answered":
             yield from self._rest(event)
         yield event
 

@@ -24,7 +24,7 @@ class Blocking(Generic[A]):
         except RuntimeError:
             return self._loop.run(coroutine)
         coroutine.close()
-        raise RuntimeError("an event loop is running here: use Client and await its methods")
+        raise RuntimeError("an event loop is running here: use AsyncClient and await its methods")
 
 
 def blocking(

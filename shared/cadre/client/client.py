@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from datetime import datetime
+from datetime import datetime, timedelta
 from io import BytesIO
 from typing import Any, TypeVar, Unpack, overload
 
@@ -12,7 +12,7 @@ from cadre.api.directory import LiveAgent, LiveSandbox, LiveTool
 from cadre.api.runs import RunSummary
 from cadre.api.statistics import Dimension, Statistics
 from cadre.client.definitions import Definitions
-from cadre.client.run_handle import RunHandle
+from cadre.client.run_handle import AsyncRunHandle
 from cadre.client.run_options import StartOptions, WantedRuns, list_query, start_body
 from cadre.client.run_requests import PAGE_SIZE, RunRequests
 from cadre.client.transport import RUNS, typed
@@ -21,25 +21,30 @@ from cadre.protocol.memory import Found, Receipt, Remembered, SearchRequest, Sel
 T = TypeVar("T")
 
 
-class Client(Definitions, RunRequests):
-    """A client of one gateway: that of `url`, of CADRE_GATEWAY_URL, or of the `cadre up` of this folder; it tells it
-    the API key `key`, else CADRE_KEY.
+class AsyncClient(Definitions, RunRequests):
+    """A client of one gateway: that of `url`, of CADRE_GATEWAY_URL, or of the `cadre up` of this folder; its requests
+    carry the API key `api_key`, else CADRE_KEY.
 
     Close it, or use it as an async context manager. Every method raises ClientError.
     """
 
-    async def start(self, agent: str, task: str, **options: Unpack[StartOptions]) -> RunHandle:
+    async def start(self, agent: str, task: str, **options: Unpack[StartOptions]) -> AsyncRunHandle:
         """Starts a run; returns when it is accepted. A request that was lost is sent again and starts one run.
 
         Raises NotFound for an agent that is not live, Conflict for a session whose last run goes on,
         TooManyRequests, OSError for a file that cannot be read.
         """
         body = await asyncio.to_thread(start_body, agent, task, options)  # it reads files
-        return await RunHandle.post(self, body, key=options.get("key"))
+        return await AsyncRunHandle.post(self, body, key=options.get("idempotency_key"))
 
     @overload
     async def run(
-        self, agent: str, task: str, *, timeout: float | None = None, **options: Unpack[StartOptions]
+        self,
+        agent: str,
+        task: str,
+        *,
+        timeout: float | timedelta | None = None,
+        **options: Unpack[StartOptions],
     ) -> Any: ...
 
     @overload
@@ -49,7 +54,7 @@ class Client(Definitions, RunRequests):
         task: str,
         *,
         output_type: type[T],
-        timeout: float | None = None,
+        timeout: float | timedelta | None = None,
         **options: Unpack[StartOptions],
     ) -> T: ...
 
@@ -59,22 +64,29 @@ class Client(Definitions, RunRequests):
         task: str,
         *,
         output_type: Any = None,
-        timeout: float | None = None,
+        timeout: float | timedelta | None = None,
         **options: Unpack[StartOptions],
     ) -> Any:
-        """Starts a run, waits for its end, returns its answer: `start` and `RunHandle.result` in one."""
+        """Starts a run, waits for its end, returns its answer: `start` and `AsyncRunHandle.result` in one."""
         started = await self.start(agent, task, **options)
         return await started.result(output_type, timeout=timeout)
 
-    def attach(self, run_id: str) -> RunHandle:
+    def attach(self, run_id: str) -> AsyncRunHandle:
         """A handle of a run that was started elsewhere; whether there is one is not asked."""
-        return RunHandle(self, run_id)
+        return AsyncRunHandle(self, run_id)
 
     async def runs(self, **wanted: Unpack[WantedRuns]) -> AsyncGenerator[RunSummary, None]:
         """Yields root runs, newest first unless sorted otherwise, page by page."""
-        query = {**list_query(wanted), "limit": PAGE_SIZE}
+        most = wanted.get("limit")
+        if most is not None and most < 1:
+            raise ValueError(f"limit is {most}: write 1 or more, or leave it out for all runs")
+        query = {**list_query(wanted), "limit": min(PAGE_SIZE, most or PAGE_SIZE)}
+        found = 0
         async for item in self.pages(RUNS, "runs", "before", query):
             yield typed(item, RunSummary)
+            found += 1
+            if found == most:
+                return
 
     async def agents(self) -> list[LiveAgent]:
         """The live agents, by name."""
@@ -102,9 +114,11 @@ class Client(Definitions, RunRequests):
         params = {"by": ",".join(by), "since": times[0], "until": times[1], **only}
         return typed(await self.request("GET", "/v1/stats", params=params), Statistics)
 
-    async def run_schedule(self, name: str, *, key: str | None = None) -> RunHandle:
-        """Starts a run of the schedule now; one for each `key`."""
-        return RunHandle(self, (await self.post_once(f"/v1/schedules/{name}/run", {}, key=key))["id"])
+    async def run_schedule(self, name: str, *, idempotency_key: str | None = None) -> AsyncRunHandle:
+        """Starts a run of the schedule now; one for each `idempotency_key`."""
+        return AsyncRunHandle(
+            self, (await self.post_once(f"/v1/schedules/{name}/run", {}, key=idempotency_key))["id"]
+        )
 
     async def blob(self, ref: str) -> bytes:
         """The content of a file in an answer, by the `ref` of its `{"$file": …}`."""

@@ -21,7 +21,7 @@ class ClientError(CadreError):
         self.message, self.status, self.problem = message, status, problem
 
 
-class Unreachable(ClientError):
+class Unreachable(ClientError, ConnectionError):
     """No gateway answers, or NATS behind it does not: try again, or start it."""
 
 
@@ -30,7 +30,7 @@ class InvalidRequest(ClientError):
 
 
 class Unauthorized(ClientError):
-    """Who asks may not, or has not said who they are (401: by `key`, or CADRE_KEY)."""
+    """Who asks may not, or has not said who they are (401: by `api_key`, or CADRE_KEY)."""
 
 
 class NotFound(ClientError):
@@ -66,7 +66,7 @@ class RunCancelled(RunFailed):
     """The run was cancelled; `text` is the reason."""
 
 
-class TimedOut(ClientError):
+class TimedOut(ClientError, TimeoutError):
     """A run has not ended within the time to wait. It goes on: `run_id` names it."""
 
     def __init__(self, run_id: str, seconds: float) -> None:

@@ -10,9 +10,9 @@ from cadre.protocol.deltas import Delta
 
 
 class Event(NamedTuple):
-    """One event of a run's stream: its name, and the JSON that goes with it (docs/http-api.md)."""
+    """One event of a run's stream: its type, and the JSON that goes with it (docs/http-api.md)."""
 
-    name: str
+    type: str
     data: dict[str, Any]
 
     @property
@@ -39,7 +39,7 @@ class Event(NamedTuple):
     def body(self) -> JournalEvent | Delta | None:
         """What it says, as a class of `cadre.events`; None of `end`, and of what this version does not know."""
         try:
-            if self.name == "delta":
+            if self.type == "delta":
                 return msgspec.convert(self.data, Delta)
             return event_from(self.data.get("event"))
         except msgspec.ValidationError:

@@ -92,7 +92,7 @@ async def read_events(
                         continue
                     for one in texts.complete(event) if view == "events" else (event,):
                         yield one
-                    if event.name == "end":
+                    if event.type == "end":
                         return
             problem = "it closed the stream"
         except httpx2.TransportError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Self, TypeVar, Unpack, overload
@@ -18,6 +19,7 @@ from cadre.api.runs import (
     Delivered,
     Edited,
     RunDetail,
+    State,
     TraceTree,
 )
 from cadre.client.errors import OutputMismatch, RunCancelled, RunFailed, TimedOut
@@ -42,7 +44,7 @@ _PAUSE_SECONDS = 0.1
 """Pause before another gateway, which may lag behind the one that told of the end, is asked again."""
 
 
-class RunHandle:
+class AsyncRunHandle:
     """A run of a gateway, by its id; it holds nothing open. Every method raises ClientError.
 
     `async for event in run` yields its events, and those of all runs below it, from its beginning until `end`.
@@ -54,19 +56,28 @@ class RunHandle:
         """Paths of a fork's workspace that are as they are now, not as they were at its step."""
         self._client = client
         self._path = f"{RUNS}/{run_id}"
+        self._state: State | None = None
 
     @classmethod
     async def post(
         cls, client: RunRequests, body: dict[str, Any], path: str = RUNS, *, key: str | None = None
     ) -> Self:
-        """Posts a request for a run as the HTTP API has it; raises as `Client.start`."""
+        """Posts a request for a run as the HTTP API has it; raises as `AsyncClient.start`."""
         answer = await client.post_once(path, body, key=key)
         return cls(client, str(answer["id"]), answer.get("later_files", ()))
 
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self.events()
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} {self._state or ''}>".replace(" >", ">")
 
-    def events(
+    @property
+    def state(self) -> State | None:
+        """The state in which `detail`, `wait` or `result` last saw the run; None before. It asks nothing."""
+        return self._state
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self.stream()
+
+    def stream(
         self, *, after: int = 0, patience: float = 60.0, view: View = "events"
     ) -> AsyncGenerator[Event, None]:
         """Yields the events behind `after`, the `seq` of an earlier one; with `view="rows"` those named `rows`.
@@ -77,28 +88,31 @@ class RunHandle:
         return read_events(self._client.http, self.id, patience=patience, after=str(after or ""), view=view)
 
     async def detail(self, *, full: bool = False, limit: int | None = None, after: int = 0) -> RunDetail:
-        """The run as it is now, with its output and all runs below it; see Client.get_run."""
-        return await self._client.get_run(self.id, full=full, limit=limit, after=after)
+        """The run as it is now, with its output and all runs below it; see AsyncClient.get_run."""
+        run = await self._client.get_run(self.id, full=full, limit=limit, after=after)
+        self._state = run.state
+        return run
 
-    async def wait(self, timeout: float | None = None) -> RunDetail:
-        """Waits for the end, however it ends. Raises TimedOut after `timeout` seconds; the run goes on."""
+    async def wait(self, timeout: float | timedelta | None = None) -> RunDetail:
+        """Wait for the end, however it ends. Raises TimedOut after `timeout` seconds; the run goes on."""
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(seconds):
                 while not (run := await self.detail()).finished:
                     async for _ in read_events(self._client.http, self.id, after=_BEHIND_ALL):
                         pass
                     await asyncio.sleep(_PAUSE_SECONDS)
         except TimeoutError as error:
-            raise TimedOut(self.id, timeout or 0.0) from error
+            raise TimedOut(self.id, seconds or 0.0) from error
         return run
 
     @overload
-    async def result(self, output_type: None = None, *, timeout: float | None = None) -> Any: ...
+    async def result(self, output_type: None = None, *, timeout: float | timedelta | None = None) -> Any: ...
 
     @overload
-    async def result(self, output_type: type[T], *, timeout: float | None = None) -> T: ...
+    async def result(self, output_type: type[T], *, timeout: float | timedelta | None = None) -> T: ...
 
-    async def result(self, output_type: Any = None, *, timeout: float | None = None) -> Any:
+    async def result(self, output_type: Any = None, *, timeout: float | timedelta | None = None) -> Any:
         """Waits for the end and returns the answer: as JSON has it, or as an `output_type`.
 
         That is a msgspec struct, dataclass, TypedDict, pydantic model or built-in type; the answer has been checked
@@ -114,16 +128,21 @@ class RunHandle:
         except ValueError as error:
             raise OutputMismatch(self.id, run.output, str(error)) from error
 
-    async def cancel(self, reason: str = "", *, now: bool = False, key: str | None = None) -> None:
+    async def cancel(
+        self, reason: str = "", *, now: bool = False, idempotency_key: str | None = None
+    ) -> None:
         """Ask the run and everything below it to end; `wait` returns once it has. Ended runs stay as they are.
 
         The run first makes up for what it did; with `now` it ends at once, and its error says what is `not_undone`. A
-        second request without `now` changes nothing. Raise ClientError for a `key` that came with something else.
+        second request without `now` changes nothing. Raise ClientError for an `idempotency_key` that came with
+        something else.
         """
-        await self._client.post_once(f"{self._path}/cancel", {"reason": reason, "now": now}, key=key)
+        await self._client.post_once(
+            f"{self._path}/cancel", {"reason": reason, "now": now}, key=idempotency_key
+        )
 
     async def tell(
-        self, text: str, *, mode: MessageMode = "append", key: str | None = None, by: str = ""
+        self, text: str, *, mode: MessageMode = "append", idempotency_key: str | None = None, by: str = ""
     ) -> Delivered:
         """Says something to the run, which its model reads with the next call.
 
@@ -131,7 +150,9 @@ class RunHandle:
         the run is over.
         """
         body = {"text": text, "mode": mode, "by": by}
-        return typed(await self._client.post_once(f"{self._path}/messages", body, key=key), Delivered)
+        return typed(
+            await self._client.post_once(f"{self._path}/messages", body, key=idempotency_key), Delivered
+        )
 
     async def queue(self) -> Edited:
         """The tasks that a run of kind `task_queue` has queued, and their version. Raises NotFound for other kinds."""
@@ -142,7 +163,12 @@ class RunHandle:
         return typed(await self._client.request("GET", f"{self._path}/plan"), Edited)
 
     async def edit(
-        self, what: Edited, operations: Sequence[dict[str, Any]], *, key: str | None = None, by: str = ""
+        self,
+        what: Edited,
+        operations: Sequence[dict[str, Any]],
+        *,
+        idempotency_key: str | None = None,
+        by: str = "",
     ) -> Edited | Delivered:
         """Edits the queue or plan that was read before; a Delivered when the agent is away at the moment.
 
@@ -150,18 +176,19 @@ class RunHandle:
         """
         body = {"version": what.version, "operations": list(operations), "by": by}
         path = f"{self._path}/{what.name}"
-        answer = await self._client.post_once(path, body, key=key, method="PATCH")
+        answer = await self._client.post_once(path, body, key=idempotency_key, method="PATCH")
         return typed(answer, Edited) if "version" in answer else typed(answer, Delivered)
 
     async def signal(
-        self, name: str, payload: Any = None, *, key: str | None = None, by: str = ""
+        self, name: str, payload: Any = None, *, idempotency_key: str | None = None, by: str = ""
     ) -> Delivered:
         """Sends the run a signal that it waits for, or will wait for; `payload` is any JSON value.
 
-        Raises Conflict when the run is over, or keeps as many signals as it can. The same `key` sends it once.
+        Raises Conflict when the run is over, or keeps as many signals as it can. The same
+        `idempotency_key` sends it once.
         """
         path = f"{self._path}/signals/{quote(name, safe='')}"
-        return typed(await self._client.post_once(path, payload, key=key, by=by), Delivered)
+        return typed(await self._client.post_once(path, payload, key=idempotency_key, by=by), Delivered)
 
     async def approvals(self) -> list[Approval]:
         """Its calls that wait for a person, and those of the runs below it."""
@@ -173,7 +200,7 @@ class RunHandle:
         *,
         only: Sequence[int] | None = None,
         edits: Sequence[CallEdit] = (),
-        note: str = "",
+        feedback: str = "",
         by: str = "",
     ) -> list[ApprovalDecision]:
         """Lets a call be made, or with "all" every call that waits.
@@ -184,13 +211,16 @@ class RunHandle:
         some: dict[str, Any] = {"only": [*only]} if only is not None else {}
         some |= {"edits": to_builtins([*edits])} if edits else {}
         return [
-            await self._client.decide(one, "approve", some, note=note, by=by)
+            await self._client.decide(one, "approve", some, feedback=feedback, by=by)
             for one in await self._calls(call)
         ]
 
-    async def reject(self, call: str, *, note: str = "", by: str = "") -> list[ApprovalDecision]:
-        """Turns a call down, or with "all" every call that waits; the model reads the note."""
-        return [await self._client.decide(one, "reject", note=note, by=by) for one in await self._calls(call)]
+    async def reject(self, call: str, *, feedback: str = "", by: str = "") -> list[ApprovalDecision]:
+        """Turns a call down, or with "all" every call that waits; the model reads the feedback."""
+        return [
+            await self._client.decide(one, "reject", feedback=feedback, by=by)
+            for one in await self._calls(call)
+        ]
 
     async def correct(
         self,
@@ -199,7 +229,7 @@ class RunHandle:
         *,
         tool: str | None = None,
         replace: bool = False,
-        note: str = "",
+        feedback: str = "",
         by: str = "",
     ) -> ApprovalDecision:
         """Has a call made with these arguments in place of its own of the same names, or another tool called.
@@ -208,20 +238,20 @@ class RunHandle:
         """
         changes = {"arguments": arguments, "tool": tool, "replace": replace or None}
         correction = {key: value for key, value in changes.items() if value is not None}
-        return await self._client.decide(call, "correct", correction, note=note, by=by)
+        return await self._client.decide(call, "correct", correction, feedback=feedback, by=by)
 
-    async def fork(self, at: int, **options: Unpack[ForkOptions]) -> RunHandle:
+    async def fork(self, at: int, **options: Unpack[ForkOptions]) -> AsyncRunHandle:
         """Starts a new run whose memory are the steps before `at`."""
-        body, key = fork_body(at, options), options.get("key")
-        return await RunHandle.post(self._client, body, f"{self._path}/fork", key=key)
+        body, key = fork_body(at, options), options.get("idempotency_key")
+        return await AsyncRunHandle.post(self._client, body, f"{self._path}/fork", key=key)
 
-    async def go_on(self, steps: int | None = None, *, key: str | None = None) -> RunHandle:
+    async def go_on(self, steps: int | None = None, *, idempotency_key: str | None = None) -> AsyncRunHandle:
         """Starts a new run that goes on where this one ended without an answer, for so many steps more.
 
         Without `steps` it may take as many steps as this one.
         """
         body = {"steps": steps} if steps is not None else {}
-        return await RunHandle.post(self._client, body, f"{self._path}/continue", key=key)
+        return await AsyncRunHandle.post(self._client, body, f"{self._path}/continue", key=idempotency_key)
 
     async def files(self) -> list[FileEntry]:
         """The files of the workspace, which all runs of its tree share."""

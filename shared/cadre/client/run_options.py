@@ -18,12 +18,12 @@ class RunBounds(TypedDict, total=False):
     max_steps: int
     deadline: float
     """Seconds from now at which the run ends, with what it has found."""
-    budget: Budget
+    budget: Budget | Mapping[str, float]
     """What the run and all runs below it may use together."""
     inputs: Mapping[str, Any]
     """Named values that the agent reads beside the task."""
-    key: str
-    """The Idempotency-Key; without it each call has one of its own, which its retries share."""
+    idempotency_key: str
+    """The request's Idempotency-Key; without it each call has one of its own, which its retries share."""
 
 
 class StartOptions(RunBounds, total=False):
@@ -74,11 +74,14 @@ class WantedRuns(TypedDict, total=False):
     text: str
     """Words that all stand in the task or the answer; the last one may be the beginning of one."""
     sort: RunOrder
+    limit: int
+    """At most so many runs; all without it."""
 
 
 def list_query(wanted: WantedRuns) -> dict[str, Any]:
-    """The parameters of GET /v1/runs."""
-    query: dict[str, Any] = {**wanted}
+    """Return the parameters of GET /v1/runs, but for `limit`. Raises TypeError for an unknown option."""
+    _check_known(wanted, WantedRuns)
+    query: dict[str, Any] = {name: value for name, value in wanted.items() if name != "limit"}
     for name in ("since", "until"):
         if isinstance(at := query.get(name), datetime):
             query[name] = at.timestamp()
@@ -126,7 +129,8 @@ def _common(options: RunBounds) -> dict[str, Any]:
     if options.get("deadline") is not None:
         body["deadline"] = options["deadline"]
     if "budget" in options:
-        bounds = msgspec.structs.asdict(options["budget"])
+        given = options["budget"]
+        bounds = given if isinstance(given, Mapping) else msgspec.structs.asdict(given)
         body["budget"] = {name: most for name, most in bounds.items() if most is not None}
     if "inputs" in options:
         body["inputs"] = dict(options["inputs"])

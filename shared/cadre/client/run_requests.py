@@ -59,15 +59,15 @@ class RunRequests(Transport):
         decision: Literal["approve", "reject", "correct"],
         correction: Mapping[str, Any] | None = None,
         *,
-        note: str = "",
+        feedback: str = "",
         by: str = "",
     ) -> ApprovalDecision:
-        """Decides on a call that waits: lets it be made, turns it down (the model reads the note), or corrects it.
+        """Decides on a call that waits: lets it be made, turns it down (the model reads the feedback), or corrects it.
 
         A correction is `arguments` in place of the call's own of the same names (`replace`: of all), or a `tool`.
         Raises Conflict when somebody else was first, it expired, or its run has ended.
         """
-        body = {"decision": decision, "feedback": note, "by": by, **(correction or {})}
+        body = {"decision": decision, "feedback": feedback, "by": by, **(correction or {})}
         return typed(await self.request("POST", f"/v1/approvals/{call}", json=body), ApprovalDecision)
 
 

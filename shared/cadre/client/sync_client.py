@@ -4,72 +4,82 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any, Self, TypeVar, Unpack, overload
 
+from cadre.api.runs import State
 from cadre.client.blocking import Blocking, blocking, blocking_iterator
-from cadre.client.client import Client
+from cadre.client.client import AsyncClient
 from cadre.client.event import Event
-from cadre.client.run_handle import RunHandle
+from cadre.client.run_handle import AsyncRunHandle
 from cadre.client.run_options import ForkOptions, StartOptions
 
 T = TypeVar("T")
 
 
-class SyncRunHandle(Blocking[RunHandle]):
-    """A RunHandle whose methods wait."""
+class RunHandle(Blocking[AsyncRunHandle]):
+    """A AsyncRunHandle whose methods wait."""
 
     @property
     def id(self) -> str:
         """Id of the run."""
         return self._target.id
 
+    @property
+    def state(self) -> State | None:
+        """As AsyncRunHandle.state."""
+        return self._target.state
+
+    def __repr__(self) -> str:
+        return "<" + repr(self._target).removeprefix("<Async")
+
     def __iter__(self) -> Iterator[Event]:
-        return self.events()
+        return self.stream()
 
-    events = blocking_iterator(RunHandle.events)
-    detail = blocking(RunHandle.detail)
-    wait = blocking(RunHandle.wait)
-    cancel = blocking(RunHandle.cancel)
-    tell = blocking(RunHandle.tell)
-    queue = blocking(RunHandle.queue)
-    plan = blocking(RunHandle.plan)
-    edit = blocking(RunHandle.edit)
-    signal = blocking(RunHandle.signal)
-    approvals = blocking(RunHandle.approvals)
-    approve = blocking(RunHandle.approve)
-    reject = blocking(RunHandle.reject)
-    correct = blocking(RunHandle.correct)
-    files = blocking(RunHandle.files)
-    read_file = blocking(RunHandle.read_file)
-    download = blocking(RunHandle.download)
-    upload = blocking(RunHandle.upload)
-    trace = blocking(RunHandle.trace)
-    erase = blocking(RunHandle.erase)
-
-    @overload
-    def result(self, output_type: None = None, *, timeout: float | None = None) -> Any: ...
+    stream = blocking_iterator(AsyncRunHandle.stream)
+    detail = blocking(AsyncRunHandle.detail)
+    wait = blocking(AsyncRunHandle.wait)
+    cancel = blocking(AsyncRunHandle.cancel)
+    tell = blocking(AsyncRunHandle.tell)
+    queue = blocking(AsyncRunHandle.queue)
+    plan = blocking(AsyncRunHandle.plan)
+    edit = blocking(AsyncRunHandle.edit)
+    signal = blocking(AsyncRunHandle.signal)
+    approvals = blocking(AsyncRunHandle.approvals)
+    approve = blocking(AsyncRunHandle.approve)
+    reject = blocking(AsyncRunHandle.reject)
+    correct = blocking(AsyncRunHandle.correct)
+    files = blocking(AsyncRunHandle.files)
+    read_file = blocking(AsyncRunHandle.read_file)
+    download = blocking(AsyncRunHandle.download)
+    upload = blocking(AsyncRunHandle.upload)
+    trace = blocking(AsyncRunHandle.trace)
+    erase = blocking(AsyncRunHandle.erase)
 
     @overload
-    def result(self, output_type: type[T], *, timeout: float | None = None) -> T: ...
+    def result(self, output_type: None = None, *, timeout: float | timedelta | None = None) -> Any: ...
 
-    def result(self, output_type: Any = None, *, timeout: float | None = None) -> Any:
-        """As RunHandle.result."""
+    @overload
+    def result(self, output_type: type[T], *, timeout: float | timedelta | None = None) -> T: ...
+
+    def result(self, output_type: Any = None, *, timeout: float | timedelta | None = None) -> Any:
+        """As AsyncRunHandle.result."""
         return self._wait(self._target.result(output_type, timeout=timeout))
 
-    def fork(self, at: int, **options: Unpack[ForkOptions]) -> SyncRunHandle:
-        """As RunHandle.fork."""
-        return SyncRunHandle(self._wait(self._target.fork(at, **options)), self._loop)
+    def fork(self, at: int, **options: Unpack[ForkOptions]) -> RunHandle:
+        """As AsyncRunHandle.fork."""
+        return RunHandle(self._wait(self._target.fork(at, **options)), self._loop)
 
-    def go_on(self, steps: int | None = None, *, key: str | None = None) -> SyncRunHandle:
-        """As RunHandle.go_on."""
-        return SyncRunHandle(self._wait(self._target.go_on(steps, key=key)), self._loop)
+    def go_on(self, steps: int | None = None, *, idempotency_key: str | None = None) -> RunHandle:
+        """As AsyncRunHandle.go_on."""
+        return RunHandle(self._wait(self._target.go_on(steps, idempotency_key=idempotency_key)), self._loop)
 
 
-class SyncClient(Blocking[Client]):
-    """A Client whose methods wait. Close it, or use it as a context manager."""
+class Client(Blocking[AsyncClient]):
+    """A AsyncClient whose methods wait. Close it, or use it as a context manager."""
 
-    def __init__(self, url: str | None = None, key: str | None = None) -> None:
-        super().__init__(Client(url, key), asyncio.Runner())
+    def __init__(self, url: str | None = None, *, api_key: str | None = None) -> None:
+        super().__init__(AsyncClient(url, api_key=api_key), asyncio.Runner())
 
     @property
     def url(self) -> str:
@@ -87,53 +97,60 @@ class SyncClient(Blocking[Client]):
         self._wait(self._target.close())
         self._loop.close()
 
-    request = blocking(Client.request)
-    pages = blocking_iterator(Client.pages)
-    fetch = blocking(Client.fetch)
-    get_run = blocking(Client.get_run)
-    runs = blocking_iterator(Client.runs)
-    agents = blocking(Client.agents)
-    tools = blocking(Client.tools)
-    sandboxes = blocking(Client.sandboxes)
-    approvals = blocking(Client.approvals)
-    decide = blocking(Client.decide)
-    schedules = blocking(Client.schedules)
-    schedule = blocking(Client.schedule)
-    put_schedule = blocking(Client.put_schedule)
-    remove_schedule = blocking(Client.remove_schedule)
-    triggers = blocking(Client.triggers)
-    trigger = blocking(Client.trigger)
-    put_trigger = blocking(Client.put_trigger)
-    remove_trigger = blocking(Client.remove_trigger)
-    notices = blocking(Client.notices)
-    notice = blocking(Client.notice)
-    put_notice = blocking(Client.put_notice)
-    remove_notice = blocking(Client.remove_notice)
-    budgets = blocking(Client.budgets)
-    budget = blocking(Client.budget)
-    put_budget = blocking(Client.put_budget)
-    remove_budget = blocking(Client.remove_budget)
-    statistics = blocking(Client.statistics)
-    blob = blocking(Client.blob)
-    search_memory = blocking(Client.search_memory)
-    memories = blocking_iterator(Client.memories)
-    forget = blocking(Client.forget)
+    request = blocking(AsyncClient.request)
+    pages = blocking_iterator(AsyncClient.pages)
+    fetch = blocking(AsyncClient.fetch)
+    get_run = blocking(AsyncClient.get_run)
+    runs = blocking_iterator(AsyncClient.runs)
+    agents = blocking(AsyncClient.agents)
+    tools = blocking(AsyncClient.tools)
+    sandboxes = blocking(AsyncClient.sandboxes)
+    approvals = blocking(AsyncClient.approvals)
+    decide = blocking(AsyncClient.decide)
+    schedules = blocking(AsyncClient.schedules)
+    schedule = blocking(AsyncClient.schedule)
+    put_schedule = blocking(AsyncClient.put_schedule)
+    remove_schedule = blocking(AsyncClient.remove_schedule)
+    triggers = blocking(AsyncClient.triggers)
+    trigger = blocking(AsyncClient.trigger)
+    put_trigger = blocking(AsyncClient.put_trigger)
+    remove_trigger = blocking(AsyncClient.remove_trigger)
+    notices = blocking(AsyncClient.notices)
+    notice = blocking(AsyncClient.notice)
+    put_notice = blocking(AsyncClient.put_notice)
+    remove_notice = blocking(AsyncClient.remove_notice)
+    budgets = blocking(AsyncClient.budgets)
+    budget = blocking(AsyncClient.budget)
+    put_budget = blocking(AsyncClient.put_budget)
+    remove_budget = blocking(AsyncClient.remove_budget)
+    statistics = blocking(AsyncClient.statistics)
+    blob = blocking(AsyncClient.blob)
+    search_memory = blocking(AsyncClient.search_memory)
+    memories = blocking_iterator(AsyncClient.memories)
+    forget = blocking(AsyncClient.forget)
 
-    def start(self, agent: str, task: str, **options: Unpack[StartOptions]) -> SyncRunHandle:
-        """As Client.start."""
-        return SyncRunHandle(self._wait(self._target.start(agent, task, **options)), self._loop)
+    def start(self, agent: str, task: str, **options: Unpack[StartOptions]) -> RunHandle:
+        """As AsyncClient.start."""
+        return RunHandle(self._wait(self._target.start(agent, task, **options)), self._loop)
 
-    def run_schedule(self, name: str, *, key: str | None = None) -> SyncRunHandle:
-        """As Client.run_schedule."""
-        return SyncRunHandle(self._wait(self._target.run_schedule(name, key=key)), self._loop)
+    def run_schedule(self, name: str, *, idempotency_key: str | None = None) -> RunHandle:
+        """As AsyncClient.run_schedule."""
+        return RunHandle(
+            self._wait(self._target.run_schedule(name, idempotency_key=idempotency_key)), self._loop
+        )
 
-    def attach(self, run_id: str) -> SyncRunHandle:
-        """As Client.attach."""
-        return SyncRunHandle(self._target.attach(run_id), self._loop)
+    def attach(self, run_id: str) -> RunHandle:
+        """As AsyncClient.attach."""
+        return RunHandle(self._target.attach(run_id), self._loop)
 
     @overload
     def run(
-        self, agent: str, task: str, *, timeout: float | None = None, **options: Unpack[StartOptions]
+        self,
+        agent: str,
+        task: str,
+        *,
+        timeout: float | timedelta | None = None,
+        **options: Unpack[StartOptions],
     ) -> Any: ...
 
     @overload
@@ -143,7 +160,7 @@ class SyncClient(Blocking[Client]):
         task: str,
         *,
         output_type: type[T],
-        timeout: float | None = None,
+        timeout: float | timedelta | None = None,
         **options: Unpack[StartOptions],
     ) -> T: ...
 
@@ -153,8 +170,8 @@ class SyncClient(Blocking[Client]):
         task: str,
         *,
         output_type: Any = None,
-        timeout: float | None = None,
+        timeout: float | timedelta | None = None,
         **options: Unpack[StartOptions],
     ) -> Any:
-        """As Client.run."""
+        """As AsyncClient.run."""
         return self.start(agent, task, **options).result(output_type, timeout=timeout)

@@ -110,10 +110,10 @@ def typed(answer: Any, kind: type[T]) -> T:
 class Transport:
     """Asks the gateway by path. Close it, or use it as an async context manager."""
 
-    def __init__(self, url: str | None = None, key: str | None = None) -> None:
-        """`key` is the API key that the gateway is told; without one, CADRE_KEY."""
+    def __init__(self, url: str | None = None, *, api_key: str | None = None) -> None:
+        """Send `api_key` with each request; without one, CADRE_KEY."""
         self.url = (url or gateway_url()).rstrip("/")
-        self._key = key
+        self._key = api_key
         self._http: httpx2.AsyncClient | None = None
 
     @property

@@ -93,7 +93,7 @@ def over_budget(run: Run) -> ErrorInfo | None:
     if budget.cost is not None and run.unpriced is not None:
         text = f"The cost budget cannot be kept: nobody told what {run.unpriced} costs (see CADRE_PRICES)."
         return ErrorInfo("budget", text)
-    for field, spent in (("tokens", used.tokens), ("cost", used.cost), ("steps", used.steps)):
+    for field, spent in (("tokens", used.total_tokens), ("cost", used.cost), ("steps", used.steps)):
         limit = getattr(budget, field)
         if limit is not None and spent >= limit:
             text = f"The budget of {limit:g} {_UNITS[field]} is used up: {spent:g} were spent."
@@ -112,7 +112,7 @@ def share(run: Run, among: int) -> Budget | None:
     used = run.usage
     open_calls = (call.budget for call in run.open_calls())
     lent = [budget for budget in (*open_calls, *run.late_members.values()) if budget is not None]
-    tokens = _left(budget.tokens, used.tokens, [one.tokens for one in lent])
+    tokens = _left(budget.tokens, used.total_tokens, [one.tokens for one in lent])
     cost = _left(budget.cost, used.cost, [one.cost for one in lent])
     steps = _left(budget.steps, used.steps, [one.steps for one in lent])
     calls = _left(budget.calls, used.calls, [one.calls for one in lent])

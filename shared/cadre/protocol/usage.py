@@ -39,7 +39,8 @@ class Usage(msgspec.Struct, frozen=True):
         )
 
     @property
-    def tokens(self) -> int:
+    def total_tokens(self) -> int:
+        """Input and output tokens together."""
         return self.input_tokens + self.output_tokens
 
 

@@ -141,7 +141,7 @@ class Runner:
             nonlocal late
             if outcome is not None and is_in_flight(cached.run, command):
                 return NewEntry(outcome, outcome.id if isinstance(outcome, TimerFired) else call)
-            bought = isinstance(outcome, ModelReplied) and outcome.usage.tokens
+            bought = isinstance(outcome, ModelReplied) and outcome.usage.total_tokens
             if (
                 outcome is not None
                 and bought

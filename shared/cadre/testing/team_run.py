@@ -124,7 +124,7 @@ class TeamRun:
         await self._team.send(Cancel(**self._head("cancelled"), reason=reason), self.agent)
 
     async def tell(self, text: str, *, mode: MessageMode = "append") -> None:
-        """Says something to the run, which its model reads with the next call; see RunHandle.tell."""
+        """Says something to the run, which its model reads with the next call; see AsyncRunHandle.tell."""
         await self._team.send(UserMessage(**self._head("message"), text=text, mode=mode), self.agent)
 
     async def signal(self, name: str, payload: Any = None) -> None:

@@ -217,7 +217,7 @@ class Rows:
     def tokens(self, run: str) -> int:
         """Return the tokens of a run and of all runs below it."""
         usages = (node.row.usage for name, node in self.nodes.items() if is_within(name, run))
-        return sum(usage.tokens for usage in usages if usage is not None)
+        return sum(usage.total_tokens for usage in usages if usage is not None)
 
     def _touch(self, row: Row) -> Row:
         row.seq = self._seq

@@ -113,7 +113,7 @@ def test_parts_that_begin_with_the_task_share_the_budget_of_the_run() -> None:
     sim = run_of(workflow("both", **BOTH), budget=Budget(tokens=1_000))
     assert [call.budget for call in sim.run.open_calls()] == [Budget(tokens=500), Budget(tokens=500)]
     sim.arrive(report(sim.id(), "1", agent="boss", usage=Usage(input_tokens=400)))
-    assert sim.run.usage.tokens == 400
+    assert sim.run.usage.total_tokens == 400
     sound(sim)
 
 

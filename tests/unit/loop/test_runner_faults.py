@@ -72,7 +72,7 @@ async def test_an_answer_bought_twice_after_the_end_leaves_what_the_end_told() -
     assert await worker(world, ScriptedModel(says(ANSWER))).handle(task(), deliveries=2)
     gate.set()
     assert await handling is True
-    assert only(world.events("r1"), ev.RecordIgnored).usage.tokens == 55
+    assert only(world.events("r1"), ev.RecordIgnored).usage.total_tokens == 55
     assert world.run("r1").usage == only(world.events("r1"), ev.RunFinished).usage
 
 

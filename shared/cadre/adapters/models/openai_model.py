@@ -162,7 +162,7 @@ class OpenAIModel:
         reply = ended_answer(self._url, reply, names)
         if has_tag(reply.content):
             self._is_opened = lacks_opening(reply.content)
-        if not reply.usage.tokens:
+        if not reply.usage.total_tokens:
             reply = self._with_usage(request, reply, is_cut=answer.is_over)
         known, of = request.learned.get(self._limits.id, {}), self._limits.id
         learned = {

@@ -53,7 +53,7 @@ class RunTree:
 
     def tokens(self, run: str) -> int:
         """Return the tokens of a run and of all runs below it."""
-        return sum((row.usage or Usage()).tokens for row in self.runs() if is_within(row.run, run))
+        return sum((row.usage or Usage()).total_tokens for row in self.runs() if is_within(row.run, run))
 
     def of_run(self, run: str) -> list[Row]:
         """Return the calls and the work of a run, in the order in which they came."""

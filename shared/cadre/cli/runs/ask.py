@@ -22,7 +22,7 @@ from cadre.views.rows import Row, run_key
 from cadre.views.words import brief
 
 if TYPE_CHECKING:
-    from cadre.client.client import Client
+    from cadre.client.client import AsyncClient
 
 _SETTLE_SECONDS = 0.3
 """Pause before a question: when past events are replayed, a decision may follow its request at once."""
@@ -70,7 +70,7 @@ class InputLines:
 class Asker:
     """Asks a person about each call of a run that waits for approval. Use as an async context manager."""
 
-    def __init__(self, client: Client, screen: Screen) -> None:
+    def __init__(self, client: AsyncClient, screen: Screen) -> None:
         self._client = client
         self._screen = screen
         self._waiting: dict[str, tuple[str, Row]] = {}

@@ -29,9 +29,9 @@ def command(run: str, reason: str, now: bool, output: str) -> None:
 
 
 def _end_state(url: str, run: str) -> str:
-    from cadre.client.sync_client import SyncClient  # the client's weight is not the help's
+    from cadre.client.sync_client import Client  # the client's weight is not the help's
 
-    with command_errors(), SyncClient(url) as client:
+    with command_errors(), Client(url) as client:
         handle = client.attach(run)
         try:
             return handle.wait(_END_SECONDS).state

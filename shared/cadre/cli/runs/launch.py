@@ -21,12 +21,12 @@ _MAX_NAMED_FILES = 20
 async def launch(request: dict[str, Any], options: dict[str, Any], path: str = RUNS) -> int:
     """Posts the request for a run to `path` and follows the run; returns the exit code."""
     # The client's weight is not the help's.
-    from cadre.client.client import Client
-    from cadre.client.run_handle import RunHandle
+    from cadre.client.client import AsyncClient
+    from cadre.client.run_handle import AsyncRunHandle
 
     output = options["output"]
-    async with Client() as client:
-        started = await RunHandle.post(client, request, path)
+    async with AsyncClient() as client:
+        started = await AsyncRunHandle.post(client, request, path)
         run = started.id
         note_later_files(started.later_files)
         if options["detach"]:

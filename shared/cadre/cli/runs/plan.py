@@ -17,7 +17,7 @@ from cadre.client.errors import ClientError, Conflict, InvalidRequest
 from cadre.errors import CommandFailed, ExitCode
 
 if TYPE_CHECKING:
-    from cadre.client.sync_client import SyncRunHandle
+    from cadre.client.sync_client import RunHandle
 
 _KEYS = ("step", "action", "task", "args", "details", "needs")
 _HEAD = """\
@@ -53,11 +53,11 @@ def edit(run: str, file: str | None, by: str) -> None:
 
     FILE is YAML or JSON: the list of all steps, or a mapping with it under `steps`.
     """
-    from cadre.client.sync_client import SyncClient  # the client's weight is not the help's
+    from cadre.client.sync_client import Client  # the client's weight is not the help's
 
     with Gateway() as gateway:
         identity = gateway.run_id(run)
-    with command_errors(), SyncClient(gateway.url) as client:
+    with command_errors(), Client(gateway.url) as client:
         handle = client.attach(identity)
         before = handle.plan()
         if file is not None:
@@ -68,7 +68,7 @@ def edit(run: str, file: str | None, by: str) -> None:
     click.echo(changed)
 
 
-def _edit(handle: "SyncRunHandle", before: Edited, by: str) -> str:
+def _edit(handle: "RunHandle", before: Edited, by: str) -> str:
     """Opens the editor until its text is taken, or left as it is."""
     text = _HEAD.format(run=before.run) + _written(before)
     while True:
@@ -87,7 +87,7 @@ def _edit(handle: "SyncRunHandle", before: Edited, by: str) -> str:
             text = f"# refused: {reason}\n{text}"
 
 
-def _send(handle: "SyncRunHandle", before: Edited, steps: list[Any], by: str) -> str:
+def _send(handle: "RunHandle", before: Edited, steps: list[Any], by: str) -> str:
     made = handle.edit(before, [{"op": "replace", "steps": steps}], by=by)
     if not isinstance(made, Edited):
         return f"{made.run} will have it once its agent is there"

@@ -37,11 +37,11 @@ def command(  # noqa: PLR0913 - options
 
     RUN is an id, a unique beginning of one, or @last. N and PLACE count the tasks that are not begun, from 1.
     """
-    from cadre.client.sync_client import SyncClient  # the client's weight is not the help's
+    from cadre.client.sync_client import Client  # the client's weight is not the help's
 
     with Gateway() as gateway:
         identity = gateway.run_id(run)
-    with command_errors(), SyncClient(gateway.url) as client:
+    with command_errors(), Client(gateway.url) as client:
         handle = client.attach(identity)
         queue = handle.queue()
         if action is not None:

@@ -119,9 +119,9 @@ def _fetch(gateway: Gateway) -> Fetch:
 
 
 async def _follow(url: str, run: str, output: str) -> int:
-    from cadre.client.client import Client  # the client's weight is not the help's
+    from cadre.client.client import AsyncClient  # the client's weight is not the help's
 
-    async with Client(url) as client:
+    async with AsyncClient(url) as client:
         try:
             return print_outcome(await watch(client, run, screen(), ctrl_c="leaves"), output)
         except Detached:

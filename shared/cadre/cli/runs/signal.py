@@ -35,8 +35,8 @@ def command(run: str, name: str, payload: str | None, by: str, output: str) -> N
 
 def send(url: str, run: str, name: str, payload: Any, by: str) -> dict[str, Any]:
     """Sends the signal; a request that was lost is sent again."""
-    from cadre.client.sync_client import SyncClient  # the client's weight is not the help's
+    from cadre.client.sync_client import Client  # the client's weight is not the help's
 
-    with command_errors(), SyncClient(url) as client:
+    with command_errors(), Client(url) as client:
         sent = client.attach(run).signal(name, payload, by=by)
     return {"id": sent.id, "run": sent.run, "at": sent.at}

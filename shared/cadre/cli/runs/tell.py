@@ -27,11 +27,11 @@ def command(run: str, text: str, mode: MessageMode, by: str, output: str) -> Non
 
     RUN is an id, a unique beginning of one, or @last: any run of a tree.
     """
-    from cadre.client.sync_client import SyncClient  # the client's weight is not the help's
+    from cadre.client.sync_client import Client  # the client's weight is not the help's
 
     with Gateway() as gateway:
         identity = gateway.run_id(run)
-    with command_errors(), SyncClient(gateway.url) as client:
+    with command_errors(), Client(gateway.url) as client:
         sent = client.attach(identity).tell(sys.stdin.read() if text == "-" else text, mode=mode, by=by)
     if output == "json":
         click.echo(json.dumps({"id": sent.id, "run": sent.run, "at": sent.at}))

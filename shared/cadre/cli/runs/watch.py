@@ -18,7 +18,7 @@ from cadre.client.errors import ClientError
 from cadre.errors import CommandFailed, ExitCode
 
 if TYPE_CHECKING:
-    from cadre.client.client import Client
+    from cadre.client.client import AsyncClient
 
 
 CtrlC = Literal["cancels", "leaves", "is the caller's"]
@@ -30,7 +30,7 @@ class Detached(Exception):
 
 
 async def watch(
-    client: Client,
+    client: AsyncClient,
     run: str,
     screen: Screen,
     timeout: float | None = None,
@@ -60,7 +60,7 @@ async def watch(
     return await client.request("GET", f"/v1/runs/{run}")
 
 
-async def _read(client: Client, run: str, screen: Screen, asker: Asker | None) -> None:
+async def _read(client: AsyncClient, run: str, screen: Screen, asker: Asker | None) -> None:
     tree = RunTree()
     stalled = StalledRuns(client, run, screen)
     async with contextlib.AsyncExitStack() as stack:
@@ -69,10 +69,10 @@ async def _read(client: Client, run: str, screen: Screen, asker: Asker | None) -
         stack.callback(looking.cancel)
         if asker is not None:
             await stack.enter_async_context(asker)
-        async for event in client.attach(run).events(view="rows"):
+        async for event in client.attach(run).stream(view="rows"):
             stalled.hear()
             try:
-                changed = tree.take(event.name, event.data)
+                changed = tree.take(event.type, event.data)
             except msgspec.ValidationError as error:
                 raise CommandFailed(
                     f"the gateway sends what this version cannot draw ({error}): upgrade this one; the run goes on"
@@ -86,7 +86,7 @@ async def _read(client: Client, run: str, screen: Screen, asker: Asker | None) -
 
 @contextlib.contextmanager
 def _interrupts(
-    client: Client, run: str, screen: Screen, reading: asyncio.Task[None], ctrl_c: CtrlC
+    client: AsyncClient, run: str, screen: Screen, reading: asyncio.Task[None], ctrl_c: CtrlC
 ) -> Iterator[list[asyncio.Task[None] | None]]:
     """Handles SIGINT inside this context.
 
@@ -113,14 +113,14 @@ def _interrupts(
         loop.remove_signal_handler(signal.SIGINT)
 
 
-async def _cancel_or_note(client: Client, run: str, screen: Screen) -> None:
+async def _cancel_or_note(client: AsyncClient, run: str, screen: Screen) -> None:
     try:
         await cancel(client, run, "Ctrl-C")
     except ClientError as failure:
         screen.note(f"the run could not be cancelled: {failure.message}")
 
 
-async def cancel(client: Client, run: str, reason: str) -> None:
+async def cancel(client: AsyncClient, run: str, reason: str) -> None:
     """Asks the gateway to cancel the run."""
     await client.attach(run).cancel(reason)
 
@@ -132,7 +132,7 @@ _QUIET_SECONDS, _MAX_PAUSE_SECONDS = 5.0, 30.0
 class StalledRuns:
     """Looks at a run and those below it when they have been silent for a while; notes each lack once, as it begins."""
 
-    def __init__(self, client: Client, run: str, screen: Screen) -> None:
+    def __init__(self, client: AsyncClient, run: str, screen: Screen) -> None:
         self._client = client
         self._run = run
         self._screen = screen

@@ -62,9 +62,9 @@ def _give_automations(url: str, files: list[Path]) -> list[str]:
 
 
 async def _ask(gateway: str, task: Demo, timeout: float) -> dict[str, Any]:
-    from cadre.client.client import Client  # the client's weight is not the help's
+    from cadre.client.client import AsyncClient  # the client's weight is not the help's
 
-    async with Client(gateway) as client:
+    async with AsyncClient(gateway) as client:
         run = await client.start(task.agent, task.task)
         return await watch(client, run.id, screen(), timeout, ctrl_c="is the caller's")
 

@@ -216,10 +216,10 @@ def clock_finding(clock: ServerClock) -> Finding:
 
 
 async def _gateway() -> list[Finding]:
-    from cadre.client.client import Client  # the client's weight is not the help's
+    from cadre.client.client import AsyncClient  # the client's weight is not the help's
 
     try:
-        async with Client() as client:
+        async with AsyncClient() as client:
             ready = await client.request("GET", "/readyz")
             agents = await client.agents()
             tools, sandboxes = await client.tools(), await client.sandboxes()

@@ -326,7 +326,7 @@ class ModelSpans:
             names.OUTPUT_TOKENS: usage.output_tokens,
             names.LLM_PROMPT_TOKENS: usage.input_tokens,
             names.LLM_COMPLETION_TOKENS: usage.output_tokens,
-            names.LLM_TOTAL_TOKENS: usage.tokens,
+            names.LLM_TOTAL_TOKENS: usage.total_tokens,
             **self._content.output_messages(event, self._run),
         }
         if model:
