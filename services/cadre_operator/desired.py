@@ -35,11 +35,13 @@ class Desired(NamedTuple):
     served: dict[str, set[str]]
     """The path at the gateway of each agent, tool and pool that the services are for, with the uids of the objects that
     ask for it."""
+    lacks: dict[str, str]
+    """Of each agent, the members and tools that nothing here is, by its uid; "" when there are all."""
 
 
 def desired(reading: Reading, users: Users, others: Collection[Key]) -> Desired:
     """What the services need. `others` are objects that somebody else has made: they stay as they are."""
-    values, found = reading.values, Desired({}, dict(reading.problems), {}, {})
+    values, found = reading.values, Desired({}, dict(reading.problems), {}, {}, reading.lacks)
     has_users = values.nats.credentials == Nats().credentials
     roles: list[Role] = []
     for service in reading.services:

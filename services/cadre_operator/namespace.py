@@ -22,8 +22,8 @@ from cadre.deploy.team_components import components_of
 from cadre.deploy.team_file import TeamBody, TeamSpec
 from cadre.engine.toolset import callable_tools
 from cadre.errors import SetupError, SpecError, UnknownModel
-from cadre.protocol.nats_users import Role
-from cadre.spec.agent import SHORT_PROMPTS
+from cadre.protocol.nats_users import Role, tools_of
+from cadre.spec.agent import SHORT_PROMPTS, AgentSpec
 from cadre.spec.agent_file import leaned_on, read_agent
 from cadre.spec.model_file import read_model
 from cadre.spec.names import TEAM_FILE, check_name
@@ -60,6 +60,8 @@ class Reading(NamedTuple):
     problems: dict[str, str]
     """What is wrong with an object, by its uid."""
     values: Values
+    lacks: dict[str, str]
+    """The members and tools of each agent that nothing here is, by its uid; "" when there are all."""
 
 
 def read_namespace(objects: Objects, values: Values, folder: Path) -> Reading:
@@ -70,7 +72,7 @@ def read_namespace(objects: Objects, values: Values, folder: Path) -> Reading:
     reader.read_agents(teams)
     reader.read_tool_servers()
     reader.read_platform()
-    return Reading(reader.services, reader.problems, reader.values)
+    return Reading(reader.services, reader.problems, reader.values, reader.lacks())
 
 
 class _NamespaceReader:
@@ -81,6 +83,7 @@ class _NamespaceReader:
         self.services: list[Service] = []
         self.problems: dict[str, str] = {}
         self._models: dict[str, Path] = {}
+        self._agents: dict[str, AgentSpec] = {}
         self._pools: set[str] = set()
         self._needs_memory = False
 
@@ -155,6 +158,7 @@ class _NamespaceReader:
             except SetupError as error:
                 self._refuse(found, error)
                 continue
+            self._agents[_uid(found)] = spec
             self._pools |= {*needs.pools}
             self._needs_memory |= needs.memory
             role = Role(kind="agent", name=name, calls=tuple(callable_tools(spec)))
@@ -196,6 +200,19 @@ class _NamespaceReader:
         for component in components_of(team, self.values):
             role = Role(kind=component.role, name=component.name)  # type: ignore[arg-type]  # none is `provision`
             self.services.append(Service(component, owners, role))
+
+    def lacks(self) -> dict[str, str]:
+        """Return the members and tools of each agent that nothing here is, by its uid."""
+        agents = {_first(one) for one in self._objects["Agent"]}
+        tools = {tool for service in self.services for tool in tools_of(service.role)}
+        found: dict[str, str] = {}
+        for uid, spec in self._agents.items():
+            members = [one for one in spec.team if isinstance(one, str) and one not in agents]
+            away = [f"agent {one}" for one in members] + [
+                f"tool {one}" for one in spec.tools if one not in tools
+            ]
+            found[uid] = f"there is no {', '.join(away)} in this namespace" if away else ""
+        return found
 
     def _home(self, team: str) -> Path:
         return self._folder / "teams" / team

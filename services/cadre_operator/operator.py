@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import kopf
 
-from cadre.deploy.k8s.manifest import MANAGED_BY
+from cadre.deploy.k8s.manifest import MANAGED_BY, PART_OF
 from cadre.deploy.k8s.object_kinds import GROUP, OBJECT_KINDS, VERSION
 from cadre.errors import CadreError
 from cadre_operator.cluster import MANAGER, ApiError, login
@@ -44,6 +44,7 @@ class Operator:
             ("deployments", f"{MANAGED_BY}={MANAGER}"),
             ("jobs", f"{MANAGED_BY}={MANAGER}"),
             ("secrets", f"{MANAGED_BY}={MANAGER}"),
+            ("pods", f"{PART_OF}=cadre"),
         ):
             settings.watching.label_selectors[kind] = selector
         settings.watching.field_selectors["configmaps"] = f"metadata.name={VALUES_MAP}"
@@ -79,6 +80,8 @@ class Operator:
             ("", "v1", "configmaps"),
             # Who deletes a key gets a new one.
             ("", "v1", "secrets"),
+            # Why a pod does not come up, its Deployment does not say.
+            ("", "v1", "pods"),
         ):
             kopf.on.event(group, version, plural, registry=registry)(self._hear)
         return registry

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from cadre.automation.automation_file import DEFINITIONS
-from cadre.deploy.k8s.manifest import COMPONENT, MANAGED_BY, PART_OF, Manifest
+from cadre.deploy.k8s.manifest import COMPONENT, MANAGED_BY, NAME, PART_OF, Manifest
 from cadre.deploy.k8s.object_kinds import OBJECT_KINDS
 from cadre.deploy.k8s.values import Values, read_values
 from cadre.deploy.nats_files import SERVER_SECRET
@@ -23,7 +23,16 @@ from cadre_operator.cluster import MANAGER, ApiError, Cluster
 from cadre_operator.desired import Desired, Key, desired, superfluous
 from cadre_operator.gateways import DefinitionObjects, Retirement
 from cadre_operator.namespace import Objects, read_namespace
-from cadre_operator.status import ACCEPTED, Condition, of_deployment, refused, replicas, status_with
+from cadre_operator.status import (
+    ACCEPTED,
+    PROGRESSING,
+    Condition,
+    held_back,
+    of_deployment,
+    refused,
+    replicas,
+    status_with,
+)
 from cadre_operator.users import Users
 
 VALUES_MAP = "cadre-values"
@@ -87,7 +96,7 @@ class Reconciler:
             values = await self._values(namespace)
         except SpecError as error:
             for refusing in (one for many in live.values() for one in many):
-                await self._tell(refusing, refused(f"ConfigMap {VALUES_MAP}: {error}"), {})
+                await self._tell(refusing, held_back(refusing, f"ConfigMap {VALUES_MAP}: {error}"), {})
             return True
         found = [
             one for kind in _MADE for one in await self._cluster.list(kind, namespace, f"{PART_OF}=cadre")
@@ -100,7 +109,8 @@ class Reconciler:
         notes = await self._apply(namespace, wanted, existing, jobs, live, values)
         for one in superfluous([*existing, *filter(_is_ours, jobs)], wanted, _uids(live)):
             await self._cluster.delete(one)
-        await self._tell_all(live, wanted, jobs, existing, notes)
+        pods = await self._cluster.list("Pod", namespace, f"{PART_OF}=cadre")
+        await self._tell_all(live, wanted, jobs, [*existing, *pods], notes)
         for agent in objects["Agent"]:
             await self._retirement.settle(agent, values)
         failed = ""
@@ -214,8 +224,11 @@ class Reconciler:
     ) -> None:
         found = {one["metadata"]["name"]: one for one in existing if one["kind"] == "Deployment"}
         note = "; ".join(notes)
+        pods: dict[str, list[Manifest]] = {}
+        for pod in (one for one in existing if one["kind"] == "Pod"):
+            pods.setdefault((pod["metadata"].get("labels") or {}).get(NAME, ""), []).append(pod)
         ready = {
-            one["metadata"]["uid"]: self._ready(one, wanted, found, note)
+            one["metadata"]["uid"]: self._ready(one, wanted, found, pods, note)
             for kind in ("Agent", "ToolServer", "Model", "Team")
             for one in live[kind]
         }
@@ -225,6 +238,11 @@ class Reconciler:
                 conditions: tuple[Condition, ...] = (ACCEPTED, ready[uid])
                 if uid in wanted.problems:
                     conditions = refused(wanted.problems[uid])
+                elif (lack := wanted.lacks.get(uid)) is not None:
+                    conditions = (
+                        *conditions,
+                        Condition("Complete", not lack, "Missing" if lack else "Found", lack),
+                    )
                 more: dict[str, Any] = {}
                 names = wanted.deployments.get(uid, [])
                 if kind in ("Agent", "ToolServer") and names:
@@ -234,15 +252,25 @@ class Reconciler:
                 await self._tell(one, conditions, more)
 
     @staticmethod
-    def _ready(one: Manifest, wanted: Desired, found: Mapping[str, Manifest], note: str) -> Condition:
-        names = wanted.deployments.get(one["metadata"]["uid"], [])
+    def _ready(
+        one: Manifest,
+        wanted: Desired,
+        found: Mapping[str, Manifest],
+        pods: Mapping[str, Sequence[Manifest]],
+        note: str,
+    ) -> Condition:
         if one["kind"] == "Model":
             return Condition("Ready", True, "Read")
-        each = {name: of_deployment(found.get(name), note) for name in names}
+        names = wanted.deployments.get(one["metadata"]["uid"], [])
+        each = {name: of_deployment(found.get(name), pods.get(name, ()), note) for name in names}
         waiting = [name for name, condition in each.items() if not condition.holds]
-        if waiting and len(each) > 1:
-            return Condition("Ready", False, "Progressing", f"not ready yet: {', '.join(waiting)}")
-        return each[waiting[0]] if waiting else Condition("Ready", True, "Available", note)
+        if not waiting:
+            return Condition("Ready", True, "Available", note)
+        # What has failed says more than what is under way.
+        worst = next((name for name in waiting if each[name].reason != PROGRESSING), waiting[0])
+        if each[worst].reason == PROGRESSING and len(each) > 1:
+            return Condition("Ready", False, PROGRESSING, f"not ready yet: {', '.join(waiting)}")
+        return each[worst]
 
     async def _tell(self, one: Manifest, conditions: tuple[Condition, ...], more: Mapping[str, Any]) -> None:
         status, news = status_with(one, conditions, more)
@@ -253,7 +281,7 @@ class Reconciler:
         for condition in news:
             if condition.reason not in told:
                 told.add(condition.reason)
-                is_warning = not condition.holds and condition.reason != "Progressing"
+                is_warning = not condition.holds and condition.reason != PROGRESSING
                 message = (
                     condition.message
                     or f"{one['kind']} {one['metadata']['name']}: {condition.reason.lower()}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -19,6 +19,12 @@ class Condition(NamedTuple):
 
 
 ACCEPTED = Condition("Accepted", True, "Rendered")
+PROGRESSING = "Progressing"
+
+_OF_TOOLS = ("Reconciling", "Stalled")
+_STARTING = ("ContainerCreating", "PodInitializing")
+_TRIED_AGAIN = (PROGRESSING, "GatewayRefused")
+"""Reasons of what is not ready, but under way."""
 
 
 def refused(message: str) -> tuple[Condition, Condition]:
@@ -26,20 +32,66 @@ def refused(message: str) -> tuple[Condition, Condition]:
     return Condition("Accepted", False, "Invalid", message), Condition("Ready", False, "Invalid", message)
 
 
-def of_deployment(found: Manifest | None, note: str = "") -> Condition:
-    """Whether a service is there for work."""
+def held_back(found: Manifest, message: str) -> tuple[Condition, Condition]:
+    """The conditions of an object that cannot be acted on for a reason outside of it: what is ready stays so."""
+    accepted, ready = refused(message)
+    for one in (found.get("status") or {}).get("conditions") or ():
+        if one["type"] == "Ready" and one["status"] == "True":
+            ready = Condition("Ready", True, one["reason"], one["message"])
+    return accepted, ready
+
+
+def of_deployment(found: Manifest | None, pods: Sequence[Manifest] = (), note: str = "") -> Condition:
+    """Return whether the pods of a Deployment's present template are there for work. `pods` are the Deployment's."""
     if found is None:
-        return Condition("Ready", False, "Progressing", "its Deployment is not there yet")
-    status = found.get("status") or {}
+        return _progressing("its Deployment is not there yet")
+    status, wanted = found.get("status") or {}, (found.get("spec") or {}).get("replicas", 1)
     if status.get("observedGeneration", 0) < found["metadata"].get("generation", 0):
-        return Condition("Ready", False, "Progressing", "its Deployment is being changed")
-    told = {one["type"]: one for one in status.get("conditions") or ()}
-    available, progress = told.get("Available", {}), told.get("Progressing", {})
-    if available.get("status") == "True":
-        return Condition("Ready", True, "Available", note)
-    if progress.get("reason") == "ProgressDeadlineExceeded":
-        return Condition("Ready", False, "Stalled", progress.get("message", ""))
-    return Condition("Ready", False, "Progressing", "no pod is ready: `kubectl describe` its pods")
+        return _progressing("its Deployment is being changed")
+    if (trouble := next(filter(None, map(pod_trouble, pods)), None)) is not None:
+        return Condition("Ready", False, *trouble)
+    for one in status.get("conditions") or ():
+        if one["type"] == "Progressing" and one.get("reason") == "ProgressDeadlineExceeded":
+            return Condition("Ready", False, "ProgressDeadlineExceeded", one.get("message", ""))
+    updated, available = status.get("updatedReplicas", 0), status.get("availableReplicas", 0)
+    if updated < wanted:
+        return _progressing(f"{updated} of {wanted} pods are there in the present form")
+    if (old := status.get("replicas", 0) - updated) > 0:
+        return _progressing(f"{old} pods of the former form are still there")
+    if available < wanted:
+        return _progressing(f"{available} of {wanted} pods are ready")
+    return Condition("Ready", True, "Available", note)
+
+
+def _progressing(message: str) -> Condition:
+    return Condition("Ready", False, PROGRESSING, message)
+
+
+def pod_trouble(pod: Manifest) -> tuple[str, str] | None:
+    """Return why a pod does not come up, as the reason that Kubernetes has for it, and a message; None when nothing is
+    known to be in its way."""
+    name, status = pod["metadata"]["name"], pod.get("status") or {}
+    if pod["metadata"].get("deletionTimestamp"):
+        return None
+    for one in status.get("conditions") or ():
+        if one["type"] == "PodScheduled" and one.get("reason") == "Unschedulable":
+            return "Unschedulable", f"pod {name}: {one.get('message', '')}"
+    for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        if one.get("ready"):
+            continue
+        waiting = (one.get("state") or {}).get("waiting") or {}
+        ended = (
+            (one.get("state") or {}).get("terminated") or (one.get("lastState") or {}).get("terminated") or {}
+        )
+        if waiting.get("reason") == "CrashLoopBackOff" or (ended.get("exitCode") and not waiting):
+            why = ended.get("reason", "Error")
+            return why if why == "OOMKilled" else "CrashLoopBackOff", (
+                f"pod {name}: ended {one.get('restartCount', 0) + bool(not waiting)} times, the last time with"
+                f" {why} (exit status {ended.get('exitCode')}): `kubectl logs --previous {name}`"
+            )
+        if waiting.get("reason") not in (None, *_STARTING):
+            return waiting["reason"], f"pod {name}: {waiting.get('message') or one.get('image', '')}"
+    return None
 
 
 def replicas(found: Manifest | None) -> dict[str, int]:
@@ -56,7 +108,7 @@ def status_with(
     known = {one["type"]: one for one in before.get("conditions") or ()}
     generation = found["metadata"]["generation"]
     written, news = [], []
-    for one in conditions:
+    for one in (*conditions, *_kstatus(conditions)):
         old = known.get(one.type, {})
         status = "True" if one.holds else "False"
         is_same = old.get("status") == status
@@ -65,7 +117,7 @@ def status_with(
             or old.get("reason") != one.reason
             or (not one.holds and old.get("message") != one.message)
         ):
-            news.append(one)
+            news += [one] if one.type not in _OF_TOOLS else []
         written.append(
             {
                 "type": one.type,
@@ -79,6 +131,16 @@ def status_with(
     after = {"observedGeneration": generation, **more, "conditions": written}
     changed = any(before.get(key) != value for key, value in after.items())
     return (after if changed else None), news
+
+
+def _kstatus(conditions: tuple[Condition, ...]) -> list[Condition]:
+    """Return the conditions by which Helm, Flux and Argo CD tell what is under way from what has failed: each is there
+    only while it holds."""
+    return [
+        Condition("Reconciling" if one.reason in _TRIED_AGAIN else "Stalled", True, one.reason, one.message)
+        for one in conditions
+        if one.type == "Ready" and not one.holds
+    ]
 
 
 def _now() -> str:

@@ -110,6 +110,9 @@ class Store:
             {"namespace": namespace} if namespace else {}
         )
         made.pop("status", None)
+        status = (resource.schema or {}).get("properties", {}).get("status", {})
+        if "default" in status:
+            made["status"] = deepcopy(status["default"])
         if resource.kind not in _WITHOUT_GENERATION:
             meta["generation"] = 1
         self._managers[meta["uid"]] = managers = Managers()

@@ -4,12 +4,15 @@ from typing import Any
 
 from kube.api_server import ApiServer
 
-AVAILABLE = {
-    "observedGeneration": 1,
-    "replicas": 1,
-    "readyReplicas": 1,
-    "conditions": [{"type": "Available", "status": "True"}],
-}
+
+def available(pods: int = 1) -> dict[str, Any]:
+    """The status of a Deployment whose pods are all there."""
+    counts = ("replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+    condition = {"type": "Available", "status": "True"}
+    return {"observedGeneration": 1, "conditions": [condition], **dict.fromkeys(counts, pods)}
+
+
+AVAILABLE = available()
 
 
 def agent(name: str, /, **spec: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from cadre.deploy.team_file import read_team
 from kube.api_server import ApiServer
 from kube.conftest import Kubectl, OperatorProcess
 from kube.object_store import Resource
-from kube.objects import AVAILABLE, agent, becomes, made, put
+from kube.objects import AVAILABLE, agent, available, becomes, made, put
 
 TEAM = Path(__file__).parents[2] / "teams" / "apollo"
 
@@ -139,7 +139,8 @@ async def test_an_edit_that_cannot_work_is_told_and_what_runs_goes_on(
     assert "tool name 'no name'" in told["message"]
     assert "/tmp" not in told["message"]
     assert api.find("Deployment", "agent-one") == before
-    await api.until(lambda: warnings(api) == ["Invalid"], "it is an event")
+    # The first warning is of the tool that nothing serves here.
+    await api.until(lambda: warnings(api) == ["Missing", "Invalid"], "it is an event")
     await put(api, agent("one", tools=["search", "find"]))
     await becomes(api, "Agent", "one", type="Accepted", status="True")
     assert "find" in str((api.find("ConfigMap", "agent-one") or {})["data"])
@@ -229,8 +230,43 @@ async def test_a_team_brings_what_its_agents_share(api: ApiServer, operator: Ope
     waiting = (await becomes(api, "Team", "small", status="False"))["message"]
     assert "gateway" in waiting
     for name in wanted:
-        await api.set_status("Deployment", name, AVAILABLE)
+        await api.set_status("Deployment", name, available(deployments[name]["spec"]["replicas"]))
     await becomes(api, "Team", "small", status="True")
+
+
+async def test_why_a_pod_does_not_come_up_is_said_and_what_an_agent_lacks(
+    api: ApiServer, operator: OperatorProcess
+) -> None:
+    await put(api, agent("one", team=["nobody"], tools=["fly"]), agent("two", team=["one"]))
+    await becomes(api, "Agent", "two", type="Complete", status="True")
+    lacks = await becomes(api, "Agent", "one", type="Complete", status="False", reason="Missing")
+    assert "agent nobody" in lacks["message"]
+    assert "tool fly" in lacks["message"]
+    await api.set_status("Deployment", "agent-one", AVAILABLE)
+    await becomes(api, "Agent", "one", status="True", reason="Available")
+    pod = {"apiVersion": "v1", "kind": "Pod", "spec": {}}
+    labels = {"app.kubernetes.io/name": "agent-one", "app.kubernetes.io/part-of": "cadre"}
+    pod["metadata"] = {"name": "agent-one-x", "namespace": "cadre", "labels": labels}
+    await put(api, pod)
+    state = {"waiting": {"reason": "ErrImagePull", "message": 'image "none:9" not found'}}
+    await api.set_status("Pod", "agent-one-x", {"containerStatuses": [{"ready": False, "state": state}]})
+    told = await becomes(api, "Agent", "one", status="False", reason="ErrImagePull")
+    assert "none:9" in told["message"]
+    await becomes(api, "Agent", "one", type="Stalled", status="True")
+
+
+async def test_wrong_values_leave_ready_what_goes_on_and_name_the_key(
+    api: ApiServer, operator: OperatorProcess
+) -> None:
+    await put(api, agent("one"))
+    await becomes(api, "Agent", "one", type="Accepted", status="True")
+    await api.set_status("Deployment", "agent-one", AVAILABLE)
+    await becomes(api, "Agent", "one", status="True", reason="Available")
+    wrong = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"kubernetes.yaml": "workloads: {gateway: 3}"}}
+    await put(api, {**wrong, "metadata": {"name": "cadre-values", "namespace": "cadre"}})
+    told = await becomes(api, "Agent", "one", type="Accepted", status="False", reason="Invalid")
+    assert "workloads: gateway" in told["message"]
+    assert (await becomes(api, "Agent", "one"))["status"] == "True"
 
 
 async def test_a_services_queues_are_made_once(api: ApiServer, operator: OperatorProcess) -> None:

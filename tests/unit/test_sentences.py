@@ -55,7 +55,10 @@ ALLOWED = {
     "shared/cadre/kinds/workflow/walk.py:_is_passing": "the author of a workflow names words of a tool's own error",
     "services/cadre_operator/reconcile.py:reconcile": "a condition's `reason` is a code in Kubernetes",
     "services/cadre_operator/reconcile.py:_tell": "likewise",
+    "services/cadre_operator/reconcile.py:_ready": "likewise",
     "services/cadre_operator/status.py:of_deployment": "likewise",
+    "services/cadre_operator/status.py:pod_trouble": "likewise",
+    "services/cadre_operator/status.py:_kstatus": "likewise",
 }
 """Functions that may, by file and name, and why: most read what others say, at the edge of the product."""
 

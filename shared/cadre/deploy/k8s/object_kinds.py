@@ -31,6 +31,8 @@ _CONDITION: Schema = {
 }
 _STATUS: Schema = {
     "type": "object",
+    # By this tools that wait know an object that the operator has not seen yet.
+    "default": {"observedGeneration": -1},
     "properties": {
         "observedGeneration": {"type": "integer", "format": "int64"},
         "replicas": {"type": "integer", "format": "int32"},

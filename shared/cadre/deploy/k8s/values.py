@@ -227,6 +227,9 @@ def read_values(*layers: Mapping[str, Any]) -> Values:
     data = merged_layers(*layers)
     workloads = data.pop("workloads", None)
     data = merged({}, data)
+    for key, one in workloads.items() if isinstance(workloads, dict) else ():
+        if not isinstance(one, dict):
+            raise SpecError(f"workloads: {key}: must be a mapping, as docs/deploy.md shows")
     if workloads is not None:  # what stands null there takes away what a default says
         data["workloads"] = workloads
     try:
