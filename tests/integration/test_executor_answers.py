@@ -55,7 +55,7 @@ async def test_failures_are_answers(bench: Bench) -> None:
 
     result = await bench.ask("divide", a="1", b=0)
     assert failure(result).type == "AgentToolCallError"
-    assert "argument 'a': expected `int`, got `str`" in failure(result).message
+    assert "argument 'a': " in failure(result).message
 
     for name, rest in (
         ("slow", ""),
@@ -66,7 +66,7 @@ async def test_failures_are_answers(bench: Bench) -> None:
         assert failure(result).message.endswith(f"TimeoutError: no result within 0.2 s{rest}")
 
     result = await bench.ask("odd", kind="mute")
-    assert failure(result).message.endswith("ValueError: no words")
+    assert (result.error, result.output) == (None, "<Mute: its text cannot be had: ValueError>")
 
 
 async def test_outputs_always_fit_into_json_and_a_message(bench: Bench) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from cadre.spec.answer_schema import as_parameter, check_schema, fitted, is_strict, misfits
+from harness.provider_schemas import openai_strict_problems
 
 CLOSED = {
     "type": "object",
@@ -25,7 +26,14 @@ CLOSED = {
         ({"type": "object"}, False),
         ({"type": "array", "items": {"properties": {"a": {}}}}, False),
         ({"$ref": "#/$defs/x", "$defs": {"x": {"type": "object"}}}, False),
-        ({"enum": [{"type": "object"}]}, True),
+        ({"enum": [{"type": "object"}]}, False),
+        ({"type": "string", "enum": ["a"]}, True),
+        ({"type": "string", "minLength": 1}, False),
+        ({"type": "string", "format": "uri"}, False),
+        ({"type": "string", "default": "a"}, False),
+        ({"type": "array"}, False),
+        ({"type": ["object", "null"]}, False),
+        ({"$ref": "#/$defs/x", "$defs": {"x": {"type": "string"}}}, True),
         ({**CLOSED, "properties": {"a": {"anyOf": [CLOSED, {"type": "object"}]}}}, False),
         ({**CLOSED, "properties": {"a": {"title": "Anything"}}}, False),
         ({"oneOf": [CLOSED, {"type": "string"}]}, False),
@@ -33,8 +41,10 @@ CLOSED = {
     ],
 )
 def test_strict_is_what_lists_and_closes_all(schema: dict[str, Any], strict: bool) -> None:
-    assert is_strict(schema) is strict
-    assert is_strict(as_parameter(schema, "It.")) is strict
+    whole = as_parameter(schema, "It.")
+    assert is_strict(whole) is strict
+    assert ([*openai_strict_problems(whole)] == []) is strict
+    assert is_strict(schema) is (strict and schema.get("type") == "object")
 
 
 def test_places_are_named_and_a_long_list_is_cut() -> None:

@@ -18,8 +18,8 @@ from cadre.spec.agent import AgentSpec
 from cadre.testing import Team, answer
 
 COUNTED = {
-    "helper": ("c0cdc5a93ccd1ae6", 281),
-    "five tools": ("1785a671c8bc3f29", 535),
+    "helper": ("42e7ec95613072ff", 282),
+    "five tools": ("6aa407d26a95679d", 539),
 }
 MOST = {"helper": 350, "five tools": 700}
 

@@ -34,6 +34,7 @@ CATCHES_ALL = {
     "services/cadre_sandbox/jail/block.py": "whatever code raises is its outcome",
     "services/cadre_sandbox/jail/snapshot.py": "what a variable raises when saved is why it is not kept",
     "shared/cadre/runtime/invocation.py": "what a tool raises is an observation",
+    "shared/cadre/runtime/tool_output.py": "the text of a result is somebody else's code",
 }
 """Where foreign code is run. Whoever raises again after cleaning up need not be here."""
 

@@ -116,7 +116,7 @@ async def test_an_integer_may_be_written_with_a_point() -> None:
     taken = await take.call({"n": 5.0, "many": [1, 2.0], "x": 3.0, "zoom": 2.0, "y": 1e300}, ToolContext())
     assert repr(taken) == "(5, [1, 2], 3.0, 2, 1e+300)"
     for wrong in (5.5, "5", True, float("inf")):
-        with pytest.raises(InvalidArguments, match="argument 'n': expected `int`"):
+        with pytest.raises(InvalidArguments, match="argument 'n': "):
             take.validate({"n": wrong, "many": [2.0], "x": 1, "zoom": 1})
 
 

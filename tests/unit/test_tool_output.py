@@ -1,6 +1,7 @@
 """What an executor makes of a tool's return value: files out of bytes and images, cuts that can be read on."""
 
 import io
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from cadre.delivery.output_limit import MAX_OUTPUT_BYTES, cut_to_read, oversized
 from cadre.engine.context.observation import clip
 from cadre.protocol.tagged import MAX_LEVELS, nesting
-from cadre.runtime.tool_output import to_json, too_large
+from cadre.runtime.tool_output import to_json
 from cadre.tools.files import File
 from harness.texts import holds
 
@@ -70,7 +71,7 @@ def test_files_bytes_and_images_become_files_wherever_they_stand(tmp_path: Any) 
         "file": File(b"%PDF-", name="a.pdf"),
         1: b"plain",
     }
-    value, files = to_json(output)
+    value, files, _ = to_json(output)
     assert kinds(value) == {
         "page": {"text": "x", "shot": "image/png"},
         "all": ["image/png", ["audio/wav", "image/png"]],
@@ -90,7 +91,7 @@ def test_what_json_cannot_say_is_said_in_words() -> None:
 
 
 def test_a_dict_that_looks_like_a_file_is_left_alone() -> None:
-    assert to_json({"$file": {"ref": REF}}) == ({"$file": {"ref": REF}}, [])
+    assert to_json({"$file": {"ref": REF}}) == ({"$file": {"ref": REF}}, [], [])
 
 
 def test_an_output_is_cut_where_its_reader_stops() -> None:
@@ -127,18 +128,23 @@ def test_code_gets_as_much_as_travels() -> None:
     assert f"the whole is {REF}" in cut_to_read(whole, REF, None)
 
 
-def test_files_over_the_limit_are_refused() -> None:
-    assert too_large([File(b"12"), File(b"123", name="a.txt")], 3) is None
-    assert holds(too_large([File(b"1234", name="a.txt")], 3) or "", "a.txt of 4", "3 (CADRE_FILE_BYTES)")
+def test_a_file_over_the_limit_is_named_and_not_kept() -> None:
+    large, small = File(b"1234", name="a.txt"), File(b"12")
+    value, files, notes = to_json([small, {"a": large}], 3)
+    assert files == [small]
+    assert holds(value[1]["a"], "a.txt of 4")
+    assert holds(notes[0], "a.txt of 4", "3 (CADRE_FILE_BYTES)")
+    assert to_json([small], 3).notes == []
 
 
-def test_what_is_nested_may_be_so_deep_and_no_deeper() -> None:
+def test_what_is_nested_too_deeply_is_given_as_text() -> None:
     deep: Any = ()
     for level in range(1, MAX_LEVELS):
         deep = [deep] if level % 2 else {"in": deep}
     assert nesting(to_json(deep).value) == MAX_LEVELS
-    with pytest.raises(ValueError, match="nested too deeply: at most 200 levels"):
-        to_json((deep,))
+    value, _, notes = to_json((deep,))
+    assert json.loads(value) == json.loads(json.dumps([deep]))
+    assert holds(notes[0], "200")
 
 
 def test_numbers_that_json_has_not_are_told_in_words() -> None:

@@ -62,7 +62,7 @@ def odd_type(a: NotJson) -> str:
     return ""
 
 
-def odd_union(a: list[int] | tuple[int, ...]) -> str:
+def odd_union(a: list[int] | NotJson) -> str:
     """Does."""
     return ""
 
@@ -111,10 +111,7 @@ class Holder:
         (odd_type, "parameter 'a' has a type"),
         (odd_union, "parameter 'a' has a type"),
         (unknown_type, "'Nowhere'"),
-        (
-            wrong_default,
-            "`int`, got `null`",
-        ),
+        (wrong_default, "the default of 'a' does not fit its hint"),
         (final_answer, "'final_answer'"),
         (naïve, "name 'naïve': use 1 to 64"),
         (generates, "generator"),

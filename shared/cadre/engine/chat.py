@@ -242,7 +242,9 @@ def functions(run: Run) -> list[dict[str, Any]]:
         *(_function(tool.name, tool.description, tool.input_schema) for tool in run.tools.values()),
         *(_function(member.name, member.description, MEMBER_SCHEMA) for member in run.members.values()),
         _function(
-            FINAL_ANSWER, "Gives the final answer to the task and ends it.", final_answer_parameters(run)
+            FINAL_ANSWER,
+            "Gives the final answer to the task and ends it.",
+            final_answer_parameters(run),
         ),
     ]
 

@@ -106,7 +106,7 @@ def _take_in(run: Run, event: ev.AnyEvent) -> int:
 
 def _take_result(run: Run, event: ev.ToolAnswered, n: int, at: float) -> None:
     failed = event.error is not None and event.output is None
-    text = None if failed else observation_of(event.output)
+    text = None if failed else observation_of(event.read)
     if run.phase is Phase.DONE:
         note_late(run, event.call, text, event.error)
     else:

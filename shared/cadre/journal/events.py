@@ -2,6 +2,8 @@
 
 from typing import Any, ClassVar, Literal
 
+import msgspec
+
 from cadre.journal.parts import JournalEvent
 from cadre.journal.parts import RequestedCall as RequestedCall
 from cadre.journal.run import Postponed
@@ -238,6 +240,16 @@ class ToolAnswered(JournalEvent, frozen=True, tag="tool.answered"):
     """How long the executor was at it."""
     started_at: float | None = None
     """When it began, by its own clock (Unix seconds); None where that was not told."""
+    note: str = ""
+    """What a model is to know of the output, as that it is not what the tool's return hint says."""
+
+    @property
+    def read(self) -> Any:
+        """Return the output as a model reads it, with the note."""
+        if not self.note:
+            return self.output
+        text = self.output if isinstance(self.output, str) else msgspec.json.encode(self.output).decode()
+        return f"{text}\n[Note of the executor: the call was made, but {self.note}]"
 
 
 class ToolPaused(JournalEvent, frozen=True, tag="tool.paused"):

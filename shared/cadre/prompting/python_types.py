@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from cadre.spec.schema_form import ANY_TYPES
+
 _MAX_DEPTH = 8
 _SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 _ANNOTATIONS = {"description", "default", "title"}
@@ -78,6 +80,8 @@ def _kinds(schema: dict[str, Any], definitions: dict[str, Any], depth: int) -> I
         kinds = schema.get("type") or (
             "object" if "properties" in schema else "array" if "items" in schema else ""
         )
+        if isinstance(kinds, list) and {*kinds} >= {*ANY_TYPES}:
+            kinds = "any"
         for kind in [kinds] if isinstance(kinds, str) else kinds:
             yield _kind(kind, schema, definitions, depth)
 

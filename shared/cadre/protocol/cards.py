@@ -24,6 +24,8 @@ class ToolCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     approval: str = ""
     """Whether a person must approve a call: `never`, `always` or `when: <expression over the arguments>`;
     empty leaves it to the agent."""
+    serial: bool = False
+    """A run sends its calls of serial tools one after another, in the order in which its model asks for them."""
     labels: dict[str, str] = {}
     version: str = ""
 

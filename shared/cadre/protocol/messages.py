@@ -223,6 +223,8 @@ class ToolResult(Message, frozen=True, tag="tool_result"):
     executor: str = ""
     started_at: float = 0.0
     unfinished: Unfinished | None = None
+    note: str = ""
+    """What a model is to know of the output, as that it is not what the tool's return hint says."""
 
     @property
     def seconds(self) -> float:

@@ -279,6 +279,7 @@ class Executor:
             blob_form="json" if blob and not isinstance(outcome.output, str) else "text",
             started_at=started,
             unfinished=outcome.unfinished,
+            note=cut_error(outcome.note),
         )
 
     def _tool_result(self, call: ToolCall, **fields: Any) -> ToolResult:

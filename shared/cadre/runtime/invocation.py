@@ -16,7 +16,7 @@ from cadre.ports import Blobs, FileIndex
 from cadre.protocol.codes import ErrorCode
 from cadre.protocol.messages import ErrorInfo, ToolCall, Unfinished
 from cadre.protocol.topology import is_within
-from cadre.runtime.tool_output import as_promised, cut_error, to_json, too_large
+from cadre.runtime.tool_output import as_promised, cut_error, to_json
 from cadre.telemetry.tracing.ids import traceparent_of
 from cadre.tool import InvalidArguments, ToolContext
 from cadre.tools.decorator import CallInterrupted, CallPaused, FailedAs
@@ -42,6 +42,8 @@ class InvocationOutcome(NamedTuple):
     """The files in the output, whose bytes are to be stored."""
     unfinished: Unfinished | None = None
     """The call goes on later."""
+    note: str = ""
+    """What the model is to know of the output."""
 
 
 class FileAccess(NamedTuple):
@@ -171,20 +173,7 @@ class _Invocation:
             return InvocationOutcome(error=ErrorInfo("interrupted", text))
         error = self._raised()
         if error is None:
-            try:
-                value, found = to_json(self._task.result())
-                problem = too_large(found, self._most_bytes) if self._most_bytes is not None else None
-                if self._tool.promises_output and self._tool.card.output_schema is not None:
-                    value, misfit = as_promised(self._tool.card.output_schema, value)
-                    problem = problem or misfit
-                return (
-                    InvocationOutcome(error=self._failure(problem))
-                    if problem
-                    else InvocationOutcome(value, files=found)
-                )
-            except Exception as raised:
-                # Even the text of a result is somebody else's code.
-                error = raised
+            return self._returned(self._task.result())
         if isinstance(error, InvalidArguments):
             head = f"Invalid call of tool {self._tool.name!r} with arguments {self._shown()}: "
             return InvocationOutcome(error=_about("invalid-call", head, _text_of(error)))
@@ -200,6 +189,14 @@ class _Invocation:
             return InvocationOutcome(error=ErrorInfo("interrupted", cut_error(text)))
         log.warning("tool %s, call %s failed", self._tool.name, self._call.id, exc_info=error)
         return InvocationOutcome(error=self._failure(_one_line(error), raised=type(error).__name__))
+
+    def _returned(self, result: Any) -> InvocationOutcome:
+        """What the tool has returned, whole: it has done its work, whatever its result looks like."""
+        value, files, notes = to_json(result, self._most_bytes)
+        if self._tool.promises_output and self._tool.card.output_schema is not None:
+            value, misfit = as_promised(self._tool.card.output_schema, value)
+            notes += [misfit] if misfit else []
+        return InvocationOutcome(value, files=files, note="; ".join(notes))
 
     def _raised(self) -> BaseException | None:
         try:

@@ -5,8 +5,12 @@ names of their classes.
 """
 
 import io
-import json
 import math
+import reprlib
+from array import array
+from collections import deque
+from collections.abc import ItemsView, KeysView, Mapping, ValuesView
+from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,14 +18,11 @@ import msgspec
 
 from cadre.delivery.output_limit import cut
 from cadre.protocol.tagged import MAX_LEVELS, nesting
-from cadre.spec.answer_schema import fitted, misfits
+from cadre.spec.answer_schema import misfits
+from cadre.spec.schema_form import fitting
 from cadre.tools.files import File
 
 MAX_ERROR_BYTES = 8 * 1024
-_MAX_OUTPUT_CHARS = 200
-"""Of an output that is shown in an error."""
-
-_TOO_DEEP = f"what it returned is nested too deeply: at most {MAX_LEVELS} levels"
 
 _BYTES = (bytes, bytearray, memoryview)
 
@@ -31,21 +32,26 @@ _AGENT_AUDIO = "AgentAudio"
 
 
 class JsonOutput(NamedTuple):
-    """The value of a tool as JSON, and the files in it, whose bytes are still to be stored."""
+    """The value of a tool as JSON, the files in it, whose bytes are still to be stored, and notes for the model."""
 
     value: Any
     files: list[File]
+    notes: list[str]
 
 
-def to_json(output: Any) -> JsonOutput:
-    """Converts a value to JSON. Files, bytes, images and sound become `{"$file": {…}}`; any other value that JSON does
-    not have becomes its text. Raises ValueError for what is nested too deeply."""
+def to_json(output: Any, most_bytes: int | None = None) -> JsonOutput:
+    """Converts a value to JSON, whatever it is. Files, bytes, images and sound become `{"$file": {…}}`; any other value
+    that JSON does not have becomes its text, and so does what is nested too deeply.
+
+    Args:
+        most_bytes: Of one file: a larger one is named in the value, and not kept.
+    """
     files: dict[int, tuple[memoryview, File]] = {}
 
     def encode_unknown(value: Any) -> Any:
         file = value if isinstance(value, File) else file_of(value)
         if file is None:
-            return str(value)
+            return _as_builtin(value)
         # Passed through as it is, and found again below; kept, so that no other object takes its id.
         place = memoryview(b"")
         files[id(place)] = (place, file)
@@ -62,60 +68,105 @@ def to_json(output: Any) -> JsonOutput:
             return value
         known = files.get(id(value))
         file = known[1] if known is not None else File(bytes(value))
+        if most_bytes is not None and file.size > most_bytes:
+            name = f"file {file.name}" if file.name else "a file"
+            notes.append(f"{name} of {file.size} bytes is over the limit of {most_bytes} (CADRE_FILE_BYTES)")
+            return f"[{name} of {file.size} bytes, which was not kept]"
         found.append(file)
         return file.to_json()
 
     found: list[File] = []
+    notes: list[str] = []
     try:
-        plain = msgspec.to_builtins(output, builtin_types=_BYTES, enc_hook=encode_unknown, str_keys=True)
-        converted = JsonOutput(msgspec.json.decode(msgspec.json.encode(with_files(plain))), found)
-    except (TypeError, UnicodeEncodeError, RecursionError):
-        converted = JsonOutput(_as_text(output), [])
-    if nesting(converted.value) > MAX_LEVELS:
-        raise ValueError(_TOO_DEEP)
-    return converted
+        plain = msgspec.to_builtins(
+            _unfolded(output), builtin_types=_BYTES, enc_hook=encode_unknown, str_keys=True
+        )
+        value = msgspec.json.decode(msgspec.json.encode(with_files(plain)))
+    except (TypeError, ValueError, RecursionError):
+        found, value = [], _as_text(output)
+    if nesting(value) > MAX_LEVELS:
+        notes.append(f"it is nested deeper than {MAX_LEVELS} levels, and given as text")
+        value = msgspec.json.encode(value).decode()
+    return JsonOutput(value, found, notes)
 
 
-def as_promised(schema: dict[str, Any], value: Any) -> tuple[Any, str | None]:
-    """The value as the tool's return hint says, converted where that loses nothing; else with why it does not fit."""
-    problems = misfits(schema, value)
-    if not problems:
-        return value, None
-    if isinstance(value, int | float) and not misfits(schema, text := json.dumps(value)):
-        return text, None
-    if not misfits(schema, fit := fitted(schema, value)):
-        return fit, None
-    shown = json.dumps(value, ensure_ascii=False)
-    return (
-        value,
-        f"it returned {shown[:_MAX_OUTPUT_CHARS]}, which is not what its return hint says: {problems[0]}",
+def as_promised(schema: dict[str, Any], value: Any) -> tuple[Any, str]:
+    """The value as the tool's return hint says, converted where that loses nothing; else the value and what does not
+    fit."""
+    fit = fitting(schema, value)
+    problems = misfits(schema, fit, "the result")
+    return (value, f"it is not what the tool's return hint says: {problems[0]}") if problems else (fit, "")
+
+
+def _unfolded(value: Any) -> Any:
+    """Replaces objects of pydantic by what they are as JSON, also within lists and dicts."""
+    if hasattr(type(value), "__pydantic_serializer__"):
+        return _of_pydantic(value)
+    if type(value) is dict:
+        return {key: _unfolded(item) for key, item in value.items()}
+    if type(value) in (list, tuple, set, frozenset):
+        return [_unfolded(item) for item in value]
+    return value
+
+
+def _of_pydantic(value: Any) -> Any:
+    """The object as its class has it in JSON, by alias; where it holds bytes or files, these stay as they are."""
+    serializer = type(value).__pydantic_serializer__
+    plain = serializer.to_python(value, by_alias=True, warnings=False, serialize_as_any=True)
+    if _holds_files(plain):
+        return plain
+    return serializer.to_python(
+        value, mode="json", by_alias=True, warnings=False, serialize_as_any=True, fallback=_as_builtin
     )
 
 
-def _as_text(output: Any) -> Any:
-    """Converts a value whose keys are no texts, or that has cycles or lone surrogates."""
+def _holds_files(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_holds_files, value.values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(_holds_files, value))
+    return isinstance(value, (*_BYTES, File)) or file_of(value) is not None
+
+
+def _as_builtin(value: Any) -> Any:
+    """What an object that JSON does not have says as a builtin value; at last its text."""
+    if hasattr(type(value), "__pydantic_serializer__"):
+        return _of_pydantic(value)
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return dict(value)
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    listed = getattr(value, "tolist", None)  # arrays and numbers of numpy, and what is like them
+    if callable(listed):
+        return listed()
+    if isinstance(value, range | deque | KeysView | ValuesView | ItemsView | array):
+        return list(value)
     try:
-        return msgspec.json.decode(msgspec.json.encode(output, enc_hook=str))
-    except (TypeError, UnicodeEncodeError, RecursionError):
+        return str(value)
+    except Exception as without:
+        return f"<{type(value).__name__}: its text cannot be had: {type(without).__name__}>"
+
+
+def _as_text(output: Any) -> Any:
+    """Converts a value whose keys are no texts, or that has cycles, lone surrogates, or too many levels."""
+    try:
+        return msgspec.json.decode(msgspec.json.encode(output, enc_hook=_as_builtin))
+    except (TypeError, ValueError, RecursionError):
         try:
             return str(output).encode(errors="replace").decode()
-        except RecursionError as error:
-            raise ValueError(_TOO_DEEP) from error
+        except (
+            Exception
+        ):  # the text of a result is somebody else's code, or it has too many levels for Python
+            return reprlib.repr(output)
 
 
 def cut_error(text: str) -> str:
     """Cuts the text of an error to MAX_ERROR_BYTES."""
     data = text.encode(errors="replace")
     return data.decode() if len(data) <= MAX_ERROR_BYTES else cut(data, MAX_ERROR_BYTES, "")
-
-
-def too_large(files: list[File], most: int) -> str | None:
-    """Returns why the files of an output are refused, when one has more than `most` bytes; else None."""
-    large = next((file for file in files if file.size > most), None)
-    if large is None:
-        return None
-    name = f"file {large.name}" if Path(large.name).name else "a file"
-    return f"it returned {name} of {large.size} bytes, over the limit of {most} (CADRE_FILE_BYTES)"
 
 
 def file_of(value: Any) -> File | None:

@@ -82,6 +82,8 @@ def as_parameter(schema: Schema | None, description: str) -> Schema:
     """The schema of an object with one property `answer` that fits the schema, as the parameters of `final_answer`
     and as a response format, which some endpoints require to be an object."""
     about = {key: value for key, value in (schema or {}).items() if key not in (*_DEFINITIONS, "$schema")}
+    if "$ref" in about:  # in strict mode nothing may stand next to it
+        about = {"anyOf": [about]}
     whole: Schema = {
         "type": "object",
         "properties": {"answer": {"description": description, **about}},
@@ -93,29 +95,54 @@ def as_parameter(schema: Schema | None, description: str) -> Schema:
 
 
 def is_strict(schema: Any) -> bool:
-    """Whether the schema fits the subset of OpenAI's strict mode: each object requires all its properties and allows
-    no others, each value has a type, and no keyword is used that the mode lacks."""
-    if isinstance(schema, list):
-        return all(map(is_strict, schema))
-    if not isinstance(schema, dict):
-        return True
-    properties = schema.get("properties", {})
-    if not schema.keys() & _SAYS_WHAT or schema.keys() & _BEYOND_STRICT:
+    """Whether the schema lies in the subset of OpenAI's strict mode: its root is an object, each object requires all
+    its properties and allows no others, each value has a type, and no keyword, format or size goes beyond it."""
+    if not isinstance(schema, dict) or schema.get("type") != "object":
         return False
-    if schema.get("type") == "object" or properties:
-        closed = schema.get("additionalProperties") is False
-        if not closed or set(schema.get("required", [])) != set(properties):
-            return False
-    # Names of properties and values of `enum` and `const` are no schemas.
-    inner = [value for key, value in schema.items() if key not in ("properties", *_DEFINITIONS, *_VALUES)]
-    named = [schema.get(key, {}) for key in ("properties", *_DEFINITIONS)]
-    return is_strict(inner) and all(is_strict(list(part.values())) for part in named)
+    parts, fit = [schema], True
+    names = values = 0
+    for depth in range(_STRICT_LEVELS * 2):
+        inner: list[Any] = []
+        for part in parts:
+            fit = fit and _fits_strict(part)
+            if not fit:
+                return False
+            names += len(part.get("properties", {}))
+            values += len(part.get("enum", ()))
+            inner += [*part.get("properties", {}).values(), *part.get("anyOf", ())]
+            inner += [part["items"]] if "items" in part else []
+            inner += [one for key in _DEFINITIONS for one in part.get(key, {}).values()] if depth == 0 else []
+        parts = inner
+    return not parts and names <= _STRICT_PROPERTIES and values <= _STRICT_VALUES
 
 
-_SAYS_WHAT = {"type", "properties", "items", "enum", "const", "anyOf", "$ref"}
-_BEYOND_STRICT = {"oneOf", "allOf", "not", "if", "dependentRequired", "dependentSchemas", "patternProperties"}
+_STRICT_LEVELS, _STRICT_PROPERTIES, _STRICT_VALUES = 10, 5000, 1000
+_STRICT_KEYS = {
+    *("type", "enum", "const", "anyOf", "title", "description"),
+    *("properties", "required", "additionalProperties", *_DEFINITIONS),
+    *("items", "minItems", "maxItems", "pattern", "format"),
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+}
+_STRICT_FORMATS = {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
 
-_VALUES = ("enum", "const", "default", "examples", "required")
+
+def _fits_strict(schema: Any) -> bool:
+    if not isinstance(schema, dict):
+        return False
+    if "$ref" in schema:
+        return schema.keys() == {"$ref"}
+    if not schema.keys() <= _STRICT_KEYS or not schema.keys() & {"type", "anyOf"}:
+        return False
+    if schema.get("format", "date") not in _STRICT_FORMATS:
+        return False
+    kinds = schema.get("type", [])
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    if "array" in kinds and "items" not in schema:
+        return False
+    if "object" not in kinds:
+        return "properties" not in schema
+    closed = schema.get("additionalProperties") is False
+    return closed and set(schema.get("required", [])) == set(schema.get("properties", {}))
 
 
 def _place(error: Any) -> str:

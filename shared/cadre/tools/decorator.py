@@ -1,10 +1,10 @@
 """`@tool`: makes a typed, documented function callable by a model, and refuses what a model could not use."""
 
 import asyncio
-import dataclasses
+import copy
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
@@ -15,9 +15,10 @@ from cadre.protocol.messages import ErrorInfo, Unfinished
 from cadre.protocol.tagged import for_tool
 from cadre.spec.names import MOST, NAME
 from cadre.spec.policy import check_policy, names_in
-from cadre.spec.yaml_file import Misfit, misfit_of
+from cadre.spec.schema_form import typed
 from cadre.tools.context import ToolContext
 from cadre.tools.files import File
+from cadre.tools.json_types import JsonType, Unfit
 from cadre.tools.signature import Signature, read_signature
 from cadre.tools.thread import start_thread
 
@@ -67,27 +68,13 @@ class ToolOptions(TypedDict, total=False):
     """Seconds that a call may take."""
     concurrency: int | None
     """Calls that one process works on at once; by default as many as `CADRE_CONCURRENCY`."""
+    serial: bool
+    """A run sends its calls of serial tools one after another, in the order in which its model asks for them."""
     approval: str
     """Whether a person must approve a call: `never`, `always` or `when: <expression over the parameters>`;
     by default the agent decides that."""
     labels: dict[str, str]
     version: str
-
-
-def _with_defaults(value: Any) -> Any:
-    """Sets defaults of dataclass fields on the objects: msgspec leaves them to the class, where encoders miss them."""
-    if isinstance(value, list | tuple | set | frozenset):
-        for item in value:
-            _with_defaults(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            _with_defaults(item)
-    elif dataclasses.is_dataclass(value):
-        for field in dataclasses.fields(value):
-            held = _with_defaults(getattr(value, field.name))
-            if field.name not in getattr(value, "__dict__", (field.name,)):
-                object.__setattr__(value, field.name, held)
-    return value
 
 
 def _with_whole_numbers(value: Any) -> Any:
@@ -97,6 +84,12 @@ def _with_whole_numbers(value: Any) -> Any:
     if isinstance(value, list):
         return [_with_whole_numbers(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _listed(function: Callable[[], Any]) -> Any:
+    """Calls the function, and reads the iterator that it returns in the same thread."""
+    outcome = function()
+    return list(outcome) if isinstance(outcome, Iterator) else outcome
 
 
 class Tool(Generic[P, R]):
@@ -114,7 +107,7 @@ class Tool(Generic[P, R]):
         self.card = card
         self.concurrency = concurrency
         self._function = function
-        self._arguments = signature.arguments
+        self._parameters = signature.parameters
         self._context = signature.context
         self.is_async = inspect.iscoroutinefunction(function)
 
@@ -139,25 +132,33 @@ class Tool(Generic[P, R]):
 
     def _checked(self, arguments: dict[str, Any], files: list[File]) -> dict[str, Any]:
         """Converts the arguments, and appends the files among them to `files`: their content is not fetched yet."""
-
         arguments = for_tool(arguments)
+        for name in arguments:
+            if name not in self._parameters:
+                known = ", ".join(self._parameters) or "none"
+                raise InvalidArguments(f"there is no argument {name!r}: {self.name} takes {known}")
+        values: dict[str, Any] = {}
+        for name, parameter in self._parameters.items():
+            if name in arguments:
+                values[name] = self._converted(name, parameter.kind, arguments[name], files)
+            elif name in self.card.input_schema.get("required", ()):
+                raise InvalidArguments(f"argument {name!r} is missing")
+            elif parameter.default is not inspect.Parameter.empty:
+                values[name] = copy.deepcopy(parameter.default)
+        return values
 
-        def of_json(hint: Any, value: Any) -> Any:
-            if hint is not File:
-                raise NotImplementedError
-            files.append(File.from_json(value))
-            return files[-1]
-
+    def _converted(self, name: str, kind: JsonType, value: Any, files: list[File]) -> Any:
+        found: list[File] = []
         try:
-            checked = msgspec.convert(arguments, self._arguments, str_keys=True, dec_hook=of_json)
-        except msgspec.ValidationError as error:
-            files.clear()
-            whole = _with_whole_numbers(arguments)
+            loaded = kind.load(value, found)
+        except Unfit as error:
+            found.clear()
             try:
-                checked = msgspec.convert(whole, self._arguments, str_keys=True, dec_hook=of_json)
-            except msgspec.ValidationError:
-                raise InvalidArguments(self._explain(misfit_of(error))) from error
-        return {name: _with_defaults(getattr(checked, name)) for name in arguments}
+                loaded = kind.load(_with_whole_numbers(value), found)
+            except Unfit:
+                raise InvalidArguments(f"argument {name + error.place!r}: {error}") from error
+        files += found
+        return loaded
 
     async def call(self, arguments: dict[str, Any], context: ToolContext) -> Any:
         """Validates the arguments and runs the function; a plain one in a thread, so that it does not block.
@@ -173,7 +174,7 @@ class Tool(Generic[P, R]):
             raise InvalidArguments(str(error)) from error
         if self._context is not None:
             values[self._context] = context
-        bound: Callable[[], Any] = functools.partial(self._function, **values)
+        bound: Callable[[], Any] = functools.partial(_listed, functools.partial(self._function, **values))
         try:
             if self.is_async:
                 outcome = bound()
@@ -181,20 +182,13 @@ class Tool(Generic[P, R]):
                 context.thread = start_thread(bound, f"tool {self.name}")
                 await asyncio.wait({context.thread})
                 outcome = context.thread.result()
-            return await outcome if inspect.isawaitable(outcome) else outcome
+            outcome = await outcome if inspect.isawaitable(outcome) else outcome
+            if isinstance(outcome, AsyncIterator):
+                return [item async for item in outcome]
+            return list(outcome) if isinstance(outcome, Iterator) else outcome
         except (SystemExit, KeyboardInterrupt) as error:
             # A tool must not end the process that hosts it.
             raise RuntimeError(f"the tool tried to end its process: {error!r}") from error
-
-    def _explain(self, misfit: Misfit) -> str:
-        if misfit.place:
-            return f"argument {misfit.place!r}: {misfit.lower}"
-        if misfit.missing:
-            return f"argument {misfit.missing!r} is missing"
-        if misfit.unknown:
-            known = ", ".join(self._arguments.__struct_fields__)
-            return f"there is no argument {misfit.unknown!r}: {self.name} takes {known or 'none'}"
-        return f"arguments: {misfit.lower}"
 
 
 @overload
@@ -216,8 +210,10 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOp
 
 
 def _define(function: Callable[..., Any], options: ToolOptions) -> Tool[..., Any]:
-    if not inspect.isfunction(function):
-        raise ToolDefinitionError(f"@tool decorates functions, not {type(function).__name__} {function!r}")
+    if not inspect.isfunction(function) and not inspect.ismethod(function):
+        raise ToolDefinitionError(
+            f"@tool decorates functions and bound methods, not {type(function).__name__} {function!r}"
+        )
     code = function.__code__
     where = f"{code.co_filename}:{code.co_firstlineno}: tool {function.__name__}"
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -248,7 +244,11 @@ def make_card(plain: ToolCard, options: ToolOptions, where: str) -> ToolCard:
     if not description:
         raise ToolDefinitionError(f"{where}: write a docstring: it is what the model knows about the tool")
     fields = {key: value for key, value in options.items() if key != "concurrency"}
-    return msgspec.structs.replace(plain, **fields | {"description": description})
+    schemas = {
+        "input_schema": typed(plain.input_schema),
+        "output_schema": plain.output_schema and typed(plain.output_schema),
+    }
+    return msgspec.structs.replace(plain, **fields | schemas | {"description": description})
 
 
 def check_options(options: ToolOptions, name: str, where: str) -> ToolOptions:

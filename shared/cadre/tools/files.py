@@ -91,6 +91,31 @@ class File:
                 )
         return file
 
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """A file within types of pydantic, which collects those that it reads or writes in a list, its context."""
+        from pydantic_core import core_schema
+
+        def read(value: Any, info: Any) -> File:
+            file = cls.from_json(value)
+            if isinstance(info.context, list):
+                info.context.append(file)
+            return file
+
+        def write(file: File, info: Any) -> dict[str, Any]:
+            if isinstance(info.context, list):
+                info.context.append(file)
+            return file.to_json()
+
+        return core_schema.with_info_plain_validator_function(
+            read,
+            serialization=core_schema.plain_serializer_function_ser_schema(write, info_arg=True),
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
+        return file_output_schema(cls) if handler.mode == "serialization" else file_schema(cls)
+
     def to_json(self) -> dict[str, Any]:
         """The file as a JSON value, without its content."""
         return {FILE_KEY: msgspec.to_builtins(self.info)}

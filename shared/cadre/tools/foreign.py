@@ -11,8 +11,6 @@ import threading
 from collections.abc import Callable
 from typing import Any, Unpack
 
-import msgspec
-
 from cadre.errors import ToolDefinitionError
 from cadre.protocol.cards import ToolCard
 from cadre.spec.answer_schema import SchemaCheck, TooMuchToCheck
@@ -29,8 +27,7 @@ class ForeignTool(Tool[..., Any]):
     promises_output = False
 
     def __init__(self, function: Callable[..., Any], card: ToolCard, concurrency: int | None) -> None:
-        nothing = msgspec.defstruct("Arguments", [])
-        signature = Signature(card.description, nothing, card.input_schema, card.output_schema, None)
+        signature = Signature(card.description, {}, card.input_schema, card.output_schema, None)
         super().__init__(function, card, signature, concurrency)
         self.__name__ = card.name
         self._check = SchemaCheck(card.input_schema)

@@ -11,12 +11,17 @@ from types import ModuleType
 from typing import Any
 from zlib import crc32
 
+import msgspec
+
 from cadre.errors import SetupError
 from cadre.spec.skill_file import SKILL_FILE
 from cadre.tools.decorator import Tool
 from cadre.tools.skills import load_skills
 
 AnyTool = Tool[..., Any]
+
+SERIAL = "SERIAL"
+"""The name by which a module says that all of its tools are serial: `SERIAL = True`."""
 
 
 def load_tools(target: str) -> list[AnyTool]:
@@ -37,7 +42,7 @@ def load_tools(target: str) -> list[AnyTool]:
             what = "has no" if found is None else "has @tool missing above"
             names = ", ".join(tool.name for tool in _tools_of(module)) or "none"
             raise SetupError(f"{source} {what} {function}; its tools are: {names}")
-        return [found]
+        return [one for one in _tools_of(module) if one is found]
     tools = _tools_of(module)
     if not tools:
         raise SetupError(
@@ -58,7 +63,11 @@ def _skills(folder: Path) -> list[AnyTool]:
 
 def _tools_of(module: ModuleType) -> list[AnyTool]:
     # A tool bound to two names is one tool.
-    return list({id(value): value for value in vars(module).values() if isinstance(value, Tool)}.values())
+    tools = list({id(value): value for value in vars(module).values() if isinstance(value, Tool)}.values())
+    if getattr(module, SERIAL, False) is True:
+        for tool in tools:
+            tool.card = msgspec.structs.replace(tool.card, serial=True)
+    return tools
 
 
 def _import(source: str) -> ModuleType:

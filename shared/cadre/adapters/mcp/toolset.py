@@ -130,6 +130,8 @@ def _options(section: CadreSection, own: OneTool, listed: ListedTool) -> ToolOpt
             options["idempotent"] = said.idempotent
         if said.approval is not None:
             options["approval"] = said.approval
+        if said.serial is not None:
+            options["serial"] = said.serial
         if said.timeout is not None:
             options["timeout"] = said.timeout
         if said.concurrency is not None:

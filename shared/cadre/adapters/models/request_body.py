@@ -12,6 +12,7 @@ from cadre.engine.model_request import ModelRequest
 from cadre.spec.answer_schema import is_strict
 from cadre.spec.model import ModelSpec
 from cadre.spec.profile import Profile, TokenLimit
+from cadre.spec.schema_form import typed
 
 TOKEN_LIMITS = get_args(TokenLimit)
 
@@ -59,9 +60,10 @@ def chat_body(spec: ModelSpec, request: ModelRequest, name: str, limits: Endpoin
         if spec.parallel_tool_calls is not None:
             body["parallel_tool_calls"] = spec.parallel_tool_calls
     if request.schema is not None:
-        strict = {"strict": True} if profile.strict and is_strict(request.schema) else {}
-        schema = {"name": "answer", **strict, "schema": request.schema}
-        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+        schema = typed(request.schema)
+        strict = {"strict": True} if profile.strict and is_strict(schema) else {}
+        form = {"name": "answer", **strict, "schema": schema}
+        body["response_format"] = {"type": "json_schema", "json_schema": form}
     elif request.json_object:
         body["response_format"] = {"type": "json_object"}
     if request.stop and profile.stop and spec.api == "chat":

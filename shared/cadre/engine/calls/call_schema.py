@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from cadre.engine.tool_names import FINAL_ANSWER
+from cadre.spec.schema_form import typed
 
 Schema = dict[str, Any]
 
@@ -50,9 +51,12 @@ def call_union(
 
 def schema_at_root(name: str, parameters: Schema, definitions: Schema) -> Schema:
     """The schema of a function's arguments; its own definitions move to the root, where references look for them."""
-    shape = {"type": "object", **_bare(parameters)}
+    shape = {"type": "object", **typed(_bare(parameters))}
     own = {key: value for place in _DEFINITIONS for key, value in shape.pop(place, {}).items()}
-    if name == FINAL_ANSWER and shape.get("properties") == {"answer": {}}:
+    if (
+        name == FINAL_ANSWER
+        and shape.get("properties") == typed({"properties": {"answer": {}}})["properties"]
+    ):
         shape["properties"] = {"answer": ANY_ANSWER}
     prefix = name if any(definitions.get(key, value) != value for key, value in own.items()) else ""
     known = {key: f"{prefix}_{key}".lstrip("_") for key in own}

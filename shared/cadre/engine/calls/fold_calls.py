@@ -244,21 +244,27 @@ def failure_of(event: ev.DelegateFinished) -> ErrorInfo | None:
 
 
 def _send_next(run: Run, n: int, at: float) -> None:
-    """Sends as many of the calls that wait for their turn as may be under way at once."""
+    """Sends as many of the calls that wait for their turn as may be under way at once; of serial tools only the first
+    that is open, be it held or unfinished."""
     assert run.current is not None
     limit = run.spec.limits.parallel if run.spec else 1
     waiting = [
         call for call in run.current.calls if call.is_open and call.hold is None and call.pause is None
     ]
+    first = next((call for call in run.current.calls if call.is_open and _is_serial(run, call)), None)
     under_way = sum(call.opened > 0 for call in waiting)
     for call in waiting:
         if under_way >= limit:
             return
-        if not call.opened:
+        if not call.opened and (call is first or not _is_serial(run, call)):
             call.opened, call.opened_at = n, at
             seconds = run.spec.timeouts.get(call.name, run.spec.timeouts.get("*")) if run.spec else None
             call.due = at + seconds if seconds is not None else None
             under_way += 1
+
+
+def _is_serial(run: Run, call: CallState) -> bool:
+    return call.kind == "tool" and call.name in run.tools and run.tools[call.name].serial
 
 
 def _find(run: Run, call: str) -> CallState | None:

@@ -46,6 +46,7 @@ def _answered(result: ToolResult) -> ev.ToolAnswered:
         executor=result.executor,
         seconds=result.seconds,
         started_at=result.started_at or None,
+        note=result.note,
     )
 
 

@@ -294,7 +294,7 @@ def _of_result(run: Run, event: ev.ToolAnswered) -> int:
         return 0
     most = _longest(run)
     error = clip(event.error.message, most) if event.error is not None else None
-    return MESSAGE + tokens_of(clip(observation_of(event.output), most)) + _of_failure(error)
+    return MESSAGE + tokens_of(clip(observation_of(event.read), most)) + _of_failure(error)
 
 
 def _of_report(run: Run, event: ev.DelegateFinished) -> int:
