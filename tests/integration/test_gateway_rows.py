@@ -5,6 +5,7 @@ import asyncio
 import msgspec
 
 from cadre.journal import events as ev
+from cadre.journal.back_pointers import FAN
 from cadre.protocol.topology import call_id
 from cadre.views.rows import Row, RowsChanged
 from harness.patience import patience
@@ -128,3 +129,26 @@ async def test_a_text_that_was_cut_is_whole_in_its_entry(world: World) -> None:
         assert (refused.status_code, refused.json()["code"]) == (status, code)
     wrong = await world.http.get(f"/v1/runs/{run}/events", params={"view": "rose"})
     assert (wrong.status_code, wrong.json()["code"]) == (422, "invalid-request")
+
+
+async def test_each_entry_of_a_run_that_is_longer_than_a_block_is_found(world: World) -> None:
+    run = new_run()
+    scribe = world.scribe(run)
+    written = [await scribe.write(scribe.accepted())]
+    written += [await scribe.write(ev.SignalReceived(name=f"s{n}", payload=n)) for n in range(2, 2 * FAN + 4)]
+    for n, seq in enumerate(written, start=1):
+        found = (await world.http.get(f"/v1/runs/{run}/entries/{n}")).json()
+        assert (found["n"], found["seq"], found["run"]) == (n, seq, run)
+    behind = await world.http.get(f"/v1/runs/{run}/entries/{len(written) + 1}")
+    assert (behind.status_code, behind.json()["code"]) == (404, "unknown-entry")
+
+
+async def test_an_entry_of_an_erased_run_is_gone(world: World) -> None:
+    run = new_run()
+    scribe = world.scribe(run)
+    await scribe.write(scribe.accepted(), CALLED)
+    await scribe.write(FINISHED)
+    assert (await world.http.get(f"/v1/runs/{run}/entries/1")).status_code == 200
+    assert (await world.http.delete(f"/v1/runs/{run}")).status_code in (200, 202, 204)
+    gone = await world.http.get(f"/v1/runs/{run}/entries/1")
+    assert (gone.status_code, gone.json()["code"]) == (404, "unknown-run")

@@ -13,6 +13,7 @@ import { showFile, showImage, showValue } from "../view/value.js";
 import { workflowGraph } from "../view/workflow_graph.js";
 import { workList } from "../view/work_list.js";
 
+const RETRY_MS = 5000;
 const LISTS = { plan: "plan", task_queue: "queue" }; // what people edit, by the kind that decides
 
 /** The pane beside the tree. `fork(run, step)` asks for a fork, `changed` is called when something was decided. */
@@ -22,7 +23,7 @@ export class RowDetail {
     this.element = h("section", { class: "detail", "aria-label": "Details" });
     this.shown = null;
     this.live = null; // the text that grows
-    this.whole = { key: null, cited: "", events: [], problem: null }; // what is known of the row that is shown
+    this.whole = { key: null, cited: "", events: [], problem: null, at: 0 }; // what is known of the row that is shown
   }
 
   /** Shows the row; draws anew only what has changed, so that what a person types stays. */
@@ -51,9 +52,10 @@ export class RowDetail {
   /** Asks for the events that made the row, and calls `again` once they are there. What was known is shown meanwhile. */
   async #load(row, again) {
     const cited = row.events.join(" ");
-    if (row.kind === "step" || (this.whole.key === row.key && this.whole.cited === cited)) return;
+    const isRefused = this.whole.problem && Date.now() - this.whole.at > RETRY_MS;
+    if (row.kind === "step" || (this.whole.key === row.key && this.whole.cited === cited && !isRefused)) return;
     const known = this.whole.key === row.key ? this.whole.events : [];
-    const mine = (this.whole = { key: row.key, cited, events: known, problem: null });
+    const mine = (this.whole = { key: row.key, cited, events: known, problem: null, at: Date.now() });
     const found = { ...mine };
     try {
       found.events = await eventsOf(row);
