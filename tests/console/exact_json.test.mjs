@@ -76,7 +76,7 @@ test("values that differ beyond 2^53 differ, and equal ones do not", () => {
   assert.equal(edited.changes.length, 2);
 });
 
-test("an event's numbers are told digit by digit, in a value and in a comparison", () => {
+test("an event's numbers keep each digit, in a value and in a comparison", () => {
   const [one, other] = ["9007199254740993", "9007199254740992"].map((text) => {
     const memory = `[{"type":"action","number":1,"calls":[{"kind":"tool","name":"pay","arguments":{"to":${text}}}]}]`;
     return readEvent({ name: "run", data: `{"task":"t","output":${text},"memory":${memory}}` }).data;

@@ -61,7 +61,7 @@ test("a page that fails is told of the events behind, and nothing is asked for a
   assert.deepEqual([...new Set(faults)], ["the page has a mistake"]);
 });
 
-test("an event that cannot be read is told, and the others are shown", async () => {
+test("an event that cannot be read is reported, and the others are shown", async () => {
   const tree = emptyTree("r");
   await followed((events) => takeEvents(tree, events),
     stream(frame(rows(run("r")), 1), frame({ name: "rows", data: "{\"rows\": oops" }, 3), frame(rows(run("r", { state: "ok", ended_at: 6 })), 6), END));

@@ -12,7 +12,7 @@ const after = (...events) => {
 };
 const keys = (tree, toggled = new Map()) => visibleRows(tree, toggled).map((one) => [one.depth, one.key]);
 
-test("a member's run stands in place of the call that started it, and its wait in the queue is told apart", () => {
+test("a member's run stands in place of the call that started it, and its wait in the queue is shown apart", () => {
   const usage = { input_tokens: 100, output_tokens: 10, cost: 0.5, model_calls: 1 };
   const tree = after(
     rows(run("a1", { usage }), step("a1", 1), model("a1", 1, { state: "ok", ended_at: 12 }), call("a1", 1, 0, { asked_at: 12, state: "ok" })),
@@ -60,7 +60,7 @@ test("the state of a run is that of the API", () => {
     ["running", "waiting", "max_steps_error", "cancelled"]);
 });
 
-test("a row that cannot be taken in is told, and the others are shown", () => {
+test("a row that cannot be taken in is reported, and the others are shown", () => {
   const tree = after(rows(run("a1")), { name: "rows", data: { rows: [{ key: 7 }] } }, { name: "rows", data: null, fault: new Error("oops") },
     rows(step("a1", 1)), { name: "odd", data: null }, { name: "end", data: { run: "a1", state: "success" } });
   assert.equal(tree.faults.length, 2);

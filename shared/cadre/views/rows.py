@@ -73,7 +73,7 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
     name: str = ""
     state: RowState = "open"
     text: str = ""
-    """What it says at the moment, on a line: beside its name all that a list has to show."""
+    """What it says at the moment, on a line. A list shows this and `name`."""
     words: str = ""
     """Of a run: what it does at the moment. Of a step: its name."""
     remark: str = ""

@@ -1,4 +1,4 @@
-// What is in one row of the tree: a run, a step, a model's answer, a call, a piece of work or something told. What the
+// What is in one row of the tree: a run, a step, a model's answer, a call, a piece of work or a note. What the
 // gateway has said of it is shown at once; the events that made it have the rest, and are asked for.
 
 import { blobPath, eventsOf, get, runPath, withQuery } from "../http/api.js";
@@ -107,7 +107,7 @@ export class RowDetail {
     ];
   }
 
-  /** The digest of what its tools say of themselves, asked for anew with each step. */
+  /** The digest of what its tools say of themselves, asked for again at each step. */
   #schemas(row, spec) {
     if (!spec.tools?.length) return null;
     const key = `${row.run} ${row.facts.step}`;
@@ -189,7 +189,7 @@ export class RowDetail {
     ];
   }
 
-  /** A piece of work, or something told: the fields of its events, whatever kind of agent they are of. */
+  /** A piece of work, or a note: the fields of its events, whatever kind of agent they are of. */
   #told(row, { events }) {
     return [
       h("h2", null, row.name),

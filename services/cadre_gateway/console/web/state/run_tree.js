@@ -14,7 +14,7 @@ export function emptyTree(id) {
     below: new Map(), // by key the keys of the rows that stand under it, in the order in which they began
     held: new Set(), // keys of calls that wait for a person
     asked: new Map(), drafts: new Map(), // by run the key of the model call that is open; by key what it has written
-    worked: new Map(), // by run how often its work, or something told, was sent
+    worked: new Map(), // by run how many rows of work and notes were sent
     faults: [],
   };
 }
