@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import threading
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from browser.conftest import NewCall
+from cadre.adapters.addresses import AddressRefused
 from cadre.tool import File, ToolContext
 from cadre_browser import (
     answer_dialog,
@@ -30,6 +32,7 @@ from cadre_browser import (
     write,
 )
 from cadre_browser.sessions import BrowserFailed, BrowserReopened, sessions
+from harness.texts import holds
 from integration.web_server import Answer, WebServer
 
 
@@ -47,7 +50,7 @@ async def test_a_visit(web: WebServer, call: NewCall) -> None:
     assert "scrolled to 800 of" in await scroll_down(call(), num_pixels=800)
     assert "scrolled to 500 of" in await scroll_up(call(), num_pixels=300)
     found = await search_item_ctrl_f("opening hours", call(), nth_result=2)
-    assert found.startswith("Found 'opening hours' 2 times; this is number 2.")
+    assert holds(found, "'opening hours'", "2")
     assert "scrolled to 0" not in found
     with pytest.raises(BrowserFailed, match="'opening hours' is there 2 times"):
         await search_item_ctrl_f("opening hours", call(), nth_result=3)
@@ -119,11 +122,13 @@ async def test_a_page_reaches_no_private_address(
         "http://localhost:1/",
         "http://[::1]/",
     ):
-        with pytest.raises(BrowserFailed, match="may not be visited"):
+        with pytest.raises(BrowserFailed, match=re.escape(address)) as refused:
             await go_to(address, call())
+        assert isinstance(refused.value.__cause__, AddressRefused)
     for address in ("file:///etc/passwd", "chrome://version", "javascript:alert(1)", "data:text/html,x"):
-        with pytest.raises(BrowserFailed, match="may not be visited"):
+        with pytest.raises(BrowserFailed, match=re.escape(address)) as refused:
             await go_to(address, call())
+        assert isinstance(refused.value.__cause__, AddressRefused)
     assert web.asked == []
 
 
@@ -138,7 +143,7 @@ async def test_a_page_that_is_open_to_it_leads_nowhere_else(web: WebServer, call
         </script>""".encode()
     )
     await go_to(f"{web.url}/away", call())
-    assert "may not be visited" in await read_page(call())
+    assert private.removeprefix("http://").partition(":")[0] in await read_page(call())
     assert "(done)" in await go_to(f"{web.url}/inside", call())
     assert {asked.path for asked in web.asked} - {"/favicon.ico"} == {"/away", "/inside"}
 
@@ -167,9 +172,10 @@ async def test_a_killed_browser_is_opened_again_where_it_was(web: WebServer, cal
     await kill_chromium(call())
     with pytest.raises(BrowserReopened) as error:
         await click("Buy now", call())
-    assert f"opened again at {web.url}/shop.html, scrolled to 700" in str(error.value)
-    assert "This was not done" in str(error.value)
-    assert "scrolled to 700" in (told := (await look(call()))["page"])
+    assert holds(str(error.value), f"{web.url}/shop.html", "700")
+    told = (await look(call()))["page"]
+    assert "scrolled to 700" in told
+    assert not await text_exists("One lamp in the basket", call())
     assert "tab 1 of 2" in told
     cookies: list[Any] = []
     web.pages["/who"] = lambda path: Answer(b"<title>who</title>")
@@ -195,8 +201,7 @@ async def test_a_run_without_a_browser_of_its_own_gets_one_where_another_process
     sessions().close()
     sessions.cache_clear()
     told = await go_to(f"{web.url}/shop.html", call())
-    assert told.startswith("[The browser was not running any more.")
-    assert "(Shop)" in told
+    assert holds(told, f"{web.url}/lamp.html", f"{web.url}/shop.html", "(Shop)")
 
 
 async def test_a_browser_that_dies_at_work_is_told_of(web: WebServer, call: NewCall) -> None:

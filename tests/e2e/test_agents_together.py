@@ -102,4 +102,4 @@ def test_an_agent_that_is_named_twice_is_refused(tmp_path: Path) -> None:
         twice.start(wait=False)
         assert twice.process is not None
         assert twice.process.wait() == 2
-        assert "agent lead is named twice: a second replica is a second process" in twice.log.read_text()
+        assert "agent lead" in twice.log.read_text().splitlines()[-1]

@@ -9,8 +9,9 @@ import httpx2
 import pytest
 
 from harness.patience import eventually
-from harness.people import decide, done, events_of, waiting
+from harness.people import decide, done, error_codes, events_of, waiting
 from harness.stack import Gateway, Stack
+from harness.texts import holds
 
 TEAM = Path(__file__).parent / "held"
 
@@ -59,7 +60,7 @@ def test_the_model_reads_why_a_call_was_rejected(gateway: Gateway, books: Path) 
     assert decide(gateway, call["call"], "REJECTED", feedback="He was paid last week.").status_code == 200
     result = gateway.finished(run)
     assert result["state"] == "success"
-    assert "did not allow this call" in result["output"]
+    assert error_codes(gateway.run(run, full="true")) == ["rejected"]
     assert "He was paid last week." in result["output"]
     assert done(books) == []
 
@@ -77,9 +78,7 @@ def test_a_corrected_call_is_made_otherwise_and_the_model_is_told(gateway: Gatew
     assert (answer.status_code, answer.json()["verdict"]) == (200, "corrected"), answer.text
     result = gateway.finished(run)
     assert done(books) == ["refund 50"]
-    assert "A person changed this call" in result["output"]
-    assert "Half." in result["output"]
-    assert "refund 50 is done" in result["output"]
+    assert holds(result["output"], '"amount":50', "Half.", "refund 50 is done")
 
 
 def test_a_correction_may_call_something_else(gateway: Gateway, books: Path) -> None:
@@ -100,7 +99,8 @@ def test_nobody_decides_in_time(gateway: Gateway, books: Path) -> None:
     assert 0 < call["expires_at"] - call["requested_at"] <= 2.001
     result = gateway.finished(run)
     assert (result["state"], done(books)) == ("success", [])
-    assert "Nobody decided in time" in result["output"]
+    assert "'refund'" in result["output"]
+    assert error_codes(gateway.run(run, full="true")) == ["expired"]
     late = decide(gateway, call["call"], "approve")
     assert (late.status_code, late.json()["code"]) == (410, "approval-expired")
     assert waiting(gateway, run, 0) == []

@@ -15,6 +15,7 @@ from cadre.settings import Settings
 from harness.command import Commands, commands_of, only_line
 from harness.patience import eventually, patience
 from harness.stack import Gateway, Stack
+from harness.texts import holds
 
 TEAM = Path(__file__).parent / "team"
 
@@ -61,7 +62,7 @@ def test_the_list_is_what_it_was(cadre: Commands, run: str) -> None:
         assert run in done.stdout
     assert run in [one["id"] for one in json.loads(cadre("runs", "-o", "json").stdout)]
     assert run not in cadre("runs", "--agent", "nobody").stdout
-    assert "--agent is about the list" in only_line(cadre("runs", "--agent", "boss", "rm", run), 2)
+    assert holds(only_line(cadre("runs", "--agent", "boss", "rm", run), 2), "--agent", "`rm`")
 
 
 def test_exported_erased_imported_it_is_the_same(
@@ -152,7 +153,7 @@ def test_several_at_once(gateway: Gateway, cadre: Commands, tmp_path: Path) -> N
         gateway.finished(run)
     done = cadre("runs", "rm", runs[0], "f" * 32, runs[1], runs[0])
     assert done.stdout.splitlines() == [f"{run} erased (1 run)" for run in runs]
-    assert "no run's id is" in only_line(done, 4)
+    assert holds(only_line(done, 4), "f" * 32, "`cadre runs`")
 
 
 def test_files_that_are_no_runs(cadre: Commands, folder: Path, run: str, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import threading
 import time
@@ -13,9 +15,11 @@ from uuid import uuid4
 
 import pytest
 
+from cadre.adapters.nats.streams.backup import DIGESTS
 from cadre_memory.tools.chunks import chunk_id
 from harness.command import Commands, commands_of, only_line
 from harness.stack import Gateway, Stack
+from harness.texts import holds
 
 TEAM = Path(__file__).parent / "held"
 
@@ -144,11 +148,11 @@ def test_what_cannot_be_done_is_said_and_changes_nothing(deployment: Deployment)
     nobody = cadre("backup", folder / "half", "--memories", CADRE_GATEWAY_URL="http://127.0.0.1:9")
     assert "http://127.0.0.1:9" in nobody.stderr.splitlines()[-1]
     assert nobody.returncode == 5
-    assert "holds no whole backup" in only_line(cadre("restore", folder / "half"), 2)
-    assert "name one that is not there yet" in only_line(cadre("backup", saved), 2)
-    assert "there is nothing to save" in only_line(cadre("backup", folder / "b", CADRE_PREFIX="other"), 2)
-    assert "stop all services, and take --replace" in only_line(cadre("restore", saved), 2)
-    assert "holds no whole backup" in only_line(cadre("restore", folder), 2)
+    assert holds(only_line(cadre("restore", folder / "half"), 2), folder / "half", DIGESTS)
+    assert holds(only_line(cadre("backup", saved), 2), saved, os.strerror(errno.EEXIST))
+    assert "'other'" in only_line(cadre("backup", folder / "b", CADRE_PREFIX="other"), 2)
+    assert holds(only_line(cadre("restore", saved), 2), "CADRE-0", "--replace")
+    assert holds(only_line(cadre("restore", folder), 2), folder, DIGESTS)
     assert "CADRE_PREFIX is 'other'" in only_line(cadre("restore", saved, CADRE_PREFIX="other"), 2)
     file = saved / "CADRE-1" / "stream.tar.s2"
     file.write_bytes(file.read_bytes()[:-1] + b"?")

@@ -11,7 +11,7 @@ import pytest
 
 from harness.command import Commands, only_line
 from harness.patience import eventually
-from harness.people import done
+from harness.people import done, error_codes
 from harness.stack import Gateway, Stack
 
 TEAM = Path(__file__).parent / "bounded"
@@ -155,7 +155,8 @@ def test_a_budget_without_a_level_keeps_the_work_to_oneself(gateway: Gateway) ->
     run = gateway.submit("boss", "second: do-loop 1", budget={"depth": 0})
     result = gateway.finished(run)
     assert (result["state"], result["children"]) == ("success", [])
-    assert "no further level of delegation" in result["output"]
+    assert "'second'" in result["output"]
+    assert error_codes(gateway.run(run, full="true")) == ["invalid-call"]
 
 
 def test_a_cost_without_a_price_is_told(stack: Stack, gateway: Gateway) -> None:

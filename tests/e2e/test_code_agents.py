@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from harness.patience import eventually
-from harness.people import decide, done, events_of, observed, waiting
+from harness.people import decide, done, error_codes, events_of, observed, waiting
 from harness.stack import Gateway, Stack
+from harness.texts import holds
 
 TEAM = Path(__file__).parent / "coding"
 
@@ -105,7 +106,9 @@ def test_errors_are_read_and_repaired(gateway: Gateway) -> None:
 def test_an_answer_without_code_gets_help(gateway: Gateway) -> None:
     run = gateway.submit("coder", "Try.===I think the final answer is 7!===<code>final_answer(7)</code>")
     assert gateway.finished(run)["output"] == 7
-    assert "no block of code" in observed(gateway.run(run, full="true"))
+    result = gateway.run(run, full="true")
+    assert error_codes(result) == ["unreadable-answer"]
+    assert holds(observed(result), "<code>", "</code>")
 
 
 def test_an_endless_loop_is_stopped(gateway: Gateway) -> None:

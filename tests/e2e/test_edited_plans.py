@@ -87,11 +87,12 @@ def test_a_plan_is_edited_while_its_steps_are_carried_out(tmp_path: Path) -> Non
         change = {"version": 2, "operations": [{"op": "change", "step": 1, "args": {"until": "never"}}]}
         late = gateway.request("PATCH", path, json=change)
         assert (late.status_code, late.json()["code"]) == (409, "edit-too-late")
-        assert "step 1 has begun already" in late.json()["detail"]
+        assert "step 1" in late.json()["detail"]
         stale = gateway.request("PATCH", path, json={**change, "version": 1})
         assert (stale.status_code, stale.json()["code"], stale.json()["version"]) == (409, "stale-version", 2)
         wrong = gateway.request("PATCH", path, json={"version": 2, "operations": [{"op": "drop", "step": 9}]})
-        assert (wrong.status_code, "there is no step 9" in wrong.json()["detail"]) == (422, True)
+        assert (wrong.status_code, wrong.json()["code"]) == (422, "invalid-request")
+        assert "step 9" in wrong.json()["detail"]
 
         # The plan as edited is what another process goes on with.
         stack.services["planner"].kill()

@@ -71,8 +71,10 @@ def test_who_goes_on_from_a_run_finds_its_files(gateway: Gateway, cadre: Command
     first, _ = talk("write: First of all.")
     second, output = talk("Open the report that you wrote.", reset=False)
     assert output.endswith("First of all.")
-    _, output = talk("Open the report that you wrote.")
-    assert "the workspace is empty" in output, "a session that is reset begins with nothing"
+    reset, output = talk("Open the report that you wrote.")
+    assert "First of all." not in output
+    files = gateway.request("GET", f"/v1/runs/{reset}/files").json()["files"]
+    assert files == [], "a session that is reset begins with nothing"
     done = cadre("fork", first, "--at", 2, "-o", "json")
     assert done.returncode == 0, done.stderr
     forked = json.loads(done.stdout)

@@ -222,7 +222,7 @@ def test_a_key_that_may_not_decide_does_not_decide_in_a_chat(
         viewer.chat.completions.create(model="chief", messages=chat)
     asked = operator.chat.completions.create(model="chief", messages=chat).choices[0]
     chat += [{"role": "assistant", "content": asked.message.content}, {"role": "user", "content": "approve"}]
-    with pytest.raises(openai.PermissionDeniedError, match="may not decide on calls"):
+    with pytest.raises(openai.PermissionDeniedError, match="`approver`"):
         operator.chat.completions.create(model="chief", messages=chat)
     assert done(books) == []
     with pytest.raises(openai.AuthenticationError):

@@ -39,7 +39,7 @@ def test_what_was_told_in_vain_is_an_error_and_no_part_of_an_answer(openai_clien
     stream = ask_for("tell another story", openai_client)
     run = stream.response.headers["X-Cadre-Run"]
     pieces: list[str] = []
-    with stream, pytest.raises(openai.APIError, match="no part of the answer") as failed:
+    with stream, pytest.raises(openai.APIError) as failed:
         pieces.extend(content_of(stream))
     assert pieces
     assert STORY.startswith("".join(pieces))

@@ -11,10 +11,12 @@ import pytest
 
 from cadre.adapters.nats.streams import jetstream
 from cadre.protocol.messages import Task
+from cadre_gateway.starting.admission import MAX_FILL_SHARE
 from harness.command import commands_of, only_line
 from harness.full_server import FullServer, fill
 from harness.patience import eventually
 from harness.stack import Gateway, Stack
+from harness.texts import holds
 
 SCRIPT = Path(__file__).parent / "frail" / "frail.py"
 MB = 1024 * 1024
@@ -64,10 +66,9 @@ def test_a_full_server_refuses_new_runs_and_ends_the_others_when_there_is_room(s
         gateway.wait_for(run, "model.called")
     asyncio.run(fill_up(stack))
     # At first the server itself may refuse it: the gateway looks at the room there is every few seconds.
-    eventually(lambda: "the NATS account holds" in (refused(gateway) or ""), what="a new run is refused")
+    eventually(lambda: f"{MAX_FILL_SHARE:.0%}" in (refused(gateway) or ""), what="a new run is refused")
     said = only_line(commands_of(stack, stack.folder)("run", "frail", "be well"), 1)
-    assert "no run is begun over 90%" in said
-    assert "cadre runs remove" in said
+    assert holds(said, f"{MAX_FILL_SHARE:.0%}", "cadre runs remove")
 
     file.touch()
     eventually(lambda: "no room left" in frail.log.read_text(), what="the agent finds no room")

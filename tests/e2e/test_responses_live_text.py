@@ -142,7 +142,7 @@ def test_what_was_told_in_vain_is_an_error_and_no_part_of_an_answer(openai_clien
     """The second attempt tells something else, and a piece of text cannot be taken back."""
     seen: list[Json] = []
     stream = openai_client.responses.create(model="host", input="tell another story", stream=True)
-    with pytest.raises(openai.APIError, match="no part of the answer") as failed:
+    with pytest.raises(openai.APIError) as failed:
         follow(stream, seen)
     assert failed.value.code == "answer_changed"
     assert text_of(seen)
@@ -150,8 +150,9 @@ def test_what_was_told_in_vain_is_an_error_and_no_part_of_an_answer(openai_clien
     response = seen[0]["response"]["id"]
     assert openai_client.responses.retrieve(response).output_text == "It was all otherwise."
     assert text_of(dicts(openai_client.responses.retrieve(response, stream=True))) == "It was all otherwise."
-    with pytest.raises(openai.APIError, match="no part of the answer"):
+    with pytest.raises(openai.APIError) as failed:
         list(openai_client.responses.retrieve(response, stream=True, starting_after=number_of(seen[-1])))
+    assert failed.value.code == "answer_changed"
     before = seen[place_of("response.output_text.delta", seen) - 3]
     rest = openai_client.responses.retrieve(response, stream=True, starting_after=number_of(before))
     assert text_of(dicts(rest)) == "It was all otherwise."

@@ -25,6 +25,7 @@ from harness.command import Commands, commands_of
 from harness.patience import eventually
 from harness.secured_stack import SecuredStack
 from harness.stack import Gateway, Service
+from harness.texts import holds
 
 HERE = Path(__file__).parent / "sharing"
 TOOLS = Path(__file__).parent / "held" / "tools.py"
@@ -117,7 +118,7 @@ def test_a_rollout_from_its_beginning_to_its_end(tmp_path: Path) -> None:
         view = change(gateway, to=second[:6], weight=10)
         assert {one["revision"]: one["weight"] for one in view["revisions"]} == {first: 90, second: 10}
         refused = change(gateway, 409, to=second, weight=50, version=view["version"] - 1)
-        assert "somebody has changed the rollout" in refused["detail"]
+        assert (refused["code"], refused["version"]) == ("stale-version", view["version"])
 
         _share_a_hundred_runs(gateway, [older, newer], tmp_path)
         revisions(gateway, 2)
@@ -255,11 +256,14 @@ def _find_other_schemas(
     cadre = commands_of(stack, folder)
     assert f"tools' schemas {then}" in cadre("show", run).stdout
     assert schemas() in cadre("rollout", "clerk").stdout
-    told = cadre("replay", run, "--against", first[:6])
+    told = cadre("replay", run, "--against", first[:6], "-o", "json")
     assert told.returncode == 1, told.stdout + told.stderr
-    assert "note changed" in told.stdout
-    assert "tool note changed: calls 1, would be refused now 1" in told.stdout
-    assert 'argument text: "once" is not of type "integer"' in told.stdout
+    (changed,) = json.loads(told.stdout)["tools"]
+    assert (changed["tool"], changed["change"], changed["calls"]) == ("note", "changed", 1)
+    (why,) = changed["refused"].values()
+    assert holds(why, "argument text", '"once"', '"integer"')
+    shown_to_people = cadre("replay", run, "--against", first[:6])
+    assert holds(shown_to_people.stdout, "note", why)
 
 
 def _end(stack: SecuredStack, gateway: Gateway, newer: Service, first: str) -> None:
@@ -272,7 +276,8 @@ def _end(stack: SecuredStack, gateway: Gateway, newer: Service, first: str) -> N
         state=lambda: shown(gateway),
     )
     eventually(lambda: consumers(stack) == {"agent-clerk", "agent-clerk~1"}, what="its queue is removed")
-    assert "would get new runs again: stop its replicas" in change(gateway, 422, end=True)["detail"]
+    (other,) = {one["revision"] for one in shown(gateway)["revisions"]} - {first}
+    assert other in change(gateway, 422, end=True)["detail"]
     newer.terminate()
     revisions(gateway, 1)
     change(gateway, end=True)

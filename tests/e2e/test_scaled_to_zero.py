@@ -126,15 +126,18 @@ def test_a_rollout_of_an_agent_at_rest_says_what_it_wants_first(gateway: Gateway
     card = '{"name":"calm","description":"Has no runs."}'
     assert cadre("provision", "--at-rest", card).returncode == 0
     eventually(lambda: replicas(gateway).get("calm") == 0, what="it is at rest")
-    shown = cadre("rollout", "calm")
-    assert (shown.returncode, shown.stdout) == (0, "calm has no rollout: any replica takes any run\n"), shown
-    assert "calm is at rest: a revision is known" in only_line(shown, 0)
-    assert "there are none; start its service first" in only_line(cadre("rollout", "calm", "--to", "3f2a"), 2)
+    shown = cadre("rollout", "calm", "-o", "json")
+    view = json.loads(shown.stdout)
+    assert (shown.returncode, view["active"], view["revisions"]) == (0, False, [])
+    (warning,) = view["warnings"]
+    assert "calm" in warning
+    assert only_line(cadre("rollout", "calm"), 0) == f"cadre: {warning}"
+    assert "'3f2a'" in only_line(cadre("rollout", "calm", "--to", "3f2a"), 2)
     assert cadre("retire", "calm").returncode == 0
     eventually(lambda: "calm" not in replicas(gateway), what="calm is gone")
     assert "'calm'" in only_line(cadre("rollout", "calm"), 4)
 
 
 def test_a_card_that_cannot_be_kept_is_refused(cadre: Commands) -> None:
-    assert "not an agent's specification" in only_line(cadre("provision", "--at-rest", '{"name":1}'), 2)
+    assert holds(only_line(cadre("provision", "--at-rest", '{"name":1}'), 2), "--at-rest", "`$.name`")
     assert "nobody.yaml: cannot be read" in only_line(cadre("provision", "--at-rest", "nobody.yaml"), 2)

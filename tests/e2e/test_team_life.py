@@ -201,4 +201,4 @@ def test_the_manager_of_an_unreadable_task_is_told(stack: Stack, gateway: Gatewa
     report: Report = decode(asyncio.run(send_and_hear()), Report)
     assert (report.child, report.state) == ("lost_1_0", "error")
     assert report.error is not None
-    assert "could not be read" in report.error.message
+    assert report.error.code == "poisoned"

@@ -46,6 +46,12 @@ def observed(result: dict[str, Any]) -> str:
     return "\n".join(read)
 
 
+def error_codes(result: dict[str, Any]) -> list[str]:
+    """Return the codes of the errors that the steps of a finished run and their calls had, in order."""
+    sources = (source for step in result["memory"] for source in (step, *(step.get("calls") or [])))
+    return [source["error"]["code"] for source in sources if source.get("error")]
+
+
 def assert_sound(cadre: Commands, run: str) -> None:
     """Decided anew the run is what it was."""
     replay = cadre("replay", run)
