@@ -63,7 +63,7 @@ def taken() -> Iterator[int]:
         ("kind: Agent", "kind: Agent\nkind: Team", "not YAML: line 4: the key 'kind' stands there twice"),
         ("{name: good}", "{name: good", "not YAML: line 5: "),
         ("{name: good}", "2026-13-45", "not YAML: month must be in 1..12"),
-        (GOOD, "", ""),
+        (GOOD, "", "Expected `object`, got `null`; known keys"),
     ],
 )  # fmt: skip
 def test_a_wrong_agent_file(alone: Commands, old: str, new: str, said: str) -> None:

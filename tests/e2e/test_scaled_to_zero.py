@@ -10,6 +10,7 @@ import pytest
 from harness.command import Commands, only_line
 from harness.patience import eventually
 from harness.stack import Gateway, Stack
+from harness.texts import holds
 
 TEAM = Path(__file__).parent / "team"
 MCP_HEADERS = {

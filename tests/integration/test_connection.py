@@ -27,8 +27,9 @@ async def test_an_open_request_does_not_outlive_its_connection(tmp_path: Path) -
     asking = asyncio.create_task(jetstream.append(nc, "deaf", b""))
     await asyncio.wait_for(asked.wait(), patience())
     server.kill()
-    with pytest.raises(OutcomeUnknown, match="the connection was lost"):
+    with pytest.raises(OutcomeUnknown) as unknown:
         await asking
+    assert not isinstance(unknown.value.__cause__, TimeoutError), "it is known at once"
     await nc.close()
 
 
@@ -51,7 +52,7 @@ async def test_a_server_of_another_kind_is_told_apart_from_none() -> None:
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    with pytest.raises(BusUnavailable, match=r"\(TimeoutError: what answers there does not speak NATS\)"):
+    with pytest.raises(BusUnavailable, match="TimeoutError"):
         await connect(Settings(nats_url=url), "test", wait=False)
     server.close()
 

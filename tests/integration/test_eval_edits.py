@@ -212,8 +212,7 @@ def test_an_edit_that_cannot_be_made_of_another_queue_is_told(
     done, found = evaluated(shop, script("lamp", "chair"), monkeypatch)
     assert (done.exit_code, found["trial"]) == (1, None)
     assert 'ann edited then [{"op":"drop","task":"price a desk"}' in found["problem"]
-    assert "which cannot be done now" in found["problem"]
-    assert "no such task waits" in found["problem"]
+    assert found["problem"].endswith("'price a desk'")
 
 
 def test_a_run_that_ends_before_the_edit_is_told(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +230,7 @@ def test_a_run_that_ends_before_the_edit_is_told(shop: Path, monkeypatch: pytest
     write_kept(sim, shop / "kept" / "prices.cadre")
     done, found = evaluated(shop, script("lamp"), monkeypatch)
     assert (done.exit_code, found["trial"]) == (1, None)
-    assert "the run came to its answer before" in found["problem"]
+    assert 'ann edited then [{"op":"add","task":"price a chair"' in found["problem"]
 
 
 def test_an_edit_of_a_plan_is_made_before_the_word_that_it_waited_for(
@@ -280,7 +279,6 @@ def test_an_edit_of_work_that_is_not_delegated_again_is_told(
     done, found = evaluated(shop, script("lamp", boss=boss_says(LOOKS)), monkeypatch)
     assert (done.exit_code, found["trial"]) == (1, None)
     assert "ann edited the work of clerk then [" in found["problem"]
-    assert "it was not given that work" in found["problem"]
 
 
 def test_a_signal_to_a_member_comes_again(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:

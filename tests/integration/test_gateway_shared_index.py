@@ -324,7 +324,7 @@ async def _rolls_out_without_its_index(world: World) -> None:
     [listed] = [
         one for one in (await world.http.get("/v1/agents")).json()["agents"] if one["name"] == "clerk"
     ]
-    assert "is not known while the gateway has no index" in listed["rollout"][0]
+    assert "`cadre index show`" in listed["rollout"][0]
     shown = (await world.http.get("/v1/agents/clerk/rollout")).json()["revisions"]
     assert {one["revision"]: one["open_runs"] for one in shown} == {old: None, new: None}
     assert await changed(to=new, weight=100) == {old: 0, new: 100}

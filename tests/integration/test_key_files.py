@@ -60,7 +60,7 @@ async def test_a_new_key_ends_what_had_the_old_one_and_is_taken_up(tmp_path: Pat
         await asyncio.wait_for(ear.heard.wait(), patience())
         await served.flush()
         settings = Settings(nats_url=one.server.url, nats_credentials=str(stolen), shards=1)
-        with pytest.raises(NotSetUpYet, match="does not know the key"):
+        with pytest.raises(NotSetUpYet, match=rf"{stolen}.*`cadre auth init`"):
             await asyncio.wait_for(connect(settings, "test"), patience())
         await served.close()
 
@@ -79,7 +79,7 @@ async def test_a_key_of_another_user_is_not_taken_up(tmp_path: Path) -> None:
 
 
 async def test_without_a_key_it_says_what_to_do(world: Secured) -> None:
-    with pytest.raises(SettingError, match="asks for a user: name the file of this service's key"):
+    with pytest.raises(SettingError, match="CADRE_NATS_CREDENTIALS .`cadre auth init`"):
         await asyncio.wait_for(connect(Settings(nats_url=world.server.url), "test"), patience())
 
 
@@ -96,8 +96,8 @@ async def test_with_a_key_that_the_server_does_not_know(world: Secured, tmp_path
     ("text", "said"),
     [
         (None, "cannot be read .No such file"),
-        ("", "holds no key of a NATS user"),
-        ("# user: gateway\nSUCUTSHORT\n", "holds no key of a NATS user"),
+        ("", r"\bSU\b"),
+        ("# user: gateway\nSUCUTSHORT\n", r"\bSU\b"),
     ],
 )
 async def test_with_a_file_that_holds_no_key(

@@ -55,7 +55,7 @@ async def test_what_is_remembered_is_recalled_with_where_it_comes_from(bench: Be
     assert (first["memory"], first["run"], first["step"]) == (memory, memory.split("_")[0], 7)
     assert (first["agent"], first["scope"], first["kind"]) == (bench.agent, "agent", "note")
     assert found["degraded"] is True
-    assert found["why"].startswith("no embeddings are configured")
+    assert "CADRE_MEMORY_EMBEDDINGS_URL" in found["why"]
 
 
 async def test_a_long_text_is_cut_and_found_by_its_end(bench: Bench) -> None:
@@ -283,7 +283,7 @@ async def test_a_selection_that_says_too_little_is_refused(bench: Bench, selecti
 async def test_readiness_tells_what_is_compared(service: str) -> None:
     told = httpx2.get(f"{service}/readyz").json()
     assert told["index"] == "sqlite"
-    assert told["embeddings"].startswith("no embeddings are configured")
+    assert "CADRE_MEMORY_EMBEDDINGS_URL" in told["embeddings"]
 
 
 async def test_a_whole_document_may_be_the_query(bench: Bench) -> None:

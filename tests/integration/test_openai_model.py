@@ -269,7 +269,7 @@ async def test_images_travel_as_data_urls(server: ModelServer, api: ModelApi) ->
     assert reply.content == "1 https://example.com/a.png"
     with pytest.raises(ModelRefused, match=r"PNG, JPEG, GIF.*WebP"):
         await ask(spec, showing(await blobs.put(b"text")), blobs)
-    with pytest.raises(ModelRefused, match="is not in the object store"):
+    with pytest.raises(ModelRefused, match="blob:0"):
         await ask(spec, showing("blob:0"), blobs)
 
 

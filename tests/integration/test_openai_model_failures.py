@@ -130,7 +130,7 @@ async def test_nobody_listens(api: ModelApi) -> None:
 async def test_no_endpoint_is_configured() -> None:
     with pytest.raises(ModelRefused, match=r"^no model endpoint: set CADRE_MODEL_URL or model\.url"):
         await ask(ModelSpec(name="any"), saying("plain"))
-    with pytest.raises(ModelRefused, match="must begin with http"):
+    with pytest.raises(ModelRefused, match="'localhost:1'.*http://"):
         await ask(ModelSpec(name="any", url="localhost:1"), saying("plain"))
     with pytest.raises(ModelRefused, match=r"^no model name"):
         await ask(ModelSpec(url="http://127.0.0.1:1/v1"), saying("plain"))
@@ -155,7 +155,7 @@ async def test_the_key_is_in_no_error(
     server: ModelServer, monkeypatch: pytest.MonkeyPatch, api: ModelApi
 ) -> None:
     monkeypatch.setenv("MY_KEY", "s3cret-key")
-    with pytest.raises(ModelRefused, match=r"Incorrect key: \*\*\*; check the key in MY_KEY") as caught:
+    with pytest.raises(ModelRefused, match=r"\*\*\*.* MY_KEY") as caught:
         await ask(spec_for(server, api=api, key_env="MY_KEY"), saying("bad key"))
     assert caught.value.__suppress_context__
     monkeypatch.setenv("MY_KEY", "two\nlines")
@@ -310,7 +310,7 @@ async def test_a_model_whose_template_opens_its_thoughts_is_learned() -> None:
     ("body", "kind", "complaint"),
     [
         ("data: [DONE]\n\n", "text/event-stream", "holds no choice"),
-        ("<html>welcome</html>", "text/html", r"a page of HTML; does the URL end .* /v1"),
+        ("<html>welcome</html>", "text/html", r"HTML.* /v1"),
         ("data: {half\n\n", "text/event-stream", "is malformed"),
         ('data: {"choices": [{"delta": {"content": "\xff"}}]}\n\n', "text/event-stream", "is malformed"),
         (
