@@ -6,6 +6,7 @@ from pathlib import Path
 import httpx2
 
 from cadre.adapters.nats.connection.connect import connect
+from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
 from harness.nats_server import NatsServer
 from integration.gateway_world import GatewayProcess, new_run, with_boss
@@ -33,20 +34,21 @@ async def _lose_the_store(server: NatsServer, gateway: GatewayProcess, store: Pa
     server.kill()
     shutil.rmtree(store)
     server.start()
-    assert "was lost or is another one" in gateway.wait_for(503, saying="store was lost")["missing"]
+    assert "CADRE-0" in gateway.wait_for(503, saying="store-lost")["missing"]
     async with httpx2.AsyncClient(base_url=gateway.url) as http:
         for answer in (
             await http.get("/v1/runs"),
             await http.get(f"/v1/runs/{run}"),
             await http.post("/v1/runs", json=task, headers=key),
         ):
-            assert answer.status_code == 503
-            assert "restart every service" in answer.json()["detail"]
+            assert (answer.status_code, answer.json()["code"]) == (503, "store-lost")
 
     nc = await connect(gateway.settings, "test")
     await provision(nc, gateway.settings)
+    made = await jetstream.stream_info(nc, "CADRE-0")
+    assert made is not None
     await nc.close()
-    assert "was made" in gateway.wait_for(503, saying="another one than at the start")["missing"]
+    assert gateway.wait_for(503, saying=made["created"])["code"] == "store-lost"
     gateway.stop()
     gateway.start()
     async with with_boss(gateway) as world:

@@ -79,7 +79,7 @@ async def test_a_key_of_another_user_is_not_taken_up(tmp_path: Path) -> None:
 
 
 async def test_without_a_key_it_says_what_to_do(world: Secured) -> None:
-    with pytest.raises(SettingError, match="CADRE_NATS_CREDENTIALS .`cadre auth init`"):
+    with pytest.raises(SettingError, match=r"CADRE_NATS_CREDENTIALS .`cadre auth init`"):
         await asyncio.wait_for(connect(Settings(nats_url=world.server.url), "test"), patience())
 
 

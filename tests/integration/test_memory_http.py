@@ -260,7 +260,7 @@ async def test_the_command_line_finds_shows_and_forgets(bench: Bench, gateway: G
     gone = await cadre(gateway, "forget", "--user", anna, "--yes")
     assert gone.stdout == "forgotten: 1, left: 0\n"
     missing = await cadre(gateway, "show", memory)
-    assert memory in only_line(missing, 4)
+    assert (missing.returncode, memory in missing.stderr) == (4, True)
 
 
 @pytest.mark.parametrize(

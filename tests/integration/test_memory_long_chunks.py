@@ -23,11 +23,15 @@ from cadre_memory.settings import read_memory_settings
 from cadre_scripted_model import embeddings
 from harness.nats_server import NatsServer
 from harness.patience import until
+from harness.texts import holds
 from integration.memory_bench import EVERY, Bench
 from integration.memory_index_world import memory
 
 TAKES_CHARS = 700
 FILLER = "Nothing of note happened on this day. " * 60
+
+
+TOO_LARGE = "input is too large to process. increase the physical batch size"
 
 
 class Endpoint(ThreadingHTTPServer):
@@ -52,8 +56,8 @@ class Endpoint(ThreadingHTTPServer):
         if self.down or (self.documents_down and "stored" in "".join(texts)):
             return 503, {"error": {"message": "Loading model", "type": "unavailable_error", "code": 503}}
         if any(len(text) > TAKES_CHARS or "poison" in text for text in texts):
-            message = "input is too large to process. increase the physical batch size"
-            return self.status, {"error": {"message": message, "type": "server_error", "code": self.status}}
+            error = {"message": TOO_LARGE, "type": "server_error", "code": self.status}
+            return self.status, {"error": error}
         return 200, embeddings.answer(body)
 
 
@@ -113,8 +117,8 @@ async def test_a_chunk_over_the_endpoints_batch_is_embedded_in_parts(
         with caplog.at_level(logging.WARNING, logger="cadre.memory"):
             windows = await embedding.embed(chunks_of("One.", FILLER, "Three.", f"The end. {FILLER}"))
     assert [len(found) for found in windows] == [1, 4, 1, 4]
-    assert caplog.text.count("is embedded in 4 parts: the embeddings endpoint") == 1
-    assert "input is too large to process" in caplog.text
+    (warned,) = [one for one in caplog.records if one.levelno == logging.WARNING]
+    assert holds(warned.getMessage(), " 4 ", TOO_LARGE)
     assert refused(meters) == {"parts": 2}
 
 
@@ -124,10 +128,11 @@ async def test_a_text_that_is_refused_however_short_costs_a_few_requests(
     meters = Meters()
     async with embedder_of(endpoint, tmp_path) as embedder:
         endpoint.sizes.clear()
-        windows = await ChunkEmbedder(embedder, meters).embed(chunks_of(f"poison {FILLER}"))
+        (chunk,) = chunks_of(f"poison {FILLER}")
+        windows = await ChunkEmbedder(embedder, meters).embed([chunk])
     assert windows == [[]]
     assert len(endpoint.sizes) <= 24
-    assert "is found by its words only: the embeddings endpoint" in caplog.text
+    assert holds(caplog.text, chunk.id, TOO_LARGE)
     assert refused(meters) == {"words_only": 1}
 
 

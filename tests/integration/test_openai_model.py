@@ -196,16 +196,23 @@ async def test_a_limit_that_nobody_wrote_down_is_given_up_when_it_is_refused(
                 await ask(written, saying("hello"))
 
 
+ENDPOINTS_SAY = {
+    "its context": "maximum context length is 1024 tokens",
+    "its context and the request": "maximum context length is 1024 tokens (900 in the messages)",
+    "no number": "too many tokens",
+}
+
+
 @pytest.mark.parametrize(
-    ("words", "limits"),
+    ("said", "limits"),
     [
-        ("maximum context length is 1024 tokens", [4096, 256]),
-        ("maximum context length is 1024 tokens (900 in the messages)", [4096, 124]),
-        ("too many tokens", [4096, 1024, 256]),
+        ("its context", [4096, 256]),
+        ("its context and the request", [4096, 124]),
+        ("no number", [4096, 1024, 256]),
     ],
 )
 async def test_an_endpoint_with_less_context_than_the_spec_says_is_asked_for_less(
-    words: str, limits: list[int]
+    said: str, limits: list[int]
 ) -> None:
     """Never for an answer without a limit, which may not end."""
     asked: list[int] = []
@@ -213,7 +220,7 @@ async def test_an_endpoint_with_less_context_than_the_spec_says_is_asked_for_les
     def small(body: Body) -> Body:
         asked.append(body["max_tokens"])
         if body["max_tokens"] > 1_000:
-            raise Refused(400, f"no room for the answer: {words}")
+            raise Refused(400, f"no room for the answer: {ENDPOINTS_SAY[said]}")
         return {"content": "done"}
 
     def full(body: Body) -> Body:

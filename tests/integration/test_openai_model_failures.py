@@ -130,7 +130,7 @@ async def test_nobody_listens(api: ModelApi) -> None:
 async def test_no_endpoint_is_configured() -> None:
     with pytest.raises(ModelRefused, match=r"^no model endpoint: set CADRE_MODEL_URL or model\.url"):
         await ask(ModelSpec(name="any"), saying("plain"))
-    with pytest.raises(ModelRefused, match="'localhost:1'.*http://"):
+    with pytest.raises(ModelRefused, match=r"'localhost:1'.*http://"):
         await ask(ModelSpec(name="any", url="localhost:1"), saying("plain"))
     with pytest.raises(ModelRefused, match=r"^no model name"):
         await ask(ModelSpec(url="http://127.0.0.1:1/v1"), saying("plain"))

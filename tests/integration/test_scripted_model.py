@@ -14,6 +14,7 @@ from cadre.errors import ModelRefused, ModelUnavailable, SetupError
 from cadre.ports import ModelReply
 from cadre.spec.model import ModelSpec
 from cadre.testing import ModelServer, running_model
+from cadre_scripted_model import NOT_AN_AI
 from cadre_scripted_model.cassettes import Cassette
 from integration.model_calls import ADD, SEARCH, ask, saying, spec_for
 from integration.raw_endpoint import raw_endpoint
@@ -51,7 +52,7 @@ async def test_auto_mode_calls_each_tool_and_final_answer_last(server: ModelServ
     last, _ = await ask(spec_for(server), request)
     assert last.calls[0].name == "final_answer"
     said = json.loads(str(last.calls[0].arguments))["answer"]
-    assert said.startswith("[scripted model, not an AI]")
+    assert said.startswith(f"[{NOT_AN_AI}]")
     assert "add: two" in said
 
 
@@ -141,13 +142,11 @@ async def test_it_says_everywhere_that_it_is_no_ai(server: ModelServer) -> None:
         raw = await client.chat.completions.with_raw_response.create(
             model="gpt", messages=[{"role": "user", "content": "hello"}]
         )
-    assert [(model.id, model.owned_by) for model in models.data] == [
-        ("scripted", "cadre scripted model, not an AI")
-    ]
+    assert [(model.id, model.owned_by) for model in models.data] == [("scripted", f"cadre {NOT_AN_AI}")]
     assert raw.headers["x-cadre-scripted-model"] == "not-an-ai"
     content = raw.parse().choices[0].message.content
     assert content is not None
-    assert content.startswith("[scripted model, not an AI]")
+    assert content.startswith(f"[{NOT_AN_AI}]")
 
 
 def test_errors_have_openais_shape(server: ModelServer) -> None:

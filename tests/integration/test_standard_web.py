@@ -50,7 +50,6 @@ async def test_html_comes_as_markdown(web: WebServer) -> None:
         ("application/rss+xml; charset=utf-8", b"<rss/>", "<rss/>"),
         ("application/atom+xml", b"<feed/>", "<feed/>"),
         ("application/x-yaml", b"a: 1", "a: 1"),
-        ("text/html", b"", "[The page is empty.]"),
     ],
 )
 async def test_text_comes_as_it_is(web: WebServer, content_type: str, body: bytes, text: str) -> None:
@@ -71,6 +70,11 @@ async def test_an_error_is_told(web: WebServer) -> None:
 
 
 # --- how much
+
+
+async def test_an_empty_page_is_a_note_that_says_so(web: WebServer) -> None:
+    web.pages["/"] = Answer(b"", "text/html")
+    assert re.fullmatch(r"\[.+\]", await visit(web.url))
 
 
 async def test_a_long_page_is_cut(web: WebServer) -> None:

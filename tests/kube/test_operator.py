@@ -12,6 +12,7 @@ from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values
 from cadre.deploy.team_components import components_of
 from cadre.deploy.team_file import read_team
+from harness.texts import holds
 from kube.api_server import ApiServer
 from kube.conftest import Kubectl, OperatorProcess
 from kube.object_store import Resource
@@ -173,7 +174,7 @@ async def test_what_cannot_be_says_why(api: ApiServer, operator: OperatorProcess
         assert reads in told["message"]
     assert not api.all("Deployment")
     await put(api, made("Team", "x1", agents=["gone"]), made("Team", "x2", agents=[], tools=["tools/x.py"]))
-    assert "there is no Agent gone" in (await becomes(api, "Team", "x1", reason="Invalid"))["message"]
+    assert holds((await becomes(api, "Team", "x1", reason="Invalid"))["message"], "spec.agents", "gone")
     assert "kind ToolServer" in (await becomes(api, "Team", "x2", reason="Invalid"))["message"]
 
 
