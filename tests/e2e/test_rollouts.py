@@ -258,7 +258,8 @@ def _find_other_schemas(
     assert schemas() in cadre("rollout", "clerk").stdout
     told = cadre("replay", run, "--against", first[:6], "-o", "json")
     assert told.returncode == 1, told.stdout + told.stderr
-    (changed,) = json.loads(told.stdout)["tools"]
+    (found,) = json.loads(told.stdout)
+    (changed,) = found["tools"]
     assert (changed["tool"], changed["change"], changed["calls"]) == ("note", "changed", 1)
     (why,) = changed["refused"].values()
     assert holds(why, "argument text", '"once"', '"integer"')

@@ -86,15 +86,18 @@ class GatewayProcess:
         while "index" in self.wait_for(200, seconds=seconds):
             time.sleep(0.05)
 
-    def wait_for(self, status: int, saying: str = "", *, seconds: float | None = None) -> dict[str, Any]:
-        """Until /readyz answers with `status` and with this text in what is missing; its body."""
+    def wait_for(
+        self, status: int, saying: str = "", *, code: str = "", seconds: float | None = None
+    ) -> dict[str, Any]:
+        """Return the body of /readyz once it answers with `status`, with this code and this text in what is missing."""
         deadline = time.monotonic() + (seconds or patience())
         while True:
             try:
                 answer = httpx2.get(f"{self.url}/readyz", timeout=5, verify=False)
-                if answer.status_code == status and saying in (body := answer.json()).get("missing", ""):
-                    found: dict[str, Any] = body
-                    return found
+                body: dict[str, Any] = answer.json()
+                is_said = saying in body.get("missing", "") and code in ("", body.get("code"))
+                if answer.status_code == status and is_said:
+                    return body
             except httpx2.TransportError:
                 pass  # not listening yet
             assert self._process.poll() is None, self.log()

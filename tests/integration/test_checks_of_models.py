@@ -9,6 +9,7 @@ from cadre.adapters.models.probing.report import ModelReport
 from cadre.cli.team.doctor import Finding, memory, model_calls
 from cadre.local.service_check import check_service
 from cadre.service.tested_models import keep_report
+from harness.texts import holds
 from integration.probed_server import Body, Refused, able, probed_server, weak
 from unit.team_files import write_team
 
@@ -35,8 +36,9 @@ def test_the_model_of_the_environment_is_asked_for_a_call(
     with probed_server(able) as server:
         monkeypatch.setenv("CADRE_MODEL_URL", server.url)
         monkeypatch.setenv("CADRE_MODEL", "m-1")
-        assert findings(folder) == [Finding("ok", f"model m-1 at {server.url}: a call of a tool works")]
+        [found] = findings(folder)
         [asked] = server.asked
+    assert (found.verdict, holds(found.text, "m-1", server.url)) == ("ok", True)
     assert (asked["stream"], asked["tool_choice"], asked["max_tokens"]) == (True, "auto", 200)
 
 
@@ -76,27 +78,22 @@ def test_a_model_with_less_context_or_of_which_nothing_is_known_is_told(folder: 
     with probed_server(able) as server:
         server.entry |= {"max_model_len": 8192}
         write_team(folder, {"boss": f"model: {{url: '{server.url}', name: m-1, calls: auto}}"})
-        about = f"model m-1 at {server.url}"
-        assert findings(folder) == [
-            Finding(
-                "warn",
-                f"{about}: calls: auto, and it was never tested in this folder: run `cadre model test`",
-            ),
-            Finding(
-                "warn", f"{about}: it takes 8192 tokens, and model.context says 128000: write context: 8192"
-            ),
-            Finding("ok", f"{about}: a call of a tool works"),
-        ]
+        untested, too_large, works = findings(folder)
+        for found in (untested, too_large, works):
+            assert holds(found.text, "m-1", server.url)
+        assert (untested.verdict, too_large.verdict, works.verdict) == ("warn", "warn", "ok")
+        assert holds(untested.text, "calls: auto", "`cadre model test`")
+        assert holds(too_large.text, "model.context", "128000", "context: 8192")
         keep_report(ModelReport(url=server.url, model="m-1"))
         write_team(folder, {"boss": f"model: {{url: '{server.url}', name: m-1, calls: auto, context: 8192}}"})
-        assert findings(folder) == [Finding("ok", f"{about}: a call of a tool works")]
+        assert [found.verdict for found in findings(folder)] == ["ok"]
 
 
 def test_a_model_that_is_asked_for_neither_is_asked_plainly(folder: Path) -> None:
     with probed_server(able) as server:
         write_team(folder, {"boss": f"model: {{url: '{server.url}', name: m-1, calls: text}}"})
         [found] = findings(folder)
-        assert found == Finding("ok", f"model m-1 at {server.url}: a plain question works")
+        assert (found.verdict, holds(found.text, "m-1", server.url)) == ("ok", True)
         assert not {"tools", "response_format"} & server.asked[0].keys()
 
 

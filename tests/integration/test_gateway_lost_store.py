@@ -34,7 +34,7 @@ async def _lose_the_store(server: NatsServer, gateway: GatewayProcess, store: Pa
     server.kill()
     shutil.rmtree(store)
     server.start()
-    assert "CADRE-0" in gateway.wait_for(503, saying="store-lost")["missing"]
+    assert "CADRE-0" in gateway.wait_for(503, code="store-lost")["missing"]
     async with httpx2.AsyncClient(base_url=gateway.url) as http:
         for answer in (
             await http.get("/v1/runs"),

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import threading
 import zlib
 from collections.abc import Iterator

@@ -116,7 +116,7 @@ def failed_block(evidence: Evidence) -> None:
     index = index_of(evidence, CODED.run, BlockFinished)
     first, *rest = evidence.journals[CODED.run][index].entry.events
     assert isinstance(first, BlockFinished)
-    error = ErrorInfo("code-failed", "its interpreter was lost 3 times")
+    error = ErrorInfo("code-failed", "lost three times")
     change_entry(evidence, CODED.run, index, events=[msgspec.structs.replace(first, error=error), *rest])
 
 
@@ -183,7 +183,7 @@ def other_order(evidence: Evidence) -> None:
             lambda e: e.effects[PART.spend].insert(0, e.effects[PART.spend][0]),
             "is effect_claim, effect_claim, effect_result",
         ),
-        (lambda e: e.effects[PART.spend].pop(), "is effect_claim:"),
+        (lambda e: e.effects[PART.spend].pop(), "is effect_claim;"),
         (lambda e: e.strikes.clear(), str(UNKNOWN)),
         (idempotent_interrupted, f"call {PART.lead_post} of post failed: Interrupted"),
         (lambda e: change_order(e, 0, output="something else"), "ended as success with 'something else'"),
@@ -210,7 +210,7 @@ def other_order(evidence: Evidence) -> None:
             "has an answer to its exchange 3 out of order",
         ),
         (lambda e: drop_events(e, CODED.run, BlockFinished), "has 0 outcomes"),
-        (failed_block, "failed: its interpreter was lost 3 times"),
+        (failed_block, "failed: lost three times"),
         (exchange_left_out, "has an answer to its exchange 1 out of order"),
         (
             lambda e: change_question(e, 0, snapshot="blob:of-somebody-else"),
