@@ -8,6 +8,7 @@ import httpx2
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.streams import jetstream
 from cadre.adapters.nats.streams.provision import provision
+from cadre.protocol.topology import Topology
 from harness.nats_server import NatsServer
 from integration.gateway_world import GatewayProcess, new_run, with_boss
 
@@ -34,7 +35,8 @@ async def _lose_the_store(server: NatsServer, gateway: GatewayProcess, store: Pa
     server.kill()
     shutil.rmtree(store)
     server.start()
-    assert "CADRE-0" in gateway.wait_for(503, code="store-lost")["missing"]
+    stream = Topology(1, gateway.settings.prefix).stream(0)
+    assert stream in gateway.wait_for(503, code="store-lost")["missing"]
     async with httpx2.AsyncClient(base_url=gateway.url) as http:
         for answer in (
             await http.get("/v1/runs"),
@@ -45,7 +47,7 @@ async def _lose_the_store(server: NatsServer, gateway: GatewayProcess, store: Pa
 
     nc = await connect(gateway.settings, "test")
     await provision(nc, gateway.settings)
-    made = await jetstream.stream_info(nc, "CADRE-0")
+    made = await jetstream.stream_info(nc, stream)
     assert made is not None
     await nc.close()
     assert gateway.wait_for(503, saying=made["created"])["code"] == "store-lost"
