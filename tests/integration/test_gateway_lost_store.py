@@ -7,7 +7,7 @@ import httpx2
 
 from cadre.adapters.nats.connection.connect import connect
 from cadre.adapters.nats.streams import jetstream
-from cadre.adapters.nats.streams.provision import provision
+from cadre.adapters.nats.streams.provision import STORE_REMEDY, provision
 from cadre.protocol.topology import Topology
 from harness.nats_server import NatsServer
 from integration.gateway_world import GatewayProcess, new_run, with_boss
@@ -43,7 +43,8 @@ async def _lose_the_store(server: NatsServer, gateway: GatewayProcess, store: Pa
             await http.get(f"/v1/runs/{run}"),
             await http.post("/v1/runs", json=task, headers=key),
         ):
-            assert (answer.status_code, answer.json()["code"]) == (503, "store-lost")
+            assert (answer.status_code, answer.json()["code"]) == (503, "bus-unavailable")
+            assert STORE_REMEDY in answer.json()["detail"]
 
     nc = await connect(gateway.settings, "test")
     await provision(nc, gateway.settings)
