@@ -302,7 +302,7 @@ async def test_a_full_disk_ends_a_backup_and_a_restore_before_anything_is_remove
     before = await state(server.url)
     here = cadre(server.url, tmp_path)
     for words in (["backup", tmp_path / "half"], ["restore", saved, "--replace"]):
-        assert os.strerror(errno.ENOSPC) in only_line(on_full_disk(here, *words), 2)
+        assert os.strerror(errno.EFBIG) in only_line(on_full_disk(here, *words), 2)
         assert await state(server.url) == before
     only_line(here("restore", tmp_path / "half", "--replace"), 2)
 
