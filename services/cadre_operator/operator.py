@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ RESYNC_SECONDS = 300.0
 
 _GATHER_SECONDS = 0.2
 _MOST_PAUSE_SECONDS = 60.0
+_PASSING = (ApiError, CadreError, httpx2.HTTPError)
 
 _logger = logging.getLogger(__name__)
 
@@ -35,6 +37,11 @@ class Operator:
         self._waiting: set[str] = set()
         self._known: set[str] = set(namespaces)
         self._pauses: dict[str, float] = {}
+        self._one_by_one: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        """By namespace: of its rounds one is at work, and at most one waits."""
+        self._gateways: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._gateway_pauses: dict[str, float] = {}
+        self._settling: asyncio.TaskGroup
 
     async def run(self, liveness: str | None) -> None:
         """Runs until SIGTERM or SIGINT. `liveness` is the address at which it says that it is alive, if it does."""
@@ -103,20 +110,38 @@ class Operator:
             await asyncio.sleep(RESYNC_SECONDS)
 
     async def _work(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            namespace = await self._changed.get()
-            await asyncio.sleep(_GATHER_SECONDS)  # several objects are mostly applied together
+        """Bring each namespace that has changed up to date; those of several namespaces are at work together."""
+        async with asyncio.TaskGroup() as rounds:
+            self._settling = rounds
+            while True:
+                namespace = await self._changed.get()
+                rounds.create_task(self._round(namespace), name=f"round of {namespace}")
+
+    async def _round(self, namespace: str) -> None:
+        await asyncio.sleep(_GATHER_SECONDS)  # several objects are mostly applied together
+        async with self._one_by_one[namespace]:
             self._waiting.discard(namespace)
             try:
                 is_used = await self._reconciler.reconcile(namespace)
-            except (ApiError, CadreError, httpx2.HTTPError) as error:
-                pause = self._pauses[namespace] = min(
-                    self._pauses.get(namespace, 0.5) * 2, _MOST_PAUSE_SECONDS
-                )
-                _logger.warning("%s: %s; tried again in %g s", namespace, error, pause)
-                loop.call_later(pause, self._add, namespace)
+            except _PASSING as error:
+                self._again(namespace, self._pauses, error)
             else:
                 self._pauses.pop(namespace, None)
+                self._settling.create_task(self._settle(namespace), name=f"gateway of {namespace}")
                 if not is_used and namespace not in (*self._namespaces, *self._waiting):
                     self._known.discard(namespace)  # until something is heard of it
+
+    async def _settle(self, namespace: str) -> None:
+        """Bring the namespace's gateway up to date: no round waits for it."""
+        async with self._gateways[namespace]:
+            try:
+                await self._reconciler.settle(namespace)
+            except _PASSING as error:
+                self._again(namespace, self._gateway_pauses, error)
+            else:
+                self._gateway_pauses.pop(namespace, None)
+
+    def _again(self, namespace: str, pauses: dict[str, float], error: Exception) -> None:
+        pause = pauses[namespace] = min(pauses.get(namespace, 0.5) * 2, _MOST_PAUSE_SECONDS)
+        _logger.warning("%s: %s; tried again in %g s", namespace, error, pause)
+        asyncio.get_running_loop().call_later(pause, self._add, namespace)

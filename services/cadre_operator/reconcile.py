@@ -9,11 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
-from cadre.automation.automation_file import DEFINITIONS
+from cadre.automation.automation_file import DEFINITIONS, AnySpec, Definition
 from cadre.deploy.k8s.manifest import COMPONENT, MANAGED_BY, NAME, PART_OF, Manifest
 from cadre.deploy.k8s.object_kinds import OBJECT_KINDS
 from cadre.deploy.k8s.values import Values, read_values
@@ -64,6 +64,14 @@ _NOT_INSTALLED = {
 """What the status says in a cluster that does not know a kind."""
 
 
+class _Unsettled(NamedTuple):
+    """The objects of a namespace, and what followed from them."""
+
+    objects: Objects
+    wanted: Desired
+    values: Values
+
+
 class Reconciler:
     """Brings namespaces up to date, one at a time. `layers` are the operator's own values."""
 
@@ -78,6 +86,8 @@ class Reconciler:
         self._definitions = definitions
         self._retirement = retirement
         self._layers = layers
+        self._unsettled: dict[str, _Unsettled] = {}
+        """By namespace, what its gateway is yet to hear of."""
         self._applied: dict[str, dict[Key, tuple[bytes, Any]]] = {}
         """By namespace, of what its objects still ask for: a digest of the manifest that was applied, and the version
         that the object had then."""
@@ -111,20 +121,37 @@ class Reconciler:
             await self._cluster.delete(one)
         pods = await self._cluster.list("Pod", namespace, f"{PART_OF}=cadre")
         await self._tell_all(live, wanted, jobs, [*existing, *pods], notes)
-        for agent in objects["Agent"]:
-            await self._retirement.settle(agent, values)
-        failed = ""
-        for kind, defined in ((of, one) for of in DEFINITIONS for one in objects[of.kind]):
-            conditions = await self._definitions.settle(kind, defined, values)
-            if conditions:
-                await self._tell(defined, conditions, {})
-            failed = failed or next((one.message for one in conditions if one.reason == "GatewayRefused"), "")
-        failed = failed or await self._retirement.follow(namespace, wanted, values)
-        if failed:
-            raise SpecError(failed)
+        self._unsettled[namespace] = _Unsettled(objects, wanted, values)
         # The server's list of users stays, and asks for nothing.
         left = [one for one in existing if one["metadata"]["name"] != SERVER_SECRET]
         return bool(left or jobs or any(objects.values()))
+
+    async def settle(self, namespace: str) -> None:
+        """Bring the namespace's gateway up to date with what its last round has found.
+
+        Raises SpecError when the gateway cannot be brought there, and what Cluster does: then it is to be tried again.
+        """
+        if (found := self._unsettled.pop(namespace, None)) is None:
+            return
+        objects, wanted, values = found
+        settled = await asyncio.gather(
+            *(self._retirement.settle(agent, values) for agent in objects["Agent"]),
+            *(self._define(kind, one, values) for kind in DEFINITIONS for one in objects[kind.kind]),
+            return_exceptions=True,
+        )
+        for failure in settled:
+            if isinstance(failure, BaseException):
+                raise failure
+        if failed := await self._retirement.follow(namespace, wanted, values):
+            raise SpecError(failed)
+
+    async def _define(self, kind: Definition[AnySpec], found: Manifest, values: Values) -> None:
+        conditions = await self._definitions.settle(kind, found, values)
+        if conditions:
+            await self._tell(found, conditions, {})
+        for one in conditions:
+            if one.reason == "GatewayRefused":
+                raise SpecError(one.message)
 
     async def _values(self, namespace: str) -> Values:
         """The operator's values, those of the namespace over them. Its name is not theirs to say."""

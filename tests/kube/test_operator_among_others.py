@@ -1,5 +1,6 @@
 """The operator beside other hands and other clients, and before an API server that fails as real ones do."""
 
+import asyncio
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from cadre.deploy.k8s.render import render
 from cadre.deploy.k8s.values import read_values
 from cadre.deploy.team_components import components_of
 from cadre.deploy.team_file import read_team
+from harness.patience import patience
 from kube.api_server import ApiServer
 from kube.conftest import Kubectl, OperatorProcess
 from kube.objects import AVAILABLE, agent, becomes, condition, made, put
@@ -155,3 +157,32 @@ async def test_it_acts_where_it_is_told_to(api: ApiServer, stopped: OperatorProc
     assert [one["metadata"]["name"] for one in api.all("Deployment")] == ["agent-near"]
     assert not [line for line in api.requests if "namespaces/elsewhere" in line]
     assert await stopped.stop() == 0
+
+
+async def test_a_gateway_that_does_not_answer_holds_up_nothing(
+    api: ApiServer, stopped: OperatorProcess
+) -> None:
+    """Definitions wait for it side by side, and other objects do not wait."""
+    held: list[asyncio.StreamWriter] = []
+    all_there, closed = asyncio.Event(), list[str]()
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        held.append(writer)
+        if len(held) == 3:
+            all_there.set()
+        while await reader.read(4096):
+            pass
+        closed.append("one")
+
+    async with await asyncio.start_server(hold, "127.0.0.1", 0) as silent:
+        await stopped.start("--gateway", f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}")
+        schedules = [made("Schedule", f"s{n}", agent="one", task="t", every="1h") for n in range(3)]
+        await put(api, *schedules)
+        await asyncio.wait_for(all_there.wait(), patience())
+        assert not closed, "they wait side by side"
+        await put(api, agent("one"))
+        await becomes(api, "Agent", "one", type="Accepted", status="True")
+        assert not closed, "the agent has not waited for the gateway"
+        await stopped.stop()
+        for writer in held:
+            writer.close()
