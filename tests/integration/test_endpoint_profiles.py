@@ -254,17 +254,65 @@ async def test_strict_is_left_out_where_it_is_refused() -> None:
     assert (reply.learned, len(server.asked)) == ({"strict": False}, 2)
 
 
-async def test_what_the_file_asks_for_is_never_left_out() -> None:
+@pytest.mark.parametrize(
+    ("status", "words", "change"),
+    [
+        (400, "tool_choice is not supported", "model.tool_choice: auto"),
+        (400, "tool_choice 'specified' is incompatible with thinking enabled", "model.tool_choice: auto"),
+        (400, "Thinking may not be enabled when tool_choice forces tool use.", "model.tool_choice: auto"),
+        (400, "tool choice required is not supported", "model.tool_choice: auto"),
+        (404, "No endpoints found that support the provided 'tool_choice' value.", "model.tool_choice: auto"),
+        (400, "Argument not supported on this model: stop", "model.stop: false"),
+        (422, '"stop": Extra inputs are not permitted', "model.stop: false"),
+    ],
+)
+async def test_what_the_file_asks_for_is_never_left_out(status: int, words: str, change: str) -> None:
     def picky(body: Body) -> Body:
-        raise Refused(400, "tool_choice is not supported")
+        raise Refused(status, words)
 
     with probed_server(picky) as server:
-        spec = ModelSpec(name="m-1", url=server.url, tool_choice="required")
+        spec = ModelSpec(name="m-1", url=server.url, tool_choice="required", stop=True)
         model = OpenAIModel(spec, NO_ENDPOINT, MemoryBlobs())
-        with pytest.raises(ModelRefused):
-            await model.complete(ModelRequest(messages=[USER], tools=[ADD]), _ignore)
+        with pytest.raises(ModelRefused) as error:
+            await model.complete(ModelRequest(messages=[USER], tools=[ADD], stop=["END"]), _ignore)
         await model.close()
         assert len(server.asked) == 1
+    assert change in str(error.value)
+
+
+THOUGHT = "<think>I look.</think>\nBern, then."
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(("name", "back"), [("MiniMax-M2", THOUGHT), ("trial", "Bern, then.")])
+async def test_a_thought_in_the_text_goes_back_where_the_profile_says_so(
+    name: str, back: str, stream: bool
+) -> None:
+    with probed_server(lambda body: ends() if answers_of(body) else asks(content=THOUGHT)) as server:
+        output, answered = await played(server, agent(stream=stream, reasoning_back=_back_of(name)))
+        [said] = answers_of(server.asked[1])
+    assert (output, answered[0].content) == ("ok", "Bern, then.")
+    assert said["content"] == back
+
+
+def _back_of(name: str) -> Any:
+    return profile_of(ModelSpec(), "http://127.0.0.1/v1", name).reasoning_back
+
+
+async def test_no_model_leaks_the_thought_that_its_template_opens() -> None:
+    """Neither its first answer nor a later one; a model that has shown to write none is heard at once again."""
+    text = "I weigh it, and weigh it again.\n</think>\nSo: Bern."
+    with probed_server(lambda body: {"content": text}) as server:
+        model = OpenAIModel(ModelSpec(name="unheard-of", url=server.url), NO_ENDPOINT, MemoryBlobs())
+        for _ in range(2):
+            heard: list[str] = []
+
+            async def hear(piece: str, *, of_answer: bool = False, into: list[str] = heard) -> None:
+                into.append(piece)
+
+            await model.complete(ModelRequest(messages=[USER]), hear)
+            assert "".join(heard).strip() == "So: Bern."
+        await model.close()
 
 
 async def test_a_refusal_that_stays_ends_the_call() -> None:

@@ -96,7 +96,6 @@ async def test_an_endpoint_that_writes_a_token_now_and_then(server: ModelServer)
     """The timeout is for silence, however long the whole answer takes."""
     reply, heard = await ask(spec_for(server, name="slow", timeout=1.0), saying("anything"))
     assert reply.content == "".join(heard) == "one token now and then"
-    assert len(heard) == 6
     with pytest.raises(ModelUnavailable, match=r"0\.2 s; model\.timeout"):
         await ask(spec_for(server, name="slow", timeout=0.2), saying("anything"))
 

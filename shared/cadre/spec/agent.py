@@ -320,7 +320,7 @@ def choices_of() -> "Mapping[str, str]":
         "model.calls": "native, schema, text or auto",
         "model.structured": "schema, object, prompt or auto",
         "model.token_limit": "max_tokens or max_completion_tokens",
-        "model.reasoning_back": "never, received, required or signed",
+        "model.reasoning_back": "never, received, required, signed or verbatim",
         "model.reasoning_effort": f"one of {', '.join(get_args(ReasoningEffort))}",
         "memory.remember": "nothing, answers or steps",
         "memory.scope": f"one of {', '.join(get_args(MemoryScope))}",

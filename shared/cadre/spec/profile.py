@@ -7,10 +7,10 @@ import msgspec
 TokenLimit = Literal["max_tokens", "max_completion_tokens"]
 """Names of the parameter that bounds an answer."""
 
-ReasoningBack = Literal["never", "received", "required", "signed"]
+ReasoningBack = Literal["never", "received", "required", "signed", "verbatim"]
 """When the reasoning of an answer goes back to the model that gave it: never; where and as it was received; the same,
 and a blank `reasoning_content` with each call that has none; the same as received, and a signature that stands in with
-calls that have none."""
+calls that have none; the same as received, and the content with the thoughts that are written into it."""
 
 PROFILE_KEYS = (
     "token_limit",

@@ -177,6 +177,9 @@ class ModelAnswer:
             place, _text_in(said.get("content")) or _text_in(said.get("refusal")), is_whole=is_whole
         )
         self._kept.add(said)
+        if self._kept.characters:
+            # The endpoint takes thoughts out of the text itself.
+            self._text.is_opened = False
         notes = said.get("annotations")
         self._annotations += notes if isinstance(notes, list) else []
         sent = _objects(said.get("tool_calls")) or _objects(said.get("function_call"))

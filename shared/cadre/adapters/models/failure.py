@@ -36,6 +36,12 @@ HINTS = {
 }
 """Request parameters that some servers refuse, and what to change then."""
 
+_NOT_TAKEN = re.compile(
+    r"unsupported|not support|unknown|unrecogni[sz]ed|unexpected|invalid|not permitted|not allowed|extra|forbidden",
+    re.IGNORECASE,
+)
+"""Words of an error about a parameter that the endpoint does not take."""
+
 _IN_RESPONSES = {
     "max_tokens": "max_output_tokens",
     "max_completion_tokens": "max_output_tokens",
@@ -247,6 +253,9 @@ def failed_status(spec: ModelSpec, url: str, refusal: Refusal, sent: Mapping[str
 
 def _hint(spec: ModelSpec, refusal: Refusal, sent: Mapping[str, Any]) -> str:
     status = refusal.status
+    for name in ("tool_choice", "stop"):
+        if name in sent and may_refuse(name, refusal):
+            return HINTS[name]
     if status in (401, 403):
         return f"check the key in {spec.key_env}"
     if status == 404:
@@ -266,6 +275,20 @@ def _shows_images(sent: Mapping[str, Any]) -> bool:
     contents = [message.get("content") for message in sent.get("messages", ())]
     parts = [part for content in contents if isinstance(content, list) for part in content]
     return any(isinstance(part, dict) and part.get("type") == "image_url" for part in parts)
+
+
+def may_refuse(name: str, refusal: Refusal) -> bool:
+    """Return whether the endpoint may refuse that parameter: it speaks of it, whatever the words are.
+
+    Of `tool_choice` no error speaks for another reason; `stop` is a word of its own.
+    """
+    if refusal.status not in (400, 404, 422):
+        return False
+    text = f"{refusal.param or ''} {refusal.code or ''} {refusal.text}"
+    if name == "tool_choice":
+        return re.search(r"\btool[_ ]choice\b", text, re.IGNORECASE) is not None
+    named = re.search(rf"\b{name}\b", refusal.text) is not None
+    return complains_of(name, refusal) or (named and _NOT_TAKEN.search(refusal.text) is not None)
 
 
 def complains_of(name: str, refusal: Refusal) -> bool:

@@ -4,6 +4,7 @@ signatures of calls. It is kept as it came, put together from the pieces of a st
 | what came | the item | what is in it |
 |---|---|---|
 | a field of the message: `reasoning*`, `extra_content` | `message` | the same field |
+| the content, where its thoughts go back (`reasoning_back: verbatim`) | `message` | `content`, as it came |
 | parts of the content with `type: thinking` | `message` | `thinking`, one such part |
 | `extra_content` of a call, or `reasoning_details`, which name calls | `function_call` each | `id`, `extra_content` |
 """

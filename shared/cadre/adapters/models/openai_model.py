@@ -33,7 +33,7 @@ from cadre.adapters.models.request_body import TOKEN_LIMITS, chat_body, limits_o
 from cadre.adapters.models.request_slots import RequestSlots
 from cadre.adapters.models.too_long import Excess, excess_of
 from cadre.adapters.models.usage import estimated
-from cadre.engine.answers.reasoning import has_tag, lacks_opening
+from cadre.engine.answers.reasoning import for_people, has_tag, lacks_opening
 from cadre.engine.context.context_budget import ANSWER, answer_tokens
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import ModelRefused, ModelUnavailable, SettingError
@@ -110,8 +110,8 @@ class OpenAIModel:
         self._listed_context: int | None = None
         self._learned: dict[str, Any] = {}
         self._limits = limits_of(spec, self._url, self._name)
-        self._is_opened = _THINKS.search(self._name) is not None
-        """Whether a chat template opens its thoughts: guessed by its name, learned from its answers."""
+        self._is_opened = spec.api == "chat"
+        """A chat template may open a thought before the answer begins: expected until an answer shows otherwise."""
         self._endpoint = OpenAIClient(
             self._url,
             spec.key_env,
@@ -160,8 +160,10 @@ class OpenAIModel:
             hint = _URL_HINT if error.is_foreign else ""
             raise failed_answer(self._url, f"cannot be used: {error}{hint}") from None
         reply = ended_answer(self._url, reply, names)
-        if has_tag(reply.content):
-            self._is_opened = lacks_opening(reply.content)
+        if reply.content:
+            opens = lacks_opening(reply.content) if has_tag(reply.content) else self._is_named_to_think()
+            self._is_opened = self._spec.api == "chat" and opens
+        reply = self._with_thoughts(reply)
         if not reply.usage.total_tokens:
             reply = self._with_usage(request, reply, is_cut=answer.is_over)
         known, of = request.learned.get(self._limits.id, {}), self._limits.id
@@ -186,6 +188,18 @@ class OpenAIModel:
     async def close(self) -> None:
         """Closes the connections."""
         await self._endpoint.close()
+
+    def _is_named_to_think(self) -> bool:
+        return _THINKS.search(self._name) is not None
+
+    def _with_thoughts(self, reply: ModelReply) -> ModelReply:
+        """Return the reply with its content as it came among its items, where the endpoint wants its thoughts back."""
+        if self._limits.profile.reasoning_back != "verbatim" or for_people(reply.content) == reply.content:
+            return reply
+        message, rest = {"type": "message"}, reply.items
+        if rest and rest[0]["type"] == "message":
+            message, rest = rest[0], rest[1:]
+        return msgspec.structs.replace(reply, items=[{**message, "content": reply.content}, *rest])
 
     def missing(self) -> str | None:
         """Says what the settings lack for a call, and what to do; None when nothing."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from cadre.adapters.models.failure import Refusal, complains_of
+from cadre.adapters.models.failure import Refusal, may_refuse
 from cadre.spec.model import ModelSpec
 from cadre.spec.profile import PROFILE_KEYS, Profile, with_keys
 
@@ -35,11 +35,6 @@ _USER_AFTER_TOOL = re.compile(
     r"|tool\W+(?:\w+\W+){0,6}(?:before|followed by)\W+(?:\w+\W+){0,3}(?:user|assistant)",
     re.IGNORECASE,
 )
-_UNWANTED = re.compile(
-    r"unsupported|not support|unknown|unrecogni[sz]ed|unexpected|invalid|not permitted|not allowed|extra|forbidden",
-    re.IGNORECASE,
-)
-_CHOICE = re.compile(r"\btool[_ ]choice\b", re.IGNORECASE)
 _STRICT = re.compile(
     r"[\"'`.]strict\b|\bstrict\W+(?:\w+\W+){0,3}(?:unsupported|not support|not permitted|unknown)"
 )
@@ -69,11 +64,11 @@ def taught_by(refusal: Refusal, body: Mapping[str, Any], spec: ModelSpec, profil
         return {}
     text = f"{refusal.param or ''} {refusal.code or ''} {refusal.text}"
     found: dict[str, Any] = {}
-    if "tool_choice" in body and profile.tool_choice == "required" and _CHOICE.search(text):
+    if "tool_choice" in body and profile.tool_choice == "required" and may_refuse("tool_choice", refusal):
         found["tool_choice"] = "auto"
-    elif "stop" in body and _refuses("stop", refusal):
+    elif "stop" in body and may_refuse("stop", refusal):
         found["stop"] = False
-    elif "stream_options" in body and _refuses("stream_options", refusal):
+    elif "stream_options" in body and may_refuse("stream_options", refusal):
         found["stream_usage"] = False
     elif profile.strict and _is_strict(body) and _STRICT.search(text):
         found["strict"] = False
@@ -86,12 +81,6 @@ def taught_by(refusal: Refusal, body: Mapping[str, Any], spec: ModelSpec, profil
     elif profile.reasoning_back != "never" and _gives_reasoning(body) and _NO_REASONING.search(text):
         found["reasoning_back"] = "never"
     return {key: value for key, value in found.items() if getattr(spec, key) is None}
-
-
-def _refuses(name: str, refusal: Refusal) -> bool:
-    """Return whether the endpoint may mean a parameter that Cadre added: one retry without it is cheap."""
-    named = re.search(rf"\b{name}\b", refusal.text) is not None
-    return complains_of(name, refusal) or (named and _UNWANTED.search(refusal.text) is not None)
 
 
 @cache

@@ -56,7 +56,10 @@ def _answer(message: ChatMessage, profile: Profile, endpoint: str, ids: dict[str
     for item in items:
         if item["type"] != "message":
             continue
-        fields = {key: value for key, value in item.items() if key not in ("type", "annotations", "thinking")}
+        left_out = {"type", "annotations", "thinking"}
+        if profile.reasoning_back != "verbatim":
+            left_out.add("content")
+        fields = {key: value for key, value in item.items() if key not in left_out}
         if isinstance(thinking := item.get("thinking"), dict):
             text = said.get("content")
             fields["content"] = [thinking, *([{"type": "text", "text": text}] if text else [])]
