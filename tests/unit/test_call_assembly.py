@@ -136,6 +136,7 @@ ONE_CALL = {
     "the arguments are an object": [p(0, "A", "pay", json.loads(PAID))],
     "blanks in the name": [p(0, "A", " pay\n", PAID)],
     "a prefix of the name": [p(0, "A", "functions.pay", PAID)],
+    "a prefix and a number": [p(0, "A", "functions.pay:0", PAID)],
     "harmony's marks behind the name": [p(0, "A", "pay<|channel|>commentary", PAID)],
     "blanks behind it": [p(0, "A", "pay", PAID), p(0, None, None, " \n"), p(0, None, "pay", "\n")],
     "the index is a text, then a number": [p("0", "A", "pay"), p(0.0, None, None, PAID)],

@@ -173,6 +173,12 @@ def test_no_error_is_too_odd_to_be_read(sent: Any) -> None:
 
 QUOTA = "You exceeded your current quota, please check your plan and billing details."
 MONEY = [
+    (429, {"error": {"message": "Your account balance is not enough"}}),
+    (
+        403,
+        {"error": {"message": "Key limit exceeded (total limit). Manage it in your settings", "code": 403}},
+    ),
+    (429, {"error": {"message": "Credits have been exhausted"}}),
     (429, {"error": {"message": QUOTA, "type": "insufficient_quota", "code": "insufficient_quota"}}),
     (429, {"error": {"code": "1113", "message": "余额不足或无可用资源包,请充值。"}}),
     (500, {"type": "error", "error": {"message": "insufficient balance (1008)", "http_code": "500"}}),

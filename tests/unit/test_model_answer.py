@@ -1,5 +1,6 @@
 """A model's answer put together from pieces, as various servers send them."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from cadre.adapters.models.answer import FailedAnswer, MalformedAnswer, ModelAnswer
 from cadre.adapters.models.api import answer_of
 from cadre.adapters.models.error_body import read_error
+from cadre.adapters.models.event_stream import END_OF_STREAM, MalformedBody, read_body
 from cadre.errors import SpecError
 from cadre.ports import ModelReply
 from cadre.spec.agent import AgentSpec
@@ -458,3 +460,23 @@ async def test_blanks_behind_a_whole_json_value_end_the_answer(
     if is_whole:
         reply = await answer.done()
         assert (reply.finish_reason, len(reply.calls)) == ("stop", "tool_calls" in said)
+
+
+@pytest.mark.parametrize(
+    "body",
+    ['data: {"n": 1}\ndata: {"n": 2}\ndata: [DONE]\n', '{"n": 1}\n{"n": 2}\n', '{"n": 1}\n\n{"n": 2}'],
+    ids=["events without blank lines", "lines of JSON", "lines of JSON apart"],
+)
+async def test_values_that_no_blank_line_parts(body: str) -> None:
+    async def sent() -> AsyncIterator[bytes]:
+        yield body.encode()
+
+    assert [value async for value in read_body(sent())] == [{"n": 1}, {"n": 2}, END_OF_STREAM]
+
+
+async def test_a_body_that_is_no_json_stays_malformed() -> None:
+    async def sent() -> AsyncIterator[bytes]:
+        yield b'{"n": 1}\n{"n": '
+
+    with pytest.raises(MalformedBody):
+        _ = [value async for value in read_body(sent())]

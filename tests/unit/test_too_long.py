@@ -21,6 +21,15 @@ TOO_LONG: list[tuple[str, int, str, int | None, int | None]] = [
     ),
     ("OpenAI", 400, "Your input exceeds the context window of this model.", None, None),
     (
+        "SGLang",
+        400,
+        "Input length (9000 tokens) exceeds the maximum allowed length (8192 tokens). Use a shorter input.",
+        8192,
+        9000,
+    ),
+    ("any", 403, "context_length_exceeded: shorten your prompt", None, None),
+    ("any", 400, "The conversation is too long, please start a new one", None, None),
+    (
         "OpenAI",
         429,
         f"Request too large for gpt-4o in organization org-x on {TPM}: Limit 30000, Requested 41000. The input or"

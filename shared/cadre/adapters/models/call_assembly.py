@@ -49,7 +49,8 @@ A call repeats the one before it when names and arguments are equal and the ids 
 makes another call, unless the first came in pieces and the second in one: that is the whole call, repeated at the end.
 
 A call without a name is given with an empty one, and is never made. A name is stripped of blanks and of what
-follows `<|` in it; a prefix such as `functions.` is taken off where only the rest names a function that is on offer.
+follows `<|` in it; a prefix such as `functions.`, and a number behind a colon, are taken off where only the rest names
+a function that is on offer.
 """
 
 import json
@@ -377,8 +378,10 @@ def _joined_name(name: str, piece: str, names: Collection[str]) -> str | None:
 
 def _plain_name(name: str, names: Collection[str]) -> str:
     plain = name.partition("<|")[0].strip()
-    rest = _PREFIX.sub("", plain)
-    return rest if plain not in names and rest in names else plain
+    # Kimi counts its calls: `functions.NAME:0`.
+    uncounted = re.sub(r":\d+\Z", "", plain)
+    found = (plain, _PREFIX.sub("", plain), uncounted, _PREFIX.sub("", uncounted))
+    return next((one for one in found if one in names), plain)
 
 
 def _index(value: Any) -> int | None:

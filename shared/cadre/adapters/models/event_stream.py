@@ -45,7 +45,8 @@ async def read_body(chunks: AsyncIterator[bytes]) -> AsyncIterator[Any]:
             elif name == "event":
                 event = value.strip()
     if whole:
-        yield _decoded("\n".join(whole).strip())
+        for value in _apart(whole):
+            yield value
         yield END_OF_STREAM
     for value in _values(event, data):
         yield value
@@ -63,8 +64,25 @@ def _values(event: str, data: list[str]) -> list[Any]:
         except MalformedBody:
             value = text
         return [value if isinstance(value, dict) and value.get("error") else {"error": value}]
-    value = _decoded(text)
+    try:
+        value = _decoded(text)
+    except MalformedBody:
+        if len(data) == 1:
+            raise
+        # No blank line stands between the events of some endpoints.
+        return [value for line in data for value in _values(event, [line])]
     return [] if value is None else [value]
+
+
+def _apart(lines: list[str]) -> list[Any]:
+    """Return the value of a whole body; those of its lines where each line is one."""
+    try:
+        return [_decoded("\n".join(lines).strip())]
+    except MalformedBody:
+        begun = [line for line in lines if line.strip()]
+        if len(begun) == 1 or not all(line.lstrip().startswith("{") for line in begun):
+            raise
+        return [_decoded(line) for line in begun]
 
 
 def _decoded(text: str) -> Any:

@@ -90,6 +90,8 @@ DashScope's, Volcengine's, Z.ai's (by number), MiniMax's (1008)."""
 _EXHAUSTED_WORDS = re.compile(
     r"insufficient (?:account |user )?(?:balance|credits?|funds|quota)|credit balance is too low|out of credits"
     r"|requires more credits|used all available credits|spending limit|budget has been exceeded"
+    r"|(?:balance|credits?) (?:is |are |has been |have been )?(?:not enough|exhausted|depleted|used up)"
+    r"|not enough (?:balance|credits?|funds)|no credits? (?:left|remaining)|key limit exceeded"
     r"|payment required|free-models-per-day|余额不足|欠费",
     re.IGNORECASE,
 )

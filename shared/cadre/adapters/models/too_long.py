@@ -46,6 +46,11 @@ OVERFLOWS: tuple[tuple[str, str], ...] = (
         "SGLang",
         r"input \((?P<tokens>\d+) tokens\) is longer than the model's context length \((?P<context>\d+) tokens\)",
     ),
+    (
+        "SGLang",
+        r"input length \((?P<tokens>\d+) tokens\) exceeds the maximum allowed length \((?P<context>\d+) tokens\)",
+    ),
+    ("any", r"\bcontext_(?:length|window)_exceeded\b|conversation is too long"),
     ("SGLang", r"token count exceeds the model's maximum context length"),
     ("TGI", r"must have less than (?P<context>\d+) tokens\. given: (?P<tokens>\d+)"),
     ("TGI", r"`inputs` tokens \+ `max_new_tokens` must be <= (?P<context>\d+)"),
