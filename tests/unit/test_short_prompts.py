@@ -1,5 +1,6 @@
 """The short form of the shipped prompts: how long it is, what it still says, and how an agent takes it."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,21 @@ def test_it_is_short_and_says_what_there_is(spec: AgentSpec) -> None:
     whole = system(spec, [SEARCH], [ANALYST], "Be kind.", {"type": "integer"})
     for said in ("analyst", "Be kind.", '{"type": "integer"}'):
         assert said in whole
+
+
+@pytest.mark.parametrize("form", ["code", "structured"])
+@pytest.mark.parametrize(
+    ("tools", "members", "called"),
+    [([SECOND], [], "lookup("), ([], [ANALYST], "analyst(task="), ([], [], "one = 317")],
+    ids=["a tool", "a member", "neither"],
+)
+def test_the_example_calls_what_is_there(
+    form: str, tools: list[Any], members: list[Any], called: str
+) -> None:
+    text = system(AGENTS[form], tools, members, "", None)
+    example = text.partition("Example")[2].replace("\\n", " ")
+    assert called in example
+    assert {*re.findall(r"\b([a-z_]+)\(", example)} <= {called.partition("(")[0], "print", "final_answer"}
 
 
 @pytest.mark.parametrize("spec", AGENTS.values(), ids=AGENTS)

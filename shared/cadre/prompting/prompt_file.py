@@ -13,6 +13,7 @@ from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError
 from cadre.errors import PromptError
 from cadre.prompting.tool_text import (
     to_call,
+    to_code_call,
     to_code_prompt,
     to_listed_prompt,
     to_short_prompt,
@@ -191,7 +192,14 @@ def _charged(filter_: Callable[..., str]) -> Callable[..., str]:
     return charged
 
 
-for _filter in (to_tool_calling_prompt, to_short_prompt, to_listed_prompt, to_call, to_code_prompt):
+for _filter in (
+    to_tool_calling_prompt,
+    to_short_prompt,
+    to_listed_prompt,
+    to_call,
+    to_code_call,
+    to_code_prompt,
+):
     _environment.filters[_filter.__name__] = _charged(_filter)
 _environment.filters["as_date"] = lambda at: datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
 _environment.filters["as_time"] = lambda at: datetime.fromtimestamp(at, UTC).strftime(

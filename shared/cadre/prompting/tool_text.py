@@ -12,6 +12,7 @@ __all__ = [
     "docstring_of",
     "signature_of",
     "to_call",
+    "to_code_call",
     "to_code_prompt",
     "to_json",
     "to_listed_prompt",
@@ -75,6 +76,28 @@ def to_code_prompt(card: ToolCard | AgentCard) -> str:
     doc = docstring_of(card).replace(quotes, "'''")
     body = indent(f"{quotes}{doc}\n{quotes}", _STEP)
     return f"def {code_name(card.name)}{signature_of(card)}:\n{body}"
+
+
+def to_code_call(card: ToolCard | AgentCard) -> str:
+    """Return a call of a card in Python, with values that are made up. Prompt files have it as a filter of the same
+    name."""
+    if isinstance(card, AgentCard):
+        return f"{code_name(card.name)}(task='…')"
+    needed = [one for one in parameters_of(card.input_schema) if one.required]
+    given = [f"{one.name}={_made_up(one.schema)!r}" for one in needed if one.by_name]
+    odd = {one.name: _made_up(one.schema) for one in needed if not one.by_name}
+    return f"{code_name(card.name)}({', '.join([*given, *([f'**{odd!r}'] if odd else [])])})"
+
+
+_MADE_UP: dict[str, Any] = {"integer": 3, "number": 3, "boolean": True, "array": [], "object": {}}
+"""What stands for a value of each type in an example."""
+
+
+def _made_up(schema: dict[str, Any]) -> Any:
+    if schema.get("enum"):
+        return schema["enum"][0]
+    kind = schema.get("type")
+    return _MADE_UP.get(kind, "…") if isinstance(kind, str) else "…"
 
 
 def docstring_of(card: ToolCard | AgentCard) -> str:

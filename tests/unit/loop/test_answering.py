@@ -34,6 +34,21 @@ def last_step(sim: SimulatedRun) -> ActionStep:
     return step
 
 
+@pytest.mark.parametrize("answer", ["the answer", "The answer.", "<your final answer>", "answer", "…", "..."])
+def test_what_stands_for_an_answer_is_none(answer: str) -> None:
+    sim = SimulatedRun().begin()
+    assert kinds(sim.say(call("final_answer", answer=answer)))[:2] == ["ModelAnswered", "CallRefused"]
+    assert sim.run.result is None
+
+
+@pytest.mark.parametrize("answer", ["the answer is 42", "no", "?", "—", "", 42])
+def test_a_short_answer_is_one(answer: Any) -> None:
+    sim = SimulatedRun().begin()
+    sim.say(call("final_answer", answer=answer))
+    assert sim.run.result is not None
+    assert (sim.run.result.state, sim.run.result.output) == ("success", answer)
+
+
 def test_tool_member_and_refused_call_of_one_answer() -> None:
     sim = SimulatedRun().begin()
     events = sim.say(

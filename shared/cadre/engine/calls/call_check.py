@@ -1,5 +1,6 @@
 """Whether a requested call can be made: the name exists, the arguments fit, delegation stays in bounds."""
 
+import re
 from difflib import get_close_matches
 from typing import Any
 
@@ -56,6 +57,23 @@ def input_schema(run: Run, name: str) -> dict[str, Any] | None:
     return FINAL_ANSWER_SCHEMA if name == FINAL_ANSWER == _ending(run) else None
 
 
+_PLACEHOLDER = (
+    "The answer is a placeholder, not the answer itself. First call a tool for what you do not know; then write the"
+    " answer itself in its place, in words or as a value."
+)
+_STANDS_IN = re.compile(
+    r"\W*(?:(?:the|your|my)[\s_]+)?(?:final[\s_]+)?answer(?:[\s_]+(?:goes[\s_]+)?here|[\s_]+to[\s_]+the[\s_]+task)?\W*",
+    re.IGNORECASE,
+)
+"""What small models write where they copy the form of an answer: `the answer`, `<your final answer>`."""
+
+
+def _is_placeholder(answer: Any) -> bool:
+    if not isinstance(answer, str):
+        return False
+    return answer.strip() in ("…", "...") or _STANDS_IN.fullmatch(answer) is not None
+
+
 def _ending(run: Run) -> str:
     return facts_of(run.spec, run.decided_by).ending if run.spec is not None else FINAL_ANSWER
 
@@ -68,6 +86,8 @@ def check_call(run: Run, name: str, arguments: dict[str, Any]) -> None:
         gone = f" {name!r} is not running at the moment." if name in run.missing else ""
         raise CallNotAllowed(f"Unknown tool {name!r}, should be one of: {known}.{gone}")
     check_arguments(name, schema, arguments)
+    if name == FINAL_ANSWER and _is_placeholder(arguments.get("answer")):
+        raise CallNotAllowed(_PLACEHOLDER)
     if name in run.members and name not in run.tools:
         check_delegation(run, name)
 
