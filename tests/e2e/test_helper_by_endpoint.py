@@ -1,0 +1,191 @@
+"""README's `helper`, unchanged, at endpoints whose answers were recorded or reported, and at ones that refuse.
+
+A report's answer calls a tool of its own. It is played for `helper` by one rule: in the parsed chunks the name of the
+call and the texts of its arguments are replaced, the new arguments cut over as many pieces as there were. All else, the
+framing, the fields and their order, stays as reported.
+
+The endpoint has its real address: the agents reach it through `HTTP_PROXY`, so its profile is the known one.
+"""
+
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cadre_scripted_model.cassettes import Cassette
+from harness.patience import eventually
+from harness.stack import Gateway, Stack
+
+ROOT = Path(__file__).parents[2]
+ANSWERS = ROOT / "tests/endpoints/answers"
+TASK = "How many words has 'to be or not to be'?"
+
+PLAYED = {
+    "vllm-glm-calls-in-one-piece": ("http://vllm.example:8000/v1", "zai-org/GLM-4.6"),
+}
+"""By file, the endpoint's address and the name of the model."""
+
+Body = dict[str, Any]
+
+
+class Refusal(Exception):
+    """What the endpoint answers with the status 400."""
+
+
+class Played(ThreadingHTTPServer):
+    """A proxy that answers requests to any host: a call of `count_words`, then one of `final_answer`."""
+
+    daemon_threads = True
+
+    def __init__(self, answer: Cassette, demand: Any = None) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answer, self.demand = answer, demand
+        self.asked: list[tuple[str, Body]] = []
+        self.refused = 0
+        self.held = threading.Event()
+        """Once set, the answers behind the first are held back no longer."""
+        self.held.set()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Played
+
+    def do_POST(self) -> None:
+        body: Body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.asked.append((self.path, body))
+        try:
+            if self.server.demand is not None:
+                self.server.demand(body)
+        except Refusal as refusal:
+            self.server.refused += 1
+            self._send(400, "application/json", json.dumps({"error": {"message": str(refusal)}}))
+            return
+        results = [one["content"] for one in body["messages"] if one["role"] == "tool"]
+        if results:
+            self.server.held.wait()
+        name, arguments = (
+            ("final_answer", {"answer": results[-1]})
+            if results
+            else ("count_words", {"text": "to be or not to be"})
+        )
+        answer = self.server.answer
+        self._send(answer.status, answer.content_type, played_for(answer, name, json.dumps(arguments)))
+
+    def do_GET(self) -> None:
+        self._send(404, "application/json", "{}")
+
+    def _send(self, status: int, content_type: str, text: str) -> None:
+        content = text.encode()
+        self.send_response(status)
+        self.send_header("content-type", content_type)
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+def played_for(answer: Cassette, name: str, arguments: str) -> str:
+    """The answer with its call named so, and with these arguments."""
+    lines = answer.body.split("\n")
+    chunks = {
+        n: json.loads(line[5:]) for n, line in enumerate(lines) if line.startswith("data:") and "{" in line
+    }
+    calls = [call["function"] for chunk in chunks.values() for call in _calls_in(chunk)]
+    pieces = [call for call in calls if call.get("arguments")]
+    cuts = [len(arguments) * n // len(pieces) for n in range(len(pieces) + 1)]
+    for call in calls:
+        if call.get("name"):
+            call["name"] = name
+    for call, begin, end in zip(pieces, cuts, cuts[1:], strict=False):
+        call["arguments"] = arguments[begin:end]
+    for n, chunk in chunks.items():
+        blank = lines[n][5 : len(lines[n]) - len(lines[n][5:].lstrip())]
+        lines[n] = f"data:{blank}{json.dumps(chunk, ensure_ascii=False, separators=(',', ':'))}"
+    return "\n".join(lines)
+
+
+def _calls_in(chunk: Body) -> Iterator[Body]:
+    for choice in chunk.get("choices") or []:
+        yield from (choice.get("delta") or {}).get("tool_calls") or []
+
+
+@contextmanager
+def endpoint(answer: Cassette, demand: Any = None) -> Iterator[Played]:
+    server = Played(answer, demand)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.held.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
+def helper_at(folder: Path, server: Played, url: str, name: str) -> Iterator[tuple[Stack, Gateway]]:
+    """README's team of one, its model at that address."""
+    readme = (ROOT / "README.md").read_text()
+    for file in ("tools.py", "helper.yaml"):
+        [text] = re.findall(rf"```\w+\n# {re.escape(file)}\n(.*?)```", readme, re.DOTALL)
+        (folder / file).write_text(text)
+    with Stack(folder) as stack:
+        proxy = f"http://127.0.0.1:{server.server_address[1]}"
+        stack.environment |= {"CADRE_MODEL_URL": url, "CADRE_MODEL": name, "http_proxy": proxy}
+        stack.tools(folder / "tools.py", start=False)
+        stack.agent(folder / "helper.yaml", start=False)
+        gateway = stack.gateway(start=False)
+        stack.start_all()
+        gateway.wait_offered(1)
+        yield stack, gateway
+
+
+def answer_of(name: str) -> Cassette:
+    answer = msgspec.json.decode((ANSWERS / f"{name}.json").read_bytes(), type=Cassette)
+    assert answer.origin in ("recorded", "reported")
+    return answer
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_helper_works_with_the_answers_of(name: str, tmp_path: Path) -> None:
+    url, model = PLAYED[name]
+    with endpoint(answer_of(name)) as server, helper_at(tmp_path, server, url, model) as (_, gateway):
+        assert gateway.answer("helper", TASK) == "6"
+        assert [(path, body["model"]) for path, body in server.asked] == [
+            (f"{url}/chat/completions", model)
+        ] * 2
+
+
+def _wants_reasoning(body: Body) -> None:
+    for one in body["messages"]:
+        if one.get("tool_calls") and not one.get("reasoning_content"):
+            raise Refusal(
+                "thinking is enabled but reasoning_content is missing in assistant tool call message"
+            )
+
+
+def test_what_a_refusal_taught_outlives_the_agent_that_was_killed(tmp_path: Path) -> None:
+    """The endpoint refuses once: neither the replica that takes over nor a later step is refused again."""
+    [name, *_] = PLAYED
+    with (
+        endpoint(answer_of(name), _wants_reasoning) as server,
+        helper_at(tmp_path, server, *PLAYED[name]) as (stack, gateway),
+    ):
+        server.held.clear()
+        run = gateway.submit("helper", TASK)
+        eventually(lambda: len(server.asked) == 3, what="the request is sent again in the other form")
+        assert server.refused == 1
+        agent = stack.services["helper"]
+        agent.kill()
+        server.held.set()
+        agent.start()
+        assert gateway.succeeded(run) == "6"
