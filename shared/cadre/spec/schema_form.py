@@ -23,11 +23,19 @@ _SHORT_BYTES = 400
 
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _MOST_LEVELS = 100
+_MOST_TRIED = 5000
+"""Options of unions that are tried at most. Where a schema may refer to itself, one counts for many: it is checked with
+all that is below it, and these multiply."""
+_COUNTS_FOR = 1000
 
 
 def typed(schema: Any) -> Any:
-    """Return the schema with a type for each property and each list of choices, and with items for each array."""
-    return _typed(schema) if isinstance(schema, dict) else schema
+    """Return the schema with a type for each property and each list of choices, and with items for each array; one that
+    is nested too deeply for that as it is."""
+    try:
+        return _typed(schema) if isinstance(schema, dict) else schema
+    except RecursionError:
+        return schema
 
 
 def _typed(schema: Schema, *, is_property: bool = False) -> Schema:
@@ -191,38 +199,46 @@ def _mapped(schema: Schema, change: Any, properties: Any = None) -> Schema:
 def fitting(schema: Schema, value: Any) -> Any:
     """Return the value, with what does not fit converted at any depth where that loses nothing: texts that say numbers,
     booleans or JSON, and numbers and booleans where texts are wanted. What cannot be converted stays as it is."""
-    return value if not misfits(schema, value) else _fitting(schema, schema, value, 0)
+    return value if not misfits(schema, value) else _fitting(schema, schema, value, 0, [_MOST_TRIED])
 
 
-def _fitting(schema: Any, root: Schema, value: Any, level: int) -> Any:
+def _fitting(schema: Any, root: Schema, value: Any, level: int, left: list[int]) -> Any:
     if not isinstance(schema, dict) or level > _MOST_LEVELS:
         return value
     name = _referred(schema)
     if name is not None:
         definitions = {key: one for place in _DEFINITIONS for key, one in root.get(place, {}).items()}
-        return _fitting(definitions.get(name), root, value, level + 1)
+        return _fitting(definitions.get(name), root, value, level + 1, left)
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
-            tried = [_fitting(one, root, value, level + 1) for one in schema[key]]
-            whole = {place: root[place] for place in _DEFINITIONS if place in root}
-            fit = (
-                one
-                for option, one in zip(schema[key], tried, strict=True)
-                if not misfits({**option, **whole}, one)
-            )
-            return next(fit, value)
+            return _fitting_option(schema[key], root, value, level, left)
     kinds = schema.get("type", [])
     kinds = kinds if isinstance(kinds, list) else [kinds]
     value = next((one for kind in kinds for one in _as_type(kind, value)), value)
     if isinstance(value, dict):
         named, others = schema.get("properties", {}), schema.get("additionalProperties")
-        return {key: _fitting(named.get(key, others), root, one, level + 1) for key, one in value.items()}
+        return {
+            key: _fitting(named.get(key, others), root, one, level + 1, left) for key, one in value.items()
+        }
     if isinstance(value, list):
         first, rest = schema.get("prefixItems", []), schema.get("items")
         inner = [*first, *[rest] * max(0, len(value) - len(first))]
         return [
-            _fitting(one, root, item, level + 1) for one, item in zip(inner, value, strict=False)
+            _fitting(one, root, item, level + 1, left) for one, item in zip(inner, value, strict=False)
         ] + value[len(inner) :]
+    return value
+
+
+def _fitting_option(options: list[Any], root: Schema, value: Any, level: int, left: list[int]) -> Any:
+    """Return the value as the first of the options has it that it can be converted to."""
+    whole = {place: root[place] for place in _DEFINITIONS if place in root}
+    for option in options:
+        left[0] -= _COUNTS_FOR if whole else 1
+        if left[0] < 0:
+            return value
+        fit = _fitting(option, root, value, level + 1, left)
+        if isinstance(option, dict) and not misfits({**option, **whole}, fit):
+            return fit
     return value
 
 
