@@ -11,6 +11,7 @@ from cadre.adapters.nats.registry import NatsRegistry
 from cadre.adapters.nats.streams import jetstream
 from cadre.delivery.codec import encode
 from harness.patience import patience
+from harness.texts import holds
 from integration.executor_bench import Bench
 from integration.service_bench import failure
 
@@ -66,7 +67,8 @@ async def test_failures_are_answers(bench: Bench) -> None:
         assert failure(result).message.endswith(f"TimeoutError: no result within 0.2 s{rest}")
 
     result = await bench.ask("odd", kind="mute")
-    assert (result.error, result.output) == (None, "<Mute: its text cannot be had: ValueError>")
+    assert result.error is None
+    assert holds(str(result.output), "Mute", "ValueError")
 
 
 async def test_outputs_always_fit_into_json_and_a_message(bench: Bench) -> None:

@@ -111,7 +111,7 @@ class Holder:
         (odd_type, "parameter 'a' has a type"),
         (odd_union, "parameter 'a' has a type"),
         (unknown_type, "'Nowhere'"),
-        (wrong_default, "the default of 'a' does not fit its hint"),
+        (wrong_default, "default of 'a'"),
         (final_answer, "'final_answer'"),
         (naïve, "name 'naïve': use 1 to 64"),
         (generates, "generator"),
