@@ -74,7 +74,7 @@ async def test_a_file_that_is_not_there_and_a_url_that_is_none(gateway: Gateway)
 
 async def test_a_waiting_client_does_not_stop_a_loop(gateway: Gateway) -> None:
     cadre = Client()
-    with pytest.raises(RuntimeError, match=r"\bClient\b"):
+    with pytest.raises(RuntimeError, match=r"\bAsyncClient\b"):
         cadre.agents()
     await asyncio.to_thread(cadre.close)
 
