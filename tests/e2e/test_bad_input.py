@@ -263,7 +263,7 @@ def test_wrong_usage_of_run(cadre: Commands) -> None:
         (["solo", "x", "--input", "k=1", "--input", "k=2"], "--input k is given more than once"),
         (["solo", "broken \udcff"], "the task is not UTF-8 text (at character 8)"),
         (["solo", "x", "--image", "none.png"], "--image none.png: No such file or directory"),
-        (["solo", "x", "--continue"], "--continue needs --session NAME"),
+        (["solo", "x", "--reset"], "--reset needs --session NAME"),
         (["solo", "x", "--session", "a b"], "session name 'a b': use 1 to 64 of the letters"),
         (["solo", "x", "--max-steps", "0"], "Invalid value for '--max-steps'"),
     ):

@@ -232,7 +232,7 @@ async def test_ends_without_an_answer_are_errors(cadre: AsyncClient) -> None:
         await run.result(timeout=0.5)
     assert timed_out.value.run_id == run.id
     with pytest.raises(Conflict, match="still going") as busy:
-        await cadre.start("clerk", "pay", session="busy", reset=False)
+        await cadre.start("clerk", "pay", session="busy")
     assert busy.value.problem == "session-busy"
     await run.cancel("not needed")
     with pytest.raises(RunCancelled, match="not needed") as cancelled:

@@ -51,9 +51,9 @@ def test_a_task_of_600_kilobytes(gateway: Gateway) -> None:
 
 def test_a_session_goes_on_with_the_memory_of_its_last_run(gateway: Gateway) -> None:
     gateway.answer("solo", "remember the hoopoe", session="birds")
-    again = gateway.answer("solo", "what did I say?", session="birds", reset=False)
+    again = gateway.answer("solo", "what did I say?", session="birds")
     assert "remember the hoopoe" in again
-    fresh = gateway.answer("solo", "what did I say?", session="birds")
+    fresh = gateway.answer("solo", "what did I say?", session="birds", reset=True)
     assert "hoopoe" not in fresh
 
 
@@ -64,15 +64,15 @@ def test_a_conversation_on_the_terminal(cadre: Commands) -> None:
     _, again, fresh = done.stdout.split("first: ")
     assert "remember the hoopoe" in again
     assert "hoopoe" not in fresh
-    assert "cadre chat solo --session chatted --continue" in done.stderr
-    more = cadre("chat", "solo", "--session", "chatted", "--continue", said="remember the owl\n")
+    assert "cadre chat solo --session chatted" in done.stderr
+    more = cadre("chat", "solo", "--session", "chatted", said="remember the owl\n")
     assert more.stdout.strip() == "remembered"
 
 
 def test_a_session_is_busy_until_its_run_has_ended(gateway: Gateway) -> None:
     run = gateway.submit("solo", "take long", session="busy")
     gateway.wait_for(run, "tool.called")
-    follower = {"agent": "solo", "task": "what did I say?", "session": "busy", "reset": False}
+    follower = {"agent": "solo", "task": "what did I say?", "session": "busy"}
     refused = gateway.request("POST", "/v1/runs", json=follower)
     assert (refused.status_code, refused.json()["code"]) == (409, "session-busy")
     gateway.request("POST", f"/v1/runs/{run}/cancel", json={})

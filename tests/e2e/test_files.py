@@ -69,9 +69,9 @@ def test_who_goes_on_from_a_run_finds_its_files(gateway: Gateway, cadre: Command
         return run, result["output"]
 
     first, _ = talk("write: First of all.")
-    second, output = talk("Open the report that you wrote.", reset=False)
+    second, output = talk("Open the report that you wrote.")
     assert output.endswith("First of all.")
-    reset, output = talk("Open the report that you wrote.")
+    reset, output = talk("Open the report that you wrote.", reset=True)
     assert "First of all." not in output
     files = gateway.request("GET", f"/v1/runs/{reset}/files").json()["files"]
     assert files == [], "a session that is reset begins with nothing"

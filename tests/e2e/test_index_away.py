@@ -248,7 +248,7 @@ def test_messages_signals_cancels_and_forks_arrive(gateway: Gateway, books: Path
 def test_sessions_go_on(gateway: Gateway) -> None:
     session = uuid4().hex
     assert gateway.answer("host", "my name is Iris", session=session) == "Noted."
-    assert gateway.answer("host", "what is my name", session=session, reset=False) == "You are Iris."
+    assert gateway.answer("host", "what is my name", session=session) == "You are Iris."
 
 
 def test_a_standing_budget_counts_what_is_used(gateway: Gateway, books: Path) -> None:

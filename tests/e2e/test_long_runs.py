@@ -119,7 +119,7 @@ def _is_open(line: dict[str, Any]) -> bool:
 def test_a_session_of_long_turns(gateway: Gateway, requests: Requests, cadre: Commands) -> None:
     """Each goes on from the one before, whose steps would not fit by themselves."""
     for turn in range(1, 5):
-        run = gateway.submit("patient", f"verses: {turn * 16}", session="long", reset=False)
+        run = gateway.submit("patient", f"verses: {turn * 16}", session="long")
         result = gateway.finished(run)
         assert (result["state"], result["output"]) == ("success", f"{turn * 16} verses")
         assert len(events_of(gateway, run, "tool.answered")) == 16

@@ -275,7 +275,7 @@ def send(door: str, caller: Caller, talk: str, text: str, agent: str) -> httpx2.
             request = message_of("tools/call", knows_tasks=False, name=agent, arguments=arguments)
             return caller.ask("POST", "/mcp", **request)
         case _:
-            body = {"agent": agent, "task": text, "session": talk, "reset": False}
+            body = {"agent": agent, "task": text, "session": talk}
             return caller.ask("POST", "/v1/runs", json=body, headers={"Prefer": "wait=60"})
 
 

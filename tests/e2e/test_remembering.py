@@ -228,7 +228,7 @@ def test_the_files_of_a_run_can_be_searched_by_all_that_work_for_it(
     # Another turn has the same files; a run that was given none is offered no search.
     again = gateway.submit("keeper", "search: notice period", session="with-files-2", files=files)
     assert "nine weeks" in gateway.finished(again)["output"]
-    turn = gateway.submit("keeper", "search: notice period", session="with-files-2", reset=False)
+    turn = gateway.submit("keeper", "search: notice period", session="with-files-2")
     bare = gateway.submit("keeper", "search: notice period")
     for id_, searches in ((turn, True), (bare, False)):
         gateway.finished(id_)

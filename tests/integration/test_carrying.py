@@ -88,7 +88,7 @@ async def fork(world: World, run: str, at: int, key: str | None = None) -> dict[
 
 
 async def turn(world: World, session: str, key: str | None = None, **fields: Any) -> httpx2.Response:
-    body = {"agent": "boss", "task": "x", "session": session, "reset": False, **fields}
+    body = {"agent": "boss", "task": "x", "session": session, **fields}
     return await world.http.post("/v1/runs", json=body, headers={"Idempotency-Key": key} if key else {})
 
 

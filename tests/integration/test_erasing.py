@@ -305,7 +305,7 @@ async def test_an_erased_run_is_not_started_again_by_its_key(world: World) -> No
 
 async def test_a_session_whose_last_run_was_erased_begins_afresh(world: World) -> None:
     async def turn() -> str:
-        body = {"agent": "boss", "task": "x", "session": "s-erased", "reset": False}
+        body = {"agent": "boss", "task": "x", "session": "s-erased"}
         answer = await world.http.post("/v1/runs", json=body)
         assert answer.status_code == 202, answer.text
         run: str = answer.json()["id"]

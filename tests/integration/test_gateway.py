@@ -250,7 +250,7 @@ async def test_a_post_may_answer_with_the_events(world: World) -> None:
         (b'{"agent":"boss","task":"x","session":"a.b"}', 422, "invalid-request", "'a.b'"),
         (b'{"agent":"boss","task":"x","labels":{"a b":"c"}}', 422, "invalid-request", "labels: 'a b'"),
         (b'{"agent":"boss","task":"x","labels":{"a":1}}', 422, "invalid-request", "labels"),
-        (b'{"agent":"boss","task":"x","reset":false}', 422, "invalid-request", "session"),
+        (b'{"agent":"boss","task":"x","reset":true}', 422, "invalid-request", "session"),
         (b'{"agent":"boss","task":"x","images":["http://a/b.png"]}', 422, "invalid-request", "images[0]"),
         (
             b'{"agent":"boss","task":"x","images":["data:image/png;base64,?"]}',

@@ -32,27 +32,27 @@ async def test_a_session_goes_on_from_its_last_run(world: World) -> None:
         assert task is not None
         return task.continues
 
-    first = await post(reset=False)
+    first = await post()
     assert await continued(first) is None
-    busy = await post(reset=False)
+    busy = await post()
     assert (busy.status_code, busy.json()["code"]) == (409, "session-busy")
     scribe = world.scribe(first.json()["id"])
     await scribe.write(scribe.accepted(session=session), CALLED)
-    assert (await post(reset=False)).status_code == 409
+    assert (await post()).status_code == 409
     await scribe.write(FINISHED)
 
-    second = await post(reset=False)
+    second = await post()
     assert await continued(second) == first.json()["id"]
     await world.finished_run(second.json()["id"], session=session)
-    fresh = await post()
+    fresh = await post(reset=True)
     assert await continued(fresh) is None
     await world.finished_run(fresh.json()["id"], session=session)
-    assert await continued(await post(reset=False)) == fresh.json()["id"]
+    assert await continued(await post()) == fresh.json()["id"]
 
 
 async def test_of_two_turns_at_once_one_is_refused(world: World) -> None:
     session = new_run()
-    body = {"agent": "boss", "task": "x", "session": session, "reset": False}
+    body = {"agent": "boss", "task": "x", "session": session}
     answers = await asyncio.gather(*(world.http.post("/v1/runs", json=body) for _ in range(4)))
     assert sorted(answer.status_code for answer in answers) == [202, 409, 409, 409]
 
@@ -63,9 +63,7 @@ async def test_a_turn_that_was_never_started_is_passed_over(world: World) -> Non
     sessions = NatsSessions(world.nc, world.topology)
     # As a gateway leaves it that died long ago between recording the turn and publishing its task.
     await sessions.record("boss", session, None, SessionTurn(run=lost, previous=before, at=1.0), 0)
-    answer = await world.http.post(
-        "/v1/runs", json={"agent": "boss", "task": "x", "session": session, "reset": False}
-    )
+    answer = await world.http.post("/v1/runs", json={"agent": "boss", "task": "x", "session": session})
     run = answer.json()["id"]
     task = await world.history.task(run, run)
     assert task is not None
@@ -79,7 +77,7 @@ async def test_a_session_of_the_same_name_is_another_one_for_each_person(world: 
 
     async def turn(user: str | None) -> tuple[str, str | None]:
         """The run, and the one that it goes on from."""
-        asked = {"agent": "boss", "task": "x", "session": session, "reset": False, "user": user}
+        asked = {"agent": "boss", "task": "x", "session": session, "user": user}
         answer = await world.http.post("/v1/runs", json=asked)
         assert answer.status_code == 202, answer.text
         run = answer.json()["id"]

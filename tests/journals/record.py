@@ -59,7 +59,7 @@ def ordinary(recorder: Recorder) -> None:
         recorder.save(name, recorder.finished(agent, task, **fields))
     recorder.save("long_run", recorder.finished("solo", "count to 90", max_steps=100))
     first = recorder.finished("solo", "remember the hoopoe", session="birds")
-    second = recorder.finished("solo", "what did I say?", session="birds", reset=False)
+    second = recorder.finished("solo", "what did I say?", session="birds")
     recorder.save("session", first, second)
 
 

@@ -153,7 +153,7 @@ def test_detach_prints_the_id(gateway: Gateway) -> None:
     [
         (["run", "boss"], "the task"),
         (["run", "boss", "-"], "the task"),
-        (["run", "boss", "go", "--continue"], "--continue needs --session"),
+        (["run", "boss", "go", "--reset"], "--reset needs --session"),
         (["run", "boss", "go", "--input", "novalue"], "write NAME=VALUE"),
         (["run", "boss", "go", "--image", "/nowhere/a.png"], "--image /nowhere/a.png: No such file"),
         (["run", "boss", "go", "--max-steps", "0"], "'--max-steps'"),

@@ -98,7 +98,7 @@ def _end(gateway: Gateway, case: Case, run: str) -> Result:
     # smolagents counts all that is in memory, Cadre each run by itself.
     tokens = result["own_usage"]["output_tokens"]
     if case.then:
-        result = gateway.finished(gateway.submit(case.agent, case.then, session=case.name, reset=False))
+        result = gateway.finished(gateway.submit(case.agent, case.then, session=case.name))
         tokens += result["own_usage"]["output_tokens"]
 
     def fetch(ref: str) -> bytes:

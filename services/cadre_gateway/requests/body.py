@@ -95,8 +95,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The person that it works for: whose memories its agents may share."""
     labels: Labels = {}
     """Words of the caller's own, by which the run is found again."""
-    reset: bool = True
-    """false: go on with the memory of the session's last run of this agent."""
+    reset: bool = False
+    """true: start the session afresh; else the run goes on with the memory of the session's last run of this agent."""
     stream: bool = False
     return_full_result: bool = False
 
@@ -286,8 +286,8 @@ def checked_submission(found: Submission) -> Submission:
             check_name("session", found.session)
         except SpecError as error:
             raise invalid(str(error)) from error
-    elif not found.reset:
-        raise invalid("reset=false goes on with a session: name it in `session`")
+    elif found.reset:
+        raise invalid("reset=true starts a session afresh: name it in `session`, or leave `reset` out")
     if found.user is not None and not (
         0 < len(found.user.strip()) <= _MAX_NAME_CHARS and found.user.isprintable()
     ):

@@ -81,5 +81,5 @@ def _busy(session: str, why: str) -> Problem:
     return Problem(
         409,
         "session-busy",
-        f"session {session!r}: {why}, or start afresh (reset=true; `cadre run` without --continue)",
+        f"session {session!r}: {why}, or start afresh (reset=true; `cadre run --reset`)",
     )

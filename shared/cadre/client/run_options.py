@@ -34,9 +34,9 @@ class StartOptions(RunBounds, total=False):
     images: Iterable[str | os.PathLike[str]]
     """Images that the model sees: local files or URLs."""
     session: str
-    """The conversation that it belongs to."""
+    """The conversation that it goes on with, or begins."""
     reset: bool
-    """False: go on with the memory of the session's last run of this agent."""
+    """True: start the session afresh, without the memory of its earlier runs."""
     user: str
     """The person that it works for, whose memories its agents may share."""
     labels: Mapping[str, str]

@@ -68,7 +68,7 @@ def _measure(tokens: int) -> dict[str, float]:
         _talked(gateway, tokens)
         before = asyncio.run(stored_bytes(stack))
         seen.agent = agent
-        run = gateway.submit("reader", f"pages: {_CALLS}", session="long", reset=False)
+        run = gateway.submit("reader", f"pages: {_CALLS}", session="long")
         result = gateway.finished(run, within=300)
         if result["output"] != "read" or len(seen.marks) != _CALLS + 1:
             raise RuntimeError(f"{len(seen.marks)} requests, and the run ended so: {result}")

@@ -62,7 +62,6 @@ class Messages:
             images=content.images,
             files=content.files,
             session=session,
-            reset=False,
         )
         terms = CallerTerms(
             metadata={CONTEXT: sent.context_id} if sent.context_id not in ("", session) else {}

@@ -115,7 +115,7 @@ class Turns:
             images=[*before.images, *content.images],
             files=before.files | content.files,
             session=session,
-            reset=not goes_on,
+            reset=session is not None and not goes_on,
         )
         card = card_of(self.runs.registry.reachable(), agent)
         described = [{"type": "function", **tool} for tool in wanted.tools or []]

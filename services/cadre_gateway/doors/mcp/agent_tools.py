@@ -196,7 +196,6 @@ def _wanted(agent: str, arguments: dict[str, Any], spec: AgentSpec | None, sessi
         task=asked.task,
         inputs=asked.inputs,
         session=session,
-        reset=session is None,
     )
 
 

@@ -267,7 +267,7 @@ class Conversations:
                 files=before.files | turn.files,
                 session=session,
                 user=turn.user,
-                reset=not goes_on,
+                reset=session is not None and not goes_on,
             )
         )
         metadata = turn.metadata | {TOLD: turn.mark}

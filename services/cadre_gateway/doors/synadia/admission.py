@@ -168,7 +168,6 @@ def submission_of(agent: str, envelope: Envelope) -> Submission:
         images=images,
         files=found,
         session=session,
-        reset=session is None,
     )
 
 

@@ -19,9 +19,9 @@ _HELP = (
 
 @click.command("chat")
 @click.argument("agent")
-@click.option("--session", metavar="NAME", help="Conversation to begin, or to go on with by --continue.")
+@click.option("--session", metavar="NAME", help="Conversation to begin, or to go on with.")
 @click.option("--user", metavar="NAME", help="Person that it works for: whose memories it may share.")
-@click.option("--continue", "continues", is_flag=True, help="Go on from the session's last run.")
+@click.option("--reset", is_flag=True, help="Start the session afresh, without its earlier runs.")
 @click.option("--ask/--no-ask", default=None, help="Decide here on calls that wait for a person.")
 @bound_options
 def command(**options: Any) -> int:
@@ -29,10 +29,10 @@ def command(**options: Any) -> int:
 
     The course of a run goes to stderr, answers to stdout; without a terminal every line of standard input is a turn.
     """
-    if options["continues"] and not options["session"]:
-        raise click.UsageError("--continue needs --session NAME: the conversation to go on with")
+    if options["reset"] and not options["session"]:
+        raise click.UsageError("--reset needs --session NAME: the conversation to start afresh")
     session = options["session"] or f"chat-{secrets.token_hex(4)}"
-    reset, code = not options["continues"], ExitCode.OK
+    reset, code = options["reset"], ExitCode.OK
     for line in _lines():
         match line.strip():
             case "":
@@ -47,7 +47,7 @@ def command(**options: Any) -> int:
                     "agent": options["agent"],
                     "task": utf8("the task", text),
                     "session": session,
-                    "reset": reset,
+                    "reset": reset or None,
                     "user": options["user"],
                     **bounds(options),
                 }
@@ -55,7 +55,7 @@ def command(**options: Any) -> int:
                 following = {"output": "text", "detach": False, "timeout": None, "ask": options["ask"]}
                 code = ExitCode(asyncio.run(launch(given, following)))
                 reset = False
-    click.echo(f"cadre: go on with `cadre chat {options['agent']} --session {session} --continue`", err=True)
+    click.echo(f"cadre: go on with `cadre chat {options['agent']} --session {session}`", err=True)
     return code
 
 

@@ -31,7 +31,7 @@ from cadre.client.data_urls import URL_PREFIXES, data_url
     help="File for the run's workspace, under its own name.",
 )
 @bound_options
-@click.option("--session", metavar="NAME", help="Conversation that the run belongs to.")
+@click.option("--session", metavar="NAME", help="Conversation that the run goes on with, or begins.")
 @click.option("--user", metavar="NAME", help="Person that it works for: whose memories it may share.")
 @click.option(
     "--label",
@@ -40,7 +40,7 @@ from cadre.client.data_urls import URL_PREFIXES, data_url
     metavar="NAME=VALUE",
     help="A word of your own, by which `cadre runs --label` finds it.",
 )
-@click.option("--continue", "continues", is_flag=True, help="Go on from the session's last run.")
+@click.option("--reset", is_flag=True, help="Start the session afresh, without its earlier runs.")
 @following_options("the run")
 def command(**options: Any) -> int:
     """Give AGENT a task and follow the run until it ends.
@@ -48,8 +48,8 @@ def command(**options: Any) -> int:
     Without TASK, or with -, the task is read from standard input. The answer goes to stdout, all else to
     stderr. The first Ctrl-C cancels the run, the second leaves it running.
     """
-    if options["continues"] and not options["session"]:
-        raise click.UsageError("--continue needs --session NAME: the conversation to go on with")
+    if options["reset"] and not options["session"]:
+        raise click.UsageError("--reset needs --session NAME: the conversation to start afresh")
     request = {
         "agent": options["agent"],
         "task": _task(options["task"]),
@@ -60,7 +60,7 @@ def command(**options: Any) -> int:
         "session": options["session"],
         "user": options["user"],
         "labels": text_values("--label", options["labels"]),
-        "reset": not options["continues"],
+        "reset": options["reset"] or None,
     }
     request = {key: value for key, value in request.items() if value not in (None, [], {})}
     return asyncio.run(launch(request, options))
