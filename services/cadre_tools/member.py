@@ -22,7 +22,7 @@ from cadre.service.platform import Platform
 from cadre.settings import Settings, read_settings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import agent_of, read_agent
-from cadre.spec.kinds import declaration_of
+from cadre.spec.kinds import facts_of
 from cadre.spec.remote_agent import DOCUMENT, Permissions
 from cadre.telemetry.metrics.meters import Sample
 from cadre_tools.host import ToolHost
@@ -78,7 +78,7 @@ def command(
 def serve(spec: AgentSpec, folder: Path, settings: Settings) -> None:
     """Serves the agent and the tools that its kind brings, until told to stop; paths in its file are relative to the
     folder. Raises SetupError, and SystemExit with the status of a process that could not go on."""
-    if not declaration_of(spec.kind).tools:
+    if not facts_of(spec).tools:
         raise SpecError(
             f"{spec.name} is no agent of another make (kind: {DOCUMENT}): serve it with `cadre agent`"
         )

@@ -45,7 +45,8 @@ from cadre.journal.events import (
 )
 from cadre.journal.parts import JournalEvent as JournalEvent
 from cadre.protocol.deltas import Delta as Delta
-from cadre.spec.kinds import declared_kinds, once
+from cadre.journal.unions import close
+from cadre.spec.kinds import once
 
 if TYPE_CHECKING:
     __all__: list[str]
@@ -53,7 +54,8 @@ if TYPE_CHECKING:
 
 @once
 def _of_kinds() -> dict[str, Any]:
-    return {event.__name__: event for kind in declared_kinds().values() for event in kind.events}
+    common = get_args(CommonEvent)
+    return {event.__name__: event for event in close().events if event not in common}
 
 
 def __getattr__(name: str) -> Any:

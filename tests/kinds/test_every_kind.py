@@ -1,9 +1,10 @@
 """What holds for every declared kind of agent, and that nothing else of the library knows a kind by its name."""
 
 import ast
+import re
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import pytest
@@ -14,8 +15,10 @@ from cadre.journal.unions import close
 from cadre.prompting.prompts import Prompts, kind_for
 from cadre.protocol.messages import Message
 from cadre.spec.agent import AgentSpec
-from cadre.spec.kinds import KindDeclaration, declared_kinds, facts_of
+from cadre.spec.kinds import KindDeclaration, Section, declared_kinds, facts_of, version_of
 from cadre.views.rows import purpose_text
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 SHARED = Path(__file__).parents[2] / "shared"
 REGISTRY = {"cadre.spec.kinds"}
@@ -32,36 +35,41 @@ def declared(request: pytest.FixtureRequest) -> KindDeclaration:
 
 @pytest.fixture
 def kind(declared: KindDeclaration) -> Kind:
-    return find_kind(declared.name, declared.version)
+    return find_kind(declared.name, version_of(declared))
 
 
 def test_it_is_found_by_its_name_and_version(declared: KindDeclaration, kind: Kind) -> None:
-    assert (kind.name, list(declared.behavior)) == (declared.name, [1])
+    assert isinstance(kind, Kind)
+    assert list(declared.behavior) == [1]
+
+
+def records(declared: KindDeclaration, base: type[T]) -> list[type[T]]:
+    return [record for record in declared.records if issubclass(record, base)]
 
 
 def test_its_records_are_its_own(declared: KindDeclaration) -> None:
-    assert all(issubclass(event, JournalEvent) and event in close().events for event in declared.events)
-    assert all(issubclass(message, Message) for message in declared.messages)
-    assert set(declared.messages.values()) <= set(declared.events)
-    for part, base in ((declared.state, KindState), (declared.step, KindStep)):
-        assert part is None or (issubclass(part, base) and part.__struct_config__.tag == declared.name)
+    assert set(records(declared, JournalEvent)) <= set(close().events)
+    for base in (KindState, KindStep, Section):
+        assert [part.__struct_config__.tag for part in records(declared, base)] in ([], [declared.name])
 
 
 def test_an_event_copies_every_field_of_its_record(declared: KindDeclaration) -> None:
     """A decision is made again from the event alone."""
     common = set(Message.__struct_fields__) | {"kind", "kind_version"}
-    for message, event in declared.messages.items():
-        assert set(message.__struct_fields__) - common <= set(event.__struct_fields__)
+    for event in records(declared, JournalEvent):
+        if (message := event.copies) is not None:
+            assert message in close().records
+            assert set(message.__struct_fields__) - common <= set(event.__struct_fields__)
 
 
 def test_its_section_has_a_default_for_every_field(declared: KindDeclaration) -> None:
-    if declared.section is not None:
-        assert not [one.name for one in msgspec.structs.fields(declared.section) if one.required]
+    for section in records(declared, Section):
+        assert not [one.name for one in msgspec.structs.fields(section) if one.required]
 
 
 def test_its_prompts_render(declared: KindDeclaration) -> None:
     spec = AgentSpec(name="a", description="A.", kind=declared.name)
-    terms = declared.prompt_terms(spec)
+    terms = declared.facts(spec).terms()
     assert Prompts.load(kind_for(spec)).system([], [], "Be kind.", terms).strip()
 
 
@@ -113,11 +121,36 @@ def test_no_other_module_compares_with_a_kinds_name() -> None:
     assert found == []
 
 
-def test_it_is_drawn(declared: KindDeclaration) -> None:
+def test_it_is_drawn(declared: KindDeclaration, kind: Kind) -> None:
     """`cadre graph` has a flowchart of an agent of every kind."""
     spec = AgentSpec(name="a", description="Works.", kind=declared.name, tools=["look"], team=["helper"])
-    module, _, attribute = declared.graph.partition(":")
-    head, *lines = getattr(import_module(module), attribute)(spec)
+    head, *lines = kind.graph(spec)
     assert head.startswith("flowchart ")
     assert lines
     assert all(line.startswith("    ") and line.count('"') % 2 == 0 for line in lines)
+
+
+MOST_MEMBERS = 30
+
+PAGE = (SHARED.parent / "docs" / "kinds.md").read_text()
+
+
+def members(owner: type) -> set[str]:
+    names = {*vars(owner), *vars(owner).get("__annotations__", {})}
+    return {name for name in names if not name.startswith("_")}
+
+
+def test_the_page_lists_the_whole_seam() -> None:
+    """What a kind may say of itself: no more of it than a reader can keep in mind."""
+    seam = {
+        f"{owner.__name__}.{name}"
+        for owner, found in (
+            (KindDeclaration, set(KindDeclaration._fields)),
+            (Kind, members(Kind)),
+            (JournalEvent, members(JournalEvent)),
+        )
+        for name in found
+    }
+    listed = re.findall(r"^\| `([A-Za-z]+\.[a-z_]+)` \|", PAGE, re.MULTILINE)
+    assert sorted(listed) == sorted(seam)
+    assert len(seam) <= MOST_MEMBERS

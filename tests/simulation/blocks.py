@@ -10,7 +10,6 @@ import msgspec
 
 from cadre.delivery.code_history import HistoryPiece
 from cadre.engine.calls.fold_calls import failure_of
-from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
 from cadre.journal.run import Phase
 from cadre.kinds.code.records import BlockFinished, BlockStarted, BlockYielded
@@ -44,7 +43,7 @@ def blocks_do_what_their_code_says(world: World) -> None:
         made[parent_of(call) or ""].append(call)
     for name, chronicle in world.history.runs.items():
         spec = chronicle.run.spec
-        if spec is not None and spec.kind == "code" and kind_of(chronicle.run).name == "code":
+        if spec is not None and spec.kind == "code" and chronicle.run.decided_by == "code":
             asked = _Reader(world, chronicle).read()
             if strange := [call for call in made[name] if call not in asked]:
                 raise Violation(MADE_ONCE, f"{strange} were made, and no block asked for them")

@@ -13,7 +13,7 @@ from cadre.errors import PromptError
 from cadre.prompting.prompts import Prompts, to_code_prompt, to_tool_calling_prompt
 from cadre.protocol.cards import AgentCard, ToolCard
 from cadre.spec.agent import AgentSpec
-from cadre.spec.kinds import declaration_of
+from cadre.spec.kinds import facts_of
 
 SHIPPED = Path(__file__).parents[2] / "prompts" / "tool_calling.yaml"
 
@@ -37,7 +37,7 @@ ANALYST = AgentCard(name="analyst", description="Calculates.")
 WRITTEN = {"tool_calling": to_tool_calling_prompt, "code": to_code_prompt, "structured_code": to_code_prompt}
 TOOL_CALLING = Prompts.load("tool_calling")
 CODER = AgentSpec(name="a", description="A.", kind="code")
-TERMS = declaration_of("code").prompt_terms(CODER)
+TERMS = facts_of(CODER).terms()
 """An agent that calls tools has none, and does not mind."""
 
 

@@ -174,7 +174,7 @@ class TestMachine:
             ToolPaused,
             WaitStarted,
             WaitFinished,
-        }.union(*(kind.events for kind in others))
+        } | {one for kind in others for one in kind.records}
         seen = {type(event) for entry in explore().entries for event in entry.events}
         assert seen == set(close().events) - {RecordIgnored} - of_others
 

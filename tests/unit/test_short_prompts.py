@@ -11,7 +11,7 @@ from cadre.kinds.code.section import CodeSpec
 from cadre.prompting.prompts import Prompts, kind_for, prompts_for
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import read_agent
-from cadre.spec.kinds import declaration_of
+from cadre.spec.kinds import facts_of
 from cadre.spec.model import ModelSpec
 from cadre.spec.sections import sections
 from unit.test_agent_file import HEAD
@@ -35,7 +35,7 @@ SECOND = SEARCH.__class__(name="lookup", description="Looks up.", input_schema=S
 
 
 def system(spec: AgentSpec, *args: Any) -> str:
-    terms = declaration_of(spec.kind).prompt_terms(spec)
+    terms = facts_of(spec).terms()
     tools, members, instructions, schema = args
     return prompts_for(spec).system(tools, members, instructions, terms, schema)
 

@@ -14,7 +14,7 @@ from cadre.adapters.mcp.server_file import is_server_file, read_servers
 from cadre.adapters.mcp.toolset import McpTool
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import brings_tools, read_agent
-from cadre.spec.kinds import declaration_of
+from cadre.spec.kinds import facts_of
 from cadre.tools.loading import AnyTool, load_tools
 
 
@@ -40,7 +40,7 @@ def is_agents_file(entry: str) -> bool:
 
 def tools_of_agent(spec: AgentSpec, folder: Path, *, to_serve: bool) -> list[AnyTool]:
     """The tools that the agent's kind brings; paths in its file are relative to the folder. Raises SetupError."""
-    module, _, attribute = declaration_of(spec.kind).tools.partition(":")
+    module, _, attribute = facts_of(spec).tools.partition(":")
     make = getattr(import_module(module), attribute)
     tools: list[AnyTool] = make(spec, folder, to_serve=to_serve)
     return tools

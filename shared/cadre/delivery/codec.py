@@ -25,7 +25,7 @@ from cadre.protocol.messages import (
     Spilled,
     ToolCall,
 )
-from cadre.spec.kinds import CLOSING, DEFAULT, declared_kinds, once
+from cadre.spec.kinds import CLOSING, DEFAULT, declared_kinds, once, version_of
 
 SPILL_BYTES = 256 * 1024
 """A larger message travels as a reference to the object store."""
@@ -161,7 +161,7 @@ def _newer_kind(head: Head | Entry | KindMessage) -> NewerKind | None:
     if not kind:
         return None
     known = declared_kinds().get(kind)
-    version = known.version if known is not None else 0
+    version = version_of(known) if known is not None else 0
     return NewerKind(kind, head.kind_version, version) if head.kind_version > version else None
 
 

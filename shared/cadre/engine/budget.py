@@ -70,7 +70,7 @@ def gained(events: list[ev.AnyEvent]) -> Usage:
             case ev.StepFinished():
                 total += Usage(steps=1)
             case JournalEvent():
-                total += event.used() or Usage()
+                total += event.describe().used or Usage()
     return total
 
 

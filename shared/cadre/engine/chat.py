@@ -41,8 +41,9 @@ from cadre.journal.steps import (
     TaskStep,
     is_fresh,
 )
-from cadre.prompting.prompts import NO_TERMS, Prompts
-from cadre.spec.kinds import declaration_of
+from cadre.prompting.prompt_file import shipped_files
+from cadre.prompting.prompts import NO_TERMS, Prompts, kind_for
+from cadre.spec.kinds import facts_of
 
 LONGEST_CALL_ID = 40
 """Characters: the OpenAI API refuses a longer id of a tool call."""
@@ -208,8 +209,7 @@ def base_tokens(run: Run, prompts: Prompts) -> int:
     asked = system_message(run, prompts)["content"]
     if run.spec is None or run.spec.model.calls == "native":
         asked += msgspec.json.encode(functions(run)).decode()
-    if run.spec is not None:
-        asked += kind_of(run).frame(prompts)
+    asked += _frame(run, prompts)
     planned = prompts.update_plan_pre("") + prompts.update_plan_post("", tools, members, 0)
     schema = run.spec.output_schema if run.spec is not None else None
     last = prompts.final_pre() + prompts.final_post("", schema)
@@ -217,11 +217,21 @@ def base_tokens(run: Run, prompts: Prompts) -> int:
     return longest + 8 * MESSAGE
 
 
+def _frame(run: Run, prompts: Prompts) -> str:
+    """Return the longest two of the templates of the run's kind: a request holds no more of them at length."""
+    if run.spec is None or not kind_of(run).guided:
+        return ""  # no summary of its steps would make room
+    file = shipped_files()[kind_for(run.spec)]
+    if (file.shares or run.spec.kind) != run.decided_by:
+        return ""  # they are for another kind that may decide runs of the agent
+    texts = sorted((prompts.texts[key] for key in file.templates), key=len)
+    return "".join(texts[-2:])
+
+
 def system_message(run: Run, prompts: Prompts) -> ChatMessage:
     """The message with the instructions."""
     instructions = run.spec.instructions if run.spec else ""
-    kind = declaration_of(run.spec.kind) if run.spec is not None else None
-    terms = kind.prompt_terms(spec_as_asked(run)) if kind is not None else NO_TERMS
+    terms = facts_of(spec_as_asked(run)).terms() if run.spec is not None else NO_TERMS
     tools, members = list(run.tools.values()), list(run.members.values())
     schema = run.spec.output_schema if run.spec else None
     text = prompts.system(tools, members, instructions, terms, schema)

@@ -188,7 +188,7 @@ class Draft:
         if self.is_over:
             return
         run = self.run
-        left = self.kind.not_undone(run) if error is not None and run.spec is not None else []
+        left = run.own.not_undone if error is not None and run.own is not None else []
         if error is not None and left:
             text = error.message.removesuffix(".")
             text = f"{text}. What these steps did was not undone: {', '.join(left)}."

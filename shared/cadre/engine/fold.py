@@ -24,7 +24,9 @@ from cadre.engine.calls.fold_calls import (
     time_out_call,
 )
 from cadre.engine.context.context_budget import (
-    UNREAD,
+    COMMON,
+    READ,
+    kinds_part,
     note_count,
     note_refusal,
     weigh,
@@ -83,13 +85,27 @@ def apply_entry(run: Run, entry: Entry) -> None:
 
 def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
     """Makes `event`, of the journal's entry `n`, true of the run."""
-    weight = _take_in(run, event) if type(event) not in UNREAD else 0
+    kind = type(event)
+    weight = _take_in(run, event) if kind in READ or kind not in COMMON else 0
     if (take := _EFFECTS.get(type(event))) is not None:
         take(run, event, n, at)
     elif isinstance(event, ev.ModelAnswered):
         _answer(run, event, weight)
     if run.spec is not None:
-        kind_of(run).fold(run, event, n, at)
+        _let_kind_fold(run, event, n, at)
+
+
+def _let_kind_fold(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
+    """Have the kind take the event in, and weigh what that changes of what its model reads."""
+    kind = kind_of(run)
+    if not kind.guided:
+        kind.fold(run, event, n, at)  # its model reads no history
+        return
+    before = kinds_part(run)
+    kind.fold(run, event, n, at)
+    behind = kinds_part(run)
+    if behind != before:
+        run.tokens += behind.weight() - before.weight()
 
 
 def _take_in(run: Run, event: ev.AnyEvent) -> int:

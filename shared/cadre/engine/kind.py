@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from cadre.engine.answers.reasoning import for_people
 from cadre.engine.commands import Command
 from cadre.engine.edits import Editable, EditNotAllowed
+from cadre.engine.graph import agent_graph
 from cadre.engine.model_request import ChatMessage, ModelRequest
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
@@ -20,7 +20,7 @@ from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Edit, ErrorInfo, Message
 from cadre.spec.agent import AgentSpec
 from cadre.spec.contract import AgentContract, TeamReach
-from cadre.spec.kinds import decided_by, declaration_of, declared_kinds
+from cadre.spec.kinds import decided_by, declaration_of, version_of
 
 if TYPE_CHECKING:
     from cadre.engine.draft import Draft
@@ -102,7 +102,6 @@ class Kind(ABC):
     alone changes: all common state is changed by the common fold.
     """
 
-    name: str
     guided: bool = True
     """True if its model decides what is done next. Then `limits.max_steps` bounds the run, calls and answers that lead
     nowhere are counted (`limits.repeats`), and an answer counts only once its model has read the messages that came
@@ -114,6 +113,11 @@ class Kind(ABC):
         """Return what its section expects of tools, members and tasks. By default nothing, and its model reads whatever
         a task gives."""
         return AgentContract()
+
+    def graph(self, spec: AgentSpec) -> Iterator[str]:
+        """Return the lines of a Mermaid flowchart of an agent, for `cadre graph`. By default its tools, members and
+        checks are drawn around its model."""
+        return agent_graph(spec, "decides what is next")
 
     # --- decide
 
@@ -150,7 +154,7 @@ class Kind(ABC):
 
         Raises EditNotAllowed, before anything is decided, for an edit that cannot be made.
         """
-        raise EditNotAllowed(f"agents of kind {self.name} have nothing to edit", "not-editable")
+        raise EditNotAllowed(f"runs of kind {draft.run.decided_by} have nothing to edit", "not-editable")
 
     def ending(self, draft: Draft, error: ErrorInfo) -> bool:
         """Return True if the kind sees to the end of the run itself; False: the run ends with this error at once.
@@ -161,11 +165,6 @@ class Kind(ABC):
         gives the run GRACE_SECONDS to leave things in order; it is asked again behind them (`run.grace`).
         """
         return False
-
-    def not_undone(self, run: Run) -> list[str]:
-        """Return what the run has done, or may have done, and not made up for, as a person would name it. It is asked
-        when the run ends badly."""
-        return []
 
     # --- state
 
@@ -192,39 +191,20 @@ class Kind(ABC):
     def request(self, run: Run, purpose: str, chat: Chat) -> ModelRequest:
         """Return what the model is asked."""
 
-    def frame(self, prompts: Prompts) -> str:
-        """The fixed words that its requests hold beside the system prompt and the steps."""
-        return ""
-
     def messages(self, step: ActionStep, prompts: Prompts) -> list[ChatMessage] | None:
         """A finished step as its model reads it; None: as calls of the API, or as a text with observations."""
         return None
 
     def account(self, own: KindStep) -> StepAccount | None:
         """What a step of this kind did beside single calls, if anything."""
-        raise TypeError(f"steps of kind {self.name} hold nothing but calls, not {type(own).__name__}")
-
-    def as_read(self, spec: AgentSpec, content: str) -> str:
-        """Return the model's answer as it will read it again: without its thoughts."""
-        return for_people(content)
+        raise TypeError(
+            f"{type(self).__name__} has steps with nothing but calls, and no {type(own).__name__}"
+        )
 
     def reads_calls(self, run: Run) -> bool:
         """Return True if the model itself reads the outcomes of the calls that are open now; they are cut to what it
         reads then."""
         return True
-
-    def tokens(self, run: Run, event: JournalEvent) -> int:
-        """Estimated tokens that an event of the kind's own adds to what the model reads, or that the kind adds to a
-        model's answer: an upper bound."""
-        return 0
-
-    def held_tokens(self, run: Run) -> int:
-        """Estimated tokens of what the model reads of `run.own` beside the steps: an upper bound."""
-        return 0
-
-    def images(self, event: JournalEvent) -> list[str]:
-        """References of the images that an event of the kind's own brings for the model to see."""
-        return []
 
 
 @functools.cache
@@ -238,7 +218,7 @@ def find_kind(name: str, version: int) -> Kind:
 def deciding_kind(spec: AgentSpec) -> Kind:
     """Return the kind that decides the runs of this agent that begin now."""
     name = decided_by(spec)
-    return find_kind(name, declaration_of(name).version)
+    return find_kind(name, version_of(declaration_of(name)))
 
 
 def to_begin(spec: AgentSpec) -> Run:
@@ -251,14 +231,9 @@ def kind_of(run: Run) -> Kind:
     return find_kind(run.decided_by, run.kind_version)
 
 
-@functools.cache
-def _owners() -> dict[type, str]:
-    return {kind.step: name for name, kind in declared_kinds().items() if kind.step is not None}
-
-
 def account_of(step: ActionStep) -> StepAccount | None:
     """What the step did beside single calls; a step may come from a run of another kind."""
     if step.own is None:
         return None
-    name = _owners()[type(step.own)]
-    return find_kind(name, declaration_of(name).version).account(step.own)
+    name = str(type(step.own).__struct_config__.tag)
+    return find_kind(name, version_of(declaration_of(name))).account(step.own)

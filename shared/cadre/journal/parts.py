@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 
-from cadre.protocol.messages import ErrorInfo
+from cadre.protocol.messages import ErrorInfo, Message
 from cadre.protocol.usage import Usage
 
 
@@ -65,13 +65,17 @@ class Mark(NamedTuple):
 
 
 class Description(NamedTuple):
-    """What an event means to a person who looks on."""
+    """What an event of a kind's own means to all who know nothing of the kind."""
 
     doing: str | None = None
     """What the run does from now on; "" for nothing in particular, None where the event does not change that."""
     lines: Sequence[str] = ()
     work: Sequence[PieceOfWork] = ()
     marks: Sequence[Mark] = ()
+    used: Usage | None = None
+    """What the run has used by it."""
+    images: Sequence[str] = ()
+    """References of the images that it brings for the model to see."""
 
 
 class JournalEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
@@ -84,13 +88,12 @@ class JournalEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     quoted: ClassVar[tuple[str, ...]] = ()
     """Fields that quote the agent's specification for people: in other words the same would be decided."""
 
-    def describe(self) -> Description:
-        """Return the event in words, where it is one of a kind's own."""
-        return Description()
+    copies: ClassVar[type[Message] | None] = None
+    """The record of an agent's inbox, known to one kind alone, that it copies field by field."""
 
-    def used(self) -> Usage | None:
-        """What the run has used by it, where that is the affair of the run's kind."""
-        return None
+    def describe(self) -> Description:
+        """Return what it means, where it is one of a kind's own."""
+        return Description()
 
 
 class RequestedCall(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -104,6 +107,12 @@ class RequestedCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class KindState(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="kind"):
     """What one kind of agent keeps of a run beside the common state; its tag is the kind's name."""
+
+    tokens: int = 0
+    """Estimated tokens of what the model reads of it beside the steps: an upper bound, which the kind's fold keeps."""
+    not_undone: list[str] = []
+    """What the run has done, or may have done, and not made up for, in words for a person. A run that ends badly names
+    it. The kind's fold keeps it."""
 
 
 class KindStep(msgspec.Struct, kw_only=True, omit_defaults=True, tag_field="kind"):

@@ -5,18 +5,21 @@ kinds is loaded by an import, and `close` comes before every use: what makes a j
 values goes through it, here or in `cadre.delivery.codec`. Without it msgspec raises NameError.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar, Union, get_args
 
 import msgspec
 
+from cadre.errors import KindError
 from cadre.journal import arrivals, entry, run, steps
 from cadre.journal.events import CommonEvent
-from cadre.journal.parts import JournalEvent
+from cadre.journal.parts import JournalEvent, KindState, KindStep
 from cadre.protocol.messages import Record
 from cadre.spec.agent import file_fields
-from cadre.spec.kinds import CLOSING, declared_kinds, once
+from cadre.spec.kinds import CLOSING, Section, declared_kinds, once
 
 T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
 
 _REPLIES = (arrivals.ModelReplied, arrivals.ModelFailed, arrivals.ModelLost, arrivals.Poisoned)
 
@@ -30,6 +33,8 @@ class Unions(NamedTuple):
     """Every record that an agent's inbox may hold."""
     record: Any
     """Their union."""
+    steps: Mapping[str, type[KindStep]]
+    """The kinds' parts of action steps, by the kinds' names."""
 
 
 @once
@@ -39,25 +44,41 @@ def close() -> Unions:
     Raises KindError for a kind that cannot be loaded.
     """
     file_fields()  # it closes the union of the kinds' sections
-    kinds = declared_kinds().values()
+    notes = {str(step.__struct_config__.tag): step for step in _of(KindStep)}
     events: tuple[type[JournalEvent], ...] = (
         *get_args(CommonEvent),
-        *dict.fromkeys(event for kind in kinds for event in kind.events),
+        *dict.fromkeys(_of(JournalEvent)),
     )
     records: tuple[type[msgspec.Struct], ...] = (
         *get_args(Record),
-        *(message for kind in kinds for message in kind.messages),
+        *(event.copies for event in events if event.copies is not None),
     )
     for module, name, types in (
         (entry, "AnyEvent", events),
         (arrivals, "AnyRecord", records),
-        (run, "AnyKindState", (kind.state for kind in kinds if kind.state is not None)),
-        (steps, "AnyKindStep", (kind.step for kind in kinds if kind.step is not None)),
+        (run, "AnyKindState", _of(KindState)),
+        (steps, "AnyKindStep", notes.values()),
     ):
         setattr(module, name, Union[tuple(types)])  # noqa: UP007 - made at run time
     for read in (entry.Entry, run.Run, *records, *_REPLIES):
         msgspec.json.Decoder(read)
-    return Unions(events, records, arrivals.AnyRecord)
+    return Unions(events, records, arrivals.AnyRecord, notes)
+
+
+def _of(base: type[S]) -> list[type[S]]:
+    """Return the kinds' records of this base. Raises KindError for a record of no base that records have."""
+    found: list[type[S]] = []
+    for kind in declared_kinds().values():
+        for record in kind.records:
+            if not issubclass(record, (JournalEvent, KindState, KindStep, Section)):
+                raise KindError(
+                    "kind-invalid",
+                    f"the kind {kind.name!r} declares {record.__name__} as a record: make it a JournalEvent, KindState,"
+                    " KindStep or Section",
+                )
+            if issubclass(record, base):
+                found.append(record)
+    return found
 
 
 _read = set[Any]()

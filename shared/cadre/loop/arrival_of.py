@@ -34,7 +34,6 @@ from cadre.protocol.messages import (
     UserMessage,
 )
 from cadre.spec.agent import AgentSpec
-from cadre.spec.kinds import declared_kinds
 
 _LONGEST = 200
 """Bytes up to which a field of an ignored record is kept: what is larger has decided nothing."""
@@ -58,8 +57,8 @@ def _copies() -> Mapping[str, type]:
         UserMessage: ev.MessageReceived,
         Edit: ev.EditApplied,
     }
-    own = (item for kind in declared_kinds().values() for item in kind.messages.items())
-    return {what.__name__: event for what, event in (*common.items(), *own)}
+    own = {event.copies: event for event in unions.close().events if event.copies is not None}
+    return {what.__name__: event for what, event in (common | own).items()}
 
 
 @functools.cache

@@ -6,6 +6,7 @@ An arrival that no case takes is late, unknown or a duplicate: it is accounted f
 
 import copy
 
+from cadre.engine.answers.code_blocks import closed, said
 from cadre.engine.answers.reasoning import for_people
 from cadre.engine.budget import budget_of, deadline_of, out_of_time
 from cadre.engine.calls.approval import held_call
@@ -41,7 +42,7 @@ from cadre.protocol.messages import (
 )
 from cadre.protocol.topology import call_id
 from cadre.protocol.usage import TokenUsage, Usage
-from cadre.spec.kinds import decided_by, declaration_of
+from cadre.spec.kinds import decided_by, declaration_of, facts_of, version_of
 from cadre.spec.templates.template_work import one_decision
 
 _QUESTION_CHARS = 2_000
@@ -148,7 +149,7 @@ def _accept(draft: Draft, task: Task) -> None:
             budget=budget_of(task, arrival.spec),
             fixed_tokens=arrival.base,
             decided_by=kind,
-            kind_version=arrival.kind_version or declaration_of(kind).version,
+            kind_version=arrival.kind_version or version_of(declaration_of(kind)),
             revision=arrival.revision,
             prompts=arrival.prompts,
         )
@@ -248,7 +249,11 @@ def _on_edit(draft: Draft, edit: Edit) -> None:
     present = kind.editable(run)
     if present is None:
         _refuse_edit(
-            draft, edit, None, "not-editable", f"there is nothing to edit in this run of kind {kind.name}"
+            draft,
+            edit,
+            None,
+            "not-editable",
+            f"there is nothing to edit in this run of kind {run.decided_by}",
         )
         return
     if edit.base != present.version:
@@ -319,8 +324,9 @@ def _on_reply(draft: Draft, reply: ModelReplied) -> None:
 
 
 def _said(draft: Draft, purpose: str, content: str) -> str:
-    spec = draft.run.spec
-    return draft.kind.as_read(spec, content) if purpose == "act" and spec is not None else for_people(content)
+    run = draft.run
+    block = facts_of(run.spec, run.decided_by).block if purpose == "act" and run.spec is not None else None
+    return for_people(content) if block is None else closed(said(content, block), block)
 
 
 def _of_a_call(draft: Draft) -> bool:

@@ -40,7 +40,7 @@ def _contract(must: str, may: str = "") -> Contract:
 @once
 def shipped_files() -> Mapping[str, PromptFile]:
     """Return the prompt files by name, as the agent kinds declare them."""
-    return {name: file for kind in declared_kinds().values() for name, file in kind.prompt_files.items()}
+    return {name: file for kind in declared_kinds().values() for name, file in kind.prompts.items()}
 
 
 _OFFERED = "tools managed_agents"

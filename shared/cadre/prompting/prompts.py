@@ -81,6 +81,8 @@ class Prompts:
         """The kind and all texts, as `Prompts.decode` takes them."""
         self.ref = f"blob:{hashlib.sha256(self.encoded).hexdigest()}"
         """The name of `encoded` as a blob."""
+        self.texts = texts
+        """The templates by key, as they are written."""
         self._templates = compile_texts(where, texts, kind)
         self._systems: list[tuple[object, str]] = []
 
@@ -117,7 +119,7 @@ class Prompts:
     ) -> str:
         """The system prompt. It is rendered once per toolset, and shared by all runs of the agent with that toolset.
 
-        `terms` are the values of the variables that the agent's kind adds (`KindDeclaration.prompt_terms`). Answers
+        `terms` are the values of the variables that the agent's kind adds (`Facts.terms`). Answers
         must fit `output_schema`.
         """
         key = ([*tools], [*members], instructions, terms, output_schema)

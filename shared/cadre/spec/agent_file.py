@@ -11,7 +11,7 @@ from cadre.protocol.code import INTERPRETER_TOOL
 from cadre.protocol.memory import MEMORY_TOOLS
 from cadre.spec.agent import SHORT_PROMPTS, AgentSpec, MemorySpec, Selector, choices_of, fields_without
 from cadre.spec.durations import with_seconds
-from cadre.spec.kinds import declaration_of, declared_kinds, facts_of, once
+from cadre.spec.kinds import declared_kinds, facts_of, once
 from cadre.spec.model import check_urls
 from cadre.spec.model_file import check_keys, with_models
 from cadre.spec.skill_file import SKILL_FILE, Skill, with_skills
@@ -52,7 +52,7 @@ def _form() -> _Form:
     ]
     document = msgspec.defstruct("_AgentDocument", fields)
     msgspec.json.Decoder(document)  # it reads all classes now, under the lock of `once`
-    kinds = ["Agent", *(kind.document for kind in declared_kinds().values() if kind.document)]
+    kinds = ["Agent", *(one.document.name for one in declared_kinds().values() if one.document is not None)]
     choices = {"apiVersion": "cadre.dev/v1", "kind": " or ".join(kinds)}
     choices |= {f"spec.{key}": words for key, words in choices_of().items()}
     return _Form(document, known_keys(document), type_info(document), choices)
@@ -82,10 +82,11 @@ def skills_of_agent(path: Path) -> list[Skill]:
 
 def brings_tools(path: Path) -> bool:
     """Return whether the file is one of an agent whose kind brings tools, which `cadre tools` serves.
-    Raise SpecError for a file that is no YAML."""
+    Raise SpecError for a file that is no YAML, or is wrong."""
     data = read_yaml(path, SpecError)
-    documents = {kind.document for kind in declared_kinds().values() if kind.document and kind.tools}
-    return isinstance(data, dict) and data.get("kind") in documents
+    documents = {kind.document.name for kind in declared_kinds().values() if kind.document is not None}
+    is_one = isinstance(data, dict) and data.get("kind") in documents
+    return is_one and bool(facts_of(read_agent(path)).tools)
 
 
 def _read(path: Path) -> tuple[AgentSpec, list[Path], list[Skill]]:
@@ -110,7 +111,7 @@ def _read(path: Path) -> tuple[AgentSpec, list[Path], list[Skill]]:
         data, skills = with_skills(data, path.parent)
         models += [*of_team, *([team.file] if team.file is not None else [])]
         spec = _spec_of(data, path.parent)
-        _check_calls(spec.kind, written["spec"].get("model"))
+        _check_calls(spec, written["spec"].get("model"))
         return spec, models, skills
     except SpecError as error:
         error.in_file(path)
@@ -139,8 +140,8 @@ def _as_agent(data: Any) -> Any:
     """The document, which may be of a kind of agent that has keys of its own, in the keys of every agent."""
     if isinstance(data, dict):
         for kind in declared_kinds().values():
-            if kind.document and data.get("kind") == kind.document:
-                return kind.agent_document(data)
+            if kind.document is not None and data.get("kind") == kind.document.name:
+                return kind.document.as_agent(data)
     return data
 
 
@@ -171,12 +172,12 @@ def _check_keys(data: Any) -> None:
             )
 
 
-def _check_calls(kind: str, model: Any) -> None:
+def _check_calls(spec: AgentSpec, model: Any) -> None:
     """Raises SpecError where the agent's own section `model` says how calls are written, and its kind has none.
 
     The file of a model that several agents name may say it: those that write no calls do without.
     """
-    if declaration_of(kind).writes_calls or not isinstance(model, dict):
+    if facts_of(spec).writes_calls or not isinstance(model, dict):
         return
     for where, section in (
         ("model", model),
@@ -184,7 +185,7 @@ def _check_calls(kind: str, model: Any) -> None:
     ):
         if isinstance(section, dict) and "calls" in section:
             raise SpecError(
-                f"says how a model writes calls, and that of an agent of kind {kind} writes none:"
+                f"says how a model writes calls, and that of an agent of kind {spec.kind} writes none:"
                 " leave it out",
                 key=f"spec.{where}.calls",
             )

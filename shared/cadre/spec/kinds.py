@@ -61,6 +61,15 @@ class Facts(NamedTuple):
     """The shipped prompt file that it uses; "": the one of the kind's name."""
     ending: str = "final_answer"
     """What its model calls to give its answer."""
+    writes_calls: bool = True
+    """True if its model writes calls, so that `model.calls` can say how."""
+    block: tuple[str, str] | None = None
+    """What stands before and behind the code that its model writes; None: it writes none between tags."""
+    terms: Callable[[], Mapping[str, Any]] = dict
+    """Return the values of the variables of its `PromptFile`. A function: runs ask for other facts far more often."""
+    tools: str = ""
+    """Where the tools are made that only its agents call, as `module:attribute`: a function of the spec, of the
+    folder of its file, and of whether they are to be served. `cadre tools FILE` serves them."""
 
 
 class PromptFile(NamedTuple):
@@ -88,61 +97,44 @@ def _nothing_wrong(_: Any) -> None:
     return None
 
 
-def _no_terms(_: Any) -> dict[str, Any]:
-    return {}
-
-
 def _as_usual(spec: Any) -> "Facts":
     return Facts(spec.kind)
 
 
-def _as_it_is(data: dict[str, Any]) -> dict[str, Any]:
-    return data
+class Document(NamedTuple):
+    """A file of the kind's own form."""
+
+    name: str
+    """The `kind` of the file."""
+    as_agent: Callable[[dict[str, Any]], dict[str, Any]]
+    """Return the same file as that of an agent. Raises SpecError."""
 
 
 class KindDeclaration(NamedTuple):
-    """One kind of agent, declared. Functions take the agent's spec."""
+    """One kind of agent, declared: what must be known before anything of it runs. Functions take the agent's spec."""
 
     name: str
     behavior: Mapping[int, str]
     """The `module:attribute` of its `cadre.engine.kind.Kind`, by version; imported when the first run needs it. A run
     keeps the version that it began with: a new version is added when decisions change."""
-    prompt_files: Mapping[str, PromptFile]
+    records: tuple[type[msgspec.Struct], ...] = ()
+    """What it writes down, sorted by base: its events (`JournalEvent`), its state of a run (`KindState`), its part of
+    an action step (`KindStep`), its section of an agent's file (`Section`, whose fields all have defaults)."""
+    purposes: Mapping[str, str] = {}
+    """Why its model is asked, and how a person who watches reads that."""
+    prompts: Mapping[str, PromptFile] = {}
     """The shipped prompt files that its agents may use, by name."""
-    purposes: Mapping[str, str]
-    """Why its model is asked, and how that is told to a person who looks on."""
-    events: tuple[type[Any], ...] = ()
-    """Its own events, subclasses of `cadre.journal.parts.Event`."""
-    messages: Mapping[type[msgspec.Struct], type[msgspec.Struct]] = {}
-    """Its own records of an agent's inbox, each with the event that copies it field by field."""
-    state: type[msgspec.Struct] | None = None
-    """Its state of a run, a subclass of `KindState`."""
-    step: type[msgspec.Struct] | None = None
-    """Its part of an action step, a subclass of `KindStep`."""
-    section: type[Section] | None = None
-    """Its section of an agent's file, under the kind's name; every field has a default."""
-    facts: Callable[[Any], Facts] = _as_usual
-    """What follows from a spec."""
     check: Callable[[Any], None] = _nothing_wrong
     """Raises SpecError for a spec of this kind that cannot work."""
-    prompt_terms: Callable[[Any], dict[str, Any]] = _no_terms
-    """Values of the variables of its `PromptFile`."""
-    writes_calls: bool = True
-    """Whether its model writes calls, so that `model.calls` can say how."""
-    graph: str = "cadre.kinds.graph:graph_of"
-    """Where the lines of a Mermaid flowchart are made of a spec, as `module:attribute`."""
-    document: str = ""
-    """The `kind` of a file that describes an agent of this kind in keys of its own; "" when there is none."""
-    agent_document: Callable[[dict[str, Any]], dict[str, Any]] = _as_it_is
-    """The same file as that of an agent. Raises SpecError."""
-    tools: str = ""
-    """Where the tools are made that only its agents call, as `module:attribute`: a function of the spec, of the
-    folder of its file, and of whether they are to be served. `cadre tools FILE` serves them."""
+    facts: Callable[[Any], Facts] = _as_usual
+    """What follows from a spec."""
+    document: Document | None = None
+    """A file that describes an agent of this kind in keys of its own."""
 
-    @property
-    def version(self) -> int:
-        """The version in which new runs are decided."""
-        return max(self.behavior)
+
+def version_of(declared: KindDeclaration) -> int:
+    """Return the version in which new runs of the kind are decided."""
+    return max(declared.behavior)
 
 
 CLOSING = threading.RLock()

@@ -13,7 +13,12 @@ from cadre.spec.kinds import Section, declared_kinds, once
 @once
 def section_types() -> Mapping[str, type[Section]]:
     """Return the type of each section by the key that a file has it under: the kind's name."""
-    return {name: kind.section for name, kind in declared_kinds().items() if kind.section is not None}
+    return {
+        name: record
+        for name, kind in declared_kinds().items()
+        for record in kind.records
+        if issubclass(record, Section)
+    }
 
 
 class AsInFiles(msgspec.StructMeta):

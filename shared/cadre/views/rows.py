@@ -280,13 +280,13 @@ class Rows:
 
     def _describe(self, node: Node, event: JournalEvent) -> None:
         """Take in an event of a kind's own."""
-        doing, lines, work, _ = event.describe()
+        doing, lines, work, _, used, _ = event.describe()
         row = node.row
         if doing is not None:
             row.words = doing
         if lines:
             row.lines = [brief(line, MAX_CHARS) for line in lines[:_MAX_LINES]]
-        if (used := event.used()) is not None:
+        if used is not None:
             _use(row, used)
         for one in work:
             self._work(node, one)

@@ -74,7 +74,7 @@ def apply_event(summary: RunSummary, event: JournalEvent, at: float) -> None:
     change = _CHANGES.get(kind)
     if change is not None:
         change(summary, event, at)
-    elif (used := event.used()) is not None:
+    elif (used := event.describe().used) is not None:
         summary.usage = summary.usage + used
 
 

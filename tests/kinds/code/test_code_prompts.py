@@ -37,7 +37,7 @@ def terms(code: CodeSpec) -> dict[str, Any]:
 
 TERMS = terms(CodeSpec())
 
-KINDS = [name for name in DECLARATION.prompt_files if name != "browser_code"]
+KINDS = [name for name in DECLARATION.prompts if name != "browser_code"]
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -190,7 +190,7 @@ def test_an_own_file_is_that_of_the_agents_kind(tmp_path: Path, document: dict[s
 def test_what_code_needs_must_be_shown(
     tmp_path: Path, document: dict[str, Any], kind: str, left_out: str, refused: bool
 ) -> None:
-    variables = DECLARATION.prompt_files["code"].must.split()
+    variables = DECLARATION.prompts["code"].must.split()
     document["system_prompt"] = " ".join(f"{{{{ {name} }}}}" for name in variables if name != left_out)
     path = own(tmp_path, document)
     complaint = pytest.raises(PromptError, match=rf"system_prompt\b.*'{left_out}'")

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cadre.engine.answers.code_blocks import end_of_answer
+from cadre.engine.answers.code_blocks import closed, end_of_answer
 from cadre.engine.answers.json_text import ReadingError
-from cadre.kinds.code.parse import closed, read_code
+from cadre.kinds.code.parse import read_code
 from cadre.kinds.code.section import CodeSpec
 
 TAGS = CodeSpec()
@@ -146,8 +146,8 @@ def test_no_beginning_of_an_answer_ends_it_early(line: str) -> None:
 
 
 def test_an_open_tag_is_closed() -> None:
-    assert closed("<code>\nx = 1\n</co", TAGS) == "<code>\nx = 1\n</code>"
-    assert closed("<code>\nx", TAGS) == closed("<code>\nx</code>", TAGS) == "<code>\nx</code>"
+    assert closed("<code>\nx = 1\n</co", TAGS.tags) == "<code>\nx = 1\n</code>"
+    assert closed("<code>\nx", TAGS.tags) == closed("<code>\nx</code>", TAGS.tags) == "<code>\nx</code>"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import random
 
 from cadre.spec.agent import AgentSpec
-from cadre.spec.kinds import DEFAULT, decided_by, declared_kinds
+from cadre.spec.kinds import DEFAULT, decided_by, declared_kinds, version_of
 from simulation.kinds.code import Code
 from simulation.kinds.iterating import Goals, TaskQueue
 from simulation.kinds.plan import Planning
@@ -36,7 +36,7 @@ def draw_kind(chance: random.Random) -> str:
     outside = [
         name
         for name, kind in declared_kinds().items()
-        if not kind.behavior[kind.version].startswith("cadre.kinds.")
+        if not kind.behavior[version_of(kind)].startswith("cadre.kinds.")
     ]
     if outside and chance.random() < 0.5:
         return chance.choice(outside)

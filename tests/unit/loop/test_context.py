@@ -1,5 +1,6 @@
 """A history never outgrows its model's context: what does not fit is summarized, however the run goes on."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -9,8 +10,10 @@ from semantic_text_splitter import TextSplitter
 
 from cadre.engine.chat import Transcript, base_tokens
 from cadre.engine.context.compaction_prompt import summary_prompt
-from cadre.engine.context.context_budget import limit, summary_tokens
+from cadre.engine.context.context_budget import limit, summary_tokens, weight_of_memory
 from cadre.engine.context.tokens import fit, tokens_of
+from cadre.engine.fold import apply_entry
+from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
 from cadre.journal.run import Phase, Run, Summary
 from cadre.journal.steps import ActionStep, Step, TaskStep
@@ -20,6 +23,7 @@ from cadre.protocol.messages import ErrorInfo
 from cadre.protocol.usage import Usage
 from cadre.spec.agent import AgentSpec, Limits
 from cadre.spec.model import ModelSpec
+from journals import kept
 from loop_texts import SAMPLES
 from simulation.contexts import size_of
 from unit.loop.build import ANSWER, OFFER, SimulatedRun, call, only, report, result, spec, task
@@ -371,3 +375,19 @@ def test_a_plan_that_has_no_room_is_made_after_the_summary() -> None:
 
 def test_prompts_of_ones_own_may_leave_the_summary_out() -> None:
     assert Prompts.load("code").summary("It is done.").count("It is done.") == 1
+
+
+def test_what_is_added_event_by_event_is_what_all_steps_weigh() -> None:
+    """Between two steps: a call weighed twice, or as it does not stand in its step, would differ."""
+    seen = Counter[str]()
+    for name in kept.names("1.0"):
+        for journal in kept.journals("1.0", name):
+            run = Run(id=journal[0].entry.run, tree=journal[0].entry.tree)
+            for one in journal:
+                apply_entry(run, one.entry)
+                if run.spec is None or run.phase is Phase.DONE or run.current is not None:
+                    continue
+                if kind_of(run).guided:
+                    assert run.tokens == weight_of_memory(run), f"{name}, entry {one.entry.n} of {run.id}"
+                    seen[run.decided_by] += 1
+    assert set(seen) >= {"tool_calling", "code", "goals", "solution", "task_queue"}

@@ -171,7 +171,7 @@ def test_the_first_plan_knows_it() -> None:
 
 
 def test_it_counts_in_the_context_and_goes_into_the_summary() -> None:
-    sim = SimulatedRun(spec(model=ModelSpec(context=6_000, max_tokens=500))).begin()
+    sim = SimulatedRun(spec(model=ModelSpec(context=5_500, max_tokens=500))).begin()
     before = sim.run.tokens
     sim.say(LOOK)
     sim.arrive(said("Mind the gap. " * 60))

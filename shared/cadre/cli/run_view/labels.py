@@ -8,22 +8,17 @@ from typing import Any
 import msgspec
 
 from cadre.journal.parts import KindStep
-from cadre.spec.kinds import declared_kinds, once
+from cadre.journal.unions import close
 
 _TAG = re.compile(r"(?:\s*[<`\[][^\s]*)+\s*\Z")
 """What stands before a block of code: a tag, or the beginning of a fence."""
-
-
-@once
-def _steps() -> dict[str, Any]:
-    return {kind.name: kind.step for kind in declared_kinds().values() if kind.step is not None}
 
 
 def step_lines(step: dict[str, Any]) -> Sequence[str]:
     """Return what the part of an action step that is its kind's own means; nothing for a kind that is not installed
     here."""
     own = step.get("own") or {}
-    kind = _steps().get(str(own.get("kind")))
+    kind = close().steps.get(str(own.get("kind")))
     if kind is None:
         return ()
     read: KindStep = msgspec.convert(own, kind)

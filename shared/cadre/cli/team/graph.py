@@ -1,13 +1,12 @@
 """`cadre graph`: what an agent's file says as a Mermaid diagram."""
 
-from importlib import import_module
 from pathlib import Path
 
 import click
 
+from cadre.engine.kind import deciding_kind
 from cadre.errors import CommandFailed, ExitCode, SpecError
 from cadre.spec.agent_file import read_agent
-from cadre.spec.kinds import decided_by, declaration_of
 
 
 @click.command("graph")
@@ -18,7 +17,6 @@ def command(file: Path) -> int:
         spec = read_agent(file)
     except SpecError as error:
         raise CommandFailed(str(error), ExitCode.USAGE) from error
-    module, _, attribute = declaration_of(decided_by(spec)).graph.partition(":")
-    for line in getattr(import_module(module), attribute)(spec):
+    for line in deciding_kind(spec).graph(spec):
         click.echo(line)
     return ExitCode.OK

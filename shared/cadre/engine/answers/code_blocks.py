@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from cadre.engine.answers.reasoning import TAG, Quotes, has_tag, without_reasoning
+
 Tags = tuple[str, str]
 
 _OPENER = re.compile(
@@ -283,3 +285,36 @@ def _behind_literal(text: str, begun: re.Match[str]) -> tuple[int, bool]:
 
 def _begins_line(text: str, at: int) -> bool:
     return not text[text.rfind("\n", 0, at) + 1 : at].strip()
+
+
+def closed(text: str, tags: tuple[str, str]) -> str:
+    """Return the answer with the closing tag of its last block, where the endpoint has left it out or cut it."""
+    found = blocks_in(text, tags)
+    if not found or found[-1].label is not None or found[-1].is_closed:
+        return text
+    closing = tags[1]
+    bare = text.rstrip()
+    partial = next((size for size in range(len(closing) - 1, 1, -1) if bare.endswith(closing[:size])), 0)
+    return (bare[:-partial] if partial else text) + closing
+
+
+def said(content: str, tags: tuple[str, str]) -> str:
+    """Return an answer with code without its thoughts; tags in texts of the code stay."""
+    if not has_tag(content) or _quotes_tags(content):
+        return content
+    return without_reasoning(content, _blocks(tags))
+
+
+def _blocks(tags: tuple[str, str]) -> Quotes:
+    """Return the blocks of an answer, in whose texts tags of reasoning are no tags."""
+
+    def end(text: str, at: int) -> int | None:
+        block = first_block(text[at:], tags)
+        return at + block.end if block is not None and _quotes_tags(block.code) else None
+
+    return Quotes(beginnings(tags), end)
+
+
+def _quotes_tags(code: str) -> bool:
+    """Return whether a text is Python, with tags of reasoning in its texts and comments only."""
+    return is_python(TAG.sub("$", dedented(code)))

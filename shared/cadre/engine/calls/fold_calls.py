@@ -1,7 +1,7 @@
 """What events make of a step's calls: held, waiting for their turn, sent, answered, given up."""
 
 from cadre.engine.calls.repeats import note_outcome
-from cadre.engine.context.context_budget import per_step
+from cadre.engine.context.context_budget import per_step, weight_of_closed
 from cadre.engine.context.observation import clip, observation_of
 from cadre.engine.context.tokens import fit
 from cadre.engine.timers import away_of
@@ -44,6 +44,7 @@ def open_call(run: Run, event: Opening, n: int, at: float) -> None:
             call = CallState(id=event.call, name=event.name, kind="refused", arguments=event.arguments)
             call.opened, call.opened_at = n, at
             call.error = _clipped(run, event.error)
+            run.tokens += weight_of_closed(run, call)
             run.refused_repeats += event.error.code == "loop"
     calls = run.current.calls
     for place, known in enumerate(calls):
@@ -156,6 +157,7 @@ def close_call(run: Run, call: str, n: int, at: float, text: str | None, error: 
         state.error = _clipped(run, error.saying(_with_correction(state, error.message)))
     if text is not None:
         state.observation = _short(run, _with_correction(state, text))
+    run.tokens += weight_of_closed(run, state)
     if not state.check and state.kind != "question":
         note_outcome(run, state)
     _send_next(run, n, at)
@@ -181,6 +183,7 @@ def drop_call(run: Run, event: ev.CallDropped, n: int, at: float) -> None:
     if state.kind == "member" and state.opened:
         run.late_members[state.id] = state.budget
     cut_short(state, event.reason)
+    run.tokens += weight_of_closed(run, state)
 
 
 def cut_short(call: CallState, reason: str) -> None:

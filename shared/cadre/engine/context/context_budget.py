@@ -5,13 +5,12 @@ came since is estimated. An endpoint that refuses a request as too long either s
 or the estimate is tightened (`Run.refused_tokens`, `Run.overflows`), however much the spec claims.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, get_args
+from collections.abc import Sequence
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
 from cadre.engine.context.images import shown_by
-from cadre.engine.context.observation import clip, observation_of
 from cadre.engine.context.tokens import fit, tokens_of
 from cadre.engine.kind import account_of, kind_of
 from cadre.journal import events as ev
@@ -19,6 +18,7 @@ from cadre.journal.run import SUMMARY, Counted, Run
 from cadre.journal.steps import (
     ActionStep,
     AnswerStep,
+    CallState,
     MessageStep,
     PlanningStep,
     RecalledStep,
@@ -229,20 +229,22 @@ def _weight_of_action(step: ActionStep) -> int:
         weight += tokens_of(account.seen or "") + tokens_of(account.text)
         if not account.with_calls:
             return weight
-    for call in step.calls:
-        if call.kind == "question":
-            continue  # the model has not asked it
-        asked = call.correction or call
-        weight += 2 * MESSAGE + _tokens(asked.arguments) + tokens_of(call.observation or "")
-        weight += _of_failure(call.error.message if call.error else None)
-    return weight
+    return weight + sum(map(_weight_of_call, step.calls))
+
+
+def _weight_of_call(call: CallState) -> int:
+    if call.kind == "question":
+        return 0  # the model has not asked it
+    asked = call.correction or call
+    weight = 2 * MESSAGE + _tokens(asked.arguments) + tokens_of(call.observation or "")
+    return weight + _of_failure(call.error.message if call.error else None)
 
 
 def weight_of_memory(run: Run) -> int:
     """Of everything that the model reads beside the base, between two steps."""
     summary = run.summary
     summarized = tokens_of(summary.text) if summary is not None else 0
-    held = kind_of(run).held_tokens(run) if run.spec is not None and run.own is not None else 0
+    held = run.own.tokens if run.own is not None else 0
     return summarized + held + sum(weights_of(_steps_read(run), run))
 
 
@@ -262,11 +264,20 @@ def pinned(run: Run) -> range:
 
 
 def weigh(run: Run, event: ev.AnyEvent) -> int:
-    """Estimated tokens that the event adds to what the model reads: an upper bound on what the finished step counts."""
-    tokens = _TOKENS.get(type(event))
-    weight = tokens(run, event) if tokens is not None else 0
-    if tokens is None and run.spec is not None:
-        weight = kind_of(run).tokens(run, event)
+    """Estimated tokens that an event of `READ` adds to what the model reads, but for calls and for what the run's kind
+    makes of it."""
+    match event:
+        case ev.ModelAnswered(purpose="plan") if run.current is None:
+            weight = 4 * MESSAGE + tokens_of(event.content)
+        case ev.ModelAnswered():
+            is_read = event.purpose == "act" or (run.current is not None and event.purpose != SUMMARY)
+            weight = 3 * MESSAGE + tokens_of(event.content) + _of_items(event.items) if is_read else 0
+        case ev.MemoryRecalled(memories=memories):
+            weight = sum(weights_of([RecalledStep(memories=memories)], run)) if memories else 0
+        case ev.StepFinished(error=error):
+            weight = _of_failure(error.message if error is not None else None)
+        case _:
+            weight = 0
     if not (brought := len(shown_by(run, event))):
         return weight
     steps = [*_steps_read(run), *([run.current] if run.current is not None else [])]
@@ -275,79 +286,47 @@ def weigh(run: Run, event: ev.AnyEvent) -> int:
     return weight + IMAGE * (min(most, before + brought) - min(most, before))
 
 
-def _of_memories(_: Run, event: ev.MemoryRecalled) -> int:
-    if not event.memories:
+READ = frozenset({ev.DelegateFinished, ev.MemoryRecalled, ev.ModelAnswered, ev.StepFinished, ev.ToolAnswered})
+"""Common events that add to what the model reads, or may show it images."""
+
+COMMON = frozenset(get_args(ev.CommonEvent))
+
+
+def weight_of_closed(run: Run, call: CallState) -> int:
+    """Estimated tokens that a call of the step in work adds, which is closed now: weighed once, whole."""
+    if run.spec is None or not kind_of(run).reads_calls(run):
         return 0
-    return 2 * MESSAGE + sum(MESSAGE + tokens_of(memory.text) for memory in event.memories)
+    account = account_of(run.current) if run.current is not None else None
+    return _weight_of_call(call) if account is None or account.with_calls else 0
 
 
-def _of_answer(run: Run, event: ev.ModelAnswered) -> int:
-    if event.purpose == "act" or (run.current is not None and event.purpose != SUMMARY):
-        more = kind_of(run).tokens(run, event) if run.spec is not None else 0
-        more += _of_items(event.items)
-        return 3 * MESSAGE + tokens_of(event.content) + sum(map(_asked, event.calls)) + more
-    return 4 * MESSAGE + tokens_of(event.content) if event.purpose == "plan" else 0
+class KindsPart(NamedTuple):
+    """What the model of a run reads that only its kind knows: of its state, and of the step in work."""
+
+    held: int = 0
+    text: str = ""
+    seen: str = ""
+
+    def weight(self) -> int:
+        """Return estimated tokens of it."""
+        return self.held + tokens_of(self.text) + tokens_of(self.seen)
 
 
-def _of_result(run: Run, event: ev.ToolAnswered) -> int:
-    if not kind_of(run).reads_calls(run):
-        return 0
-    most = _longest(run)
-    error = clip(event.error.message, most) if event.error is not None else None
-    return MESSAGE + tokens_of(clip(observation_of(event.read), most)) + _of_failure(error)
+NOTHING = KindsPart()
 
 
-def _of_report(run: Run, event: ev.DelegateFinished) -> int:
-    if not kind_of(run).reads_calls(run):
-        return 0
-    text = tokens_of(event.text) + (_tokens(event.output) if event.error is not None else 0)
-    return 2 * MESSAGE + text + _of_failure(event.error.message if event.error else None)
-
-
-def _of_refusal(run: Run, event: ev.CallRefused) -> int:
-    if not kind_of(run).reads_calls(run):
-        return 0
-    return MESSAGE + _tokens(event.arguments) + _of_failure(clip(event.error.message, _longest(run)))
-
-
-def _of_step(_: Run, event: ev.StepFinished) -> int:
-    return _of_failure(event.error.message) if event.error is not None else 0
-
-
-def _of_ruling(_: Run, event: ev.ApprovalDecided) -> int:
-    edits = sum(2 * MESSAGE + 2 * _tokens(edit.arguments or {}) for edit in event.edits)
-    return 4 * MESSAGE + tokens_of(event.feedback) + edits
-
-
-def _of_silence(_: Run, __: ev.CallTimedOut) -> int:
-    return 4 * MESSAGE
-
-
-_TOKENS: dict[type, Callable[[Run, Any], int]] = {
-    ev.ApprovalDecided: _of_ruling,
-    ev.CallRefused: _of_refusal,
-    ev.CallTimedOut: _of_silence,
-    ev.DelegateFinished: _of_report,
-    ev.MemoryRecalled: _of_memories,
-    ev.ModelAnswered: _of_answer,
-    ev.StepFinished: _of_step,
-    ev.ToolAnswered: _of_result,
-}
-
-UNREAD = frozenset(get_args(ev.CommonEvent)) - frozenset(_TOKENS)
-"""Common events that no model reads of."""
-
-
-def _longest(run: Run) -> int | None:
-    return run.spec.limits.observation_chars if run.spec is not None else None
+def kinds_part(run: Run) -> KindsPart:
+    """Return what the model reads of the kind's part now: weighed before the kind's fold of an event and behind it."""
+    own, step = run.own, run.current
+    held = own.tokens if own is not None else 0
+    if (step is None or step.own is None) and not held:
+        return NOTHING
+    account = account_of(step) if step is not None else None
+    return KindsPart(held, account.text, account.seen or "") if account is not None else KindsPart(held)
 
 
 def _of_items(items: list[dict[str, Any]]) -> int:
     return _tokens(items) if items else 0
-
-
-def _asked(call: ev.RequestedCall) -> int:
-    return 2 * MESSAGE + tokens_of(call.name) + _tokens(call.arguments)
 
 
 def _of_failure(message: str | None) -> int:

@@ -7,7 +7,6 @@ image over the agent's limit is replaced by a note where it stood, since images 
 from collections.abc import Iterator
 from typing import Any, get_args
 
-from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep
@@ -44,7 +43,7 @@ def shown_by(run: Run, event: ev.AnyEvent) -> list[str]:
         case ev.DelegateFinished():
             return images_of(event.output)
         case _:
-            return kind_of(run).images(event)
+            return [*event.describe().images]
 
 
 def note_images(run: Run, event: ev.AnyEvent) -> None:

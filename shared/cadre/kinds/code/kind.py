@@ -7,13 +7,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from cadre.engine.answers.json_text import UNREADABLE, ReadingError
-from cadre.engine.answers.reasoning import for_people
 from cadre.engine.budget import MEGABYTE, share
 from cadre.engine.commands import Command
-from cadre.engine.context.context_budget import MESSAGE
-from cadre.engine.context.images import images_of
-from cadre.engine.context.observation import clip
-from cadre.engine.context.tokens import tokens_of
 from cadre.engine.draft import Draft
 from cadre.engine.kind import Absent, Chat, Signalled, StepAccount
 from cadre.engine.model_request import ModelRequest
@@ -24,9 +19,8 @@ from cadre.journal.run import Run
 from cadre.journal.steps import CallState
 from cadre.kinds.code.fold import fold_code, state_of
 from cadre.kinds.code.owes import owed_code
-from cadre.kinds.code.parse import closed, is_open, read_code, said
+from cadre.kinds.code.parse import is_open, read_code
 from cadre.kinds.code.records import (
-    DECLARATION,
     BlockFinished,
     BlockStarted,
     BlockYielded,
@@ -57,8 +51,6 @@ THOUGHT_AND_CODE: dict[str, Any] = {
 
 class CodeKind(Stepwise):
     """`cadre.engine.kind.Kind` for agents that write code."""
-
-    name = DECLARATION.name
 
     def act(self, draft: Draft, reply: ModelReplied) -> None:
         """Hands the block that the model wrote to a sandbox."""
@@ -192,7 +184,8 @@ class CodeKind(Stepwise):
 
     def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
         fold_code(run, event, n, at)
-        run.usage += event.used() or Usage()
+        if type(event) is BlockYielded or type(event) is BlockFinished:
+            run.usage += event.describe().used or Usage()
         note_use(run, state_of(run), event)
 
     def owed(self, run: Run, since: int) -> list[Command]:
@@ -218,28 +211,9 @@ class CodeKind(Stepwise):
             with_calls=own.observation is None,
         )
 
-    def as_read(self, spec: AgentSpec, content: str) -> str:
-        """Return the answer without its thoughts, and with its closing tag."""
-        code = code_of(spec)
-        return for_people(content) if code.structured else closed(said(content, code), code)
-
     def reads_calls(self, run: Run) -> bool:
         """What the block's calls came to is read by the code alone."""
         return state_of(run).work is None
-
-    def tokens(self, run: Run, event: JournalEvent) -> int:
-        match event:
-            case BlockStarted():
-                return tokens_of(event.code)
-            case BlockFinished():
-                longest = run.spec.limits.observation_chars if run.spec is not None else None
-                notes = sum(map(tokens_of, event.notes))
-                return 2 * MESSAGE + tokens_of(clip(event.logs + event.text, longest)) + notes
-            case _:
-                return 0
-
-    def images(self, event: JournalEvent) -> list[str]:
-        return images_of(event.output) if isinstance(event, BlockFinished) else []
 
     def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:
         """What is missing would be put there for a block that only lacks its end."""

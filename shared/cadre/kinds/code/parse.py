@@ -4,9 +4,8 @@ import contextlib
 
 import msgspec
 
-from cadre.engine.answers.code_blocks import beginnings, blocks_in, dedented, first_block, is_plain, is_python
+from cadre.engine.answers.code_blocks import blocks_in, is_plain, is_python, said
 from cadre.engine.answers.json_text import UNREADABLE, ReadingError, read_object
-from cadre.engine.answers.reasoning import TAG, Quotes, has_tag, without_reasoning
 from cadre.kinds.code.section import CodeSpec
 
 
@@ -17,28 +16,10 @@ class ThoughtAndCode(msgspec.Struct):
     code: str
 
 
-def closed(text: str, code: CodeSpec) -> str:
-    """Return the answer with the closing tag of its last block, where the endpoint has left it out or cut it."""
-    found = blocks_in(text, code.tags)
-    if not found or found[-1].label is not None or found[-1].is_closed:
-        return text
-    closing = code.tags[1]
-    bare = text.rstrip()
-    partial = next((size for size in range(len(closing) - 1, 1, -1) if bare.endswith(closing[:size])), 0)
-    return (bare[:-partial] if partial else text) + closing
-
-
 def is_open(text: str, code: CodeSpec) -> bool:
     """Return whether the last block of an answer lacks its end."""
     found = blocks_in(text, code.tags)
     return bool(found) and not found[-1].is_closed
-
-
-def said(content: str, code: CodeSpec) -> str:
-    """Return an answer with code without its thoughts; tags in texts of the code stay."""
-    if not has_tag(content) or _quotes_tags(content):
-        return content
-    return without_reasoning(content, _blocks(code))
 
 
 def read_code(content: str, code: CodeSpec) -> str:
@@ -49,7 +30,7 @@ def read_code(content: str, code: CodeSpec) -> str:
     if code.structured:
         return _structured(content)
     whole = content
-    content = said(content, code)
+    content = said(content, code.tags)
     if is_python(content) and not is_plain(content):
         return content.strip()
     blocks = blocks_in(content, code.tags)
@@ -74,21 +55,6 @@ def _structured(content: str) -> str:
             f"Your answer is not the JSON object that was asked for: {error}."
             ' Answer with {"thought": "…", "code": "…"} and nothing else.'
         ) from error
-
-
-def _blocks(code: CodeSpec) -> Quotes:
-    """Return the blocks of an answer, in whose texts tags of reasoning are no tags."""
-
-    def end(text: str, at: int) -> int | None:
-        block = first_block(text[at:], code.tags)
-        return at + block.end if block is not None and _quotes_tags(block.code) else None
-
-    return Quotes(beginnings(code.tags), end)
-
-
-def _quotes_tags(code: str) -> bool:
-    """Return whether a text is Python, with tags of reasoning in its texts and comments only."""
-    return is_python(TAG.sub("$", dedented(code)))
 
 
 def _help(content: str, opening: str, closing: str) -> str:

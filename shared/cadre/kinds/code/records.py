@@ -1,9 +1,10 @@
 """What the kind `code` declares and writes down: blocks of code, their exchanges with a sandbox, the variables left."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
+from cadre.engine.context.images import images_of
 from cadre.journal.parts import Description, JournalEvent, KindState, KindStep, PieceOfWork, SandboxTurn
 from cadre.kinds.code import section
 from cadre.kinds.plan.section import PLAN_LISTS, PLAN_TEMPLATES, decided_by
@@ -47,12 +48,12 @@ class BlockYielded(JournalEvent, frozen=True, tag="code.yielded"):
     stored: int = 0
     """Bytes that were stored for it."""
 
+    copies: ClassVar = CodeYielded
+
     def describe(self) -> Description:
         turn = SandboxTurn(self.exchange, self.sandbox, self.tier)
-        return Description(work=[PieceOfWork(self.block, turn=turn, tool=PYTHON, **_SPAN)])
-
-    def used(self) -> Usage:
-        return Usage(calls=len(self.calls), stored_bytes=self.stored)
+        work = PieceOfWork(self.block, turn=turn, tool=PYTHON, **_SPAN)
+        return Description(work=[work], used=Usage(calls=len(self.calls), stored_bytes=self.stored))
 
 
 class BlockFinished(JournalEvent, frozen=True, tag="code.finished"):
@@ -74,6 +75,8 @@ class BlockFinished(JournalEvent, frozen=True, tag="code.finished"):
     """As in BlockYielded."""
     stored: int = 0
 
+    copies: ClassVar = CodeFinished
+
     def describe(self) -> Description:
         said = "\n".join(text for text in (self.logs.rstrip("\n"), self.text) if text)
         work = PieceOfWork(
@@ -86,10 +89,8 @@ class BlockFinished(JournalEvent, frozen=True, tag="code.finished"):
             seconds=self.seconds,
             **_SPAN,
         )
-        return Description("", work=[work])
-
-    def used(self) -> Usage:
-        return Usage(stored_bytes=self.stored)
+        used = Usage(stored_bytes=self.stored)
+        return Description("", work=[work], used=used, images=images_of(self.output))
 
 
 class CodeInWork(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -161,7 +162,7 @@ DECLARATION = KindDeclaration(
     name=section.KIND,
     behavior={1: "cadre.kinds.code.kind:CODE"},
     purposes=STEPWISE,
-    prompt_files={
+    prompts={
         "code": PromptFile(
             must=f"custom_instructions {_OFFERED} authorized_imports {_TAGS}",
             may="output_schema",
@@ -190,13 +191,7 @@ DECLARATION = KindDeclaration(
             shares="plan",
         ),
     },
-    events=(BlockStarted, BlockYielded, BlockFinished),
-    messages={CodeYielded: BlockYielded, CodeFinished: BlockFinished},
-    state=CodeState,
-    step=CodeStep,
-    section=section.CodeSpec,
-    writes_calls=False,
+    records=(BlockStarted, BlockYielded, BlockFinished, CodeState, CodeStep, section.CodeSpec),
     check=section.check,
     facts=facts,
-    prompt_terms=section.prompt_terms,
 )

@@ -1,5 +1,6 @@
 """The section `code` of an agent's file: how an agent of this kind writes and runs code."""
 
+from functools import partial
 from typing import Any
 
 from cadre.errors import SpecError
@@ -45,6 +46,9 @@ def facts(spec: Any, kind: str) -> Facts:
         modules=tuple(name for name in code.imports if name != "*"),
         capabilities=frozenset({"json_schema"} if code.structured or spec.output_schema is not None else ()),
         prompt_file=prompt_file(spec),
+        writes_calls=False,
+        block=None if code.structured else code.tags,
+        terms=partial(prompt_terms, spec),
     )
 
 

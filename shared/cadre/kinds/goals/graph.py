@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from cadre.engine.graph import MODEL, agent_graph, goal_nodes
 from cadre.kinds.goals.records import goals_of
-from cadre.kinds.graph import MODEL, agent_graph, goal_nodes
 from cadre.spec.agent import AgentSpec
 
 

@@ -1,12 +1,11 @@
 """The kind `goals`: iterations of thoughts and one tool, until the model calls `finish`, after SuperAGI's direct
 execution. Every iteration is one model call, `think` included."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from cadre.engine.answers.answer_form import answer_of
 from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.chat import as_text, task_text
-from cadre.engine.context.tokens import tokens_of
 from cadre.engine.draft import Draft
 from cadre.engine.kind import Chat, StepAccount
 from cadre.engine.model_request import ChatMessage, ModelRequest
@@ -15,7 +14,8 @@ from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, Step
-from cadre.kinds.goals.records import DECLARATION, GoalsState, GoalThought, ThoughtStep, goals_of
+from cadre.kinds.goals.graph import graph_of
+from cadre.kinds.goals.records import GoalsState, GoalThought, ThoughtStep, goals_of
 from cadre.kinds.iteration import view
 from cadre.kinds.iteration.parse import THINK, Iteration, is_whole, read_iteration
 from cadre.kinds.iteration.records import JsonFormRefused
@@ -36,7 +36,8 @@ from cadre.spec.agent import AgentSpec
 class GoalsKind(Stepwise):
     """`cadre.engine.kind.Kind` for agents that work on goals."""
 
-    name = DECLARATION.name
+    def graph(self, spec: AgentSpec) -> Iterator[str]:
+        return graph_of(spec)
 
     def begin(self, draft: Draft) -> None:
         """The first step, or the one that a fork begins with, which may owe a thought."""
@@ -100,9 +101,6 @@ class GoalsKind(Stepwise):
         question = _question(run.steps) or ""
         return ModelRequest(messages=view.thinking_messages(run, question, goals, chat))
 
-    def frame(self, prompts: Prompts) -> str:
-        return view.frame(prompts)
-
     def messages(self, step: ActionStep, prompts: Prompts) -> list[ChatMessage] | None:
         if isinstance(step.own, ThoughtStep):
             return view.thought_messages(step.own.thought or "", prompts)
@@ -113,12 +111,6 @@ class GoalsKind(Stepwise):
         return StepAccount(
             "Thought", own.question, f"Thought about: {own.question}", own.thought, "(no thought)"
         )
-
-    def tokens(self, run: Run, event: JournalEvent) -> int:
-        """A thought is kept beside what the model wrote, with its question."""
-        if not isinstance(event, ev.ModelAnswered) or event.purpose != THINK:
-            return 0
-        return tokens_of(event.content) + tokens_of(_question(run.steps) or "")
 
     def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:
         return is_whole(reply.content)

@@ -10,7 +10,6 @@ from cadre.kinds.iteration.records import (
     JsonFormRefused,
     check_section,
     facts,
-    prompt_terms,
 )
 from cadre.spec.kinds import KindDeclaration, PromptFile
 
@@ -59,9 +58,8 @@ def goals_of(spec: Any) -> GoalsSpec:
 
 DECLARATION = KindDeclaration(
     name=KIND,
-    graph="cadre.kinds.goals.graph:graph_of",
     behavior={1: "cadre.kinds.goals.kind:GOALS"},
-    prompt_files={
+    prompts={
         KIND: PromptFile(
             must=SYSTEM_TERMS,
             may="think output_schema",
@@ -72,12 +70,7 @@ DECLARATION = KindDeclaration(
         )
     },
     purposes={"act": "thinking", "plan": "planning", "think": "thinking a question through"},
-    events=(GoalThought, JsonFormRefused),
-    state=GoalsState,
-    step=ThoughtStep,
-    writes_calls=False,
-    section=GoalsSpec,
+    records=(GoalThought, JsonFormRefused, GoalsState, ThoughtStep, GoalsSpec),
     check=lambda spec: check_section(spec, KIND, goals_of(spec)),
     facts=lambda spec: facts(spec, goals_of(spec)),
-    prompt_terms=lambda spec: prompt_terms(goals_of(spec)),
 )

@@ -1,5 +1,6 @@
 """What the kinds whose model answers with thoughts and a tool declare in common."""
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -55,6 +56,8 @@ def facts(spec: Any, section: IterationSection) -> Facts:
         capabilities=frozenset({"json_schema"} if held else ()),
         max_steps=section.iterations,
         ending=FINISH,
+        writes_calls=False,
+        terms=partial(prompt_terms, section),
     )
 
 

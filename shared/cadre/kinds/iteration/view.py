@@ -47,12 +47,6 @@ def thinking_messages(run: Run, question: str, goals: list[str], chat: Chat) -> 
     return [user(text)]
 
 
-def frame(prompts: Prompts) -> str:
-    """The fixed words around the iterations of a request."""
-    now = prompts.rendered("iteration.time", now=0.0)
-    return f"{now}\n{prompts.rendered('iteration.next')}"
-
-
 def user(text: str) -> ChatMessage:
     """A message of the user."""
     return {"role": "user", "content": text}

@@ -4,7 +4,7 @@ A step is a call of a tool or member, or a run of this agent without a plan of i
 journal; people may edit what has not begun.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cadre.engine.answers.answer_form import last_answer_of
@@ -21,9 +21,10 @@ from cadre.journal.steps import CallState
 from cadre.kinds.plan.contract import problems_of
 from cadre.kinds.plan.edits import edited_items
 from cadre.kinds.plan.fold import APPROVE, EXECUTING, RESULT, fold_plan, state_of
+from cadre.kinds.plan.graph import graph_of
 from cadre.kinds.plan.offered import check_actions, read_plan
 from cadre.kinds.plan.progress import PlanProgress
-from cadre.kinds.plan.records import DECLARATION, PlanMade, PlanNote
+from cadre.kinds.plan.records import PlanMade, PlanNote
 from cadre.kinds.plan.request import ask_about_plan
 from cadre.kinds.plan.section import PlanStep, plan_of
 from cadre.kinds.plan.shown import shown_plan
@@ -39,11 +40,13 @@ from cadre.spec.contract import AgentContract, TeamReach
 class PlanKind(Kind):
     """`cadre.engine.kind.Kind` for runs that carry out a plan."""
 
-    name = DECLARATION.name
     guided = False
 
     def contract(self, spec: AgentSpec, reach: TeamReach) -> AgentContract:
         return AgentContract(problems_of(spec, reach))
+
+    def graph(self, spec: AgentSpec) -> Iterator[str]:
+        return graph_of(spec)
 
     # --- decide
 

@@ -1,5 +1,6 @@
 """What the kind `plan` declares and writes down: plans, and what became of each of their steps."""
 
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -153,6 +154,7 @@ def _facts(spec: Any) -> Facts:
         section.decided_by(spec),
         asks_model=own or any(isinstance(s, str) or s.action == section.EXECUTE for s in plan.steps),
         capabilities=frozenset({"tools"} if spec.model.calls == "native" else ()),
+        terms=partial(section.prompt_terms, spec),
     )
 
 
@@ -160,7 +162,7 @@ DECLARATION = KindDeclaration(
     name=section.KIND,
     behavior={1: "cadre.kinds.plan.kind:PLAN"},
     purposes={**STEPWISE, **PLAN_PURPOSES},
-    prompt_files={
+    prompts={
         section.KIND: PromptFile(
             must="custom_instructions prompt",
             may="role objective tools managed_agents output_schema calls",
@@ -170,12 +172,10 @@ DECLARATION = KindDeclaration(
             has_short=False,
         )
     },
-    events=(PlanMade, PlanRefused, PlanStepStarted, PlanStepFinished, PlanDone),
-    state=PlanState,
-    step=PlanNote,
-    section=section.PlanSpec,
+    records=(
+        *(PlanMade, PlanRefused, PlanStepStarted, PlanStepFinished, PlanDone),
+        *(PlanState, PlanNote, section.PlanSpec),
+    ),
     facts=_facts,
     check=check,
-    prompt_terms=section.prompt_terms,
-    graph="cadre.kinds.plan.graph:graph_of",
 )

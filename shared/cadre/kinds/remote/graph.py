@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cadre.kinds.graph import label
+from cadre.engine.graph import label
 from cadre.kinds.remote.records import remote_of
 from cadre.spec.agent import AgentSpec
 

@@ -4,7 +4,7 @@ Each exchange is a call of a tool, each pause a stored wait: a run that waits ho
 finds the remote task in the journal. A message has the same id however often it is sent.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -20,8 +20,8 @@ from cadre.journal.events import RequestedCall
 from cadre.journal.parts import JournalEvent
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
+from cadre.kinds.remote.graph import graph_of
 from cadre.kinds.remote.records import (
-    DECLARATION,
     RemoteCancelRequested,
     RemoteProgressed,
     RemoteState,
@@ -33,6 +33,7 @@ from cadre.kinds.remote.replies import question_of, reply_to
 from cadre.protocol.a2a import RemoteTask, cancel_tool, get_tool, send_tool
 from cadre.protocol.messages import Decision, ErrorInfo, Message, TimerFired
 from cadre.protocol.usage import Usage
+from cadre.spec.agent import AgentSpec
 
 _FIRST_PAUSE_SECONDS = 1.0
 _GROWTH = 1.5
@@ -48,8 +49,10 @@ _FAILED = {
 class RemoteKind(Kind):
     """`cadre.engine.kind.Kind` for agents that stand for remote ones."""
 
-    name = DECLARATION.name
     guided = False
+
+    def graph(self, spec: AgentSpec) -> Iterator[str]:
+        return graph_of(spec)
 
     def begin(self, draft: Draft) -> None:
         task = draft.run.task

@@ -7,7 +7,7 @@ from cadre.errors import SpecError
 from cadre.journal.parts import Description, JournalEvent, KindState, PieceOfWork
 from cadre.protocol.messages import ErrorInfo, RunState
 from cadre.protocol.usage import Usage
-from cadre.spec.kinds import Facts, KindDeclaration
+from cadre.spec.kinds import Document, Facts, KindDeclaration
 from cadre.spec.names import check_bounds
 from cadre.spec.remote_agent import DOCUMENT, RemoteSpec, agent_document
 
@@ -44,10 +44,7 @@ class RemoteProgressed(JournalEvent, frozen=True, tag="remote.progressed", omit_
     def describe(self) -> Description:
         lines = [_line_of(one) for one in self.activity]
         work = [_work_of(one) for one in self.activity if one.get("type") == "tool"]
-        return Description("waiting for the remote agent", lines, work)
-
-    def used(self) -> Usage:
-        return self.usage
+        return Description("waiting for the remote agent", lines, work, used=self.usage)
 
 
 def _work_of(one: dict[str, Any]) -> PieceOfWork:
@@ -137,17 +134,18 @@ def check(spec: Any) -> None:
 DECLARATION = KindDeclaration(
     name=KIND,
     behavior={1: "cadre.kinds.remote.kind:REMOTE"},
+    records=(
+        *(RemoteUpdated, RemoteProgressed, RemoteUnreachable, RemoteCancelRequested),
+        *(RemoteState, RemoteSection),
+    ),
     # It asks no model: the prompts are those of every agent that has none of its own.
-    prompt_files={},
-    facts=lambda spec: Facts(spec.kind, asks_model=False, prompt_file="tool_calling"),
-    purposes={},
-    events=(RemoteUpdated, RemoteProgressed, RemoteUnreachable, RemoteCancelRequested),
-    state=RemoteState,
-    section=RemoteSection,
+    facts=lambda spec: Facts(
+        spec.kind,
+        asks_model=False,
+        prompt_file="tool_calling",
+        writes_calls=False,
+        tools="cadre.adapters.remote_agents:tools_of",
+    ),
     check=check,
-    writes_calls=False,
-    graph="cadre.kinds.remote.graph:graph_of",
-    document=DOCUMENT,
-    agent_document=partial(agent_document, KIND),
-    tools="cadre.adapters.remote_agents:tools_of",
+    document=Document(DOCUMENT, partial(agent_document, KIND)),
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cadre.kinds.graph import MODEL, agent_graph, label
+from cadre.engine.graph import MODEL, agent_graph, label
 from cadre.kinds.solution.section import solution_of
 from cadre.spec.agent import AgentSpec
 from cadre.spec.policy import NEVER

@@ -4,7 +4,7 @@ A proposal is journaled before anything of it runs. Its explicit calls go the wa
 person's word on the whole of it; implicit ones carry their outcome.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from cadre.engine.answers.answer_form import last_answer_form
 from cadre.engine.answers.json_form import form_after
@@ -12,9 +12,7 @@ from cadre.engine.answers.json_text import ReadingError, is_closed
 from cadre.engine.calls.call_edits import edited_calls, edits_as_text, proposed_calls
 from cadre.engine.calls.call_schema import Schema
 from cadre.engine.chat import as_text
-from cadre.engine.context.context_budget import MESSAGE
 from cadre.engine.context.observation import observation_of
-from cadre.engine.context.tokens import tokens_of
 from cadre.engine.draft import Draft
 from cadre.engine.kind import Chat, StepAccount
 from cadre.engine.model_request import ModelRequest
@@ -24,9 +22,9 @@ from cadre.journal.events import RequestedCall
 from cadre.journal.parts import JournalEvent, KindStep
 from cadre.journal.run import Run
 from cadre.journal.steps import CallState
+from cadre.kinds.solution.graph import graph_of
 from cadre.kinds.solution.parse import Solution, read_solution
 from cadre.kinds.solution.records import (
-    DECLARATION,
     FormRefused,
     ProposedCall,
     SolutionProposed,
@@ -52,10 +50,11 @@ FORM = '{"solution": {"calls": [{"name": "some_tool", "arguments": {"some_argume
 class SolutionKind(Stepwise):
     """`cadre.engine.kind.Kind` for agents that propose solutions."""
 
-    name = DECLARATION.name
-
     def contract(self, spec: AgentSpec, reach: TeamReach) -> AgentContract:
         return AgentContract(policy_problems(spec))
+
+    def graph(self, spec: AgentSpec) -> Iterator[str]:
+        return graph_of(spec)
 
     # --- decide
 
@@ -184,14 +183,6 @@ class SolutionKind(Stepwise):
             seen="\n\n".join(seen),
             nothing="Observation:\n(no call of it was made)",
             with_calls=True,
-        )
-
-    def tokens(self, run: Run, event: JournalEvent) -> int:
-        if not isinstance(event, SolutionProposed):
-            return 0
-        return sum(
-            2 * MESSAGE + tokens_of(_outcome(call)) + tokens_of(observation_of(call.arguments))
-            for call in event.calls
         )
 
     def is_whole(self, spec: AgentSpec, reply: ModelReplied) -> bool:

@@ -1,6 +1,7 @@
 """What the kind `solution` declares and writes down: each solution as it was proposed, and how one is asked for."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ from cadre.engine.context.observation import observation_of
 from cadre.journal.parts import Description, JournalEvent, KindState, KindStep, Mark
 from cadre.kinds.purposes import STEPWISE
 from cadre.kinds.solution import section
-from cadre.spec.kinds import KindDeclaration, PromptFile
+from cadre.spec.kinds import Facts, KindDeclaration, PromptFile
 
 
 class ProposedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -85,7 +86,7 @@ DECLARATION = KindDeclaration(
     name=section.KIND,
     behavior={1: "cadre.kinds.solution.kind:SOLUTION"},
     purposes=STEPWISE,
-    prompt_files={
+    prompts={
         section.KIND: PromptFile(
             must="custom_instructions tools managed_agents implicit",
             may="output_schema",
@@ -94,12 +95,7 @@ DECLARATION = KindDeclaration(
             like="tool_calling",
         )
     },
-    events=(SolutionProposed, FormRefused),
-    state=SolutionState,
-    step=SolutionStep,
-    section=section.SolutionSpec,
+    records=(SolutionProposed, FormRefused, SolutionState, SolutionStep, section.SolutionSpec),
     check=section.check,
-    prompt_terms=section.prompt_terms,
-    writes_calls=False,
-    graph="cadre.kinds.solution.graph:graph_of",
+    facts=lambda spec: Facts(spec.kind, writes_calls=False, terms=partial(section.prompt_terms, spec)),
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cadre.kinds.graph import MODEL, agent_graph, goal_nodes
+from cadre.engine.graph import MODEL, agent_graph, goal_nodes
 from cadre.kinds.task_queue.records import queue_of
 from cadre.spec.agent import AgentSpec
 

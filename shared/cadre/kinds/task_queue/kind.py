@@ -3,15 +3,13 @@
 Every model call is a step, whatever it is about. The queue is state of the journal: it is folded from its own events.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from cadre.engine.answers.answer_form import last_answer_of
 from cadre.engine.answers.json_text import ReadingError
 from cadre.engine.answers.reasoning import for_people
 from cadre.engine.answers.truncation import cut_off
-from cadre.engine.context.context_budget import MESSAGE
 from cadre.engine.context.observation import clip
-from cadre.engine.context.tokens import tokens_of
 from cadre.engine.draft import Draft
 from cadre.engine.edits import Editable, EditNotAllowed
 from cadre.engine.kind import Chat, Kind, StepAccount
@@ -28,6 +26,7 @@ from cadre.kinds.iteration.toolset import ask_in_next_form, name_in_toolset, off
 from cadre.kinds.iteration.view import step_messages, thinking_messages, thought_messages
 from cadre.kinds.task_queue import view
 from cadre.kinds.task_queue.editing import editable_queue, edited_tasks
+from cadre.kinds.task_queue.graph import graph_of
 from cadre.kinds.task_queue.queue import (
     MAX_RESULT_CHARS,
     QUEUE_EVENTS,
@@ -38,7 +37,6 @@ from cadre.kinds.task_queue.queue import (
     take,
 )
 from cadre.kinds.task_queue.records import (
-    DECLARATION,
     QueueAnswerRefused,
     QueueChanged,
     QueueEdited,
@@ -51,14 +49,16 @@ from cadre.kinds.task_queue.records import (
 )
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Edit, ErrorInfo
+from cadre.spec.agent import AgentSpec
 
 
 class TaskQueueKind(Kind):
     """`cadre.engine.kind.Kind` for agents that work through a queue of tasks."""
 
-    name = DECLARATION.name
-
     # --- decide
+
+    def graph(self, spec: AgentSpec) -> Iterator[str]:
+        return graph_of(spec)
 
     def begin(self, draft: Draft) -> None:
         """The first step, or the one that a fork begins with."""
@@ -157,8 +157,11 @@ class TaskQueueKind(Kind):
                 take(state_of(run), event, _section(run))
                 if isinstance(own, QueueStep):
                     own.events = [*own.events, event]
+            case ev.ContextOverflowed() | ev.ModelAnswered():
+                pass  # the context may have another size now
             case _:
-                pass
+                return
+        state_of(run).tokens = view.held_tokens(run, state_of(run))
 
     # --- what is read
 
@@ -168,12 +171,6 @@ class TaskQueueKind(Kind):
             return view.request(run, purpose, state, chat)
         question = _question(run.steps, state) or ""
         return ModelRequest(messages=thinking_messages(run, question, view.goals_of(run), chat))
-
-    def frame(self, prompts: Prompts) -> str:
-        return view.frame(prompts)
-
-    def held_tokens(self, run: Run) -> int:
-        return view.held_tokens(run, state_of(run))
 
     def messages(self, step: ActionStep, prompts: Prompts) -> list[ChatMessage] | None:
         if isinstance(step.own, QueueStep) and step.own.question is not None:
@@ -187,17 +184,6 @@ class TaskQueueKind(Kind):
         return StepAccount(
             "Thought", own.question, f"Thought about: {own.question}", own.thought, "(no thought)"
         )
-
-    def tokens(self, run: Run, event: JournalEvent) -> int:
-        match event:
-            case QueueChanged(added=added) | QueueEdited(added=added):
-                return sum(tokens_of(task) + MESSAGE for task in added)
-            case QueueTaskDone(result=result):
-                return tokens_of(result) + MESSAGE
-            case ev.ModelAnswered(purpose=purpose, content=content) if purpose == THINK:
-                return tokens_of(content) + tokens_of(_question(run.steps, state_of(run)) or "")
-            case _:
-                return 0
 
 
 def state_of(run: Run) -> QueueState:

@@ -13,7 +13,6 @@ from cadre.kinds.iteration.records import (
     JsonFormRefused,
     check_section,
     facts,
-    prompt_terms,
 )
 from cadre.spec.kinds import KindDeclaration, PromptFile
 from cadre.spec.names import check_bounds
@@ -158,9 +157,8 @@ def _check(spec: Any) -> None:
 
 DECLARATION = KindDeclaration(
     name=KIND,
-    graph="cadre.kinds.task_queue.graph:graph_of",
     behavior={1: "cadre.kinds.task_queue.kind:TASK_QUEUE"},
-    prompt_files={
+    prompts={
         KIND: PromptFile(
             must=SYSTEM_TERMS,
             may="think output_schema",
@@ -185,12 +183,10 @@ DECLARATION = KindDeclaration(
         "conclude": "writing the answer",
         "think": "thinking a question through",
     },
-    events=(QueueChanged, QueueTaskTried, QueueTaskDone, QueueAnswerRefused, QueueEdited, JsonFormRefused),
-    state=QueueState,
-    step=QueueStep,
-    section=TaskQueueSpec,
-    writes_calls=False,
+    records=(
+        *(QueueChanged, QueueTaskTried, QueueTaskDone, QueueAnswerRefused, QueueEdited, JsonFormRefused),
+        *(QueueState, QueueStep, TaskQueueSpec),
+    ),
     check=_check,
     facts=lambda spec: facts(spec, queue_of(spec)),
-    prompt_terms=lambda spec: prompt_terms(queue_of(spec)),
 )

@@ -14,7 +14,6 @@ from cadre.journal.steps import ActionStep, Step
 from cadre.kinds.iteration import view
 from cadre.kinds.iteration.toolset import in_form, iteration_schema
 from cadre.kinds.task_queue.records import DoneTask, QueueState, QueueStep, queue_of
-from cadre.prompting.prompts import Prompts
 from cadre.prompting.tool_text import to_json
 
 _TASKS = object_of(tasks={"type": "array", "items": {"type": "string"}})
@@ -116,16 +115,6 @@ def held_tokens(run: Run, state: QueueState) -> int:
     """The most that the lists of a request take up."""
     texts = [*state.pending, *map(_told, state.done)]
     return min(sum(tokens_of(text) + MESSAGE for text in texts), 4 * _part(run))
-
-
-def frame(prompts: Prompts) -> str:
-    """The longest of the fixed words around the lists."""
-    queue = [
-        prompts.rendered("queue.initialize", goals=[], constraints=[], instructions="", most="", offered=""),
-        prompts.rendered("queue.create", goals=[], task="", result="", pending=[], done=[]),
-        prompts.rendered("queue.analyse", task="", pending=[], done=[]),
-    ]
-    return f"{view.frame(prompts)}\n{max(queue, key=len)}"
 
 
 def _part(run: Run) -> int:

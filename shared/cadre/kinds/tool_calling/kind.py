@@ -22,7 +22,6 @@ from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run
 from cadre.kinds.stepwise import Stepwise
 from cadre.kinds.tool_calling.arguments import with_values
-from cadre.kinds.tool_calling.records import DECLARATION
 from cadre.kinds.tool_calling.request import ask_for_calls, shown_call, unreadable
 from cadre.spec.agent import AgentSpec
 
@@ -37,8 +36,6 @@ def _any(name: str) -> Schema | None:
 
 class ToolCallingKind(Stepwise):
     """`cadre.engine.kind.Kind` for agents that call tools."""
-
-    name = DECLARATION.name
 
     def act(self, draft: Draft, reply: ModelReplied) -> None:
         run = draft.run

@@ -1,5 +1,6 @@
 """What the kind `tool_calling` declares: it keeps nothing of its own."""
 
+from functools import partial
 from typing import Any
 
 from cadre.kinds.plan.section import PLAN_LISTS, PLAN_TEMPLATES, decided_by
@@ -25,7 +26,7 @@ DECLARATION = KindDeclaration(
     behavior={1: "cadre.kinds.tool_calling.kind:TOOL_CALLING"},
     purposes=STEPWISE,
     # A model that calls tools is offered them, and its team, through its API as well.
-    prompt_files={
+    prompts={
         "tool_calling": PromptFile(
             must="custom_instructions",
             may="tools managed_agents output_schema calls",
@@ -34,6 +35,7 @@ DECLARATION = KindDeclaration(
             shares="plan",
         )
     },
-    facts=lambda spec: Facts(decided_by(spec), capabilities=capabilities(spec)),
-    prompt_terms=prompt_terms,
+    facts=lambda spec: Facts(
+        decided_by(spec), capabilities=capabilities(spec), terms=partial(prompt_terms, spec)
+    ),
 )

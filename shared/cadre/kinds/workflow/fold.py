@@ -122,6 +122,15 @@ def after(state: WorkflowState, event: JournalEvent, at: float, undo: str = "") 
             return state
 
 
+def not_undone(run: Run, state: WorkflowState) -> list[str]:
+    """Return the steps that the run has done, or may have done, and not made up for, the latest first."""
+    left = [entry.step for entry in reversed(state.undo)]
+    if state.ending is None:
+        return [*unsure_steps(run, state, run.open_calls()), *left]
+    at_work = [state.ending.undone.step] if state.ending.undone is not None else []
+    return [*state.ending.failed, *at_work, *left]
+
+
 def unsure_steps(run: Run, state: WorkflowState, open_calls: Sequence[CallState]) -> list[str]:
     """Return the step that may have taken effect although its result is missing, if it has an `undo`: one whose calls
     are out, or the latest that has failed if it was interrupted."""

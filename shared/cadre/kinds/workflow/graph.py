@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cadre.kinds.graph import label
+from cadre.engine.graph import label
 from cadre.kinds.workflow.edges import all_edges, may_end
 from cadre.kinds.workflow.section import ACTIONS, workflow_of
 from cadre.spec.agent import AgentSpec

@@ -1,7 +1,7 @@
 """The kind `workflow`: the steps of the agent's file decide what is done and in which order; a model is asked only
 where a step says so."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cadre.engine.answers.json_text import ReadingError
@@ -17,10 +17,11 @@ from cadre.journal.run import Run
 from cadre.journal.steps import CallState
 from cadre.kinds.workflow.actions import OVERDUE, PAUSE
 from cadre.kinds.workflow.contract import inputs_of_steps, problems_of
-from cadre.kinds.workflow.fold import fold_workflow, state_of, unsure_steps
+from cadre.kinds.workflow.fold import fold_workflow, not_undone, state_of
+from cadre.kinds.workflow.graph import graph_of
 from cadre.kinds.workflow.outcome import StepOutcome, outcome_of
 from cadre.kinds.workflow.parts import after_part, part_of
-from cadre.kinds.workflow.records import DECLARATION, AnswerParsed, WorkflowStepNote
+from cadre.kinds.workflow.records import AnswerParsed, WorkflowState, WorkflowStepNote
 from cadre.kinds.workflow.replies import read_answer, read_label, read_tool_arguments
 from cadre.kinds.workflow.request import ask_for_step
 from cadre.kinds.workflow.section import (
@@ -42,11 +43,13 @@ from cadre.spec.expressions import ExpressionError, filled
 class WorkflowKind(Kind):
     """`cadre.engine.kind.Kind` for agents that follow a workflow."""
 
-    name = DECLARATION.name
     guided = False
 
     def contract(self, spec: AgentSpec, reach: TeamReach) -> AgentContract:
         return AgentContract(problems_of(spec, reach), inputs_of_steps(spec))
+
+    def graph(self, spec: AgentSpec) -> Iterator[str]:
+        return graph_of(spec)
 
     def begin(self, draft: Draft) -> None:
         workflow = workflow_of(draft.spec)
@@ -137,19 +140,13 @@ class WorkflowKind(Kind):
             Walk(draft).give_up(ends, error)
         return True
 
-    def not_undone(self, run: Run) -> list[str]:
-        state = state_of(run)
-        left = [entry.step for entry in reversed(state.undo)]
-        if state.ending is None:
-            return [*unsure_steps(run, state, run.open_calls()), *left]
-        at_work = [state.ending.undone.step] if state.ending.undone is not None else []
-        return [*state.ending.failed, *at_work, *left]
-
     def part(self, run: Run, call: CallState) -> dict[str, Any]:
         return part_of(run, state_of(run), call)
 
     def fold(self, run: Run, event: JournalEvent, n: int, at: float) -> None:
         fold_workflow(run, event, n, at)
+        if run.spec is not None and isinstance(run.own, WorkflowState):
+            run.own.not_undone = not_undone(run, run.own)
 
     def reads_calls(self, run: Run) -> bool:
         """The model reads what its step shows it of results, and no history."""

@@ -142,7 +142,7 @@ DECLARATION = KindDeclaration(
         "route": "choosing the next step",
     },
     facts=_facts,
-    prompt_files={
+    prompts={
         "workflow": PromptFile(
             must="custom_instructions",
             may="tools managed_agents output_schema",
@@ -156,10 +156,9 @@ DECLARATION = KindDeclaration(
             has_short=False,
         )
     },
-    events=(ItemsListed, AnswerParsed, WorkflowStepFinished, UndoBegun),
-    state=WorkflowState,
-    step=WorkflowStepNote,
-    section=section.WorkflowSpec,
+    records=(
+        *(ItemsListed, AnswerParsed, WorkflowStepFinished, UndoBegun),
+        *(WorkflowState, WorkflowStepNote, section.WorkflowSpec),
+    ),
     check=check,
-    graph="cadre.kinds.workflow.graph:graph_of",
 )

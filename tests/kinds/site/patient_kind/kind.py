@@ -25,13 +25,11 @@ from cadre.protocol.messages import (
     Message,
     TimerFired,
 )
-from patient_kind.records import DECLARATION, Noted, Nudge, Nudged, PatientSpec, PatientState
+from patient_kind.records import Noted, Nudge, Nudged, PatientSpec, PatientState
 
 
 class PatientKind(Kind):
     """`cadre.engine.kind.Kind` for patient agents."""
-
-    name = DECLARATION.name
 
     def begin(self, draft: Draft) -> None:
         draft.ask("act", draft.first_step)

@@ -1,6 +1,6 @@
 """What the kind `patient` declares and writes down."""
 
-from __future__ import annotations
+from typing import ClassVar
 
 from cadre.journal.parts import Description, JournalEvent, KindState, Mark
 from cadre.protocol.messages import KindMessage
@@ -28,17 +28,19 @@ class Noted(JournalEvent, frozen=True, tag="patient.noted"):
         return Description("noting", [f"notes {self.calls} calls"], marks=[Mark("note", "note", self.step)])
 
 
-class Nudged(JournalEvent, frozen=True, tag="patient.nudged"):
-    """Somebody has sent a nudge."""
-
-    text: str
-
-
 class Nudge(KindMessage, frozen=True, tag="patient_nudge"):
     """Tells a patient agent to hurry, which changes nothing."""
 
     kind: str = "patient"
     text: str = ""
+
+
+class Nudged(JournalEvent, frozen=True, tag="patient.nudged"):
+    """Somebody has sent a nudge."""
+
+    text: str
+
+    copies: ClassVar = Nudge
 
 
 class PatientState(KindState, kw_only=True, tag="patient", omit_defaults=True):
@@ -56,11 +58,7 @@ class PatientState(KindState, kw_only=True, tag="patient", omit_defaults=True):
 DECLARATION = KindDeclaration(
     name="patient",
     behavior={1: "patient_kind.kind:PATIENT"},
-    prompt_files={},
+    records=(Noted, Nudged, PatientState, PatientSpec),
     purposes={"act": "being patient"},
-    events=(Noted, Nudged),
-    messages={Nudge: Nudged},
-    state=PatientState,
-    section=PatientSpec,
     facts=lambda spec: Facts(spec.kind, prompt_file="tool_calling"),
 )

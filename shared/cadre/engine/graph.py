@@ -33,11 +33,6 @@ def agent_graph(
     yield f'    checks -.->|"does not fit"| {MODEL}'
 
 
-def graph_of(spec: AgentSpec) -> Iterator[str]:
-    """The lines of the flowchart of an agent of any kind that draws no other."""
-    return agent_graph(spec, "decides what is next")
-
-
 def goal_nodes(goals: Iterable[str], to: str) -> Iterator[str]:
     """Nodes of what an agent is to reach, and of its task, which is one more goal."""
     yield f"    task([task]) --> {to}"
