@@ -101,10 +101,10 @@ def _let_kind_fold(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
     if not kind.guided:
         kind.fold(run, event, n, at)  # its model reads no history
         return
-    before = kinds_part(run)
+    before = kinds_part(run, kind)
     kind.fold(run, event, n, at)
-    behind = kinds_part(run)
-    if behind != before:
+    behind = kinds_part(run, kind)
+    if behind is not before and behind != before:
         run.tokens += behind.weight() - before.weight()
 
 

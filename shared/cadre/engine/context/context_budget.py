@@ -12,7 +12,7 @@ import msgspec
 
 from cadre.engine.context.images import shown_by
 from cadre.engine.context.tokens import fit, tokens_of
-from cadre.engine.kind import account_of, kind_of
+from cadre.engine.kind import Kind, account_of, kind_of
 from cadre.journal import events as ev
 from cadre.journal.run import SUMMARY, Counted, Run
 from cadre.journal.steps import (
@@ -266,18 +266,16 @@ def pinned(run: Run) -> range:
 def weigh(run: Run, event: ev.AnyEvent) -> int:
     """Estimated tokens that an event of `READ` adds to what the model reads, but for calls and for what the run's kind
     makes of it."""
-    match event:
-        case ev.ModelAnswered(purpose="plan") if run.current is None:
+    weight = 0
+    if type(event) is ev.ModelAnswered:
+        if event.purpose == "plan" and run.current is None:
             weight = 4 * MESSAGE + tokens_of(event.content)
-        case ev.ModelAnswered():
-            is_read = event.purpose == "act" or (run.current is not None and event.purpose != SUMMARY)
-            weight = 3 * MESSAGE + tokens_of(event.content) + _of_items(event.items) if is_read else 0
-        case ev.MemoryRecalled(memories=memories):
-            weight = sum(weights_of([RecalledStep(memories=memories)], run)) if memories else 0
-        case ev.StepFinished(error=error):
-            weight = _of_failure(error.message if error is not None else None)
-        case _:
-            weight = 0
+        elif event.purpose == "act" or (run.current is not None and event.purpose != SUMMARY):
+            weight = 3 * MESSAGE + tokens_of(event.content) + _of_items(event.items)
+    elif type(event) is ev.MemoryRecalled and event.memories:
+        weight = sum(weights_of([RecalledStep(memories=event.memories)], run))
+    elif type(event) is ev.StepFinished and event.error is not None:
+        weight = _of_failure(event.error.message)
     if not (brought := len(shown_by(run, event))):
         return weight
     steps = [*_steps_read(run), *([run.current] if run.current is not None else [])]
@@ -294,9 +292,10 @@ COMMON = frozenset(get_args(ev.CommonEvent))
 
 def weight_of_closed(run: Run, call: CallState) -> int:
     """Estimated tokens that a call of the step in work adds, which is closed now: weighed once, whole."""
-    if run.spec is None or not kind_of(run).reads_calls(run):
+    if run.spec is None or not (kind := kind_of(run)).reads_calls(run):
         return 0
-    account = account_of(run.current) if run.current is not None else None
+    own = run.current.own if run.current is not None else None
+    account = kind.account(own) if own is not None else None
     return _weight_of_call(call) if account is None or account.with_calls else 0
 
 
@@ -315,13 +314,13 @@ class KindsPart(NamedTuple):
 NOTHING = KindsPart()
 
 
-def kinds_part(run: Run) -> KindsPart:
+def kinds_part(run: Run, kind: Kind) -> KindsPart:
     """Return what the model reads of the kind's part now: weighed before the kind's fold of an event and behind it."""
-    own, step = run.own, run.current
-    held = own.tokens if own is not None else 0
-    if (step is None or step.own is None) and not held:
-        return NOTHING
-    account = account_of(step) if step is not None else None
+    step = run.current.own if run.current is not None else None
+    held = run.own.tokens if run.own is not None else 0
+    if step is None:
+        return KindsPart(held) if held else NOTHING
+    account = kind.account(step)
     return KindsPart(held, account.text, account.seen or "") if account is not None else KindsPart(held)
 
 
