@@ -35,7 +35,7 @@ from cadre.engine.context.context_budget import (
 )
 from cadre.engine.context.images import note_images
 from cadre.engine.context.observation import observation_of
-from cadre.engine.kind import kind_of
+from cadre.engine.kind import Kind, kind_of
 from cadre.engine.model_choice import choose
 from cadre.engine.partial_result import partial_result_of
 from cadre.journal import events as ev
@@ -98,6 +98,8 @@ def apply(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
 def _let_kind_fold(run: Run, event: ev.AnyEvent, n: int, at: float) -> None:
     """Have the kind take the event in, and weigh what that changes of what its model reads."""
     kind = kind_of(run)
+    if type(kind).fold is Kind.fold:
+        return  # the kind keeps no state
     if not kind.guided:
         kind.fold(run, event, n, at)  # its model reads no history
         return

@@ -210,7 +210,12 @@ class Kind(ABC):
 @functools.cache
 def find_kind(name: str, version: int) -> Kind:
     """Return the kind of that name, as it decides in that version. Raises SpecError for one that is not installed."""
-    module, _, attribute = declaration_of(name).behavior[version].partition(":")
+    return _loaded(declaration_of(name).behavior[version])
+
+
+@functools.cache
+def _loaded(path: str) -> Kind:
+    module, _, attribute = path.partition(":")
     found: Kind = getattr(import_module(module), attribute)
     return found
 
