@@ -69,7 +69,7 @@ async def test_the_command_line_and_the_client_have_each_filter_of_the_list(worl
     # All pages are asked for, up to --limit.
     assert {"parent" if name == "below" else name for name in options} == parameters - {"before"}
     wanted = {"label" if name == "labels" else name for name in WantedRuns.__annotations__}
-    assert wanted == parameters - {"before", "limit", "count"}
+    assert wanted == parameters - {"before", "count"}
 
 
 async def test_the_command_line_filters_by_what_is_waited_for_by_time_and_by_cost(

@@ -12,11 +12,11 @@ from cadre.adapters.nats.streams.provision import provision
 from cadre.adapters.nats.workspace import NatsFileIndex
 from cadre.delivery.workspace_store import WorkspaceStore
 from cadre.errors import BlobMissing, Fenced
+from cadre.protocol.messages import ToolResult
 from cadre.settings import Settings
 from integration.executor_bench import Bench
 from integration.gateway_world import World, new_run
 from integration.remains import gone, left_of
-from integration.service_bench import failure
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"pixels " * 20
 
@@ -94,10 +94,12 @@ async def test_an_output_is_cut_to_what_the_caller_reads(bench: Bench) -> None:
     assert len(await bench.blobs.get(result.blob)) == 5000
 
 
-async def test_a_file_over_the_limit_is_an_error(bench: Bench) -> None:
+async def test_a_file_over_the_limit_is_not_kept_and_a_note_says_so(bench: Bench) -> None:
     await bench.start(CADRE_FILE_BYTES="50")
     result = await bench.ask("draw")
-    assert "50 (CADRE_FILE_BYTES)" in failure(result).message
+    assert isinstance(result, ToolResult)
+    assert (result.error, result.files) == (None, [])
+    assert "50 (CADRE_FILE_BYTES)" in (result.note or "")
 
 
 # --- over HTTP

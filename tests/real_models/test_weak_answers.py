@@ -64,7 +64,7 @@ WEAK = {
     "code_within_think": (NO_CALL, NO_BLOCK, NO_OBJECT),
     "cut_call": (CUT, CUT, CUT),
     "cut_code": (CUT, CUT, CUT),
-    "echoed_declaration": ("repeats how a tool is declared, and calls none", NO_BLOCK, NO_OBJECT),
+    "echoed_declaration": ("'wipe'", NO_BLOCK, NO_OBJECT),
     "empty": (NO_CALL, NO_BLOCK, NO_OBJECT),
     "endless_prose": (CUT, CUT, CUT),
     "endless_repetition": (CUT, CUT, CUT),

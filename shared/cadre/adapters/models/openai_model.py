@@ -54,7 +54,9 @@ _USAGE_SECONDS, _END_SECONDS = 10.0, 1.0
 """How long an endpoint may take for what follows the finish_reason, and for the end of a body behind `[DONE]`."""
 
 _THINKS = re.compile(
-    r"\br1\b|qwq|think|reason|magistral|deephermes|nemotron|exaone-deep|skywork-or", re.IGNORECASE
+    r"\br1\b|qwq|think|reason|magistral|deephermes|nemotron|exaone-deep|skywork-or|minimax-m|seed-oss|mimo"
+    r"|glm-(4\.[5-9]|[5-9])",
+    re.IGNORECASE,
 )
 """Names of models whose chat templates often open a thought before the answer begins."""
 
@@ -110,8 +112,8 @@ class OpenAIModel:
         self._listed_context: int | None = None
         self._learned: dict[str, Any] = {}
         self._limits = limits_of(spec, self._url, self._name)
-        self._is_opened = spec.api == "chat"
-        """A chat template may open a thought before the answer begins: expected until an answer shows otherwise."""
+        self._is_opened = spec.api == "chat" and self._is_named_to_think()
+        """The chat template opens a thought before the answer begins: by the model's name, until an answer shows it."""
         self._endpoint = OpenAIClient(
             self._url,
             spec.key_env,
