@@ -1,16 +1,18 @@
 """README's `helper`, unchanged, at endpoints whose answers were recorded or reported, and at ones that refuse.
 
-A report's answer calls a tool of its own. It is played for `helper` by one rule: in the parsed chunks the name of the
-call and the texts of its arguments are replaced, the new arguments cut over as many pieces as there were. All else, the
-framing, the fields and their order, stays as reported.
+A report's answer calls a tool of its own. It is played for `helper` by one rule: in the parsed chunks, or the parsed
+whole answer, the name of the call and the texts of its arguments are replaced, the new arguments cut over as many
+pieces as there were. All else, the framing, the fields and their order, stays as reported. A report of a whole answer
+is played to a `helper` that asks for no stream.
 
-The endpoint has its real address: the agents reach it through `HTTP_PROXY`, so its profile is the known one.
+The endpoint has its real address: the agents reach it through `HTTP_PROXY`, so its profile is the known one. What the
+endpoint refuses by docs/endpoints.md, it refuses here.
 """
 
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -27,16 +29,71 @@ ROOT = Path(__file__).parents[2]
 ANSWERS = ROOT / "tests/endpoints/answers"
 TASK = "How many words has 'to be or not to be'?"
 
-PLAYED = {
-    "vllm-glm-calls-in-one-piece": ("http://vllm.example:8000/v1", "zai-org/GLM-4.6"),
-}
-"""By file, the endpoint's address and the name of the model."""
-
 Body = dict[str, Any]
 
 
 class Refusal(Exception):
     """What the endpoint answers with the status 400."""
+
+
+def _no_demand(body: Body) -> None: ...
+
+
+def _gemini(body: Body) -> None:
+    for key in ("seed", "frequency_penalty", "presence_penalty"):
+        if key in body:
+            raise Refusal(f'Invalid JSON payload received. Unknown name "{key}": Cannot find field.')
+    for one in body["messages"]:
+        for call in one.get("tool_calls") or []:
+            if not call.get("extra_content", {}).get("google", {}).get("thought_signature"):
+                raise Refusal("Function call is missing a thought_signature in functionCall parts.")
+
+
+def _lm_studio(body: Body) -> None:
+    if isinstance(body.get("tool_choice"), dict):
+        raise Refusal("Invalid tool_choice type: 'object'.")
+    if body.get("response_format", {}).get("type") == "json_object":
+        raise Refusal("'response_format.type' must be 'json_schema' or 'text'")
+
+
+def _ollama(body: Body) -> None:
+    for one in body["messages"]:
+        for call in one.get("tool_calls") or []:
+            if not isinstance(json.loads(call["function"]["arguments"]), dict):
+                raise Refusal("invalid tool call arguments")
+
+
+def _openrouter(body: Body) -> None:
+    if "/" not in body["model"]:
+        raise Refusal(f"{body['model']} is not a valid model ID")
+    if "max_completion_tokens" in body:
+        raise Refusal("Unrecognized key: max_completion_tokens")
+
+
+PLAYED: dict[str, tuple[str, str, Callable[[Body], None]]] = {
+    "vllm-glm-calls-in-one-piece": ("http://vllm.example:8000/v1", "zai-org/GLM-4.6", _no_demand),
+    "gemini-call-without-id": (
+        "http://generativelanguage.googleapis.com/v1beta/openai",
+        "gemini-2.0-flash-exp",
+        _gemini,
+    ),
+    "lm-studio-call-in-a-whole-answer": (
+        "http://lmstudio.example:1234/v1",
+        "qwen3-235b-a22b-instruct-2507_mlx_mixed-3-4",
+        _lm_studio,
+    ),
+    "ollama-call-with-the-finish": (
+        "http://ollama.example:11434/v1",
+        "llama3-groq-tool-use:8b",
+        _ollama,
+    ),
+    "openrouter-call-with-the-finish": (
+        "http://openrouter.ai/api/v1",
+        "google/gemini-2.5-flash",
+        _openrouter,
+    ),
+}
+"""By file, the endpoint's address, the name of the model, and what the endpoint refuses."""
 
 
 class Played(ThreadingHTTPServer):
@@ -93,12 +150,29 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def played_for(answer: Cassette, name: str, arguments: str) -> str:
-    """The answer with its call named so, and with these arguments."""
+    """Return the answer with its call named so, and with these arguments."""
+    if not _is_stream(answer):
+        whole = json.loads(answer.body)
+        _renamed([whole], name, arguments)
+        return json.dumps(whole, ensure_ascii=False)
     lines = answer.body.split("\n")
     chunks = {
         n: json.loads(line[5:]) for n, line in enumerate(lines) if line.startswith("data:") and "{" in line
     }
-    calls = [call["function"] for chunk in chunks.values() for call in _calls_in(chunk)]
+    _renamed(list(chunks.values()), name, arguments)
+    for n, chunk in chunks.items():
+        blank = lines[n][5 : len(lines[n]) - len(lines[n][5:].lstrip())]
+        lines[n] = f"data:{blank}{json.dumps(chunk, ensure_ascii=False, separators=(',', ':'))}"
+    return "\n".join(lines)
+
+
+def _is_stream(answer: Cassette) -> bool:
+    return "event-stream" in answer.content_type
+
+
+def _renamed(chunks: list[Body], name: str, arguments: str) -> None:
+    """Rename the call in these chunks, and cut the arguments over its pieces."""
+    calls = [call["function"] for chunk in chunks for call in _calls_in(chunk)]
     pieces = [call for call in calls if call.get("arguments")]
     cuts = [len(arguments) * n // len(pieces) for n in range(len(pieces) + 1)]
     for call in calls:
@@ -106,15 +180,11 @@ def played_for(answer: Cassette, name: str, arguments: str) -> str:
             call["name"] = name
     for call, begin, end in zip(pieces, cuts, cuts[1:], strict=False):
         call["arguments"] = arguments[begin:end]
-    for n, chunk in chunks.items():
-        blank = lines[n][5 : len(lines[n]) - len(lines[n][5:].lstrip())]
-        lines[n] = f"data:{blank}{json.dumps(chunk, ensure_ascii=False, separators=(',', ':'))}"
-    return "\n".join(lines)
 
 
 def _calls_in(chunk: Body) -> Iterator[Body]:
     for choice in chunk.get("choices") or []:
-        yield from (choice.get("delta") or {}).get("tool_calls") or []
+        yield from (choice.get("delta") or choice.get("message") or {}).get("tool_calls") or []
 
 
 @contextmanager
@@ -133,11 +203,14 @@ def endpoint(answer: Cassette, demand: Any = None) -> Iterator[Played]:
 
 @contextmanager
 def helper_at(folder: Path, server: Played, url: str, name: str) -> Iterator[tuple[Stack, Gateway]]:
-    """README's team of one, its model at that address."""
+    """README's team of one, its model at that address; it asks for no stream where the report holds a whole answer."""
     readme = (ROOT / "README.md").read_text()
     for file in ("tools.py", "helper.yaml"):
         [text] = re.findall(rf"```\w+\n# {re.escape(file)}\n(.*?)```", readme, re.DOTALL)
         (folder / file).write_text(text)
+    if not _is_stream(server.answer):
+        with (folder / "helper.yaml").open("a") as spec:
+            spec.write("  model: {stream: false}\n")
     with Stack(folder) as stack:
         proxy = f"http://127.0.0.1:{server.server_address[1]}"
         stack.environment |= {"CADRE_MODEL_URL": url, "CADRE_MODEL": name, "http_proxy": proxy}
@@ -157,9 +230,12 @@ def answer_of(name: str) -> Cassette:
 
 @pytest.mark.parametrize("name", PLAYED)
 def test_helper_works_with_the_answers_of(name: str, tmp_path: Path) -> None:
-    url, model = PLAYED[name]
-    with endpoint(answer_of(name)) as server, helper_at(tmp_path, server, url, model) as (_, gateway):
+    url, model, demand = PLAYED[name]
+    answer = answer_of(name)
+    with endpoint(answer, demand) as server, helper_at(tmp_path, server, url, model) as (_, gateway):
         assert gateway.answer("helper", TASK) == "6"
+        assert server.refused == 0
+        assert all(bool(body.get("stream")) == _is_stream(answer) for _, body in server.asked)
         assert [(path, body["model"]) for path, body in server.asked] == [
             (f"{url}/chat/completions", model)
         ] * 2
@@ -178,7 +254,7 @@ def test_what_a_refusal_taught_outlives_the_agent_that_was_killed(tmp_path: Path
     [name, *_] = PLAYED
     with (
         endpoint(answer_of(name), _wants_reasoning) as server,
-        helper_at(tmp_path, server, *PLAYED[name]) as (stack, gateway),
+        helper_at(tmp_path, server, *PLAYED[name][:2]) as (stack, gateway),
     ):
         server.held.clear()
         run = gateway.submit("helper", TASK)
