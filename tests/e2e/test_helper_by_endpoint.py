@@ -77,6 +77,11 @@ PLAYED: dict[str, tuple[str, str, Callable[[Body], None]]] = {
         "gemini-2.0-flash-exp",
         _gemini,
     ),
+    "llama-cpp-call-with-an-id-of-nine": (
+        "http://llama.example:8080/v1",
+        "mistralai_Mistral-Small-3.2-24B-Instruct-2506-Q4_K_M.gguf",
+        _no_demand,
+    ),
     "lm-studio-call-in-a-whole-answer": (
         "http://lmstudio.example:1234/v1",
         "qwen3-235b-a22b-instruct-2507_mlx_mixed-3-4",
