@@ -49,7 +49,14 @@ def _gemini(body: Body) -> None:
                 raise Refusal("Function call is missing a thought_signature in functionCall parts.")
 
 
+def _llama_cpp(body: Body) -> None:
+    if any(one.get("content") is None for one in body["messages"]):
+        raise Refusal("Expected 'content' to be a string or an array")
+
+
 def _lm_studio(body: Body) -> None:
+    if any(one.get("content") is None for one in body["messages"]):
+        raise Refusal("Invalid 'content': 'content' field must be a string or an array of objects.")
     if isinstance(body.get("tool_choice"), dict):
         raise Refusal("Invalid tool_choice type: 'object'.")
     if body.get("response_format", {}).get("type") == "json_object":
@@ -80,7 +87,7 @@ PLAYED: dict[str, tuple[str, str, Callable[[Body], None]]] = {
     "llama-cpp-call-with-an-id-of-nine": (
         "http://llama.example:8080/v1",
         "mistralai_Mistral-Small-3.2-24B-Instruct-2506-Q4_K_M.gguf",
-        _no_demand,
+        _llama_cpp,
     ),
     "lm-studio-call-in-a-whole-answer": (
         "http://lmstudio.example:1234/v1",

@@ -41,3 +41,12 @@ def test_sending_a_conversation_changes_nothing_of_it(reasoning: Any, items: lis
     called = [call["id"] for message in first for call in message.get("tool_calls") or []]
     assert called == [message["tool_call_id"] for message in first if message["role"] == "tool"]
     assert all(len(one) == 9 and one.isalnum() for one in called)
+
+
+@pytest.mark.parametrize("items", [[], OWN])
+def test_a_call_without_a_text_goes_with_an_empty_one(items: list[dict[str, Any]]) -> None:
+    """llama.cpp, LM Studio and Ollama have refused null here."""
+    messages = copy.deepcopy(CONVERSATION)
+    if items:
+        messages[2] |= {"items": items, "items_of": "here"}
+    assert chat_messages(messages, Profile(), "here")[2]["content"] == ""

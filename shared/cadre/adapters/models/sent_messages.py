@@ -66,6 +66,9 @@ def _answer(message: ChatMessage, profile: Profile, endpoint: str, ids: dict[str
         said |= fields
     if "tool_calls" not in message:
         return said
+    if said.get("content") is None:
+        # Some endpoints refuse null, others a message without content.
+        said["content"] = ""
     calls = [item for item in items if item["type"] == "function_call"]
     said["tool_calls"] = [
         _call(call, calls[place] if len(calls) == len(message["tool_calls"]) else {}, ids)
