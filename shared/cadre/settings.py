@@ -57,7 +57,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     drain_seconds: Annotated[float, Meta(ge=0)] = 20.0
     """After SIGTERM: how long work in flight may take before it is handed back."""
     setup_seconds: Annotated[float, Meta(ge=0)] = 120.0
-    """How long a service that starts waits for others to set up its NATS user, the streams and its queues."""
+    """Seconds for which a service that starts waits for others to set up its NATS user, the streams and its queues."""
     hang_seconds: Annotated[float, Meta(ge=0)] = 60.0
     """A process whose event loop does not turn for so long ends itself; 0: never."""
     clock_skew_seconds: Annotated[float, Meta(ge=1)] = 300.0

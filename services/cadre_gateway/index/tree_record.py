@@ -33,7 +33,7 @@ class Tombstone(NamedTuple):
 
 
 class TreeRecord:
-    """What is known of one tree, from its entries, files and lifecycles in stream order; the same one again changes
+    """All that is known of one tree, from its entries, files and lifecycles in stream order; the same one again changes
     nothing."""
 
     def __init__(self, tree: str) -> None:

@@ -30,7 +30,7 @@ _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 60.0
 _LOOK_EVERY_SECONDS = 30.0
 
 BATCH_CHUNKS = 32
-"""How many chunks are embedded at once."""
+"""Chunks that are embedded at once."""
 
 _PAGE_IDS = 500
 

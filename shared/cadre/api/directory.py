@@ -110,7 +110,7 @@ class LiveTool(msgspec.Struct, frozen=True, kw_only=True):
     read_only: bool
     idempotent: bool
     serial: bool
-    """Whether a run sends its calls of this and other serial tools one after another."""
+    """True: a run sends its calls of this and other serial tools one after another."""
     timeout: float | None
     approval: str
     """Whether a person must agree to a call, as the tool says; empty leaves it to the agents."""

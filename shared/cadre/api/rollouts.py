@@ -49,14 +49,14 @@ class RevisionView(msgspec.Struct, kw_only=True):
 
 
 class AgentLag(msgspec.Struct, frozen=True):
-    """What waits for the replicas of an agent."""
+    """Work that waits for the replicas of an agent."""
 
     lag: int
     """Messages that wait for them or are in their hands."""
 
 
 class RolloutView(msgspec.Struct, kw_only=True):
-    """How the runs of an agent are shared by its revisions."""
+    """The shares of an agent's runs that its revisions take."""
 
     agent: str
     version: int
@@ -65,4 +65,4 @@ class RolloutView(msgspec.Struct, kw_only=True):
     revisions: list[RevisionView]
     """The oldest first; behind those of the rollout others that are live or have open runs."""
     warnings: list[str]
-    """What is not as it should be, with the way out."""
+    """Problems, each with its remedy."""

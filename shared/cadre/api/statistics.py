@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 Dimension = Literal["day", "team", "agent", "user", "session", "model", "tool"]
-"""What sums are taken by. A `team` is named by the agent of its trees' roots."""
+"""Dimensions of the sums. A `team` is named by the agent of its trees' roots."""
 
 
 class Figures(msgspec.Struct, kw_only=True):

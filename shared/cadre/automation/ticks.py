@@ -39,7 +39,8 @@ def next_ticks(spec: ScheduleSpec, after: float, anchor: float, limit: int, left
 
 
 def jittered(spec: ScheduleSpec, tick: float) -> float:
-    """When the tick is handled: later by a share of the jitter that follows from the schedule's name and the tick."""
+    """Return the time at which the tick is handled, in Unix seconds: later by a share of the
+    jitter that follows from the schedule's name and the tick."""
     jitter = checked_seconds("jitter", spec.jitter)
     if not jitter:
         return tick

@@ -30,7 +30,7 @@ class InvalidRequest(ClientError):
 
 
 class Unauthorized(ClientError):
-    """Who asks may not, or has not said who they are (401: by `api_key`, or CADRE_KEY)."""
+    """The caller lacks the right (403), or sent no valid key (401: pass `api_key`, or set CADRE_KEY)."""
 
 
 class NotFound(ClientError):

@@ -19,10 +19,10 @@ T = TypeVar("T")
 
 
 class Setup(NamedTuple):
-    """How a process waits for what others set up for it."""
+    """The wait of a process for what others set up for it."""
 
     seconds: float = 0.0
-    """How long, from each first need of it."""
+    """Seconds, from each first need of it."""
     waits: Callable[[str], None] = lambda _: None
     """Called with what is missing, and with "" once it is there."""
 
@@ -32,7 +32,7 @@ NO_SETUP = Setup()
 
 
 class _Early(RetryableError):
-    """What others set up is not there yet, and there is time left."""
+    """Something that others set up is missing, and there is time left to wait for it."""
 
 
 async def retry(

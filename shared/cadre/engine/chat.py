@@ -358,7 +358,7 @@ def _observations(step: ActionStep, prompts: Prompts) -> list[str]:
 
 
 def _seen(account: StepAccount, step: ActionStep, prompts: Prompts) -> str:
-    """What came of an account, even when it failed, and why it failed."""
+    """Return the text of a step's result for the model, with the reason where the step failed."""
     observed = [account.seen] if account.seen else []
     observed += _observations(step, prompts) if account.with_calls else []
     seen = ["Observation:\n" + "\n\n".join(observed)] if observed else []

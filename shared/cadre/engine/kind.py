@@ -32,9 +32,9 @@ class StepAccount(NamedTuple):
     name: str
     """What it is, as a heading: `Code`."""
     text: str
-    """What was done; calls within it are not listed separately, unless `with_calls` says so."""
+    """The work of the step; calls within it are not listed separately, unless `with_calls` says so."""
     written: str
-    """What was done as the model reads it in place of its own prose."""
+    """The same as the model reads it in place of its own prose."""
     seen: str | None
     """What came of it."""
     nothing: str

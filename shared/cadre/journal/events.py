@@ -241,7 +241,7 @@ class ToolAnswered(JournalEvent, frozen=True, tag="tool.answered"):
     started_at: float | None = None
     """When it began, by its own clock (Unix seconds); None where that was not told."""
     note: str = ""
-    """What a model is to know of the output, as that it is not what the tool's return hint says."""
+    """A note on the output for the model, such as that it does not fit the tool's return hint."""
 
     @property
     def read(self) -> Any:

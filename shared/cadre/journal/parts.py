@@ -41,7 +41,7 @@ class PieceOfWork(NamedTuple):
     until it ends are its own, and hang below it. A run has one such piece at a time."""
     turn: SandboxTurn | None = None
     tool: str = ""
-    """What does it, as metrics count it once it is over; "" where they do not."""
+    """Name of the part that does it, as metrics count it once it is over; "" where they do not."""
     seconds: float = 0.0
     """How long that took."""
     replaces: bool = False
@@ -65,7 +65,7 @@ class Mark(NamedTuple):
 
 
 class Description(NamedTuple):
-    """What an event of a kind's own means to all who know nothing of the kind."""
+    """The meaning of a kind's own event for readers that know nothing of the kind."""
 
     doing: str | None = None
     """What the run does from now on; "" for nothing in particular, None where the event does not change that."""
@@ -73,7 +73,7 @@ class Description(NamedTuple):
     work: Sequence[PieceOfWork] = ()
     marks: Sequence[Mark] = ()
     used: Usage | None = None
-    """What the run has used by it."""
+    """Usage that it adds to the run."""
     images: Sequence[str] = ()
     """References of the images that it brings for the model to see."""
 

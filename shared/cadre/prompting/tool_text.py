@@ -90,7 +90,7 @@ def to_code_call(card: ToolCard | AgentCard) -> str:
 
 
 _MADE_UP: dict[str, Any] = {"integer": 3, "number": 3, "boolean": True, "array": [], "object": {}}
-"""What stands for a value of each type in an example."""
+"""Example values, by JSON type."""
 
 
 def _made_up(schema: dict[str, Any]) -> Any:

@@ -224,7 +224,7 @@ class ToolResult(Message, frozen=True, tag="tool_result"):
     started_at: float = 0.0
     unfinished: Unfinished | None = None
     note: str = ""
-    """What a model is to know of the output, as that it is not what the tool's return hint says."""
+    """A note on the output for the model, such as that it does not fit the tool's return hint."""
 
     @property
     def seconds(self) -> float:

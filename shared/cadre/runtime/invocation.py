@@ -43,7 +43,7 @@ class InvocationOutcome(NamedTuple):
     unfinished: Unfinished | None = None
     """The call goes on later."""
     note: str = ""
-    """What the model is to know of the output."""
+    """A note on the output for the model."""
 
 
 class FileAccess(NamedTuple):
@@ -191,7 +191,7 @@ class _Invocation:
         return InvocationOutcome(error=self._failure(_one_line(error), raised=type(error).__name__))
 
     def _returned(self, result: Any) -> InvocationOutcome:
-        """What the tool has returned, whole: it has done its work, whatever its result looks like."""
+        """Return the tool's whole result: the tool has done its work, whatever the result looks like."""
         value, files, notes = to_json(result, self._most_bytes)
         if self._tool.promises_output and self._tool.card.output_schema is not None:
             value, misfit = as_promised(self._tool.card.output_schema, value)

@@ -47,11 +47,11 @@ class TakenOver(Exception):
 
 
 What = Record | ModelReplied | ModelFailed | ModelLost | Poisoned
-"""What a journal entry accounts for."""
+"""The input of a journal entry."""
 
 
 class NewEntry(NamedTuple):
-    """What one entry is to account for."""
+    """The input and cause of an entry to append."""
 
     what: What
     cause: str
@@ -59,7 +59,7 @@ class NewEntry(NamedTuple):
 
 
 Decide = Callable[[CachedRun], NewEntry | list[Command]]
-"""What to append to a run in this state, or what to pay when there is nothing to append. May raise TakenOver."""
+"""Returns the entry to append to a run in this state, or else the commands to carry out. May raise TakenOver."""
 
 
 class Journaling:
@@ -115,7 +115,7 @@ class Journaling:
         return NewEntry(ModelLost(attempt=model.attempt), cause)
 
     def left_owed(self, run: Run, record_id: str) -> list[Command]:
-        """What the run owes in all, as far as the worker of this record pays it."""
+        """Return all commands that the run owes and that the worker of this record carries out."""
         return [command for command in owed(run) if _is_of(command, record_id)]
 
     async def add_entry(
@@ -270,5 +270,5 @@ class Journaling:
 
 
 def _is_of(command: Command, record_id: str) -> bool:
-    """Whether the record's worker pays this: what the run owes to the world, or a wait of the record's own."""
+    """Return whether the record's worker carries out the command: one owed to the world, or a wait of the record."""
     return isinstance(command, Send | Revoke) or command.cause in (None, record_id)

@@ -1,4 +1,4 @@
-"""How many tokens a request has besides the run's steps: measured once for an toolset of tools and members."""
+"""Measures the tokens of a request besides the run's steps, once for each toolset."""
 
 from typing import NamedTuple
 

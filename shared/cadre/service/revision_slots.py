@@ -20,7 +20,7 @@ log = logging.getLogger("cadre.agent")
 _AGAIN_SECONDS = 1.0
 
 _LEAVE_SECONDS = 5.0
-"""What is in hand of a queue that is left has so long; the rest goes to its new owner."""
+"""Seconds for messages in work of a queue that is left; the rest goes to its new owner."""
 
 
 class RevisionSlots:

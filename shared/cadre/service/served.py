@@ -81,7 +81,7 @@ class ServedAccount:
         self._watching: asyncio.Task[None] | None = None
         self._growing: asyncio.Task[None] | None = None
         self._lack = ""
-        """What others have yet to set up."""
+        """Things that others have yet to set up."""
 
     async def open(self) -> None:
         """Connects, waiting for the server, and starts the part. Raises CadreError."""

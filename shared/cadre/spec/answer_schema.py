@@ -95,8 +95,8 @@ def as_parameter(schema: Schema | None, description: str) -> Schema:
 
 
 def is_strict(schema: Any) -> bool:
-    """Whether the schema lies in the subset of OpenAI's strict mode: its root is an object, each object requires all
-    its properties and allows no others, each value has a type, and no keyword, format or size goes beyond it."""
+    """Return whether the schema lies in the subset of OpenAI's strict mode: its root is an object, each object requires
+    all its properties and allows no others, each value has a type, and no keyword, format or size goes beyond it."""
     if not isinstance(schema, dict) or schema.get("type") != "object":
         return False
     parts, fit = [schema], True

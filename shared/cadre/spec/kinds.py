@@ -64,11 +64,11 @@ class Facts(NamedTuple):
     writes_calls: bool = True
     """True if its model writes calls, so that `model.calls` can say how."""
     block: tuple[str, str] | None = None
-    """What stands before and behind the code that its model writes; None: it writes none between tags."""
+    """The tags before and behind the code that its model writes; None: it writes none between tags."""
     terms: Callable[[], Mapping[str, Any]] = dict
     """Return the values of the variables of its `PromptFile`. A function: runs ask for other facts far more often."""
     tools: str = ""
-    """Where the tools are made that only its agents call, as `module:attribute`: a function of the spec, of the
+    """Factory of the tools that only its agents call, as `module:attribute`: a function of the spec, of the
     folder of its file, and of whether they are to be served. `cadre tools FILE` serves them."""
 
 
@@ -118,7 +118,7 @@ class KindDeclaration(NamedTuple):
     """The `module:attribute` of its `cadre.engine.kind.Kind`, by version; imported when the first run needs it. A run
     keeps the version that it began with: a new version is added when decisions change."""
     records: tuple[type[msgspec.Struct], ...] = ()
-    """What it writes down, sorted by base: its events (`JournalEvent`), its state of a run (`KindState`), its part of
+    """Its records, sorted by base: its events (`JournalEvent`), its state of a run (`KindState`), its part of
     an action step (`KindStep`), its section of an agent's file (`Section`, whose fields all have defaults)."""
     purposes: Mapping[str, str] = {}
     """Why its model is asked, and how a person who watches reads that."""
@@ -127,7 +127,7 @@ class KindDeclaration(NamedTuple):
     check: Callable[[Any], None] = _nothing_wrong
     """Raises SpecError for a spec of this kind that cannot work."""
     facts: Callable[[Any], Facts] = _as_usual
-    """What follows from a spec."""
+    """Facts that follow from a spec before a run begins."""
     document: Document | None = None
     """A file that describes an agent of this kind in keys of its own."""
 

@@ -7,6 +7,7 @@ import json
 import re
 import types
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -58,19 +59,19 @@ class Unfit(ValueError):
         self.place = place
 
 
-class JsonType:
+class JsonType(ABC):
     """A type hint as JSON. `schema` is self-contained."""
 
     schema: Schema
 
+    @abstractmethod
     def load(self, value: Any, files: list[File]) -> Any:
         """Convert a JSON value to the type, and append the files in it to `files`. Types are strict: "3" is no
         integer. Raises Unfit."""
-        raise NotImplementedError
 
+    @abstractmethod
     def dump(self, value: Any) -> Any:
         """Return the JSON value of a Python value. Raises TypeError or ValueError."""
-        raise NotImplementedError
 
 
 def read_type(hint: Any, *, output: bool = False) -> JsonType:

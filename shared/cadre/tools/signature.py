@@ -20,7 +20,7 @@ class FilledIn(NamedTuple):
 
     kind: JsonType
     default: Any = inspect.Parameter.empty
-    """What the function is given where the model leaves it out; empty: its own default."""
+    """The argument of the function where the model leaves it out; empty: the function's own default."""
 
 
 class Signature(NamedTuple):
@@ -141,7 +141,7 @@ def _parameter(
 
 
 def _is_described(hint: Any) -> bool:
-    """Whether `Annotated` describes the parameter, which wins over the docstring."""
+    """True: `Annotated` describes the parameter, which wins over the docstring."""
     metadata = getattr(hint, "__metadata__", ())
     return any(isinstance(one, str) or getattr(one, "description", None) is not None for one in metadata)
 

@@ -54,7 +54,7 @@ class RunFacts(msgspec.Struct, omit_defaults=True):
 
 
 class AskedFor(msgspec.Struct, frozen=True):
-    """Which of the model calls of a run a row is, as deltas and `GET /v1/runs/ID/steps/N/request` name it."""
+    """The model call of a run that a row stands for, as deltas and `GET /v1/runs/ID/steps/N/request` name it."""
 
     step: int
     purpose: str
@@ -73,7 +73,7 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
     name: str = ""
     state: RowState = "open"
     text: str = ""
-    """What it says at the moment, on a line. A list shows this and `name`."""
+    """Its present text, on a line. A list shows this and `name`."""
     words: str = ""
     """Of a run: what it does at the moment. Of a step: its name."""
     remark: str = ""

@@ -17,7 +17,7 @@ VERSIONS = ("1.0", "0.3")
 MODES = ["text/plain", "application/json"]
 
 KEYS = "/a2a/.well-known/jwks.json"
-"""Where the public key is."""
+"""URL path of the public key."""
 
 _MEMBERS = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}
 """The members of a public key that its thumbprint is about (RFC 7638)."""

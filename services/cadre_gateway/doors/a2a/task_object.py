@@ -17,7 +17,7 @@ WORKING, WAITING = "TASK_STATE_WORKING", "TASK_STATE_INPUT_REQUIRED"
 Json = dict[str, Any]
 
 CONTEXT = "a2a_context"
-"""Where a run's terms keep the name of its context that no session may have."""
+"""Key in a run's terms of a context name that no session may have."""
 
 _ENDS = {
     "success": "TASK_STATE_COMPLETED",
@@ -39,7 +39,7 @@ STATE_FILTERS = {
     end: RunFilter(states=frozenset(state for state, named in _ENDS.items() if named == end))
     for end in _ENDS.values()
 }
-"""Which runs the list has in each state."""
+"""States of runs, by the state of a task that the list is filtered by."""
 
 
 def context_of(task: Task) -> str:

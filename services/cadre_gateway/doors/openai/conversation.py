@@ -40,7 +40,7 @@ _USER = re.compile(r"^[ \t]*USER:(.*)", re.IGNORECASE | re.MULTILINE)
 _TITLE_WORDS = 5
 
 _EMPTY: dict[str, object] = {"tags": [], "follow_ups": [], "queries": [], "text": "", "prompt": ""}
-"""What each kind of request is answered, by the key of the JSON that it asks for."""
+"""Answers to requests of each kind, by the key of the JSON that they ask for."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ WORK = "/work"
 
 _LIBRARIES = ("/usr/lib", "/lib", "/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache")
 _COVERED = "/tmp"
-"""Where the new root is put together, in this process's own view only."""
+"""Path at which the new root is put together, in this process's own view only."""
 
 _STATVFS_BITS = {2: kernel.MS_NOSUID, 4: kernel.MS_NODEV, 8: kernel.MS_NOEXEC, 1024: kernel.MS_NOATIME}
 

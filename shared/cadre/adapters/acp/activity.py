@@ -51,7 +51,7 @@ class Activity:
         return found, f"{self._name}:{self._dropped + begin + len(found)}"
 
     def begin_turn(self) -> None:
-        """What it says from now on is said anew."""
+        """Forget what it has said so far: the next text begins an answer."""
         self._close()
         self._has_acted = True
 

@@ -28,7 +28,7 @@ _GROWTH = 1.5
 _MOST_SECONDS = 15.0
 """The longest pause between two questions for a task, unless its server wants a longer one."""
 ABSENCE_SECONDS = 600.0
-"""How long a server may be out of reach before the call of a task is given up."""
+"""Seconds for which a server may be out of reach before the call of a task is given up."""
 _AWAY_SECONDS = 10.0
 
 

@@ -35,7 +35,7 @@ class ToolEffects(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Seconds that a call may take."""
     concurrency: int | None = None
     serial: bool | None = None
-    """Whether a run sends its calls of these tools one after another, in the order of its model."""
+    """True: a run sends its calls of these tools one after another, in the order of its model."""
 
 
 class OneTool(ToolEffects, frozen=True, kw_only=True, forbid_unknown_fields=True):

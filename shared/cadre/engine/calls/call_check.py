@@ -65,7 +65,7 @@ _STANDS_IN = re.compile(
     r"\W*(?:(?:the|your|my)[\s_]+)?(?:final[\s_]+)?answer(?:[\s_]+(?:goes[\s_]+)?here|[\s_]+to[\s_]+the[\s_]+task)?\W*",
     re.IGNORECASE,
 )
-"""What small models write where they copy the form of an answer: `the answer`, `<your final answer>`."""
+"""Texts that small models write where they copy the form of an answer: `the answer`, `<your final answer>`."""
 
 
 def _is_placeholder(answer: Any) -> bool:

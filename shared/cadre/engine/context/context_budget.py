@@ -300,7 +300,7 @@ def weight_of_closed(run: Run, call: CallState) -> int:
 
 
 class KindsPart(NamedTuple):
-    """What the model of a run reads that only its kind knows: of its state, and of the step in work."""
+    """The part of a model's input that only the run's kind knows: of its state, and of the step in work."""
 
     held: int = 0
     text: str = ""

@@ -38,7 +38,7 @@ class NatsClient(Client):
         self.read_seed: Callable[[], str | None] | None = None
         """Reads the seed of its key before each try to connect; None keeps the one that it has."""
         self.setup = NO_SETUP
-        """How its user waits for what others set up on the server."""
+        """The wait of its user for what others set up on the server."""
         self._leaving = False
         self._was_reset = False
         """The server hung up on the last try to connect."""
