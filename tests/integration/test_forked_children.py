@@ -4,10 +4,11 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 from pathlib import Path
 
 from harness.nats_server import free_port
-from harness.patience import until
+from harness.patience import patience, until
 from integration.executor_bench import Bench
 
 FORKING = str(Path(__file__).with_name("forking_tools.py"))
@@ -53,6 +54,38 @@ async def test_a_signal_to_a_child_ends_the_child_and_not_the_service(bench: Ben
     assert (await bench.ask("end_child")).output == -signal.SIGTERM
     assert (await bench.ask("linger")).output == "left"
     assert service.returncode is None
+
+
+HIT_AT_FORK = """
+import asyncio, os, signal
+from cadre.service.forked_children import cut_off_children
+
+os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGTERM))  # before the child can let go
+cut_off_children()
+
+async def main():
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, stopped.set)
+    child = await asyncio.to_thread(os.fork)
+    if not child:
+        os._exit(0)
+    status = await asyncio.to_thread(lambda: os.waitpid(child, 0)[1])
+    print(os.waitstatus_to_exitcode(status), stopped.is_set(), flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    await stopped.wait()
+
+asyncio.run(main())
+"""
+
+
+async def test_a_signal_that_hits_a_child_at_its_fork_ends_the_child_and_not_the_service() -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", HIT_AT_FORK, stdout=asyncio.subprocess.PIPE
+    )
+    output, _ = await asyncio.wait_for(process.communicate(), patience())
+    assert output.split() == [b"-15", b"False"]
+    assert process.returncode == 0, "the process itself hears SIGTERM as before"
 
 
 async def test_a_child_that_returns_into_the_event_loop_ends_there(bench: Bench) -> None:

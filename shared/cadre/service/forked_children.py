@@ -9,6 +9,8 @@ import os
 import signal
 import socket
 import stat
+import threading
+from collections.abc import Collection
 
 _DESCRIPTORS = "/dev/fd"
 
@@ -16,19 +18,41 @@ _LOOPS = {f"anon_inode:[{kind}]" for kind in ("eventpoll", "io_uring")}
 """Where an event loop waits, as Linux names it. Parent and child would share it: a child cannot go on with the loop."""
 
 
-def cut_off_children() -> None:
-    """Has every child that is forked from now on let go of the network sockets and event loops that this process has
-    open, and take signals as any process does.
+_STOPPING = {signal.SIGTERM, signal.SIGINT}
 
-    Pipes and socket pairs stay, by which a pool talks to its processes.
+
+class _Masks(threading.local):
+    """The signals that a thread had blocked before its fork: several threads may fork at once."""
+
+    blocked: Collection[int] = ()
+
+
+_masks = _Masks()
+
+
+def cut_off_children() -> None:
+    """Make every later fork cut its child off from the network sockets, event loops and signals of this process.
+
+    Pipes and socket pairs stay, by which a pool talks to its processes. The signals that stop a service are blocked
+    from before the fork until the child has let go: until then the child's handler would write into the wakeup pipe
+    that it shares with its parent, and the service would stop in its place.
     """
-    os.register_at_fork(after_in_child=_let_go)
+    os.register_at_fork(before=_block, after_in_parent=_unblock, after_in_child=_let_go)
+
+
+def _block() -> None:
+    _masks.blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+
+
+def _unblock() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _masks.blocked)
 
 
 def _let_go() -> None:
     if signal.set_wakeup_fd(-1) >= 0:  # where the loop hears of signals
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    _unblock()
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for descriptor in map(int, os.listdir(_DESCRIPTORS)):
         if _is_network(descriptor) or _is_loop(descriptor):
