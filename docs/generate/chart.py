@@ -11,16 +11,20 @@ from cadre.deploy.k8s.object_kinds import definitions
 from cadre.deploy.k8s.operator import NAME, digest_of, operator_manifests
 from cadre.deploy.k8s.values import Values, Workload, read_values
 
-CHART = Path(__file__).parents[2] / "deploy" / "helm" / "cadre"
+DEPLOY = Path(__file__).parents[2] / "deploy"
+CHART = DEPLOY / "helm" / "cadre"
 
 _HEAD = "# Written by `make docs` from the code: what is changed here is lost."
 _FILLED = {
     "the-namespace": "{{ .Release.Namespace }}",
-    "the-image": "{{ .Values.cadre.image }}",
-    digest_of("the-values"): "{{ .Values.cadre | toJson | sha256sum | trunc 16 | quote }}",
-    "the-values": '{{ omit .Values.cadre "namespace" | toYaml | toJson }}',
+    "the-image": '{{ include "cadre.image" (list . .Values.cadre.image) }}',
+    "the-pull-secrets": "{{ .Values.global.imagePullSecrets | toJson }}",
+    digest_of("the-values"): '{{ include "cadre.values" . | sha256sum | trunc 16 | quote }}',
+    "the-values": '{{ include "cadre.values" . | toJson }}',
 }
 """What stands in the manifests in place of what only Helm knows."""
+
+_TEXT = {"type": "string"}
 
 
 def files() -> dict[Path, str]:
@@ -28,6 +32,9 @@ def files() -> dict[Path, str]:
     crds = as_yaml(definitions()).split("\n", 1)[1]
     return {
         CHART / "crds" / "cadre.yaml": f"{_HEAD}\n{crds}",
+        # Copies: a packed chart takes along no file from outside of it, and Helm warns of symbolic links.
+        CHART / "files" / "alerts.yml": (DEPLOY / "prometheus" / "alerts.yml").read_text(),
+        CHART / "files" / "dashboard.json": (DEPLOY / "grafana" / "dashboards" / "cadre.json").read_text(),
         CHART / "templates" / "operator.yaml": _operator(),
         CHART / "values.schema.json": json.dumps(_schema(), indent=2, ensure_ascii=False) + "\n",
     }
@@ -47,6 +54,8 @@ def _filled(manifests: list[dict[str, Any]]) -> str:
             one["metadata"] = {**one["metadata"], "name": f"{NAME}-the-namespace"}
         if one["kind"] == "ClusterRoleBinding":
             one["roleRef"] = {**one["roleRef"], "name": f"{NAME}-the-namespace"}
+        if one["kind"] == "Deployment":
+            one["spec"]["template"]["spec"]["imagePullSecrets"] = "the-pull-secrets"
     text = as_yaml(manifests).split("\n", 1)[1]
     for mark, written in _FILLED.items():
         text = text.replace(mark, written)
@@ -72,10 +81,14 @@ def _schema() -> dict[str, Any]:
             "cadre": cadre,
             "operator": _object(everywhere={"type": "boolean"}),
             "platform": on,
-            "nats": on,
-            "qdrant": on,
+            "nats": _server(
+                replicas={"enum": [1, 3, 5]},
+                config={"type": "object"},
+                reloader=_object(image=_TEXT, resources={"type": "object"}),
+            ),
+            "qdrant": _server(),
             "gateway": _object(
-                makeAdminKey={"type": "boolean"},
+                existingSecret=_TEXT,
                 ingress=_object(
                     enabled={"type": "boolean"},
                     className={"type": "string"},
@@ -94,11 +107,30 @@ def _schema() -> dict[str, Any]:
                 rules=_switched(),
                 dashboard=_switched(),
             ),
-            "global": {"type": "object"},
+            # Of a chart that this one is part of, too: it may hold what that one needs.
+            "global": {
+                "type": "object",
+                "properties": {
+                    "registry": _TEXT,
+                    "imagePullSecrets": {"type": "array", "items": _object(name=_TEXT)},
+                },
+            },
         },
         "additionalProperties": False,
         "definitions": parts,
     }
+
+
+def _server(**more: Any) -> dict[str, Any]:
+    """Return the values of a server that the chart brings."""
+    return _object(
+        enabled={"type": "boolean"},
+        image={"type": "string", "minLength": 1},
+        resources={"type": "object"},
+        storage=_object(size={"type": ["string", "integer"]}, className=_TEXT),
+        pod={"type": "object"},
+        **more,
+    )
 
 
 def _switched(**more: Any) -> dict[str, Any]:

@@ -27,6 +27,7 @@ PLURALS: Mapping[str, tuple[str, str]] = {
     **{one.kind: (f"{GROUP}/{VERSION}", one.plural) for one in OBJECT_KINDS},
     "ConfigMap": ("v1", "configmaps"),
     "Secret": ("v1", "secrets"),
+    "PersistentVolumeClaim": ("v1", "persistentvolumeclaims"),
     "Pod": ("v1", "pods"),
     "Service": ("v1", "services"),
     "ServiceAccount": ("v1", "serviceaccounts"),

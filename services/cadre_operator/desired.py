@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from collections.abc import Collection, Iterable, Sequence
+from hashlib import sha256
+from secrets import token_urlsafe
 from typing import Any, NamedTuple
 
 import msgspec
 
-from cadre.deploy.k8s.manifest import CADRE, MANAGED_BY, Manifest
+from cadre.deploy.k8s.manifest import CADRE, MANAGED_BY, Manifest, manifest
 from cadre.deploy.k8s.render import render
-from cadre.deploy.k8s.values import Nats, Values
+from cadre.deploy.k8s.values import GATEWAY_SECRET, Nats, Values
 from cadre.deploy.nats_files import SERVER_SECRET
 from cadre.errors import SpecError
 from cadre.protocol.nats_users import Role, tools_of
@@ -19,6 +23,9 @@ from cadre_operator.users import Users
 
 _RUNNING = ("Deployment", "Job", "ScaledObject")
 """Kinds whose pods mount what the others are: these come last."""
+
+CLAIM = "PersistentVolumeClaim"
+ADMIN_KEY = "CADRE_ADMIN_KEY"
 
 Key = tuple[str, str]
 """Kind and name of an object in the namespace."""
@@ -39,8 +46,11 @@ class Desired(NamedTuple):
     """Of each agent, the members and tools that nothing here is, by its uid; "" when there are all."""
 
 
-def desired(reading: Reading, users: Users, others: Collection[Key]) -> Desired:
-    """What the services need. `others` are objects that somebody else has made: they stay as they are."""
+def desired(
+    reading: Reading, users: Users, others: Collection[Key], admin: Manifest | None = None
+) -> Desired:
+    """Return what the services need. `others` are objects that somebody else has made: they stay as they are. `admin`
+    is the Secret that the values name for the gateway, where it exists."""
     values, found = reading.values, Desired({}, dict(reading.problems), {}, {}, reading.lacks)
     has_users = values.nats.credentials == Nats().credentials
     roles: list[Role] = []
@@ -66,6 +76,8 @@ def desired(reading: Reading, users: Users, others: Collection[Key]) -> Desired:
             found.deployments.setdefault(owner["metadata"]["uid"], []).append(name)
             for path in _paths(service.role):
                 found.served.setdefault(path, set()).add(owner["metadata"]["uid"])
+        if service.role.kind == "gateway":
+            manifests = [*_of_administrator(manifests, values, admin), *manifests]
         for one in manifests:
             _add(found.manifests, one, service.owners)
     if roles:
@@ -75,12 +87,42 @@ def desired(reading: Reading, users: Users, others: Collection[Key]) -> Desired:
     for key in [key for key in found.manifests if key in others]:
         del found.manifests[key]
     if roles:
-        server = users.server_secret(values)
-        # First of all: the server knows a user before the user's pods begin.
-        first = {("Secret", server["metadata"]["name"]): _marked(server)}
-        ordered = sorted(found.manifests.items(), key=lambda one: one[0][0] in _RUNNING)
-        return found._replace(manifests=first | dict(ordered))
-    return found
+        # It goes with the last of them: left behind, it would lock out the services of a later installation.
+        _add(found.manifests, users.server_secret(values), owners)
+    # First of all: the server knows a user before the user's pods begin.
+    ordered = sorted(
+        found.manifests.items(), key=lambda one: (one[0] != ("Secret", SERVER_SECRET), one[0][0] in _RUNNING)
+    )
+    return found._replace(manifests=dict(ordered))
+
+
+def _of_administrator(manifests: list[Manifest], values: Values, admin: Manifest | None) -> list[Manifest]:
+    """Return the Secret with the administrator's key of a gateway that asks for one, unless it is somebody else's. The
+    gateway's pods read it when they start, so a digest of it rolls them."""
+    template = next(one for one in manifests if one["kind"] == "Deployment")["spec"]["template"]
+    data = dict((admin or {}).get("data") or {})
+    made: list[Manifest] = []
+    if (
+        values.gateway.secret == GATEWAY_SECRET
+        and (admin is None or is_ours(admin))
+        and _asks_for(template, GATEWAY_SECRET, ADMIN_KEY)
+    ):
+        key = data.setdefault(ADMIN_KEY, b64encode(token_urlsafe(36).encode()).decode())
+        about = {"name": GATEWAY_SECRET, "namespace": values.namespace, "labels": dict(CADRE)}
+        made = [manifest("v1", "Secret", about, type="Opaque", data={ADMIN_KEY: key})]
+    if data:
+        digest = sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:16]
+        template["metadata"].setdefault("annotations", {})["cadre.dev/gateway-secret-hash"] = digest
+    return made
+
+
+def _asks_for(template: Manifest, secret: str, key: str) -> bool:
+    return any(
+        ((variable.get("valueFrom") or {}).get("secretKeyRef") or {}).items()
+        >= {"name": secret, "key": key}.items()
+        for container in template["spec"]["containers"]
+        for variable in container.get("env") or ()
+    )
 
 
 def _paths(role: Role) -> list[str]:
@@ -103,8 +145,11 @@ def _rendered(service: Service, values: Values) -> list[Manifest]:
 def _add(manifests: dict[Key, Manifest], manifest: Manifest, owners: Iterable[Manifest]) -> None:
     key = (manifest["kind"], manifest["metadata"]["name"])
     known = manifests.setdefault(key, _marked(manifest))
-    if manifest["kind"] == "Secret":  # of a user that several services are: it has what any of them needs
-        known["metadata"]["annotations"] = manifest["metadata"]["annotations"]
+    if found := manifest["metadata"].get("annotations"):
+        # Of the Secret of a user that several services are: it has what any of them needs.
+        known["metadata"]["annotations"] = found
+    if manifest["kind"] == CLAIM:
+        return  # what is kept on a volume outlives the object that asked for it
     references: list[dict[str, Any]] = known["metadata"].setdefault("ownerReferences", [])
     for owner in owners:
         meta = owner["metadata"]
@@ -121,12 +166,18 @@ def _marked(manifest: Manifest) -> Manifest:
     }
 
 
+def is_ours(one: Manifest) -> bool:
+    """Return whether the operator has made the object."""
+    labels: dict[str, str] = one["metadata"].get("labels") or {}
+    return labels.get(MANAGED_BY) == MANAGER
+
+
 def superfluous(existing: Sequence[Manifest], wanted: Desired, live: Collection[str]) -> list[Manifest]:
     """What the operator has made and nothing needs any more. What belongs to an object that is refused now stays."""
     return [
         one
         for one in existing
-        if (one["kind"], one["metadata"]["name"]) not in (*wanted.manifests, ("Secret", SERVER_SECRET))
+        if (one["kind"], one["metadata"]["name"]) not in wanted.manifests
         and not any(
             owner["uid"] in live and owner["uid"] in wanted.problems
             for owner in one["metadata"].get("ownerReferences") or ()

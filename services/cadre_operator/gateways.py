@@ -14,11 +14,10 @@ from cadre.automation.automation_file import SCHEDULE, AnySpec, Definition, auto
 from cadre.deploy.k8s.components import object_name
 from cadre.deploy.k8s.manifest import Manifest
 from cadre.deploy.k8s.object_kinds import GROUP
-from cadre.deploy.k8s.pod_spec import GATEWAY_SECRET
 from cadre.deploy.k8s.values import Values
 from cadre.errors import SpecError
 from cadre_operator.cluster import Cluster
-from cadre_operator.desired import Desired
+from cadre_operator.desired import ADMIN_KEY, Desired
 from cadre_operator.namespace import REVISION_OF
 from cadre_operator.status import ACCEPTED, Condition, refused
 
@@ -38,7 +37,7 @@ class Gateways:
     async def ask(self, method: str, path: str, values: Values, body: Any = None) -> str:
         """Return what went wrong; empty when nothing did. What is gone already is removed."""
         url = self._address.format(namespace=values.namespace, gateway=_gateway(values))
-        key = await self._key(values.namespace)
+        key = await self._key(values)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         try:
             async with httpx2.AsyncClient(timeout=_SECONDS, trust_env=False) as client:
@@ -75,9 +74,9 @@ class Gateways:
             raise SpecError(f"{found['kind']} {namespace}/{found['metadata']['name']}: {told}")
         await self._cluster.set_finalizers(found, [one for one in finalizers if one != finalizer])
 
-    async def _key(self, namespace: str) -> str:
-        secret = await self._cluster.get("Secret", namespace, GATEWAY_SECRET)
-        held = ((secret or {}).get("data") or {}).get("CADRE_ADMIN_KEY", "")
+    async def _key(self, values: Values) -> str:
+        secret = await self._cluster.get("Secret", values.namespace, values.gateway.secret)
+        held = ((secret or {}).get("data") or {}).get(ADMIN_KEY, "")
         return b64decode(held).decode()
 
 

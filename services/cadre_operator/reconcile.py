@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import yaml
 
 from cadre.automation.automation_file import DEFINITIONS, AnySpec, Definition
-from cadre.deploy.k8s.manifest import COMPONENT, MANAGED_BY, NAME, PART_OF, Manifest
+from cadre.deploy.k8s.manifest import COMPONENT, NAME, PART_OF, Manifest
 from cadre.deploy.k8s.object_kinds import OBJECT_KINDS
 from cadre.deploy.k8s.values import Values, read_values
 from cadre.deploy.nats_files import SERVER_SECRET
 from cadre.errors import SpecError
-from cadre_operator.cluster import MANAGER, ApiError, Cluster
-from cadre_operator.desired import Desired, Key, desired, superfluous
+from cadre_operator.cluster import ApiError, Cluster
+from cadre_operator.desired import CLAIM, Desired, Key, desired, is_ours, superfluous
 from cadre_operator.gateways import DefinitionObjects, Retirement
 from cadre_operator.namespace import Objects, read_namespace
 from cadre_operator.status import (
@@ -111,20 +111,19 @@ class Reconciler:
         found = [
             one for kind in _MADE for one in await self._cluster.list(kind, namespace, f"{PART_OF}=cadre")
         ]
-        existing = [one for one in found if _is_ours(one)]
-        others = {(one["kind"], one["metadata"]["name"]) for one in found if not _is_ours(one)}
+        existing = [one for one in found if is_ours(one)]
+        others = {(one["kind"], one["metadata"]["name"]) for one in found if not is_ours(one)}
         secrets = [one for one in found if one["kind"] == "Secret"]
-        wanted = await self._wanted(live, values, existing, secrets, others)
+        admin = await self._cluster.get("Secret", namespace, values.gateway.secret)
+        wanted = await self._wanted(live, values, existing, secrets, others, admin)
         jobs = await self._cluster.list("Job", namespace, f"{PART_OF}=cadre,{COMPONENT}=provision")
         notes = await self._apply(namespace, wanted, existing, jobs, live, values)
-        for one in superfluous([*existing, *filter(_is_ours, jobs)], wanted, _uids(live)):
+        for one in superfluous([*existing, *filter(is_ours, jobs)], wanted, _uids(live)):
             await self._cluster.delete(one)
         pods = await self._cluster.list("Pod", namespace, f"{PART_OF}=cadre")
         await self._tell_all(live, wanted, jobs, [*existing, *pods], notes)
         self._unsettled[namespace] = _Unsettled(objects, wanted, values)
-        # The server's list of users stays, and asks for nothing.
-        left = [one for one in existing if one["metadata"]["name"] != SERVER_SECRET]
-        return bool(left or jobs or any(objects.values()))
+        return bool(existing or jobs or any(objects.values()))
 
     async def settle(self, namespace: str) -> None:
         """Bring the namespace's gateway up to date with what its last round has found.
@@ -172,17 +171,18 @@ class Reconciler:
         existing: Sequence[Manifest],
         secrets: Sequence[Manifest],
         others: Collection[Key],
+        admin: Manifest | None,
     ) -> Desired:
         with TemporaryDirectory(prefix="cadre-") as folder:
             reading = await asyncio.to_thread(read_namespace, live, values, Path(folder))
-        wanted = desired(reading, Users(secrets), others)
+        wanted = desired(reading, Users(secrets), others, admin)
         # A user whose Secret goes is left out of the server's list in the same step.
         gone = [
             one["metadata"]["name"]
             for one in superfluous(existing, wanted, _uids(live))
             if one["kind"] == "Secret"
         ]
-        return desired(reading, Users(secrets, gone), others) if gone else wanted
+        return desired(reading, Users(secrets, gone), others, admin) if gone else wanted
 
     async def _apply(
         self,
@@ -207,6 +207,8 @@ class Reconciler:
         for key, manifest in wanted.manifests.items():
             if key[0] == "Job" and key[1] in done:
                 continue
+            if key[0] == CLAIM and await self._cluster.get(CLAIM, namespace, key[1]) is not None:
+                continue  # of a volume hardly anything can be changed, and not everywhere
             digest = sha256(json.dumps(manifest, sort_keys=True).encode()).digest()
             if key in versions and applied.get(key) == (digest, versions[key]):
                 continue
@@ -318,11 +320,6 @@ class Reconciler:
 
 def _uids(live: Objects) -> set[str]:
     return {one["metadata"]["uid"] for many in live.values() for one in many}
-
-
-def _is_ours(one: Manifest) -> bool:
-    labels: dict[str, str] = one["metadata"].get("labels") or {}
-    return labels.get(MANAGED_BY) == MANAGER
 
 
 def _version(found: Manifest) -> Any:

@@ -49,6 +49,7 @@ BUILT_IN = (
     Resource("", "v1", "namespaces", "Namespace", namespaced=False),
     Resource("", "v1", "configmaps", "ConfigMap"),
     Resource("", "v1", "secrets", "Secret"),
+    Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
     Resource("", "v1", "pods", "Pod"),
     Resource("", "v1", "services", "Service"),
     Resource("", "v1", "serviceaccounts", "ServiceAccount"),

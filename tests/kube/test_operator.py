@@ -1,6 +1,6 @@
 """Objects become services: applied, told of, changed, taken away, by the operator as a process."""
 
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import Any
 
@@ -379,3 +379,128 @@ async def test_a_changed_list_of_users_is_brought_to_the_pods_of_nats_at_once(
     listed = int((api.find("Secret", "cadre-nats-server") or {})["metadata"]["resourceVersion"])
     await api.until(lambda: api.find("Deployment", "agent-two"), "its Deployment is there")
     assert listed < int((api.find("Deployment", "agent-two") or {})["metadata"]["resourceVersion"])
+
+
+async def test_what_the_services_share_goes_with_the_last_of_them(
+    api: ApiServer, operator: OperatorProcess, kubectl: Kubectl
+) -> None:
+    await put(api, made("Team", "base", description="What they share.", agents=[]), agent("one"))
+    await becomes(api, "Agent", "one", type="Accepted", status="True")
+    shared = ("cadre-nats-server", "cadre-nats-operator", "cadre-nats-provision")
+    await api.until(lambda: {"gateway", "agent-one"} <= users(api), "all users are there")
+    await kubectl("delete", "team", "base", "-n", "cadre")
+    await api.until(lambda: "gateway" not in deployments(api), "the gateway is gone")
+    assert api.find("Secret", "cadre-gateway") is None
+    assert api.find("Secret", "cadre-nats-server") is not None, "the agent needs it"
+    await kubectl("delete", "agent", "one", "-n", "cadre")
+    await api.until(
+        lambda: not any(api.find("Secret", name) for name in shared), "the list of users is gone as well"
+    )
+    assert api.all("Secret") == []
+
+
+def deployments(api: ApiServer) -> set[str]:
+    return {one["metadata"]["name"] for one in api.all("Deployment")}
+
+
+async def test_the_administrators_key_is_made_once(
+    api: ApiServer, operator: OperatorProcess, kubectl: Kubectl
+) -> None:
+    await put(api, made("Team", "base", description="What they share.", agents=[]))
+    await becomes(api, "Team", "base", type="Accepted", status="True")
+    key = admin_key(api)
+    assert len(b64decode(key)) >= 32
+    [owner] = (api.find("Secret", "cadre-gateway") or {})["metadata"]["ownerReferences"]
+    assert owner["kind"] == "Team"
+    rolled = gateway_digest(api)
+    assert await operator.stop() == 0
+    await put(api, agent("one"))
+    await operator.start()
+    await becomes(api, "Agent", "one", type="Accepted", status="True")
+    assert (admin_key(api), gateway_digest(api)) == (key, rolled), "neither an edit nor a start makes another"
+    await kubectl("delete", "secret", "cadre-gateway", "-n", "cadre")
+    await api.until(lambda: admin_key(api) not in ("", key), "one that was deleted is made again")
+    await api.until(lambda: gateway_digest(api) != rolled, "and the gateway is restarted with it")
+
+
+def admin_key(api: ApiServer) -> str:
+    found = api.find("Secret", "cadre-gateway")
+    return str(found["data"]["CADRE_ADMIN_KEY"]) if found else ""
+
+
+def gateway_digest(api: ApiServer) -> str:
+    template = (api.find("Deployment", "gateway") or {})["spec"]["template"]
+    return str((template["metadata"].get("annotations") or {}).get("cadre.dev/gateway-secret-hash", ""))
+
+
+async def test_a_secret_of_the_administrator_that_is_there_is_taken(
+    api: ApiServer, operator: OperatorProcess
+) -> None:
+    mine = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "cadre-gateway", "namespace": "cadre"},
+        "data": {"CADRE_ADMIN_KEY": b64encode(b"mine").decode()},
+    }
+    await put(api, mine, made("Team", "base", description="What they share.", agents=[]))
+    await becomes(api, "Team", "base", type="Accepted", status="True")
+    found = api.find("Secret", "cadre-gateway") or {}
+    assert found["data"] == mine["data"]
+    assert not found["metadata"].get("ownerReferences")
+    assert not found["metadata"].get("labels")
+    assert gateway_digest(api)
+
+
+async def test_no_secret_is_made_for_who_has_one_or_needs_none(
+    api: ApiServer, operator: OperatorProcess
+) -> None:
+    own = values_map({"gateway": {"secret": "mine"}})
+    await put(api, own, made("Team", "base", description="What they share.", agents=[]))
+    await becomes(api, "Team", "base", type="Accepted", status="True")
+    assert api.find("Secret", "cadre-gateway") is None
+    assert api.find("Secret", "mine") is None
+    asked = (api.find("Deployment", "gateway") or {})["spec"]["template"]["spec"]["containers"][0]["env"]
+    [reference] = [one["valueFrom"]["secretKeyRef"] for one in asked if one["name"] == "CADRE_ADMIN_KEY"]
+    assert reference["name"] == "mine"
+    await put(api, values_map({"workloads": {"gateway": {"env": {"CADRE_AUTH": "oidc"}}}}))
+    await api.until(
+        lambda: "CADRE_ADMIN_KEY" not in str(api.find("Deployment", "gateway")), "it asks for none"
+    )
+    assert api.find("Secret", "cadre-gateway") is None
+
+
+def values_map(values: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "cadre-values", "namespace": "cadre"},
+        "data": {"kubernetes.yaml": yaml.safe_dump(values)},
+    }
+
+
+async def test_embedded_memories_are_kept_on_a_claim_that_stays(
+    api: ApiServer, operator: OperatorProcess, kubectl: Kubectl
+) -> None:
+    memory = {"enabled": True, "engine": "embedded", "storage": {"size": "3Gi", "className": "fast"}}
+    await put(
+        api,
+        values_map({"memory": memory}),
+        made("Team", "base", description="What they share.", agents=[]),
+    )
+    await becomes(api, "Team", "base", type="Accepted", status="True")
+    claim = api.find("PersistentVolumeClaim", "memory") or {}
+    assert claim["spec"]["resources"] == {"requests": {"storage": "3Gi"}}
+    assert claim["spec"]["storageClassName"] == "fast"
+    assert not claim["metadata"].get("ownerReferences")
+    spec = (api.find("Deployment", "memory") or {})["spec"]
+    assert spec["strategy"] == {"type": "Recreate"}
+    assert {"name": "memories", "persistentVolumeClaim": {"claimName": "memory"}} in spec["template"]["spec"][
+        "volumes"
+    ]
+    version = claim["metadata"]["resourceVersion"]
+    await put(api, values_map({"memory": {**memory, "storage": {"size": "9Gi"}}}), agent("one"))
+    await becomes(api, "Agent", "one", type="Accepted", status="True")
+    await kubectl("delete", "team", "base", "-n", "cadre")
+    await api.until(lambda: "memory" not in deployments(api), "the service is gone")
+    kept = api.find("PersistentVolumeClaim", "memory") or {}
+    assert kept["metadata"]["resourceVersion"] == version, "what is there is taken, and stays"

@@ -36,7 +36,7 @@ def components_of(team: TeamSpec, values: Values) -> list[Component]:
         components.append(
             Component("sandbox", pool, ["sandbox", "--pool", pool], consumers, ["--pool", pool])
         )
-    if team.needs_memory if values.memory is None else values.memory:
+    if team.needs_memory if (enabled := values.memory_service.enabled) is None else enabled:
         components.append(Component("memory", "", ["memory"], provides=["--service", "memory"]))
     if values.telemetry.url:
         components.append(Component("tracer", "", ["tracer"], provides=["--service", "tracer"]))

@@ -35,7 +35,13 @@ def manifests() -> list[Manifest]:
 
 
 def dev() -> list[Manifest]:
-    return list(yaml.safe_load_all((ROOT / "deploy/k8s/dev/nats.yaml").read_text()))
+    """Return NATS as the overlay has it, with the ConfigMap that kustomize makes."""
+    folder = ROOT / "deploy" / "k8s" / "dev"
+    [made] = yaml.safe_load((folder / "kustomization.yaml").read_text())["configMapGenerator"]
+    about = {"name": made["name"], "namespace": made["namespace"], "labels": made["options"]["labels"]}
+    data = {file: (folder / file).read_text() for file in made["files"]}
+    configuration = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": data}
+    return [configuration, *yaml.safe_load_all((folder / "nats.yaml").read_text())]
 
 
 def test_the_secrets_that_are_made_are_those_that_are_mounted(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cadre.errors import SpecError
-from unit.k8s.shipped import pick, pod_of, rendered
+from unit.k8s.shipped import env_of, pick, pod_of, rendered
 
 
 def test_null_takes_away_what_a_default_says() -> None:
@@ -34,6 +34,13 @@ def test_null_takes_away_what_a_default_says() -> None:
         ({"telemetry": {"scraper": "a b"}}, "telemetry.scraper: 'a b'"),
         ({"instance": "a" * 53}, "at most 52"),
         ({"image": ""}, "image: '': name an image"),
+        ({"gateway": {"secret": ""}}, "gateway.secret: name the Secret"),
+        ({"memory": {"storage": {"size": "much"}}}, "memory.storage.size: 'much'"),
+        ({"memory": {"engine": "chroma"}}, "memory.engine"),
+        (
+            {"memory": {"engine": "embedded"}, "workloads": {"memory": {"replicas": 2}}},
+            "workloads: memory: replicas",
+        ),
         ({"files": "team"}, "files: 'team'"),
         ({"pools": ["a b"]}, "pools: the name 'a b'"),
         ({"prices": {"m": {"input": -1, "output": 1}}}, "prices: m: "),
@@ -61,3 +68,30 @@ def test_null_takes_away_what_a_default_says() -> None:
 def test_a_value_that_cannot_work_is_told_with_its_key(layer: dict[str, Any], told: str) -> None:
     with pytest.raises(SpecError, match=re.escape(told)):
         rendered(layer)
+
+
+def test_an_embedded_index_is_one_pods_on_a_volume() -> None:
+    layer = {"memory": {"engine": "embedded", "storage": {"size": "3Gi", "className": "fast"}}}
+    manifests = rendered(layer)
+    claim = pick(manifests, "PersistentVolumeClaim/memory")["spec"]
+    assert (claim["storageClassName"], claim["resources"]["requests"]["storage"]) == ("fast", "3Gi")
+    spec = pick(manifests, "Deployment/memory")["spec"]
+    assert spec["strategy"] == {"type": "Recreate"}
+    pod, environment = pod_of(manifests, "Deployment/memory"), env_of(manifests, "Deployment/memory")
+    assert "QDRANT_URL" not in environment
+    [mount] = [one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "memories"]
+    assert mount["mountPath"] == environment["CADRE_MEMORY_DIRECTORY"]
+    policy = pick(manifests, "NetworkPolicy/memory")["spec"]
+    assert 6333 not in [port["port"] for rule in policy["egress"] for port in rule["ports"]]
+    plain = rendered()
+    assert not [one for one in plain if one["kind"] == "PersistentVolumeClaim"]
+    assert pick(plain, "Deployment/memory")["spec"]["strategy"]["type"] == "RollingUpdate"
+    gateway = pick(manifests, "Deployment/gateway")["spec"]["strategy"]
+    assert gateway["type"] == "RollingUpdate"
+
+
+def test_the_short_form_of_memory_and_the_long_one_lie_over_each_other() -> None:
+    for enabled, there in ((True, True), (False, False)):
+        found = rendered({"memory": {"engine": "embedded"}}, {"memory": enabled})
+        assert any(one["metadata"]["name"] == "memory" for one in found) is there
+        assert any(one["kind"] == "PersistentVolumeClaim" for one in found) is there

@@ -1,8 +1,8 @@
 """One value as the command line gives it: `--set KEY=VALUE`."""
 
 import re
-from types import NoneType
-from typing import Annotated, Any, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
 
@@ -49,6 +49,9 @@ def _kind_of(assignment: str, keys: list[str]) -> Any:
             )
         if kind is Any:
             return Any
+        # What is given in short or as a mapping: below it there are the mapping's keys.
+        if get_origin(kind) in (Union, UnionType):
+            kind = next((one for one in get_args(kind) if _is_struct(one)), kind)
         if _is_struct(kind):
             fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
             if key not in fields:

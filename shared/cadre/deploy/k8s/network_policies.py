@@ -58,7 +58,7 @@ def _egress(component: Component, values: Values) -> list[dict[str, Any]]:
     asks_no_names = all(map(is_address, values.nats.urls)) or (may_leave and values.cilium)
     rules = [] if asks_no_names else [_NAME_SERVER]
     rules.append(_to(values.nats, values.namespace))
-    if component.role == "memory":
+    if component.role == "memory" and not values.embeds_memories:
         rules.append(_to(values.qdrant, values.namespace))
     if component.role == "gateway" and values.index.secret:
         rules.append(_to(values.index, values.namespace))

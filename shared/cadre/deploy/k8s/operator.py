@@ -17,6 +17,7 @@ _RULES: tuple[tuple[str, Sequence[str], Sequence[str]], ...] = (
     ("cadre.dev", _OBJECTS, ["get", "list", "watch", "patch"]),
     ("cadre.dev", [f"{one}/status" for one in _OBJECTS], ["patch"]),
     ("", ["configmaps", "secrets", "serviceaccounts", "services"], _ALL),
+    ("", ["persistentvolumeclaims"], ["get", "create", "patch"]),
     ("", ["pods"], ["list", "watch", "patch"]),
     ("", ["events"], ["create"]),
     ("apps", ["deployments"], _ALL),

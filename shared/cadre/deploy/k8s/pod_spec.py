@@ -36,8 +36,8 @@ AGENT_FOLDER = "/etc/cadre"
 PRICES_FILE = ".prices.yaml"
 """The price table among them."""
 
-GATEWAY_SECRET = "cadre-gateway"
-"""The Secret with the key of the gateway's first administrator, and with what it proves itself by to a provider."""
+MEMORIES = "/data"
+"""The volume of the memory service that keeps its index itself."""
 
 _CONFINED = {
     "allowPrivilegeEscalation": False,
@@ -147,11 +147,13 @@ def _environment(component: Component, values: Values, workload: Workload) -> li
         # It is reached from beyond its pod: whoever asks says who they are, the first one by the administrator's key.
         plain["CADRE_AUTH"] = ways = workload.env.get("CADRE_AUTH", "keys")
         if "keys" in ways.split(","):
-            secrets["CADRE_ADMIN_KEY"] = f"{GATEWAY_SECRET}/CADRE_ADMIN_KEY"
+            secrets["CADRE_ADMIN_KEY"] = f"{values.gateway.secret}/CADRE_ADMIN_KEY"
         is_client = "CADRE_OIDC_CLIENT_ID" in workload.env and "CADRE_OIDC_CLIENT_SECRET" not in workload.env
         if "oidc" in ways.split(",") and is_client:
-            secrets["CADRE_OIDC_CLIENT_SECRET"] = f"{GATEWAY_SECRET}/CADRE_OIDC_CLIENT_SECRET"
-    if component.role == "memory":
+            secrets["CADRE_OIDC_CLIENT_SECRET"] = f"{values.gateway.secret}/CADRE_OIDC_CLIENT_SECRET"
+    if component.role == "memory" and values.embeds_memories:
+        plain |= {"CADRE_MEMORY_DIRECTORY": MEMORIES}
+    elif component.role == "memory":
         plain |= {"QDRANT_URL": values.qdrant.url}
         secrets |= _non_empty(
             QDRANT_API_KEY=values.qdrant.secret and f"{values.qdrant.secret}/QDRANT_API_KEY"
@@ -184,6 +186,9 @@ def _volumes(component: Component, values: Values) -> tuple[list[dict[str, Any]]
     if component.role == "gateway" and not values.index.secret:
         volumes.append({"name": "index", "emptyDir": {}})
         mounts.append({"name": "index", "mountPath": INDEX})
+    if component.role == "memory" and values.embeds_memories:
+        volumes.append({"name": "memories", "persistentVolumeClaim": {"claimName": component.id}})
+        mounts.append({"name": "memories", "mountPath": MEMORIES})
     if component.files is not None:
         volumes.append(
             {"name": "files", "configMap": {"name": component.files.name, "items": items(component.files)}}

@@ -14,7 +14,7 @@ from cadre.deploy.k8s.components import Component, object_name
 from cadre.deploy.k8s.manifest import AGENT, Manifest, labels, manifest, merged, metadata, selector
 from cadre.deploy.k8s.network_policies import cilium_policy, network_policy
 from cadre.deploy.k8s.pod_spec import config_map, digest, plain_pod_spec, pod_spec
-from cadre.deploy.k8s.values import Scale, Values, Workload, check_names
+from cadre.deploy.k8s.values import Scale, Storage, Values, Workload, check_names
 from cadre.errors import SpecError
 from cadre.protocol.topology import Topology
 
@@ -114,12 +114,24 @@ def workload_manifests(component: Component, values: Values) -> list[Manifest]:
     }
     found.append(manifest("policy/v1", "PodDisruptionBudget", about, spec=budget))
     found += scaling(component, values)
+    if component.role == "memory" and values.embeds_memories:
+        found.append(_claim(values.memory_service.storage, about))
     if component.role == "gateway":
         port = {"name": "http", "port": 80, "targetPort": "http"}
         found.append(
             manifest("v1", "Service", about, spec={"selector": selector(component.id), "ports": [port]})
         )
     return found
+
+
+def _claim(storage: Storage, about: dict[str, Any]) -> Manifest:
+    spec: dict[str, Any] = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": storage.size}},
+    }
+    if storage.class_name:
+        spec["storageClassName"] = storage.class_name
+    return manifest("v1", "PersistentVolumeClaim", about, spec=spec)
 
 
 def scaling(component: Component, values: Values) -> list[Manifest]:
@@ -182,6 +194,10 @@ def _check(component: Component, values: Values, workload: Workload, scale: Scal
         raise SpecError(
             f"workloads: {component.key}: scale: min must be at least 1: agents know a tool by those who serve it"
         )
+    if component.role == "memory" and values.embeds_memories and workload.replicas > 1:
+        raise SpecError(
+            "workloads: memory: replicas: an embedded index is one process's; several need memory.engine: qdrant"
+        )
     if workload.hosts and not (values.cilium and workload.internet):
         raise SpecError(
             f"workloads: {component.key}: hosts: a NetworkPolicy knows addresses alone; set cilium: true in a cluster"
@@ -209,12 +225,15 @@ def _deployment(component: Component, values: Values, workload: Workload, scale:
     if component.files is not None:
         # A change of its files rolls this service, and no other.
         of_pods["annotations"] = {"cadre.dev/spec-hash": digest(component.files)}
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
+    # Two pods cannot have one index open.
+    keeps = component.role == "memory" and values.embeds_memories
     spec: Manifest = {
         # Where something scales it, every `apply` would set the number back.
         **({"replicas": workload.replicas} if scale is None else {}),
         "revisionHistoryLimit": 3,
         "selector": {"matchLabels": selector(component.id)},
-        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+        "strategy": {"type": "Recreate"} if keeps else rolling,
         "template": {"metadata": of_pods, "spec": pod_spec(component, values, workload)},
     }
     return manifest("apps/v1", "Deployment", about, spec=spec)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from ipaddress import ip_address
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -57,8 +57,12 @@ _WORKLOADS: dict[str, dict[str, Any]] = {
 }
 """Defaults of each kind of service, in the form of the value `workloads`."""
 
+GATEWAY_SECRET = "cadre-gateway"
+"""The Secret with the key of the gateway's first administrator, and with what it proves itself by to a provider."""
+
 _ROLES = ("agent", "tools", "sandbox", "memory", "gateway", "tracer", "provision")
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?([kMGTPE]i?)?")
 _HOST = re.compile(r"[A-Za-z0-9.*_-]+(:\d{1,5})?")
 _HOST_AND_PORT = re.compile(r"(\[[0-9a-fA-F:]+\]|[^\s:/]+):\d{1,5}")
 
@@ -184,6 +188,33 @@ class ModelEndpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """Secret with the keys of all model endpoints, by the name of the variable that holds them."""
 
 
+class Storage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A volume that a service claims."""
+
+    size: str = "10Gi"
+    class_name: str = msgspec.field(default="", name="className")
+    """Its storage class; empty: the cluster's default."""
+
+
+class MemoryService(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The memory service."""
+
+    enabled: bool | None = None
+    """Whether there is one; None: where an agent's spec asks for it."""
+    engine: Literal["qdrant", "embedded"] = "qdrant"
+    """Where its index is: on the Qdrant server, or in a file on a volume of its own, with one replica."""
+    storage: Storage = Storage()
+    """The volume of the embedded index."""
+
+
+class GatewayAccess(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the gateway proves itself and its administrator by."""
+
+    secret: str = GATEWAY_SECRET
+    """Secret with the keys CADRE_ADMIN_KEY and CADRE_OIDC_CLIENT_SECRET, as the gateway needs them. The operator makes
+    one of the default name."""
+
+
 class Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All values of a deployment, as docs/deploy.md shows them."""
 
@@ -204,8 +235,9 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     qdrant: Qdrant = Qdrant()
     index: Index = Index()
     telemetry: Telemetry = Telemetry()
-    memory: bool | None = None
-    """Whether there is a memory service; None: where an agent's spec asks for one."""
+    gateway: GatewayAccess = GatewayAccess()
+    memory: bool | MemoryService | None = None
+    """The memory service, or whether there is one; None: where an agent's spec asks for it."""
     pools: list[str] = []
     """Sandboxes beside those that the team's agents need."""
     workloads: dict[str, dict[str, Any]] = {}
@@ -216,6 +248,16 @@ class Values(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """Host and port of the monitoring of NATS."""
         namespace = self.nats.namespace or self.namespace
         return self.nats.monitor or f"nats-headless.{namespace}.svc.cluster.local:8222"
+
+    @property
+    def memory_service(self) -> MemoryService:
+        """The values of the memory service, in their long form."""
+        return self.memory if isinstance(self.memory, MemoryService) else MemoryService(enabled=self.memory)
+
+    @property
+    def embeds_memories(self) -> bool:
+        """Whether the memory service keeps its index itself, on a volume."""
+        return self.memory_service.engine == "embedded"
 
     def workload(self, key: str) -> Workload:
         """The values of a service, by its key. Raises SpecError."""
@@ -261,6 +303,11 @@ def _check_names(values: Values) -> None:
     for key, name in {"namespace": values.namespace, **{k: n for k, n in namespaces.items() if n}}.items():
         if not _NAMESPACE.fullmatch(name):
             raise SpecError(f"{key}: {name!r}: a namespace has 1 to 63 of the letters a-z, digits and '-'")
+    if not values.gateway.secret:
+        raise SpecError("gateway.secret: name the Secret that has CADRE_ADMIN_KEY")
+    storage = values.memory_service.storage
+    if not _QUANTITY.fullmatch(storage.size):
+        raise SpecError(f"memory.storage.size: {storage.size!r}: write a size, as in 10Gi")
     if values.image.split() != [values.image]:
         raise SpecError(f"image: {values.image!r}: name an image, as in registry.example/cadre:TAG")
     if values.files and not values.files.startswith("/"):
@@ -326,6 +373,8 @@ def merged_layers(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """The layers as one: the later ones lie over the earlier ones, and what is null in them stays so."""
     data: dict[str, Any] = {}
     for layer in layers:
+        if isinstance(enabled := layer.get("memory"), bool):
+            layer = {**layer, "memory": {"enabled": enabled}}
         data = merged(data, layer, nulls=True)
     if isinstance(workloads := data.get("workloads"), dict):
         data["workloads"] = {key: one for key, one in workloads.items() if one is not None}
