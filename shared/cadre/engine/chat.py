@@ -28,6 +28,7 @@ from cadre.engine.context.tokens import fit, tokens_of
 from cadre.engine.kind import StepAccount, account_of, kind_of
 from cadre.engine.model_choice import asked_model, spec_as_asked
 from cadre.engine.model_request import ChatMessage, ModelRequest
+from cadre.engine.parts import with_inputs
 from cadre.engine.tool_names import FINAL_ANSWER
 from cadre.journal.run import SUMMARY, Run
 from cadre.journal.steps import (
@@ -230,8 +231,10 @@ def _frame(run: Run, prompts: Prompts) -> str:
 
 def system_message(run: Run, prompts: Prompts) -> ChatMessage:
     """The message with the instructions."""
-    instructions = run.spec.instructions if run.spec else ""
-    terms = facts_of(spec_as_asked(run)).terms() if run.spec is not None else NO_TERMS
+    instructions = with_inputs(run, run.spec.instructions) if run.spec else ""
+    terms = NO_TERMS
+    if run.spec is not None:
+        terms = with_inputs(run, dict(facts_of(spec_as_asked(run)).terms()))
     tools, members = list(run.tools.values()), list(run.members.values())
     schema = run.spec.output_schema if run.spec else None
     text = prompts.system(tools, members, instructions, terms, schema)
@@ -263,8 +266,7 @@ def messages_of(step: Step, run: Run, prompts: Prompts) -> list[ChatMessage]:
     """The messages that a step is read as."""
     match step:
         case TaskStep():
-            text = prompts.managed_task(run.agent, step.task) if step.delegated else step.task
-            return [_with_images(prompts.new_task(text), step.images)]
+            return [_with_images(prompts.new_task(_task_as_read(step, run, prompts)), step.images)]
         case RecalledStep():
             return [_user(prompts.recalled(step.memories))]
         case MessageStep():
@@ -279,6 +281,15 @@ def messages_of(step: Step, run: Run, prompts: Prompts) -> list[ChatMessage]:
             return with_images_of(step, _action(step, prompts) if read is None else read)
         case AnswerStep():
             return [{"role": "assistant", "content": observation_of(step.output)}]
+
+
+def _task_as_read(step: TaskStep, run: Run, prompts: Prompts) -> str:
+    """Return the task of a part of the agent's own work by the template of its kind, that of a manager by its own."""
+    framed = facts_of(run.spec).task if run.spec is not None else None
+    if framed is not None:
+        template, values = framed
+        return prompts.rendered(template, task=step.task, **values)
+    return prompts.managed_task(run.agent, step.task) if step.delegated else step.task
 
 
 def in_summary(step: Step, rendered: list[ChatMessage]) -> list[ChatMessage]:

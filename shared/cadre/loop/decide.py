@@ -19,7 +19,7 @@ from cadre.engine.draft import Draft, Tap
 from cadre.engine.edits import EditNotAllowed
 from cadre.engine.kind import Absent, Signalled
 from cadre.engine.model_failure import on_model_failure
-from cadre.engine.parts import as_tasked
+from cadre.engine.parts import as_tasked, filled_texts
 from cadre.engine.recall import on_memories, on_no_memories
 from cadre.engine.timers import away_of, call_of, deadline_timer, kind_wait_of, resume_timer
 from cadre.journal import events as ev
@@ -42,6 +42,7 @@ from cadre.protocol.messages import (
 )
 from cadre.protocol.topology import call_id
 from cadre.protocol.usage import TokenUsage, Usage
+from cadre.spec.expressions import ExpressionError
 from cadre.spec.kinds import decided_by, declaration_of, facts_of, version_of
 from cadre.spec.templates.template_work import one_decision
 
@@ -163,11 +164,24 @@ def _begin(draft: Draft, task: Task) -> None:
         draft.stop("cancelled", error=ErrorInfo("cancelled", run.cancelled or "cancelled before it began"))
     elif arrival.problem:
         draft.stop("error", error=ErrorInfo("not-found", arrival.problem))
+    elif (lacking := _lacking(draft)) is not None:
+        draft.stop("error", error=lacking)
     elif arrival.spec.memory.recall and task.forks is None:  # a fork has what the other run was given
         query = clip(task.task, _QUESTION_CHARS)
         draft.emit(ev.MemoryAsked(call=call_id(run.id, 0, 0), query=query, count=arrival.spec.memory.recall))
     else:
         draft.kind.begin(draft)
+
+
+def _lacking(draft: Draft) -> ErrorInfo | None:
+    """Return why the agent's texts cannot be written out with the inputs of the task; None when they can."""
+    try:
+        filled_texts(draft.run, draft.spec.instructions)
+        filled_texts(draft.run, dict(facts_of(draft.spec).terms()))
+    except ExpressionError as error:
+        advice = "Give it in the `inputs` of the task, or write a `default(…)` for it in the agent's file."
+        return ErrorInfo("no-value", f"{error}. {advice}")
+    return None
 
 
 def _on_cancel(draft: Draft, cancel: Cancel) -> None:

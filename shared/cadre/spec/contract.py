@@ -107,6 +107,11 @@ def answer_type(spec: AgentSpec) -> Typed:
     return shape
 
 
+def inputs_type(spec: AgentSpec) -> Typed:
+    """What is known of the inputs of an agent's tasks."""
+    return shape_of(spec.input_schema, f"the input_schema of agent {spec.name}")
+
+
 def calls_type(spec: AgentSpec, *, with_errors: bool) -> Typed:
     """What is known of the calls that an agent makes."""
     error = {"error": {"type": ["string", "null"]}} if with_errors else {}
@@ -137,7 +142,8 @@ def inputs_of_checks(spec: AgentSpec) -> TaskInputs:
 
 def _judged(spec: AgentSpec) -> dict[str, Typed]:
     task = shape_of({"type": "string"}, "a task")
-    return {"answer": answer_type(spec), "task": task, "calls": calls_type(spec, with_errors=True)}
+    known = {"answer": answer_type(spec), "task": task, "inputs": inputs_type(spec)}
+    return {**known, "calls": calls_type(spec, with_errors=True)}
 
 
 def _missing(spec: AgentSpec, reach: TeamReach) -> Iterator[ContractProblem]:

@@ -7,7 +7,7 @@ A schema that says nothing of a value lets everything pass, and so does whatever
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from cadre.spec.expressions import parsed
+from cadre.spec.expressions import check_template, parsed
 
 Schema = dict[str, Any]
 
@@ -89,6 +89,19 @@ def attributes_read(text: str, name: str, *, is_condition: bool = False) -> tupl
     may = {key for key, one in named.items() if one in guarded}
     whole = sum(_is_name(one, name) for one in tree.find_all(nodes.Name)) > len(reads)
     return named.keys() - may, may, whole or len(named) < len({repr(one) for one in reads})
+
+
+def names_read(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names that a template cannot do without, and those that it can."""
+    from jinja2 import nodes
+
+    try:
+        names, tree = check_template(text), parsed(text, is_condition=False)
+    except ValueError:
+        return frozenset(), frozenset()
+    guarded = _guarded(tree)
+    bare = {one.name for one in tree.find_all(nodes.Name) if one not in guarded}
+    return names & bare, names - bare
 
 
 # --- schemas

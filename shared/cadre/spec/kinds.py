@@ -67,6 +67,11 @@ class Facts(NamedTuple):
     """The tags before and behind the code that its model writes; None: it writes none between tags."""
     terms: Callable[[], Mapping[str, Any]] = dict
     """Return the values of the variables of its `PromptFile`. A function: runs ask for other facts far more often."""
+    has_variables: bool = False
+    """True if its instructions and the texts of its section are templates over the inputs of a task."""
+    task: tuple[str, Mapping[str, Any]] | None = None
+    """Template of the kind's own by which its model reads the task of a run, with the values of its variables but for
+    `task`; None: the model reads the task as it is."""
     tools: str = ""
     """Factory of the tools that only its agents call, as `module:attribute`: a function of the spec, of the
     folder of its file, and of whether they are to be served. `cadre tools FILE` serves them."""

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cadre.engine.contract import contract_problems, inputs_of
 from cadre.errors import SpecError
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
@@ -13,6 +14,7 @@ from cadre.journal.steps import ActionStep
 from cadre.kinds.goals.records import GoalsSpec, GoalThought
 from cadre.protocol.messages import Decision, ErrorInfo, Fork, ToolResult
 from cadre.spec.agent import AgentSpec, Limits
+from cadre.spec.contract import TeamReach
 from cadre.spec.model import ModelSpec
 from cadre.spec.sections import sections
 from harness.texts import holds
@@ -96,6 +98,10 @@ def test_a_failed_tool_is_told_to_the_model() -> None:
         ("I think I shall add.", "JSON object"),
         ("null", "JSON object"),
         ('{"thoughts": {"text": "hm"}}', "names no tool"),
+        (
+            '{"thoughts": {}, "tool": [{"name": "look", "args": {}}, {"name": "look", "args": {}}]}',
+            "names 2 tools",
+        ),
         ('{"tool": {"name": "add", "args": {"a": 1', "cannot be read"),
         ('{"tool": {"name": "add", "args": [1, 2]}}', "JSON object"),
         ('{"tool": {"name": "add", "args": {"a": __import__("os").getpid()}}}', "cannot be read"),
@@ -107,8 +113,50 @@ def test_what_cannot_be_read_goes_back_with_the_reason(content: str, why: str) -
     assert kinds(events) == ["ModelAnswered", "StepFinished", "ModelCalled"]
     told = texts(sim)[-1][1]
     assert why in told
+    assert ". Answer with JSON" in told
     assert '"tool": {"name"' in told
     sound(sim)
+
+
+VARIED = GoalsSpec(
+    goals=["Find {{ city }}."], constraints=["Not {{ inputs.city | upper }}, {{ day | default('ever') }}."]
+)
+
+
+def test_variables_are_filled_from_the_inputs_and_what_they_hold_is_no_template() -> None:
+    sim = SimulatedRun(goals_spec(VARIED, instructions="Use {{ city }} and {{ n }}."))
+    sim.begin("Go.", inputs={"city": "Oslo {{ 7 * 7 }}", "n": [1, 2]})
+    system = texts(sim)[0][1]
+    assert "1. Find Oslo {{ 7 * 7 }}." in system
+    assert "1. Not OSLO {{ 7 * 7 }}, ever." in system
+    assert "Use Oslo {{ 7 * 7 }} and [1, 2]." in system
+    says(sim, "think", task_description="Which?")
+    assert "Find Oslo {{ 7 * 7 }}." in texts(sim)[-1][1]
+    sound(sim)
+
+
+@pytest.mark.parametrize("fields", [{}, {"instructions": "In {{ city }}."}])
+def test_a_variable_without_a_value_ends_the_run_as_it_begins(fields: dict[str, Any]) -> None:
+    section = None if fields else VARIED
+    sim = SimulatedRun(goals_spec(section, **fields)).begin("Go.", inputs={"town": "Oslo"})
+    assert sim.run.result is not None
+    assert sim.run.result.error is not None
+    assert (sim.run.result.error.code, sim.run.usage.model_calls) == ("no-value", 0)
+    assert "'city'" in sim.run.result.error.message
+    sound(sim)
+
+
+def test_the_inputs_that_its_texts_read_are_part_of_its_contract() -> None:
+    agent = goals_spec(VARIED, instructions="Use {{ inputs.n }}.")
+    found = inputs_of(agent)
+    assert (found.needed, found.known) == (frozenset({"city", "n"}), frozenset({"day"}))
+    held = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    problems = contract_problems(msgspec.structs.replace(agent, input_schema=held), TeamReach(is_whole=False))
+    assert {(one.level, one.path) for one in problems} == {
+        ("error", "spec.goals.goals[0]"),
+        ("error", "spec.goals.constraints[0]"),
+        ("warning", "spec.instructions"),
+    }
 
 
 def test_what_cannot_be_read_again_and_again_ends_the_run() -> None:
@@ -129,6 +177,7 @@ def test_what_cannot_be_read_again_and_again_ends_the_run() -> None:
         '{"thoughts": "Up.", "tool": {"name": "look", "args": "{\\"at\\": \\"sky\\"}"}}',
         '{"thoughts": {}, "tool": "look", "args": {"at": "sky"}}',
         '{"name": "look", "arguments": {"at": "sky"}}',
+        '{"thoughts": {}, "tool": [{"name": "look", "args": {"at": "sky"}}]}',
     ],
 )
 def test_answers_are_read_with_patience(content: str) -> None:
@@ -253,6 +302,8 @@ def test_the_schema_has_thoughts_and_every_tool() -> None:
     [
         ({"section": GoalsSpec(goals=[" "])}, r"goals.goals"),
         ({"section": GoalsSpec(iterations=0)}, r"goals.iterations"),
+        ({"section": GoalsSpec(goals=["Find {{ city."])}, r"goals.goals"),
+        ({"section": GoalsSpec(), "instructions": "{{ city."}, r"instructions"),
         ({"section": GoalsSpec(), "tools": ["finish"]}, "'finish'"),
         ({"section": GoalsSpec(), "tools": ["think"]}, "'think'"),
     ],

@@ -12,6 +12,7 @@ from cadre.errors import SpecError
 from cadre.journal import events as ev
 from cadre.kinds.plan.records import PlanMade
 from cadre.kinds.plan.section import EXECUTING_KINDS, PlanSpec
+from cadre.prompting.prompts import prompts_for
 from cadre.spec.agent import AgentSpec
 from cadre.spec.kinds import KindDeclaration, declared_kinds
 from cadre.spec.sections import sections
@@ -93,6 +94,44 @@ def test_a_run_names_the_kind_that_decides_it(
 
 def decided_elsewhere(declared: KindDeclaration) -> KindDeclaration:
     return declared._replace(facts=lambda spec: declared.facts(spec)._replace(kind="remote"))
+
+
+@pytest.mark.parametrize("kind", [*EXECUTING_KINDS, "plan"])
+def test_a_step_is_read_with_the_whole_task_and_the_plan_and_no_member_s_form(kind: str) -> None:
+    steps = ({"step": 1, **ADD}, {"step": 2, "task": "Tell {{ step_1 }}.", "needs": [1]})
+    sim = begun(*steps, task="Shout the sum.", fields={"kind": kind}, execute=kind != "plan")
+    done(sim, 1, 3)
+    child = child_of(sim, tasks(sim)[0])
+    asked = text(child)
+    assert "Shout the sum." in asked
+    assert "step 1 (add)" in asked
+    assert asked.rindex("Tell 3.") > asked.index("step 2 (execute, needs 1)") > asked.index("step 1 (add)")
+    form = prompts_for(sim.spec).managed_task("boss", "")
+    assert not {line for line in form.splitlines() if line.startswith("### ")} & {*asked.splitlines()}
+    sound(child)
+
+
+def test_what_a_step_reads_of_the_task_counts_in_its_context() -> None:
+    weights = []
+    for words in (10, 1000):
+        sim = begun(ADD, {"task": "Tell."}, task="Shout. " * words)
+        done(sim, 1, 3)
+        weights.append(child_of(sim, tasks(sim)[0]).run.tokens)
+    assert weights[1] - weights[0] > 990
+
+
+@pytest.mark.parametrize("planning", [False, True])
+def test_a_step_that_is_the_whole_task_is_read_as_it_was_given(planning: bool) -> None:
+    """No task is a template, so what it says of templates is no error either."""
+    sim = begun(task="Explain {{ nope }}.", fields={"kind": "plan"}, planning=planning, tries=1)
+    if planning:
+        sim.say(content="No.")
+    (sent,) = tasks(sim)
+    assert sent.task == "Explain {{ nope }}."
+    child = child_of(sim, sent)
+    asked = text(child)
+    assert asked.count("Explain {{ nope }}.") == 1
+    assert asked.endswith("New task:\nExplain {{ nope }}.")
 
 
 def test_an_agent_that_calls_tools_carries_a_step_out_by_calls() -> None:

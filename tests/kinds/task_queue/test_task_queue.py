@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from cadre.engine.chat import Transcript
+from cadre.engine.contract import inputs_of
 from cadre.engine.model_request import ModelRequest
 from cadre.errors import SpecError
 from cadre.journal import events as ev
@@ -25,6 +26,7 @@ from cadre.protocol.messages import Decision, ErrorInfo, Fork
 from cadre.spec.agent import AgentSpec, Limits
 from cadre.spec.model import ModelSpec
 from cadre.spec.sections import sections
+from harness.texts import holds
 from kinds.goals.build import answer, says
 from unit.loop.build import SimulatedRun, kinds, only, result, sound, spec, task
 
@@ -303,3 +305,17 @@ def test_its_changes_are_told_as_they_come() -> None:
     changed = only(sim.say(content='["one"]'), QueueChanged)
     assert changed == QueueChanged(step=1, reason="initialize", pending=["one"], added=["one"])
     assert "tool" in answer("add")
+
+
+def test_variables_in_its_texts_are_filled_from_the_inputs() -> None:
+    section = msgspec.structs.replace(
+        PLAIN, goals=["Find {{ city }}."], constraints=["Not {{ city }}'s suburbs."]
+    )
+    sim = SimulatedRun(queue_spec(section, instructions="Use {{ city }}."))
+    sim.begin("Go.", inputs={"city": "Oslo"})
+    for _ in range(2):
+        told = text(sim)
+        assert holds(told, "Find Oslo.", "Not Oslo's suburbs.", "Use Oslo.")
+        sim.say(content='["Look"]')
+    sound(sim)
+    assert inputs_of(queue_spec(section)).needed == {"city"}

@@ -35,6 +35,11 @@ class ReadingError(Exception):
         super().__init__(message)
         self.info = ErrorInfo("unreadable-answer", message)
 
+    @property
+    def sentence(self) -> str:
+        """Return the text with a full stop behind it, for another sentence to follow."""
+        return f"{str(self).rstrip('.')}."
+
 
 def decode_text(text: str) -> Any:
     """Return the value of a text of JSON; small mistakes such as bare line breaks are read as meant.

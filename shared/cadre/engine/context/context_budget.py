@@ -27,6 +27,7 @@ from cadre.journal.steps import (
 )
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import AgentSpec
+from cadre.spec.kinds import facts_of
 from cadre.spec.model import ModelSpec
 
 MESSAGE = 24
@@ -204,7 +205,7 @@ def _words_of(step: Step, run: Run) -> int:
         case TaskStep():
             # Planning and the answer after the last step repeat the task.
             task = tokens_of(task_of(step, run))
-            return 2 * MESSAGE + task + _repeated(task, run) + IMAGE * len(step.images)
+            return 2 * MESSAGE + task + _framed(run) + _repeated(task, run) + IMAGE * len(step.images)
         case PlanningStep():
             return 4 * MESSAGE + tokens_of(step.plan)
         case RecalledStep():
@@ -215,6 +216,12 @@ def _words_of(step: Step, run: Run) -> int:
             return MESSAGE + _tokens(step.output)
         case ActionStep():
             return _weight_of_action(step)
+
+
+def _framed(run: Run) -> int:
+    """Return the tokens of what a template of the kind's own shows with the task."""
+    framed = facts_of(run.spec).task if run.spec is not None else None
+    return _tokens(framed[1]) if framed is not None else 0
 
 
 def _repeated(task: int, run: Run) -> int:

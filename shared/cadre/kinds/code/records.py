@@ -7,7 +7,7 @@ import msgspec
 from cadre.engine.context.images import images_of
 from cadre.journal.parts import Description, JournalEvent, KindState, KindStep, PieceOfWork, SandboxTurn
 from cadre.kinds.code import section
-from cadre.kinds.plan.section import PLAN_LISTS, PLAN_TEMPLATES, decided_by
+from cadre.kinds.plan.section import PLAN_LISTS, PLAN_TEMPLATES, decided_by, task_prompt
 from cadre.kinds.purposes import STEPWISE
 from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
 from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo
@@ -155,7 +155,7 @@ _TAGS = "code_block_opening_tag code_block_closing_tag"
 
 def facts(spec: Any) -> Facts:
     """What follows from a spec: its runs are those of plans where it carries one out."""
-    return section.facts(spec, decided_by(spec))
+    return section.facts(spec, decided_by(spec))._replace(task=task_prompt(spec))
 
 
 DECLARATION = KindDeclaration(

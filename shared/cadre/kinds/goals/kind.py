@@ -9,6 +9,7 @@ from cadre.engine.chat import as_text, task_text
 from cadre.engine.draft import Draft
 from cadre.engine.kind import Chat, StepAccount
 from cadre.engine.model_request import ChatMessage, ModelRequest
+from cadre.engine.parts import with_inputs
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
 from cadre.journal.parts import JournalEvent, KindStep
@@ -27,14 +28,19 @@ from cadre.kinds.iteration.toolset import (
     name_in_toolset,
     offered_schemas,
 )
+from cadre.kinds.iteration.variables import contract_of
 from cadre.kinds.stepwise import Stepwise
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.agent import AgentSpec
+from cadre.spec.contract import AgentContract, TeamReach
 
 
 class GoalsKind(Stepwise):
     """`cadre.engine.kind.Kind` for agents that work on goals."""
+
+    def contract(self, spec: AgentSpec, reach: TeamReach) -> AgentContract:
+        return contract_of(spec, goals_of(spec))
 
     def graph(self, spec: AgentSpec) -> Iterator[str]:
         return graph_of(spec)
@@ -97,7 +103,7 @@ class GoalsKind(Stepwise):
         if purpose != THINK:
             return super().request(run, purpose, chat)
         assert run.spec is not None
-        goals = [*goals_of(run.spec).goals, task_text(run)]
+        goals = [*with_inputs(run, goals_of(run.spec).goals), task_text(run)]
         question = _question(run.steps) or ""
         return ModelRequest(messages=view.thinking_messages(run, question, goals, chat))
 

@@ -61,7 +61,9 @@ def read_iteration(content: str, schema_of: SchemaOf = takes_own) -> Iteration:
     try:
         return _iteration(read_object(content, "tool", "thoughts", "name", "function"), schema_of)
     except ReadingError as error:
-        raise ReadingError(f"{error} Answer with JSON of this form and nothing else: {FORM}") from error
+        raise ReadingError(
+            f"{error.sentence} Answer with JSON of this form and nothing else: {FORM}"
+        ) from error
 
 
 def plain_name(name: str) -> str:
@@ -76,6 +78,10 @@ def as_text(value: Any) -> str:
 
 def _iteration(found: dict[str, Any], schema_of: SchemaOf) -> Iteration:
     said = {key: value for key, value in found.items() if key != "thoughts"}
+    if isinstance(several := said.get("tool"), list):
+        if len(several) != 1:
+            raise ReadingError(f"Your answer names {len(several)} tools: name one, and read what it returns")
+        said["tool"] = several[0]
     tool = next((said[key] for key in ("tool", "function") if isinstance(said.get(key), dict)), said)
     name = next((tool[key] for key in ("name", "tool") if isinstance(tool.get(key), str)), None)
     if name is None or (not name.strip() and "tool" not in found):

@@ -7,6 +7,7 @@ import msgspec
 
 from cadre.errors import SpecError
 from cadre.journal.parts import Description, JournalEvent
+from cadre.spec.expressions import check_template
 from cadre.spec.kinds import Facts, Section
 from cadre.spec.names import check_bounds
 
@@ -56,6 +57,7 @@ def facts(spec: Any, section: IterationSection) -> Facts:
         capabilities=frozenset({"json_schema"} if held else ()),
         max_steps=section.iterations,
         ending=FINISH,
+        has_variables=True,
         writes_calls=False,
         terms=partial(prompt_terms, section),
     )
@@ -69,14 +71,25 @@ def prompt_terms(section: IterationSection) -> dict[str, Any]:
     }
 
 
+def texts_of(kind: str, section: IterationSection) -> list[tuple[str, Any]]:
+    """Lists of texts by their keys in the agent's file."""
+    fields = msgspec.structs.asdict(section)
+    return [(f"{kind}.{key}", value) for key, value in fields.items() if isinstance(value, list)]
+
+
 def check_section(spec: Any, kind: str, section: IterationSection) -> None:
     """Raises SpecError for a section that cannot hold."""
     check_bounds(spec.name, [(f"{kind}.iterations", section.iterations, 1)])
-    for key, texts in msgspec.structs.asdict(section).items():
-        if isinstance(texts, list) and not all(isinstance(text, str) and text.strip() for text in texts):
-            raise SpecError(f"{kind}.{key} holds an empty one: write each as a sentence", agent=spec.name)
+    for key, texts in texts_of(kind, section):
+        if not all(isinstance(text, str) and text.strip() for text in texts):
+            raise SpecError(f"{key} holds an empty one: write each as a sentence", agent=spec.name)
     if spec.kind != kind:
         return
+    for key, written in (("instructions", spec.instructions), *texts_of(kind, section)):
+        try:
+            check_template(written)
+        except ValueError as error:
+            raise SpecError(str(error), key=key, agent=spec.name) from error
     taken = {FINISH, *(["think"] if section.think else [])}
     names = [name for name in [*spec.tools, *map(str, spec.team)] if name.casefold() in taken]
     if names:

@@ -11,6 +11,7 @@ from cadre.spec.contract import (
     TeamReach,
     answer_type,
     argument_problems,
+    inputs_type,
     missing_arguments,
     read_problems,
 )
@@ -23,6 +24,7 @@ def problems_of(spec: AgentSpec, reach: TeamReach) -> Iterator[ContractProblem]:
     section = plan_of(spec)
     steps = numbered(section.steps, section.most)
     names: dict[str, Typed] = {f"step_{step.step}": _result_of(step, reach) for step in steps}
+    names["inputs"] = inputs_type(spec)
     for index, step in enumerate(steps):
         path = f"spec.plan.steps[{index}]"
         for key, text in _call_problems(step, reach):

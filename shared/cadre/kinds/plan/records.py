@@ -155,6 +155,7 @@ def _facts(spec: Any) -> Facts:
         asks_model=own or any(isinstance(s, str) or s.action == section.EXECUTE for s in plan.steps),
         capabilities=frozenset({"tools"} if spec.model.calls == "native" else ()),
         terms=partial(section.prompt_terms, spec),
+        task=section.task_prompt(spec),
     )
 
 

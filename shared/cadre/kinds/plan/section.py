@@ -1,5 +1,6 @@
 """The section `plan` of an agent's file: steps that are given, how others are made, and what becomes of the result."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -27,9 +28,11 @@ PLAN_TEMPLATES = {
     ),
     "plan.make": ("objective recalled messages complaint", "most"),
     "plan.replan": ("objective steps messages complaint", "most"),
+    "plan.step": ("task", "objective steps"),
     "plan.conclude": ("objective steps messages complaint", "output_schema"),
 }
-"""Templates of the questions about a plan, with the variables that each must show and may use."""
+"""Templates of the questions about a plan, and of the task of one of its steps, with the variables that each must show
+and may use."""
 PLAN_LISTS = ("steps", "recalled")
 
 
@@ -67,6 +70,15 @@ class ResultCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Templates over `result` and the results of the steps; {} gives the result as `result`."""
 
 
+class WholePlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The plan that a run is one step of, as its model reads it."""
+
+    objective: str = ""
+    """The task that the plan serves; empty where the step is that task itself."""
+    steps: list[str] = []
+    """One line for each step; [] where there is one step only."""
+
+
 class PlanSpec(Section, frozen=True, kw_only=True, tag=KIND, omit_defaults=True):
     """How an agent of kind `plan` works, or one of another kind that carries out plans."""
 
@@ -91,8 +103,8 @@ class PlanSpec(Section, frozen=True, kw_only=True, tag=KIND, omit_defaults=True)
     """Whether the model writes the answer from all results; otherwise it is the last step's."""
     result: str | ResultCall | None = None
     """What makes the answer of the result: a template over `result` and the steps' results, or a tool."""
-    direct: bool = False
-    """Of a run that is one step of another run's plan: it does its task and makes no plan. Not for files."""
+    direct: WholePlan | None = None
+    """Set for a run that is one step of another run's plan: it does its task and makes no plan. Not for files."""
 
 
 def plan_of(spec: Any) -> PlanSpec:
@@ -104,15 +116,21 @@ def decided_by(spec: Any) -> str:
     """Return the kind that decides the runs of an agent: that of plans for those that carry one out, and for each of
     its steps the kind that acts."""
     section, kind = plan_of(spec), str(spec.kind)
-    if section.direct:
+    if section.direct is not None:
         return kind if kind in EXECUTING_KINDS else EXECUTING_KINDS[0]
     return KIND if section.execute else kind
+
+
+def task_prompt(spec: Any) -> tuple[str, Mapping[str, Any]] | None:
+    """Return the template by which the model of a step's run reads its task, with its values but for the task."""
+    whole = plan_of(spec).direct
+    return ("plan.step", msgspec.structs.asdict(whole)) if whole is not None else None
 
 
 def prompt_terms(spec: Any) -> dict[str, Any]:
     """Who the agent is; its own prompt wins, once its templates have their values."""
     section = plan_of(spec)
-    is_filled = section.direct or not check_template(section.prompt.system)
+    is_filled = section.direct is not None or not check_template(section.prompt.system)
     return {
         "calls": spec.model.calls,
         "prompt": section.prompt.system if is_filled else "",

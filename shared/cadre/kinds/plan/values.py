@@ -13,7 +13,7 @@ from cadre.engine.context.tokens import fit
 from cadre.journal.events import RequestedCall
 from cadre.journal.run import Run
 from cadre.kinds.plan.records import PlanItem
-from cadre.kinds.plan.section import EXECUTE, plan_of
+from cadre.kinds.plan.section import EXECUTE, WholePlan, plan_of
 from cadre.protocol.messages import ErrorInfo
 from cadre.spec.expressions import ExpressionError, filled
 
@@ -73,7 +73,7 @@ def call_of(run: Run, items: list[PlanItem], item: PlanItem) -> RequestedCall | 
         args = filled(step.args, values)
         if step.action in run.tools or step.action in run.missing:
             return RequestedCall(step.action, args)
-        said = [observation_of(filled(text, values)).strip() for text in (step.task, step.details)]
+        said = [_filled(run, text, values) for text in (step.task, step.details)]
         task = "\n\n".join(text for text in said if text)
         if step.action != EXECUTE:
             return RequestedCall(step.action, {"task": task, **({"additional_args": args} if args else {})})
@@ -87,6 +87,12 @@ def call_of(run: Run, items: list[PlanItem], item: PlanItem) -> RequestedCall | 
         return ErrorInfo("no-value", str(error))
 
 
+def _filled(run: Run, text: str, values: dict[str, Any]) -> str:
+    """The text of a step with its values. What the task says is no template, not in the basic plan either."""
+    written = text if text == values["objective"] else observation_of(filled(text, values))
+    return written.strip()
+
+
 def prompt_of(run: Run, items: list[PlanItem], item: PlanItem) -> str:
     """The agent's own system prompt for the run that carries the item out. Raises ExpressionError."""
     values = values_of(run, needed(items, item))
@@ -97,7 +103,9 @@ def part_of(run: Run, items: list[PlanItem], item: PlanItem) -> dict[str, Any]:
     """The fields of the spec that hold in that run: it makes no plan, and what becomes of the result is not its own."""
     section = plan_of(run.spec)
     direct = msgspec.to_builtins(
-        msgspec.structs.replace(section, steps=[], result=None, approve_plan=False, direct=True)
+        msgspec.structs.replace(
+            section, steps=[], result=None, approve_plan=False, direct=_whole(run, items, item)
+        )
     )
     direct["prompt"] = {"system": prompt_of(run, items, item)}
     return {
@@ -108,6 +116,27 @@ def part_of(run: Run, items: list[PlanItem], item: PlanItem) -> dict[str, Any]:
         "planning_interval": None,
         "provide_run_summary": False,
     }
+
+
+def _whole(run: Run, items: list[PlanItem], item: PlanItem) -> WholePlan:
+    """What the model of the item's run reads of the task and the plan, within its share of the room there is.
+
+    It says nothing of what the others have come to: that would differ when the task is sent once more."""
+    room, objective = known_room(run) // 8, objective_of(run)
+    current = [one for one in items if one.state != "replaced"]
+    steps = []
+    if len(current) > 1:
+        steps = [fit(_line_of(one, is_own=one is item), room // len(current)) for one in current]
+    return WholePlan(objective="" if item.plan.task == objective else fit(objective, room), steps=steps)
+
+
+def _line_of(item: PlanItem, *, is_own: bool) -> str:
+    return f"{_head_of(item)}: {doing_of(item)}{' (this is your step)' if is_own else ''}"
+
+
+def _head_of(item: PlanItem) -> str:
+    needs = f", needs {', '.join(map(str, item.needs))}" if item.needs else ""
+    return f"step {item.step} ({item.plan.action}{needs})"
 
 
 def shown_state(items: Iterable[PlanItem], item: PlanItem) -> str:
@@ -129,9 +158,7 @@ def doing_of(item: PlanItem) -> str:
 
 
 def _told(items: list[PlanItem], item: PlanItem) -> str:
-    step, doing = item.plan, doing_of(item)
-    needs = f", needs {', '.join(map(str, item.needs))}" if item.needs else ""
-    text = f"step {item.step} ({step.action}{needs}): {doing}\n{shown_state(items, item)}"
+    text = f"{_head_of(item)}: {doing_of(item)}\n{shown_state(items, item)}"
     if item.error is not None:
         return f"{text}: {item.error.message}"
     return f"{text}: {observation_of(item.result)}" if item.state == "done" else text

@@ -63,7 +63,7 @@ class SolutionKind(Stepwise):
         try:
             proposed = read_solution(run, reply.content, reply.calls)
         except ReadingError as error:
-            text = f"{error} Answer with JSON of this form and nothing else: {FORM}"
+            text = f"{error.sentence} Answer with JSON of this form and nothing else: {FORM}"
             self.go_on(draft, error.info.saying(text))
             return
         if not proposed.calls and proposed.output is None and not _null_fits(run):

@@ -23,6 +23,7 @@ from cadre.kinds.iteration.parse import THINK, as_text, is_whole, read_iteration
 from cadre.kinds.iteration.records import JsonFormRefused
 from cadre.kinds.iteration.thinking import last_action, thinking_question
 from cadre.kinds.iteration.toolset import ask_in_next_form, name_in_toolset, offered_schemas
+from cadre.kinds.iteration.variables import contract_of
 from cadre.kinds.iteration.view import step_messages, thinking_messages, thought_messages
 from cadre.kinds.task_queue import view
 from cadre.kinds.task_queue.editing import editable_queue, edited_tasks
@@ -50,12 +51,16 @@ from cadre.kinds.task_queue.records import (
 from cadre.prompting.prompts import Prompts
 from cadre.protocol.messages import Edit, ErrorInfo
 from cadre.spec.agent import AgentSpec
+from cadre.spec.contract import AgentContract, TeamReach
 
 
 class TaskQueueKind(Kind):
     """`cadre.engine.kind.Kind` for agents that work through a queue of tasks."""
 
     # --- decide
+
+    def contract(self, spec: AgentSpec, reach: TeamReach) -> AgentContract:
+        return contract_of(spec, queue_of(spec))
 
     def graph(self, spec: AgentSpec) -> Iterator[str]:
         return graph_of(spec)

@@ -9,6 +9,7 @@ from cadre.engine.context.context_budget import MESSAGE, known_room, pinned
 from cadre.engine.context.tokens import fit, tokens_of
 from cadre.engine.kind import Chat
 from cadre.engine.model_request import ModelRequest
+from cadre.engine.parts import with_inputs
 from cadre.journal.run import Run
 from cadre.journal.steps import ActionStep, Step
 from cadre.kinds.iteration import view
@@ -74,8 +75,8 @@ def _question(run: Run, purpose: str, state: QueueState, chat: Chat) -> str:
             return chat.rendered(
                 "queue.initialize",
                 goals=goals,
-                constraints=section.constraints,
-                instructions=run.spec.instructions.strip(),
+                constraints=with_inputs(run, section.constraints),
+                instructions=with_inputs(run, run.spec.instructions).strip(),
                 most=str(min(section.initial, section.most)),
                 offered=_offered(run),
             )
@@ -108,7 +109,8 @@ def _offered(run: Run) -> str:
 def goals_of(run: Run) -> list[str]:
     """The agent's goals, and the task of the run."""
     assert run.spec is not None
-    return [*queue_of(run.spec).goals, *([task_text(run)] if task_text(run).strip() else [])]
+    goals = with_inputs(run, queue_of(run.spec).goals)
+    return [*goals, *([task_text(run)] if task_text(run).strip() else [])]
 
 
 def held_tokens(run: Run, state: QueueState) -> int:

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from cadre.kinds.plan.section import PLAN_LISTS, PLAN_TEMPLATES, decided_by
+from cadre.kinds.plan.section import PLAN_LISTS, PLAN_TEMPLATES, decided_by, task_prompt
 from cadre.kinds.purposes import STEPWISE
 from cadre.spec.kinds import Facts, KindDeclaration, PromptFile
 
@@ -36,6 +36,9 @@ DECLARATION = KindDeclaration(
         )
     },
     facts=lambda spec: Facts(
-        decided_by(spec), capabilities=capabilities(spec), terms=partial(prompt_terms, spec)
+        decided_by(spec),
+        capabilities=capabilities(spec),
+        terms=partial(prompt_terms, spec),
+        task=task_prompt(spec),
     ),
 )

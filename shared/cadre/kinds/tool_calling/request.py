@@ -38,7 +38,7 @@ def ask_for_calls(run: Run, chat: Chat) -> ModelRequest:
 def unreadable(run: Run, error: ReadingError) -> ErrorInfo:
     """Return what a model reads of an answer that holds no call: with the form of one, which helps it most."""
     alone = "" if asked_model(run).calls == "native" else " and nothing else"
-    return error.info.saying(f"{error} Answer with a call of this form{alone}: {shown_call(run)}")
+    return error.info.saying(f"{error.sentence} Answer with a call of this form{alone}: {shown_call(run)}")
 
 
 def shown_call(run: Run) -> str:

@@ -25,6 +25,7 @@ from cadre.spec.contract import (
     TeamReach,
     answer_type,
     argument_problems,
+    inputs_type,
     missing_arguments,
     read_problems,
 )
@@ -40,7 +41,7 @@ _UNDONE = {"step": _TEXT, "undo": _TEXT, "result": {}}
 def problems_of(spec: AgentSpec, reach: TeamReach) -> Iterator[ContractProblem]:
     """What the steps expect and what does not hold."""
     steps = workflow_of(spec).steps
-    names = _types_of(steps, reach)
+    names = {**_types_of(steps, reach), "inputs": inputs_type(spec)}
     items = _items_of(steps, names)
     for name, step in steps.items():
         path = f"spec.workflow.steps.{name}"
