@@ -208,6 +208,7 @@ TOO_LONG: list[tuple[str, int, str, int | None, int | None]] = [
         24_000,
         30_000,
     ),
+    ("any", 500, "Request entity too large: 'messages' is 41,200 tokens", None, 41_200),
     ("Volcengine", 400, "Total tokens of image and text exceed max message tokens", None, None),
 ]
 
@@ -267,6 +268,7 @@ OTHERWISE: list[tuple[str, int, str]] = [
     ("Kimi: a field", 400, "max_tokens must be less than or equal to 8192"),
     ("any: a wrong key", 401, "the context length of your key is exceeded"),
     ("any: no such model", 404, "no model with a context length of 8192 tokens is available"),
+    ("any: too many bytes", 400, "Request entity too large: 'image' is 9000 bytes"),
     ("any: overload", 503, "The server is overloaded, please try again."),
     ("any: a timeout", 500, "The request took too long."),
     ("any: prose", 400, "the context is too long"),

@@ -65,6 +65,7 @@ OVERFLOWS: tuple[tuple[str, str], ...] = (
     ("Z.ai", r"prompt exceeds max length|tokens in request more than max tokens allowed"),
     ("DashScope", r"range of input length should be \[\d+, (?P<context>\d+)\]"),
     ("GitHub Models", r"request body too large for .{0,80}?model\. max size: (?P<context>\d+) tokens"),
+    ("any", r"request entity too large\b.{0,80}?\bis (?P<tokens>\d+) tokens"),
     ("GitHub Copilot", r"prompt token count of (?P<tokens>\d+) exceeds the limit of (?P<context>\d+)"),
     ("MiniMax", r"context window exceeds limit"),
     ("Bedrock", r"exceeds the max(?:imum)? input token limit"),
