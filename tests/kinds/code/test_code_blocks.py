@@ -202,6 +202,21 @@ def test_a_block_that_says_nothing_of_an_answer_has_given_none() -> None:
     assert not msgspec.convert(stored, BlockFinished).is_final_answer
 
 
+@pytest.mark.parametrize("output", ["the answer", "<your final answer>", "…"])
+def test_a_placeholder_is_no_answer(output: str) -> None:
+    sim = begun()
+    events = sim.arrive(ended(output=output, text=output, is_final_answer=True))
+    assert kinds(events) == ["BlockFinished", "StepFinished", "ModelCalled"]
+    finished = only(events, BlockFinished)
+    assert (finished.is_final_answer, finished.output) == (False, None)
+    assert finished.error is not None
+    assert finished.error.code == "invalid-call"
+    sim.say(content="Thought: now in words.\n<code>\nfinal_answer('the answer is 3')\n")
+    events = sim.arrive(ended(block="r1:code:2", output="the answer is 3", is_final_answer=True))
+    assert only(events, ev.RunFinished).output == "the answer is 3"
+    sound(sim)
+
+
 @pytest.mark.parametrize(
     "late",
     [

@@ -57,9 +57,10 @@ def input_schema(run: Run, name: str) -> dict[str, Any] | None:
     return FINAL_ANSWER_SCHEMA if name == FINAL_ANSWER == _ending(run) else None
 
 
-_PLACEHOLDER = (
+_PLACEHOLDER_ANSWER = ErrorInfo(
+    "invalid-call",
     "The answer is a placeholder, not the answer itself. First call a tool for what you do not know; then write the"
-    " answer itself in its place, in words or as a value."
+    " answer itself in its place, in words or as a value.",
 )
 _STANDS_IN = re.compile(
     r"\W*(?:(?:the|your|my)[\s_]+)?(?:final[\s_]+)?answer(?:[\s_]+(?:goes[\s_]+)?here|[\s_]+to[\s_]+the[\s_]+task)?\W*",
@@ -68,10 +69,12 @@ _STANDS_IN = re.compile(
 """Texts that small models write where they copy the form of an answer: `the answer`, `<your final answer>`."""
 
 
-def _is_placeholder(answer: Any) -> bool:
+def placeholder_error(answer: object) -> ErrorInfo | None:
+    """Return why this is no answer, for the model, where it only stands in for one; None where it may be one."""
     if not isinstance(answer, str):
-        return False
-    return answer.strip() in ("…", "...") or _STANDS_IN.fullmatch(answer) is not None
+        return None
+    stands_in = answer.strip() in ("…", "...") or _STANDS_IN.fullmatch(answer) is not None
+    return _PLACEHOLDER_ANSWER if stands_in else None
 
 
 def _ending(run: Run) -> str:
@@ -86,8 +89,8 @@ def check_call(run: Run, name: str, arguments: dict[str, Any]) -> None:
         gone = f" {name!r} is not running at the moment." if name in run.missing else ""
         raise CallNotAllowed(f"Unknown tool {name!r}, should be one of: {known}.{gone}")
     check_arguments(name, schema, arguments)
-    if name == FINAL_ANSWER and _is_placeholder(arguments.get("answer")):
-        raise CallNotAllowed(_PLACEHOLDER)
+    if name == FINAL_ANSWER and (error := placeholder_error(arguments.get("answer"))) is not None:
+        raise CallNotAllowed(error.message)
     if name in run.members and name not in run.tools:
         check_delegation(run, name)
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from cadre.engine.answers.json_text import UNREADABLE, ReadingError
 from cadre.engine.budget import MEGABYTE, share
+from cadre.engine.calls.call_check import placeholder_error
 from cadre.engine.commands import Command
 from cadre.engine.draft import Draft
 from cadre.engine.kind import Absent, Chat, Signalled, StepAccount
@@ -152,8 +153,11 @@ class CodeKind(Stepwise):
             draft.call(calls)
 
     def _ended(self, draft: Draft, ended: CodeFinished) -> None:
-        if (unknown := self._unknown(draft.run, ended.output, ended.references)) is not None:
-            ended = replace(ended, output=None, is_final_answer=False, error=ended.error or unknown)
+        refused = self._unknown(draft.run, ended.output, ended.references)
+        if refused is None and ended.is_final_answer:
+            refused = placeholder_error(ended.output)
+        if refused is not None:
+            ended = replace(ended, output=None, is_final_answer=False, error=ended.error or refused)
         used_up = self._used_up(draft.run, 0, ended.stored)
         event = BlockFinished(
             block=ended.block,
