@@ -1,12 +1,12 @@
 """The examples that code agents' models are shown do in the sandbox what the prompt says they do."""
 
 import re
-from typing import Any
 
 import pytest
 
 from cadre.kinds.code.section import prompt_terms
 from cadre.prompting.prompts import Prompts
+from cadre.protocol.cards import ToolCard
 from cadre.spec.agent import AgentSpec
 from cadre_sandbox.interpreters.contract import (
     BlockRequest,
@@ -17,39 +17,28 @@ from cadre_sandbox.interpreters.contract import (
     Yielded,
 )
 from cadre_sandbox.interpreters.pool import Sandbox
+from cadre_sandbox.wire.values import Value
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-NAMES = ("ask_document", "paint", "translate", "ask_image", "search", "visit_page", "encyclopedia")
-FUNCTIONS = [Function(name=name, signature="(**arguments)") for name in NAMES]
-VARIABLES = {"letter": "(the letter)", "photo": "(the photo)", "pergunta": "Quantos barcos há no porto?"}
-
-ANSWERS = [
-    "a picture",
-    9216.0,
-    "Cinco: quatro barcos de pesca e um ferry.",
-    "The organ of 1788 was ruined by sea water in the flood of 1825; another was built by 1829.",
-    "Uppsala: about 177,000 inhabitants, against about 97,000 in Tartu.",
-    pytest.approx(7.9789, abs=0.001),
+CARDS = [
+    ToolCard(
+        name=name,
+        description="Finds.",
+        input_schema={"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]},
+    )
+    for name in ("count_of", "side_of")
 ]
-
-RETURNED: dict[str, Any] = {
-    "letter": "The old water tower: round, of red brick, with a roof of green copper.",
-    "subject=an old": "a picture",
-    "text=Quantos": "How many boats lie in the harbour?",
-    "question=How many": "Four fishing boats and a ferry.",
-    "query=reason": "No results.",
-    "query=Norrhamn": "1. Norrhamn parish, the building https://norrhamn.example/church\n"
-    "2. Organs of the northern coast https://organs.example/north",
-    "url=https://norrhamn": "Welcome.\n\nIn Norrhamn the organ is played on Sundays at ten, and by appointment.",
-    "url=https://organs": "Of many places.\n\nNorrhamn: a small organ of 1788, ruined by sea water in the flood"
-    " of 1825; the present one is of 1829.",
-    "query=Tartu": "Tartu is the second city of Estonia and has about 97,000 inhabitants.",
-    "query=Uppsala": "Some 177,000 people live in the city of Uppsala.",
-    "subject=Grandma": "Anna Mary Robertson Moses, called Grandma Moses (7 September 1860 to 13 December 1961),"
-    " was an American painter …",
+FUNCTIONS = [Function(name=card.name, signature="(place)") for card in CARDS]
+VARIABLES: dict[str, Value] = {
+    "orders": [
+        {"fruit": "apple", "count": 12},
+        {"fruit": "pear", "count": 7},
+        {"fruit": "apple", "count": 3},
+    ]
 }
-"""By what stands in the call's arguments."""
+ANSWERS = [9216.0, 15, 634, "The number is 317, and it is in the north."]
+RETURNED = {"count_of": "The number is 317.", "side_of": "It is in the north."}
 
 
 TERMS = prompt_terms(AgentSpec(name="a", description="A.", kind="code"))
@@ -57,15 +46,13 @@ TERMS = prompt_terms(AgentSpec(name="a", description="A.", kind="code"))
 
 def examples() -> list[list[tuple[str, str]]]:
     """Of each example the blocks, each with what the prompt says that it prints."""
-    system = Prompts.load("code").system([], [], "", TERMS).partition("You have no tools")[0]
+    system = Prompts.load("code").system(CARDS, [], "", TERMS).partition("You have these tools")[0]
     block = re.compile(r"^<code>\n(.*?)\n</code>\n(?:It prints:\n(.*?)\n\n)?", re.MULTILINE | re.DOTALL)
     return [block.findall(example) for example in system.split("\nExample ")[1:]]
 
 
 def reply(call: FunctionCall) -> CallResult:
-    told = " ".join(f"{name}={value}" for name, value in call.arguments.items())
-    (value,) = [value for part, value in RETURNED.items() if part in told]
-    return CallResult(value=value)
+    return CallResult(value=RETURNED[call.name])
 
 
 def words(text: str) -> str:
@@ -92,4 +79,4 @@ async def test_an_example(sandbox: Sandbox, number: int) -> None:
 
 async def test_every_example_is_played() -> None:
     assert len(examples()) == len(ANSWERS)
-    assert sum(len(blocks) for blocks in examples()) == 13
+    assert sum(len(blocks) for blocks in examples()) == 7

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cadre.engine.context.tokens import tokens_of
 from cadre.kinds.code.section import CodeSpec
@@ -56,19 +57,36 @@ def test_it_is_short_and_says_what_there_is(spec: AgentSpec) -> None:
         assert said in whole
 
 
+@pytest.mark.parametrize("prompts", ["short", None], ids=["short", "long"])
 @pytest.mark.parametrize("form", ["code", "structured"])
 @pytest.mark.parametrize(
     ("tools", "members", "called"),
-    [([SECOND], [], "lookup("), ([], [ANALYST], "analyst(task="), ([], [], "one = 317")],
+    [([SECOND], [], {"lookup"}), ([], [ANALYST], {"analyst"}), ([], [], set())],
     ids=["a tool", "a member", "neither"],
 )
-def test_the_example_calls_what_is_there(
-    form: str, tools: list[Any], members: list[Any], called: str
+def test_examples_of_code_call_what_is_there(
+    prompts: str | None, form: str, tools: list[Any], members: list[Any], called: set[str]
 ) -> None:
-    text = system(AGENTS[form], tools, members, "", None)
-    example = text.partition("Example")[2].replace("\\n", " ")
-    assert called in example
-    assert {*re.findall(r"\b([a-z_]+)\(", example)} <= {called.partition("(")[0], "print", "final_answer"}
+    text = system(replace(AGENTS[form], prompts=prompts), tools, members, "", None)
+    example = text.partition("xample")[2].partition("You have ")[0].replace("\\n", " ")
+    found = {*re.findall(r"\b([a-z_]+)\((?=[a-z]+=)", example)}
+    assert found == called
+    assert {*re.findall(r"\b([a-z_]+)\(", example)} <= called | {"print", "final_answer", "len", "sum"}
+
+
+@pytest.mark.parametrize("calls", ["schema", "text"])
+@pytest.mark.parametrize("kind", ["tool_calling", "solution"])
+@pytest.mark.parametrize(
+    ("tools", "members", "called"),
+    [([SECOND], [], {"lookup"}), ([], [ANALYST], {"analyst"}), ([], [], set())],
+    ids=["a tool", "a member", "neither"],
+)
+def test_examples_of_calls_call_what_is_there(
+    kind: str, calls: Any, tools: list[Any], members: list[Any], called: set[str]
+) -> None:
+    spec = AgentSpec(name="a", description="A.", kind=kind, model=ModelSpec(calls=calls))
+    text = system(spec, tools, members, "", None)
+    assert {*re.findall(r'"name": "(\w+)"', text)} - {"final_answer"} == called
 
 
 @pytest.mark.parametrize("spec", AGENTS.values(), ids=AGENTS)

@@ -1,6 +1,6 @@
 """Reads a prompt file and renders every template with sample values, so that a wrong one is refused at start."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set, Sized
 from datetime import UTC, datetime
 from functools import lru_cache
 from importlib.resources import files
@@ -12,9 +12,11 @@ from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError
 
 from cadre.errors import PromptError
 from cadre.prompting.tool_text import (
+    to_arguments,
     to_call,
     to_code_call,
     to_code_prompt,
+    to_json,
     to_listed_prompt,
     to_short_prompt,
     to_tool_calling_prompt,
@@ -180,11 +182,11 @@ _CARD_UNITS, _CHARACTERS_PER_UNIT = 200, 16
 _environment = BoundedEnvironment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
 
-def _charged(filter_: Callable[..., str]) -> Callable[..., str]:
-    """Return a filter that writes a card out, charged for the text that it gives."""
+def _charged(filter_: Callable[..., Sized]) -> Callable[..., Sized]:
+    """Return a filter that writes a card out, charged for what it gives."""
 
     @pass_context
-    def charged(context: CountingContext, card: Any, *how: Any) -> str:
+    def charged(context: CountingContext, card: Any, *how: Any) -> Sized:
         text = filter_(card, *how)
         context.work.charge(_CARD_UNITS + len(text) // _CHARACTERS_PER_UNIT)
         return text
@@ -196,9 +198,11 @@ for _filter in (
     to_tool_calling_prompt,
     to_short_prompt,
     to_listed_prompt,
+    to_arguments,
     to_call,
     to_code_call,
     to_code_prompt,
+    to_json,
 ):
     _environment.filters[_filter.__name__] = _charged(_filter)
 _environment.filters["as_date"] = lambda at: datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")

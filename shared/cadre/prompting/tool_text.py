@@ -11,6 +11,7 @@ from cadre.protocol.cards import AgentCard, ToolCard
 __all__ = [
     "docstring_of",
     "signature_of",
+    "to_arguments",
     "to_call",
     "to_code_call",
     "to_code_prompt",
@@ -81,12 +82,24 @@ def to_code_prompt(card: ToolCard | AgentCard) -> str:
 def to_code_call(card: ToolCard | AgentCard) -> str:
     """Return a call of a card in Python, with values that are made up. Prompt files have it as a filter of the same
     name."""
+    values = to_arguments(card)
+    odd = {} if isinstance(card, AgentCard) else _not_by_name(card)
+    given = [f"{name}={value!r}" for name, value in values.items() if name not in odd]
+    rest = {name: values[name] for name in odd}
+    return f"{code_name(card.name)}({', '.join([*given, *([f'**{rest!r}'] if rest else [])])})"
+
+
+def _not_by_name(card: ToolCard) -> list[str]:
+    """Return the needed arguments whose names Python cannot write."""
+    return [one.name for one in parameters_of(card.input_schema) if one.required and not one.by_name]
+
+
+def to_arguments(card: ToolCard | AgentCard) -> dict[str, Any]:
+    """Return the needed arguments of a card with values that are made up. Prompt files have it as a filter of the same
+    name."""
     if isinstance(card, AgentCard):
-        return f"{code_name(card.name)}(task='…')"
-    needed = [one for one in parameters_of(card.input_schema) if one.required]
-    given = [f"{one.name}={_made_up(one.schema)!r}" for one in needed if one.by_name]
-    odd = {one.name: _made_up(one.schema) for one in needed if not one.by_name}
-    return f"{code_name(card.name)}({', '.join([*given, *([f'**{odd!r}'] if odd else [])])})"
+        return {"task": "…"}
+    return {one.name: _made_up(one.schema) for one in parameters_of(card.input_schema) if one.required}
 
 
 _MADE_UP: dict[str, Any] = {"integer": 3, "number": 3, "boolean": True, "array": [], "object": {}}

@@ -123,12 +123,12 @@ def blocks_in_json(system: str) -> list[str]:
 def test_the_examples_are_code_that_the_sandbox_takes(
     kind: str, blocks_of: Callable[[str], list[str]]
 ) -> None:
-    blocks = blocks_of(Prompts.load(kind).system([SEARCH], [], "", TERMS))
-    assert len(blocks) == 13
-    rules = guard.Rules(BASE_IMPORTS, (), {"final_answer", "gather", "search"})
+    blocks = blocks_of(Prompts.load(kind).system([SEARCH], [ANALYST], "", TERMS))
+    assert len(blocks) == 7
+    rules = guard.Rules(BASE_IMPORTS, (), {"final_answer", "gather", "web_search", "analyst"})
     for block in blocks:
         guard.read(block, "<example>", rules)
-    assert sum("final_answer(" in block for block in blocks) == 6
+    assert sum("final_answer(" in block for block in blocks) == 4
 
 
 def test_both_kinds_show_the_same_examples() -> None:
