@@ -58,8 +58,35 @@ DIALECTS = {
     "react": 'Thought: I need it.\nAction: f\nAction Input: {"a": 1}',
     "react alone": 'Action: f\nAction Input: {"a": 1}',
     "react in JSON": 'Thought: So.\nAction:\n```json\n{"action": "f", "action_input": {"a": 1}}\n```',
+    "nemotron": f"<TOOLCALL>[{CALL}]</TOOLCALL>",
+    "longcat": f"<longcat_tool_call>{CALL}</longcat_tool_call>",
+    "internlm": '<|action_start|><|plugin|>\n{"name": "f", "parameters": {"a": 1}}<|action_end|>',
+    "seed": "<seed:tool_call>\n<function=f>\n<parameter=a>1</parameter>\n</function>\n</seed:tool_call>",
+    "command a": '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "f", "parameters": {"a": 1}}]<|END_ACTION|>',
+    "command a behind a thought": "<|START_THINKING|>Hm.<|END_THINKING|>"
+    '<|START_ACTION|>[{"tool_call_id": "0", "tool_name": "f", "parameters": {"a": 1}}]<|END_ACTION|>',
+    "command r": 'Action: ```json\n[{"tool_name": "f", "parameters": {"a": 1}}]\n```',
+    "functionary": '>>>f\n{"a": 1}',
+    "apertus": '<|tools_prefix|>[{"f": {"a": 1}}]<|tools_suffix|>',
+    "olmo 3": "<function_calls>\nf(a=1)\n</function_calls>",
+    "gemma 3, printed": "```tool_code\nprint(default_api.f(a=1))\n```",
+    "step 3": '<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="f">'
+    '<steptml:parameter name="a">1</steptml:parameter></steptml:invoke><｜tool_call_end｜><｜tool_calls_end｜>',
+    "hunyuan": '<tool_calls>\n<tool_call>f\n```json\n{"a": 1}\n```\n</tool_call>\n</tool_calls>',
+    "cherry studio": '<tool_use>\n<name>f</name>\n<arguments>{"a": 1}</arguments>\n</tool_use>',
+    "llama 3.1 with its end": '<function=f>{"a": 1}<|eom_id|>',
+    "llama at groq": '<function=f{"a": 1}</function>',
+    "llama at groq, with a comma": '<function=f,{"a": 1}></function>',
+    "react in Python": "Thought: I need it.\nAction: f(a=1)",
+    "as an API writes it": '{"tool_calls": [{"function": {"name": "f", "arguments": "{\\"a\\": 1}"}}]}',
+    "as an API wrote it": '{"function_call": {"name": "f", "arguments": "{\\"a\\": 1}"}}',
+    "parallel use": '{"tool_uses": [{"recipient_name": "functions.f", "parameters": {"a": 1}}]}',
+    "langchain": '{"action": "f", "action_input": {"a": 1}}',
 }
-PLAIN = {"json", "json in a fence", "llama 4", "gemma 3", "hermes in a fence", "harmony behind analysis"}
+PLAIN = {
+    *("json", "json in a fence", "llama 4", "gemma 3", "hermes in a fence", "harmony behind analysis"),
+    *("gemma 3, printed", "as an API writes it", "as an API wrote it", "parallel use", "langchain"),
+}
 """Those that stand behind words only as JSON, or not at all."""
 
 
@@ -111,7 +138,9 @@ MENTIONS = [
 
 
 @pytest.mark.parametrize("mention", MENTIONS)
-@pytest.mark.parametrize("name", [name for name in DIALECTS if "fence" not in name and name != "gemma 3"])
+@pytest.mark.parametrize(
+    "name", [name for name in DIALECTS if "fence" not in name and not name.startswith("gemma 3")]
+)
 def test_a_text_that_mentions_a_call_makes_none(name: str, mention: str) -> None:
     text = mention.format(DIALECTS[name])
     assert says(text) == []

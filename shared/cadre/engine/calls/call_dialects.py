@@ -5,20 +5,26 @@ of their own. What a sentence, a quotation or a fence with words around it holds
 |---|---|
 | JSON | `{"name": "f", "arguments": {"a": 1}}`, bare or in a fence |
 | Hermes, Qwen 2.5 and 3, Granite 4 | `<tool_call>{"name": "f", "arguments": {"a": 1}}</tool_call>` |
-| Qwen3-Coder | `<tool_call><function=f><parameter=a>1</parameter></function></tool_call>` |
-| Llama 3.1 | `<function=f>{"a": 1}</function>` |
+| Nemotron, LongCat | `<TOOLCALL>[{…}]</TOOLCALL>`, `<longcat_tool_call>{…}</longcat_tool_call>` |
+| InternLM, Command A | `<|action_start|><|plugin|>{…}<|action_end|>`, `<|START_ACTION|>[{…}]<|END_ACTION|>` |
+| Apertus | `<|tools_prefix|>[{"f": {"a": 1}}]<|tools_suffix|>` |
+| Hunyuan, Functionary | `<tool_call>f` and a fence of JSON; `>>>f` and JSON on the next line |
+| Cherry Studio | `<tool_use><name>f</name><arguments>{"a": 1}</arguments></tool_use>` |
+| Qwen3-Coder, Seed-OSS | `<tool_call><function=f><parameter=a>1</parameter></function></tool_call>` |
+| Llama 3.1 | `<function=f>{"a": 1}</function>`, at Groq also `<function=f{"a": 1}</function>` |
 | GLM 4.5 | `<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>` |
 | Kimi K2 | `<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{"a": 1}<|tool_call_end|>` |
 | Kimi K3 | `<|open|>call tool="f"<|sep|><|open|>argument key="a"<|sep|>1<|close|>argument<|sep|>…` |
 | DeepSeek V3, R1, V3.1 | `<｜tool▁call▁begin｜>f<｜tool▁sep｜>{"a": 1}<｜tool▁call▁end｜>` |
-| DeepSeek V3.2, Claude, MiniMax | `<invoke name="f"><parameter name="a">1</parameter></invoke>`, with prefixes |
+| DeepSeek V3.2, Claude, MiniMax, Step | `<invoke name="f"><parameter name="a">1</parameter></invoke>`, with prefixes |
 | harmony | `<|channel|>commentary to=functions.f<|message|>{"a": 1}<|call|>` |
 | Llama 3 | `<|python_tag|>{"name": "f", "parameters": {"a": 1}}` or `<|python_tag|>f.call(a=1)` |
 | Llama 3.2 and 4, LFM2, Gemma 3 | `[f(a=1), g(b="x")]`, with marks or in a fence `tool_code` |
+| Olmo 3 | `<function_calls>f(a=1)</function_calls>`, each call on a line |
 | Mistral | `[TOOL_CALLS][{"name": "f", "arguments": {"a": 1}}]` or `[TOOL_CALLS]f[ARGS]{"a": 1}` |
 | Gemma 4 | `<|tool_call>call:f{a:<|"|>x<|"|>}<tool_call|>` |
 | Granite 3, Phi-4-mini, LM Studio | `<|tool_call|>[{…}]`, `functools[{…}]`, `[TOOL_REQUEST]{…}[END_TOOL_REQUEST]` |
-| ReAct | `Action: f` and `Action Input: {"a": 1}` on lines of their own |
+| ReAct, Cohere | `Action: f` and `Action Input: {"a": 1}` on lines of their own; `Action:` and a fence of JSON |
 """
 
 import ast
@@ -32,7 +38,7 @@ import msgspec
 from cadre.engine.answers.json_text import UNREADABLE, ReadingError, decode_text
 from cadre.engine.answers.lenient_json import LenientError, Reader
 from cadre.engine.answers.reasoning import without_reasoning
-from cadre.engine.calls.calls_in_text import SchemaOf, read_call, read_calls
+from cadre.engine.calls.calls_in_text import SchemaOf, read_call, read_calls, several
 from cadre.journal.events import RequestedCall
 
 Schema = dict[str, Any]
@@ -53,10 +59,12 @@ _Read = Callable[[str, re.Match[str], SchemaOf], _Written]
 
 _FILLER = re.compile(
     r"(?:\s|</?s>|<\|(?:im_end|im_start|eot_id|eom_id|end|return|assistant|start|tool_calls_section_(?:begin|end))\|>"
-    r"|(?<=<\|start\|>)assistant|</?(?:minimax:tool_call|tool_calls)>|</?tool_call>(?=\s*(?:<\w*:?invoke|\Z))|</?(?:\w+:)?function_calls>|<\|/?tool_calls\|>"
+    r"|(?<=<\|start\|>)assistant|</?(?:minimax:tool_call|tool_calls)>|</?tool_call>(?=\s*(?:<\w*:?invoke|\Z))|<\|/?tool_calls\|>|</?seed:tool_call>"
+    r"|</(?:\w+:)?function_calls>|<(?:\w+:)?function_calls>(?!\s*[A-Za-z_][\w.]*\()"
     r"|<[｜|]DSML[｜|](?:function_calls|tool_calls)>|</[｜|]DSML[｜|](?:function_calls|tool_calls)>"
     r"|<[｜|]tool[▁_]calls[▁_](?:begin|end)[｜|]>|<[｜|]end[▁_]of[▁_]sentence[｜|]>"
-    r"|<\|(?:open|close)\|>tools<\|sep\|>|<\|tool_call_end\|>)*"
+    r"|<[｜|]tool[▁_]call[▁_]begin[｜|]>\s*function\s*<[｜|]tool[▁_]sep[｜|]>(?=\s*<\w+:invoke)"
+    r"|<[｜|]tool[▁_]call[▁_]end[｜|]>|<\|(?:open|close)\|>tools<\|sep\|>|<\|tool_call_end\|>)*"
 )
 """What stands around the calls of an answer and says nothing."""
 
@@ -189,7 +197,9 @@ def _blanks(text: str, at: int) -> int:
 def _named(name: str, schema_of: SchemaOf) -> str:
     """Return the name of a function without what a dialect puts around it."""
     name = re.sub(r":\d+$", "", name.strip().strip("\"'`"))
-    return name if schema_of(name) is not None else name.removeprefix("functions.").removeprefix("function.")
+    if schema_of(name) is not None:
+        return name
+    return name.removeprefix("functions.").removeprefix("function.").removeprefix("default_api.")
 
 
 def _call(name: str, arguments: Any, schema_of: SchemaOf) -> RequestedCall:
@@ -226,8 +236,7 @@ def _trimmed(value: str) -> str:
 
 def _json_calls(text: str, at: int, schema_of: SchemaOf) -> _Written:
     value, end = _json_at(text, at)
-    calls = [read_call(one, schema_of) for one in (value if isinstance(value, list) else [value])]
-    return _Written(calls, end)
+    return _Written([read_call(one, schema_of) for one in several(value)], end)
 
 
 def _bare_json(text: str, begun: re.Match[str], schema_of: SchemaOf) -> _Written:
@@ -243,7 +252,9 @@ def _marked_json(text: str, begun: re.Match[str], schema_of: SchemaOf) -> _Writt
     return found._replace(end=_past(text, at, _MARKED))
 
 
-_MARKED = re.compile(r"\s*(?:</tool_call>|\[END_TOOL_REQUEST\]|<\|/?tool_calls?\|>)")
+_MARKED = re.compile(
+    r"\s*(?:</(?:tool_call|TOOLCALL|longcat_tool_call)>|<\|(?:action_end|END_ACTION)\|>|\[END_TOOL_REQUEST\]|<\|/?tool_calls?\|>)"
+)
 _PARAMETER = re.compile(
     r"\s*<parameter=([^>\n]+)>(.*?)(?:</parameter>|(?=\s*<parameter=)|(?=\s*</function>))", re.DOTALL
 )
@@ -260,7 +271,9 @@ def _function_tags(text: str, begun: re.Match[str], schema_of: SchemaOf) -> _Wri
             pairs.append((one[1].strip(), _trimmed(one[2])))
             at = one.end()
         call = _call(name, _parameters(name, pairs, schema_of), schema_of)
-    return _Written([call], _behind(text, at, r"\s*</function>(?:\s*</tool_call>)?"))
+    return _Written(
+        [call], _behind(text, at, r">?\s*(?:</function>(?:\s*</tool_call>)?|(?=<\|eo[tm]_id\|>))")
+    )
 
 
 def _behind(text: str, at: int, close: str) -> int:
@@ -287,7 +300,19 @@ def _name_and_json(text: str, begun: re.Match[str], schema_of: SchemaOf) -> _Wri
     return _Written([_call(begun["name"], value, schema_of)], _past(text, at, _CLOSES))
 
 
-_CLOSES = re.compile(r"\s*(?:<\|tool_call_end\|>|<[｜|]tool[▁_]call[▁_]end[｜|]>|<\|call\|>|<\|end\|>)")
+_CLOSES = re.compile(
+    r"\s*(?:</tool_call>|</arguments>\s*</tool_use>|<\|tool_call_end\|>|<[｜|]tool[▁_]call[▁_]end[｜|]>|<\|call\|>|<\|end\|>)"
+)
+
+
+def _keyed(text: str, begun: re.Match[str], schema_of: SchemaOf) -> _Written:
+    """Read a list of objects of which each has the arguments under the name."""
+    value, at = _json_at(text, begun.end())
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise _NoCall
+    calls = [_call(name, given, schema_of) for one in value for name, given in one.items()]
+    return _Written(calls, _behind(text, at, r"\s*<\|tools_suffix\|>"))
+
 
 _K3 = re.compile(
     r"<\|open\|>argument key=\"([^\"]+)\"[^<]*<\|sep\|>(.*?)<\|close\|>argument<\|sep\|>", re.DOTALL
@@ -337,8 +362,27 @@ def _python_calls(text: str, begun: re.Match[str], schema_of: SchemaOf) -> _Writ
     """Read `[f(a=1), g(b="x")]` or `f(a=1)`: each argument is a literal by name, or the one that the function takes."""
     at, end = begun.end(), _end_of_python(text, begun.end())
     tree = ast.parse(text[at:end].strip(), mode="eval").body
+    calls = _calls_of(tree.elts if isinstance(tree, ast.List | ast.Tuple) else [tree], schema_of)
+    return _Written(calls, _past(text, end, _CLOSES))
+
+
+def _python_lines(text: str, begun: re.Match[str], schema_of: SchemaOf) -> _Written:
+    """Read calls of which each stands on a line of its own, up to the tag that ends them."""
+    end = text.find("</function_calls>", begun.end())
+    if end < 0:
+        raise _NoCall
+    block = ast.parse(text[begun.end() : end].strip()).body
+    nodes = [one.value for one in block if isinstance(one, ast.Expr)]
+    if len(nodes) < len(block):
+        raise _NoCall
+    return _Written(_calls_of(nodes, schema_of), end)
+
+
+def _calls_of(nodes: list[ast.expr], schema_of: SchemaOf) -> list[RequestedCall]:
     calls = []
-    for node in tree.elts if isinstance(tree, ast.List | ast.Tuple) else [tree]:
+    for node in nodes:
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "print" and len(node.args) == 1:
+            node = node.args[0]  # Gemma
         if not isinstance(node, ast.Call):
             raise _NoCall
         name = ast.unparse(node.func).removesuffix(".call")
@@ -351,7 +395,7 @@ def _python_calls(text: str, begun: re.Match[str], schema_of: SchemaOf) -> _Writ
         given = dict(zip(names, map(_literal, node.args), strict=False))
         given |= {str(word.arg): _literal(word.value) for word in node.keywords}
         calls.append(_call(name, given, schema_of))
-    return _Written(calls, _past(text, end, _CLOSES))
+    return calls
 
 
 def _literal(node: ast.expr) -> Any:
@@ -413,11 +457,8 @@ def _react(text: str, begun: re.Match[str], schema_of: SchemaOf) -> _Written:
 
 
 def _action(text: str, begun: re.Match[str], schema_of: SchemaOf) -> _Written:
-    """Read the call that `Action:` holds as JSON, in its own keys or in those of LangChain."""
-    value, end = _json_at(text, begun.end())
-    if isinstance(value, dict) and isinstance(value.get("action"), str) and "action_input" in value:
-        value = {"name": _named(value["action"], schema_of), "arguments": value["action_input"]}
-    return _Written([read_call(value, schema_of)], end)
+    """Read the calls that `Action:` holds as JSON."""
+    return _json_calls(text, begun.end(), schema_of)
 
 
 def _rule(begins: str, read: _Read) -> tuple[re.Pattern[str], _Read]:
@@ -428,7 +469,16 @@ _NAME = r"(?P<name>[\w.:-]+)"
 _THOUGHT = r"(?:Thought:(?:(?!\n[ \t]*(?:Action|Observation):)[\s\S]){0,4000}?\n\s*)?"
 _DIALECTS = (
     _rule(rf"(?:<tool_call>\s*)?<function={_NAME}>", _function_tags),
-    _rule(r"<tool_call>\s*(?=[\[{])", _marked_json),
+    _rule(rf"<function={_NAME},?(?=\{{)", _function_tags),
+    _rule(
+        r"<(?:tool_call|TOOLCALL|longcat_tool_call)>\s*(?=[\[{])|<\|START_ACTION\|>"
+        r"|<\|action_start\|>\s*<\|plugin\|>",
+        _marked_json,
+    ),
+    _rule(r"<\|tools_prefix\|>", _keyed),
+    _rule(rf"<tool_call>\s*{_NAME}\s*(?=```|\{{)", _name_and_json),
+    _rule(rf">>>{_NAME}\n\s*(?=\{{)", _name_and_json),
+    _rule(rf"<tool_use>\s*<name>\s*{_NAME}\s*</name>\s*<arguments>", _name_and_json),
     _rule(rf"<tool_call>\s*{_NAME}\s*(?=<arg_key>|</tool_call>)", _glm),
     _rule(
         r"<\|python_tag\|>\s*(?=\{)|<\|tool_calls?\|>\s*(?=[\[{])|functools\s*(?=\[)|\[TOOL_REQUEST\]",
@@ -449,10 +499,12 @@ _DIALECTS = (
     _rule(rf"<\|open\|>call tool=\"{_NAME}\"[^<]*<\|sep\|>", _kimi_k3),
     _rule(rf"<{_PREFIX}invoke name=\"{_NAME}\"[^>]*>", _invoke),
     _rule(r"<\|python_tag\|>\s*(?=[\w.\[]+)|<\|tool_call_start\|>\s*", _python_calls),
+    _rule(r"<function_calls>\s*(?=[A-Za-z_])", _python_lines),
     _rule(r"\[TOOL_CALLS\]", _mistral),
     _rule(rf"<\|tool_call>\s*call:{_NAME}\s*(?=\{{)", _gemma),
     _rule(rf"{_THOUGHT}Action:[ \t]*`?{_NAME}`?[ \t]*\n\s*Action Input:[ \t]*", _react),
     _rule(rf"{_THOUGHT}Action:\s*(?=[\[{{`])", _action),
+    _rule(rf"{_THOUGHT}Action:[ \t]*(?=[A-Za-z_][\w.]*\()", _python_calls),
     _rule(r"(?=[\[{])", _bare_json),
     _rule(r"(?=\[[A-Za-z_][\w.]*\()", _python_calls),
 )

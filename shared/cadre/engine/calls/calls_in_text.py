@@ -34,10 +34,15 @@ _DECLARED = (
     "Your answer repeats how the tool {!r} is declared, and calls none. Write the call itself, with values."
 )
 
-_SURE = ("arguments", "args")
+_SURE = ("arguments", "args", "tool_input", "action_input")
 _ALSO_DECLARED = ("parameters", "input", "input_schema")
 """Keys of arguments in the calls of some models, and of the schema in declarations."""
 ARGUMENT_KEYS = (*_SURE, *_ALSO_DECLARED)
+
+_NAME_KEYS = ("name", "tool", "function", "tool_name", "recipient_name", "action")
+"""Keys of names: OpenAI's, those of its parallel calls, Cohere's and LangChain's."""
+_LIST_KEYS = ("tool_calls", "tool_uses")
+"""Keys of lists of calls, as the APIs write them."""
 
 _TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 _KEYWORDS = {"$ref", "$schema", "$defs", "definitions", "properties", "anyOf", "oneOf", "allOf", "enum"}
@@ -64,7 +69,7 @@ def read_calls(content: str, schema_of: SchemaOf = lambda name: None) -> list[Re
     call, or with one that cannot be read."""
     calls: list[RequestedCall] = []
     problem = NoCall(_NO_CALL)
-    for value in read_objects(content):
+    for value in (one for found in read_objects(content) for one in several(found)):
         try:
             calls.append(read_call(value, schema_of))
         except NoCall as error:
@@ -74,14 +79,21 @@ def read_calls(content: str, schema_of: SchemaOf = lambda name: None) -> list[Re
     return calls
 
 
+def several(value: Any) -> list[Any]:
+    """Return the values of which each is a call: those of a list, or of a list in an object; else the value alone."""
+    if isinstance(value, dict):
+        value = next((value[key] for key in _LIST_KEYS if isinstance(value.get(key), list)), value)
+    return value if isinstance(value, list) else [value]
+
+
 def read_call(value: Any, schema_of: SchemaOf) -> RequestedCall:
-    """The call that a JSON value is: {name, arguments}, also under `function` or `tool`, or with `tool`, `args` or
-    `parameters` for these keys. Raises NoCall where it is none, ReadingError where its arguments cannot be read."""
-    for wrapper in ("function", "tool"):
+    """Return the call that a JSON value is: {name, arguments}, also under `function` or `tool`, or with other keys for
+    these. Raises NoCall where it is none, ReadingError where its arguments cannot be read."""
+    for wrapper in ("function", "tool", "function_call"):
         if isinstance(value, dict) and isinstance(value.get(wrapper), dict):
             return read_call(value[wrapper], schema_of)
     found = value if isinstance(value, dict) else {}
-    name = next((found[key] for key in ("name", "tool", "function") if isinstance(found.get(key), str)), "")
+    name = next((found[key] for key in _NAME_KEYS if isinstance(found.get(key), str)), "")
     if not name:
         raise NoCall(_NOT_NAMED)
     if schema_of(name) is None:
