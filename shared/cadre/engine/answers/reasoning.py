@@ -13,10 +13,20 @@ from cadre.engine.answers.lenient_json import BEGINS_VALUE, LenientError, Reader
 _NAMES = r"(?:\w+:)?(?P<name>think(?:ing)?|thoughts?|reason(?:ing)?|reflection|analysis|scratchpad)"
 TAG = re.compile(
     rf"[<◁]\|?\s*(?P<ends>/\s*|end_(?:of_)?)?(?:start_|begin_of_)?{_NAMES}(?:\s[^<>]*)?(?<!/)\|?[>▷]"
-    r"|\[\s*(?P<ends_too>/\s*)?THINK(?:ING)?\s*\](?!\()",
+    r"|\[\s*(?P<ends_too>/\s*)?THINK(?:ING)?\s*\](?!\()"
+    r"|<\|channel>\s*(?:thought|analysis)\b|(?P<ends_channel><channel\|>)|(?P<begins_answer>\[BEGIN FINAL RESPONSE\])",
     re.IGNORECASE,
 )
-"""The beginning or the end of reasoning: `<think>`, `</Thinking>`, `<reasoning effort="low">`, `[THINK]`."""
+"""The beginning or the end of reasoning: `<think>`, `</Thinking>`, `<reasoning effort="low">`, `[THINK]`, Gemma 4's
+`<|channel>thought` and `<channel|>`, and the beginning of Apriel's answer, `[BEGIN FINAL RESPONSE]`."""
+
+_ANSWER = re.compile(
+    r"(?:<\|(?:START_RESPONSE|begin_of_solution)\|>|<answer>)(?P<text>.*?)"
+    r"(?:<\|(?:END_RESPONSE|end_of_solution)\|>|</answer>|\Z)\s*",
+    re.DOTALL | re.IGNORECASE,
+)
+"""The answer in marks, as models write it behind their thought: Cohere, OpenThinker, models trained as DeepSeek R1."""
+_ANSWER_END = re.compile(r"\s*\[END FINAL RESPONSE\]\s*\Z", re.IGNORECASE)
 
 _BLANK = " \t\r\n\ufeff\u200b"
 
@@ -66,7 +76,10 @@ def for_people(text: str) -> str:
         parts.append(text[at:begin])
         at = end
     left = "".join([*parts, text[at:]])
-    return left.lstrip(_BLANK) if found or left != text else left
+    left = left.lstrip(_BLANK) if found or left != text else left
+    if found and (answer := _ANSWER.fullmatch(left)) is not None:
+        return answer["text"].strip(_BLANK)
+    return _ANSWER_END.sub("", left) if found else left
 
 
 def behind_thought(text: str) -> str:
@@ -141,7 +154,7 @@ _BEGINS_TAG = re.compile(r"(?:[<◁]\|?\s*/?\s*[\w:|]{0,24}|\[\s*/?\s*[A-Za-z]{0
 
 
 def _ends(tag: re.Match[str]) -> bool:
-    return bool(tag["ends"] or tag["ends_too"])
+    return any(tag[name] for name in ("ends", "ends_too", "ends_channel", "begins_answer"))
 
 
 def _is_spoken_of(text: str, tag: re.Match[str]) -> bool:
@@ -197,7 +210,7 @@ def _reasoning(text: str, quotes: Quotes, *, speaks: bool = False) -> list[tuple
                 at = close.end() if close is not None else tag.end()
                 continue
         at, name = tag.end(), (tag["name"] or "think").casefold()
-        if not (tag["ends"] or tag["ends_too"]):
+        if not _ends(tag):
             begin = begin if open_tags else tag.start()
             open_tags[name] += 1
         elif not open_tags:
