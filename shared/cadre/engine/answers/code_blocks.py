@@ -20,6 +20,8 @@ _OPENER = re.compile(
 """A fence that opens, with what stands behind it; also at the end of a line of words, where it names Python."""
 
 _LABEL = re.compile(r"[{.\s]*([\w.+#-]*)")
+_LATE_LABEL = re.compile(r"[ \t]*(?:i?python|py)[\d.]*[ \t]*\n", re.IGNORECASE)
+"""A label on the line behind the fence."""
 _PYTHON = re.compile(r"(?:i?python|py)[\d.]*|tool_code|code", re.IGNORECASE)
 MADE_UP = ("Observation:", "Calling tools:")
 """Beginnings of lines behind which a model writes in place of its tools."""
@@ -215,7 +217,9 @@ def _fences(text: str) -> Iterator[CodeBlock]:
             return
         fence, label = begun["fence"] or begun["late"], _label(begun["info"] or begun["label"] or "")
         body = min(begun.end() + 1, len(text))
-        ends = re.compile(rf"^[ \t]*{fence[0]}{{{len(fence)},}}[ \t]*$", re.MULTILINE)
+        ends = re.compile(rf"^[ \t]*{fence[0]}{{{len(fence)},}}[ \t]*(?:<end_code>[ \t]*)?$", re.MULTILINE)
+        if not label and (late := _LATE_LABEL.match(text, body)) is not None:
+            label, body = _label(late[0]), late.end()
         if not label or _PYTHON.fullmatch(label):
             close = _close(text, body, ends)
         else:
