@@ -20,6 +20,7 @@ from cadre.delivery.fair_limiter import FairLimiter
 from cadre.delivery.retry import EVERY_SECOND, retry
 from cadre.errors import SetupError
 from cadre.protocol.cards import Presence, SandboxCard, ToolCard
+from cadre.runtime.code_calls import CodeCallHandler
 from cadre.service.health import AsgiApp
 from cadre.service.platform import Platform
 from cadre.telemetry.metrics import names
@@ -27,7 +28,6 @@ from cadre.telemetry.metrics.meters import Sample
 from cadre_sandbox.interpreters.contract import BlockLimits, Python, SandboxError, Tier
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.serving.answer import AnswerBuilder
-from cadre_sandbox.serving.code_calls import CodeCallHandler
 from cadre_sandbox.serving.interpreter_tool import InterpreterTool, card_of
 from cadre_sandbox.serving.run_block import CodeRunner
 from cadre_sandbox.serving.warm_pool import WarmPool

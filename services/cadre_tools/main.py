@@ -1,18 +1,21 @@
 """The command `tools`: loads the modules, shows what they offer, serves it."""
 
 import sys
+from pathlib import Path
 
 import click
 
 from cadre.adapters.mcp.server import INSTALL
 from cadre.adapters.mcp.server_file import is_server_file
-from cadre.adapters.tool_entries import is_agents_file, mcp_servers
+from cadre.adapters.tool_entries import is_agents_file, is_program_file, mcp_servers
 from cadre.errors import SetupError
 from cadre.service import frame
 from cadre.service.extras import missing_modules
 from cadre.service.other_processes import close_other_processes
-from cadre.service.platform import Platform
+from cadre.service.platform import Platform, Together
+from cadre.service.program_host import ProgramHost
 from cadre.settings import read_settings
+from cadre.spec.agent_file import read_agent
 from cadre_tools.host import ToolHost, gather_tools
 
 
@@ -34,7 +37,7 @@ def command(
     alone: bool,
 ) -> None:
     """Serve the tools of each MODULE: a file (tools.py), a module (package.tools), one tool of it
-    (tools.py:search), a file of MCP servers (mcp.json), or that of a RemoteAgent. A second process with the same
+    (tools.py:search), a file of MCP servers (mcp.json), or that of a RemoteAgent or of a program. A second process with the same
     modules shares the load."""
     if not modules and not sources:
         raise click.UsageError("name a MODULE, or MCP servers with --mcp")
@@ -42,6 +45,9 @@ def command(
         if alone:
             close_other_processes()
         settings = read_settings(concurrency=concurrency, port=port)
+        named = [one for one in modules if is_program_file(one)]
+        programs = [(read_agent(Path(one)), Path(one).resolve().parent) for one in named]
+        modules = tuple(one for one in modules if one not in named)
         files = tuple(one for one in modules if is_server_file(one) and not is_agents_file(one))
         tools = gather_tools(tuple(module for module in modules if module not in files))
         servers = [server for source in (*files, *sources) for server in mcp_servers(source)]
@@ -54,12 +60,17 @@ def command(
         sys.exit(2)
     if tools:
         click.echo(f"tools: {', '.join(tool.name for tool in tools)}")
+    if programs:
+        click.echo(f"programs: {', '.join(spec.name for spec, _ in programs)}")
     if servers:
         click.echo(f"MCP servers: {', '.join(server.spec.name for server in servers)}")
 
-    async def start(platform: Platform) -> ToolHost:
-        host = ToolHost(platform, tools, servers)
-        await host.start()
-        return host
+    async def start(platform: Platform) -> Together:
+        parts = [ProgramHost(platform, spec, folder) for spec, folder in programs]
+        if tools or servers:
+            parts.append(ToolHost(platform, tools, servers))
+        for part in parts:
+            await part.start()
+        return Together(parts)
 
     sys.exit(frame.run("tools", settings, start))

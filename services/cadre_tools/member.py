@@ -3,7 +3,6 @@ it."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
 from pathlib import Path
@@ -11,31 +10,34 @@ from typing import Any
 
 import click
 
-from cadre.adapters.local_stack import find_nats
+from cadre.adapters.local_stack import find_nats, model_settings
 from cadre.adapters.tool_entries import tools_of_agent
 from cadre.errors import SetupError, SpecError
 from cadre.prompting.prompts import prompts_for
 from cadre.service import frame
 from cadre.service.agent import AgentHost, AgentHosts
-from cadre.service.health import AsgiApp
-from cadre.service.platform import Platform
+from cadre.service.platform import Platform, Together
+from cadre.service.program_host import ProgramHost
 from cadre.settings import Settings, read_settings
 from cadre.spec.agent import AgentSpec
 from cadre.spec.agent_file import agent_of, read_agent
 from cadre.spec.kinds import facts_of
 from cadre.spec.remote_agent import DOCUMENT, Permissions
-from cadre.telemetry.metrics.meters import Sample
 from cadre_tools.host import ToolHost
 
 
 @click.command("member")
-@click.argument("file", required=False, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.argument("what", required=False, metavar="[FILE]")
 @click.option("--acp", "program", metavar="COMMAND", help="A program that speaks the Agent Client Protocol.")
 @click.option(
     "--synadia",
     "on_nats",
     metavar="AGENT/OWNER/SESSION",
     help="An agent on NATS that speaks Synadia's protocol.",
+)
+@click.option("--python", help="The Python that has a program's packages.  [the one of this command]")
+@click.option(
+    "--tool", "tools", multiple=True, metavar="NAME", help="A tool of Cadre that a program may call."
 )
 @click.option("--workspace", type=click.Path(path_type=Path), help="The folder that it works in.  [here]")
 @click.option("--name", help="The agent's name.  [that of the program]")
@@ -47,23 +49,37 @@ from cadre_tools.host import ToolHost
     show_default=True,
     help="What becomes of the permissions that it asks for; ask: they are approvals.",
 )
-@click.option("--timeout", default="1h", show_default=True, help="How long a task may take.")
+@click.option("--timeout", default="1h", show_default=True, help="How long a task may take there.")
 @click.option("--port", type=int, help="Port of /healthz and /readyz; 0 takes a free one.  [CADRE_PORT]")
 def command(
-    file: Path | None, program: str | None, on_nats: str | None, port: int | None, **about: Any
+    what: str | None,
+    program: str | None,
+    on_nats: str | None,
+    python: str | None,
+    tools: tuple[str, ...],
+    port: int | None,
+    **about: Any,
 ) -> None:
-    """Serve an agent of another make as a member of teams, until told to stop: one that an agent's FILE names (kind:
-    RemoteAgent), the COMMAND of --acp, or the agent on NATS of --synadia. A program works on its tasks in its
-    workspace, and asks people before it does what needs a permission."""
-    if [file, program, on_nats].count(None) != 2:
+    """Serve an agent of another make as a member of teams, until told to stop: a function of any framework, as
+    FILE.py:NAME; the agent that a YAML FILE describes (kind: RemoteAgent, or kind: program); the COMMAND of --acp; or
+    the agent on NATS of --synadia. A function survives the death of its process; a COMMAND works in its workspace, and
+    asks people before it does what needs a permission."""
+    if [what, program, on_nats].count(None) != 2:
         raise click.UsageError(
-            "name the FILE of a RemoteAgent, a program with --acp COMMAND, or an agent on NATS with --synadia"
+            "name a function as FILE.py:NAME, the FILE of an agent, a program with --acp COMMAND, or an agent on NATS"
+            " with --synadia"
         )
     try:
         find_nats()
         settings = read_settings(port=port)
-        if file is not None:
-            spec, folder = read_agent(file), file.resolve().parent
+        if what is not None and not what.endswith((".yaml", ".yml")):
+            spec, folder = _spec_of_function(what, python, tools, **about), Path.cwd()
+        elif python is not None or tools:
+            raise SpecError(
+                "--python and --tool are said of a function, FILE.py:NAME: a file says them itself"
+            )
+        elif what is not None:
+            spec, folder = _read_file(Path(what)), Path(what).resolve().parent
         elif on_nats is not None:
             spec, folder = _spec_on_nats(on_nats, **about), Path.cwd()
         else:
@@ -75,46 +91,65 @@ def command(
         sys.exit(2)
 
 
+def _read_file(file: Path) -> AgentSpec:
+    """Raises SpecError."""
+    if not file.is_file():
+        raise SpecError("there is no such file", files=(file,))
+    return read_agent(file)
+
+
 def serve(spec: AgentSpec, folder: Path, settings: Settings) -> None:
     """Serves the agent and the tools that its kind brings, until told to stop; paths in its file are relative to the
     folder. Raises SetupError, and SystemExit with the status of a process that could not go on."""
-    if not facts_of(spec).tools:
+    facts = facts_of(spec)
+    if not facts.tools and not facts.serves_pools:
         raise SpecError(
-            f"{spec.name} is no agent of another make (kind: {DOCUMENT}): serve it with `cadre agent`"
+            f"{spec.name} is no agent of another make (kind: {DOCUMENT}, or kind: program): serve it with"
+            " `cadre agent`"
         )
-    tools, prompts = tools_of_agent(spec, folder, to_serve=True), prompts_for(spec)
+    tools = tools_of_agent(spec, folder, to_serve=True) if facts.tools else []
+    prompts = prompts_for(spec)
 
-    async def start(platform: Platform) -> MemberHost:
-        executor = ToolHost(platform, tools)
-        await executor.start()
-        agent = AgentHosts(platform, [AgentHost(spec, prompts, platform, None)])
+    async def start(platform: Platform) -> Together:
+        worker = ProgramHost(platform, spec, folder) if facts.serves_pools else ToolHost(platform, tools)
+        await worker.start()
+        agent = AgentHosts(platform, [AgentHost(spec, prompts, platform, None, model_settings)])
         await agent.start()
-        return MemberHost(agent, executor)
+        return Together([agent, worker])
 
     if status := frame.run(f"member {spec.name}", settings, start):
         raise SystemExit(status)
 
 
-class MemberHost:
-    """The service's part of its process (`cadre.service.platform.Part`): the agent, and what speaks for it."""
-
-    app: AsgiApp | None = None
-
-    def __init__(self, agent: AgentHosts, executor: ToolHost) -> None:
-        self._agent = agent
-        self._executor = executor
-
-    def unready(self) -> str | None:
-        """What is missing, in one line; None when it can work."""
-        return self._agent.unready() or self._executor.unready()
-
-    async def samples(self) -> list[Sample]:
-        """The figures of its queues."""
-        return [*await self._agent.samples(), *await self._executor.samples()]
-
-    async def drain(self, grace: float) -> None:
-        """Takes no more work; what is in hand has `grace` seconds. A program that is at work ends with this process."""
-        await asyncio.gather(self._agent.drain(grace), self._executor.drain(grace))
+def _spec_of_function(
+    function: str,
+    python: str | None,
+    tools: tuple[str, ...],
+    name: str | None,
+    description: str | None,
+    **others: Any,
+) -> AgentSpec:
+    """Raises SpecError."""
+    if others["workspace"] is not None or others["permissions"] != "ask":
+        raise SpecError("--workspace and --permissions are said of a program of --acp")
+    source, _, main = function.rpartition(":")
+    if not source or not main.isidentifier():
+        raise SpecError(
+            f"{function!r} names no function: write FILE.py:NAME or PACKAGE.MODULE:NAME, such as trips.py:main"
+        )
+    stem = Path(source).stem if source.endswith(".py") else source.rpartition(".")[2]
+    document = {
+        "apiVersion": "cadre.dev/v1",
+        "kind": "Agent",
+        "metadata": {"name": name or _name_of(stem)},
+        "spec": {
+            "description": description or f"Runs {function}.",
+            "kind": "program",
+            "program": {"main": function, "python": python or ""},
+            "tools": list(tools),
+        },
+    }
+    return agent_of(document, Path.cwd())
 
 
 def _spec_of(
@@ -154,6 +189,11 @@ def _spec_on_nats(
 
 
 def _agent_of(name: str, spec: dict[str, Any]) -> AgentSpec:
-    own_name = re.sub(r"\W+", "_", name).strip("_")
-    document = {"apiVersion": "cadre.dev/v1", "kind": DOCUMENT, "metadata": {"name": own_name}, "spec": spec}
+    about = {"name": _name_of(name)}
+    document = {"apiVersion": "cadre.dev/v1", "kind": DOCUMENT, "metadata": about, "spec": spec}
     return agent_of(document, Path.cwd())
+
+
+def _name_of(text: str) -> str:
+    """Return the text as the name of an agent."""
+    return re.sub(r"\W+", "_", text).strip("_")

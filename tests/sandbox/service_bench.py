@@ -10,9 +10,9 @@ from cadre.adapters.nats.server_clock import SystemClock
 from cadre.delivery.codec import decode, encode
 from cadre.protocol.code import BASE_IMPORTS, CodeExchange, CodeFunction, CodeReply, CodeRequest
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded
+from cadre.runtime.code_calls import Answer
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.serving.answer import AnswerBuilder
-from cadre_sandbox.serving.position import Answer
 from cadre_sandbox.serving.run_block import CodeRunner
 from cadre_sandbox.serving.warm_pool import HandoverListener, WarmPool
 from harness.memory_ports import MemoryBlobs

@@ -11,10 +11,10 @@ from cadre.kinds.code.fold import state_of
 from cadre.ports import Delivery
 from cadre.protocol.code import CodeExchange
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, Record
+from cadre.runtime.code_calls import Answer, CodeCallHandler, OfferHandover
 from cadre.runtime.journaling import Journaling, NewEntry
 from cadre.runtime.run_cache import CachedRun
-from cadre_sandbox.serving.code_calls import CodeCallHandler, OfferHandover
-from cadre_sandbox.serving.position import Answer, Position
+from cadre_sandbox.serving.position import Position
 from cadre_sandbox.serving.run_block import BlockTurn, CodeRunner
 from cadre_sandbox.serving.warm_pool import RunInterpreter, WarmPool
 

@@ -14,6 +14,7 @@ from cadre.ports import Delivery
 from cadre.prompting.prompts import kind_for
 from cadre.protocol.memory import RECALL, REMEMBER
 from cadre.protocol.rollout import slot_receiver
+from cadre.runtime.code_calls import CodeCallHandler
 from cadre.runtime.executor import Executor, InHand
 from cadre.runtime.inbox import EarlyCancels, Inbox
 from cadre.runtime.journaling import Journaling
@@ -31,7 +32,6 @@ from cadre_memory.tools.calls import CallHandler
 from cadre_memory.tools.memories import Memories
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.serving.answer import AnswerBuilder
-from cadre_sandbox.serving.code_calls import CodeCallHandler
 from cadre_sandbox.serving.run_block import CodeRunner
 from cadre_sandbox.serving.warm_pool import WarmPool
 from simulation.adapters import SimClock, SimJournal

@@ -10,8 +10,7 @@ from cadre.delivery.code_history import BlockHistory, cut_history
 from cadre.delivery.codec import encode
 from cadre.protocol.code import CodeExchange
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded
-
-Answer = CodeYielded | CodeFinished
+from cadre.runtime.code_calls import Answer
 
 
 class Position(NamedTuple):

@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple
 from cadre.delivery.retry import retry
 from cadre.errors import BlobMissing, RetryableError
 from cadre.ports import Blobs, Clock
-from cadre.protocol.messages import CodeCall, ErrorInfo
+from cadre.protocol.messages import CodeCall, CodeFinished, ErrorInfo
+from cadre.runtime.code_calls import Answer
 from cadre_sandbox.interpreters.contract import (
     BlockRequest,
     Failed,
@@ -19,8 +20,8 @@ from cadre_sandbox.interpreters.contract import (
     Yielded,
 )
 from cadre_sandbox.serving.answer import AnswerBuilder
-from cadre_sandbox.serving.position import Answer, Position, Served
-from cadre_sandbox.serving.request import block_request, call_results, references_in
+from cadre_sandbox.serving.position import Position, Served
+from cadre_sandbox.serving.request import block_request, call_results, check_call, references_in
 from cadre_sandbox.serving.warm_pool import RunInterpreter, WarmPool
 
 log = logging.getLogger("cadre.sandbox")
@@ -63,6 +64,22 @@ class CodeRunner:
     def count(self, what: Count) -> None:
         """Count a call by how it was served."""
         self.counts[what] += 1
+
+    def handed_over(self) -> None:
+        """Note that another process has taken a call over."""
+        self.count("handed_over")
+
+    def check(self, call: CodeCall, subject: str, pool: str) -> None:
+        """Raise UnreadableMessage for a call that no sandbox could serve."""
+        check_call(call, subject, pool)
+
+    async def can_continue(self, call: CodeCall) -> bool:
+        """Return True if the call's interpreter is here."""
+        return await self.warm_pool.can_continue(call)
+
+    def refused(self, call: CodeCall, error: ErrorInfo) -> CodeFinished:
+        """Return the record of a block that was not run to its end."""
+        return self.answer_builder.refused(call, error, self.clock.now())
 
     async def answer(self, call: CodeCall) -> Answer | None:
         """Run the call's code and return the answer; None when nobody waits for it. Raises RetryableError,

@@ -13,7 +13,7 @@ from cadre.adapters.mcp.server import McpServer
 from cadre.adapters.mcp.server_file import is_server_file, read_servers
 from cadre.adapters.mcp.toolset import McpTool
 from cadre.spec.agent import AgentSpec
-from cadre.spec.agent_file import brings_tools, read_agent
+from cadre.spec.agent_file import brings_tools, read_agent, runs_program
 from cadre.spec.kinds import facts_of
 from cadre.tools.loading import AnyTool, load_tools
 
@@ -36,6 +36,11 @@ def load_entry(entry: str, *, to_serve: bool = False) -> list[AnyTool]:
 def is_agents_file(entry: str) -> bool:
     """Whether the entry is the file of an agent whose kind brings its tools. Raises SpecError."""
     return is_server_file(entry) and Path(entry).is_file() and brings_tools(Path(entry))
+
+
+def is_program_file(entry: str) -> bool:
+    """Return True if the entry is the file of an agent that is a program. Raises SpecError."""
+    return is_server_file(entry) and Path(entry).is_file() and runs_program(Path(entry))
 
 
 def tools_of_agent(spec: AgentSpec, folder: Path, *, to_serve: bool) -> list[AnyTool]:

@@ -40,6 +40,7 @@ def components_of(team: TeamSpec, values: Values) -> list[Component]:
         components.append(Component("memory", "", ["memory"], provides=["--service", "memory"]))
     if values.telemetry.url:
         components.append(Component("tracer", "", ["tracer"], provides=["--service", "tracer"]))
+    components += _programs(team, values)
     components += _tools(team, values)
     components += [_agent(spec, team.agents[name], values) for name, spec in agents.items()]
     return [component._replace(instance=values.instance) for component in components]
@@ -96,6 +97,19 @@ def _tools(team: TeamSpec, values: Values) -> Iterator[Component]:
         )
 
 
+def _programs(team: TeamSpec, values: Values) -> Iterator[Component]:
+    """What runs the programs among the agents, each in an image that has the program's packages."""
+    files = (
+        None
+        if values.files
+        else Files(object_name(values.instance, "team", team.name), _TEAM_FOLDER, _files_of(team))
+    )
+    for pool, file in team.programs.items():
+        path = _inside(team, str(file), values.files or _TEAM_FOLDER)
+        consumers = [Topology.code_consumer(pool)]
+        yield Component("sandbox", pool, ["tools", path], consumers, ["--pool", pool], files=files)
+
+
 def _offered(entry: str, name: str) -> list[str]:
     """Names of the tools in a module. Raises SpecError when it can only be imported in its image."""
     try:
@@ -122,7 +136,8 @@ def _inside(team: TeamSpec, entry: str, folder: str) -> str:
 
 def _files_of(team: TeamSpec) -> dict[str, bytes]:
     """The files that tools may read: the team's folder without those of other services."""
-    agents = {file.resolve() for file in team.agents.values()} - {Path(entry) for entry in team.tools}
+    served = {*map(Path, team.tools), *team.programs.values()}
+    agents = {file.resolve() for file in team.agents.values()} - served
     others = {team.file, team.folder / VALUES_FILE, team.script, *agents}
     return {
         path.relative_to(team.folder).as_posix(): _read(path)
@@ -153,7 +168,7 @@ def roles_of(team: TeamSpec, *, memory: bool | None = None) -> list[Role]:
     ]
     calls = {name: tuple(callable_tools(read_agent(file))) for name, file in team.agents.items()}
     memory = team.needs_memory if memory is None else memory
-    return team_roles(team.agents, tools, team.pools, memory=memory, calls=calls)
+    return team_roles(team.agents, tools, [*team.pools, *team.programs], memory=memory, calls=calls)
 
 
 def roles_of_components(team: TeamSpec, components: Iterable[Component]) -> list[Role]:

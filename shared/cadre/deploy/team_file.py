@@ -10,7 +10,8 @@ from cadre.adapters.mcp.server_file import is_server_file, read_servers
 from cadre.automation.automation_file import path_of, read_automations
 from cadre.errors import SetupError, SpecError
 from cadre.spec.agent import AgentSpec
-from cadre.spec.agent_file import brings_tools, leaned_on, read_agent, skills_of_agent
+from cadre.spec.agent_file import brings_tools, leaned_on, read_agent, runs_program, skills_of_agent
+from cadre.spec.kinds import facts_of
 from cadre.spec.model import ModelSpec
 from cadre.spec.names import TEAM_FILE
 from cadre.spec.team_defaults import defaults_for
@@ -73,6 +74,8 @@ class TeamSpec(msgspec.Struct, frozen=True, kw_only=True):
     MCP servers; folders of skills; and files of agents that bring their tools."""
     pools: list[str] = []
     """Sandbox pools that its agents need."""
+    programs: dict[str, Path] = {}
+    """Files of the agents that are programs, by the pool that each serves."""
     isolated: list[str] = []
     """Names of the agents that can do nothing where no code can be run."""
     needs_memory: bool = False
@@ -117,6 +120,12 @@ def read_team(path: Path) -> TeamSpec:
         agents=agents,
         tools=_tools(file, body.tools, agents),
         pools=sorted({pool for one in needed.values() for pool in one.pools}),
+        programs={
+            pool: agents[spec.name]
+            for spec in specs
+            if (facts := facts_of(spec)).serves_pools
+            for pool in facts.pools
+        },
         isolated=[name for name, one in needed.items() if one.isolation],
         needs_memory=(memory := any(one.memory for one in needed.values())),
         key_variables=sorted(
@@ -242,7 +251,7 @@ def _tool(file: Path, key: str, entry: str) -> str:
     if is_server_file(entry):
         path = str(_existing(file, key, entry))
         try:
-            if brings_tools(Path(path)):
+            if brings_tools(Path(path)) or runs_program(Path(path)):
                 raise SetupError(f"{entry} is an agent: name it in spec.agents, its tools are served then")
             read_servers(path)
         except SetupError as error:

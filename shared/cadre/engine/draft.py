@@ -30,6 +30,7 @@ from cadre.protocol.codes import ErrorCode
 from cadre.protocol.messages import Edit, ErrorInfo, RunState
 from cadre.protocol.topology import call_id
 from cadre.spec.agent import AgentSpec
+from cadre.spec.kinds import facts_of
 
 Tap = Callable[[Run, ev.AnyEvent], None]
 """Called with each event and the run in the state before it."""
@@ -339,7 +340,7 @@ class Draft:
 
     def _lacks_room(self, called: ev.ModelCalled) -> bool:
         """Return True if the context may have no room for the call. Looked at once for each request that has grown."""
-        if called.purpose == SUMMARY:
+        if called.purpose == SUMMARY or not facts_of(self.spec, self.run.decided_by).reads_steps:
             return False
         decided = {type(event) for event in self.events}
         if ev.ContextOverflowed in decided:

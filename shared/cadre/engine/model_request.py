@@ -32,5 +32,10 @@ class ModelRequest(msgspec.Struct, kw_only=True):
     """The tools that the endpoint runs by itself are on offer too."""
     fallback: int = 0
     """Which of the agent's models is asked: 0 is the first, n the nth of its fallbacks."""
+    raw: dict[str, Any] | None = None
+    """The body as somebody else's program wrote it: it is sent as it is, under the agent's own model, and the answer
+    comes back whole (`ModelReply.raw`). `messages` are those in it; all else here does not count."""
+    api: Literal["chat", "responses"] = "chat"
+    """Of `raw`: the API that its form is of."""
     learned: dict[str, dict[str, Any]] = {}
     """By endpoint and model, the keys of `cadre.spec.profile.Profile` that refusals have taught the run."""

@@ -54,6 +54,8 @@ class ModelReplied(msgspec.Struct, frozen=True, kw_only=True):
     """The id of the endpoint and its model, to which `items` and `learned` belong; "" where there are none."""
     learned: dict[str, Any] = {}
     """Keys of its profile (`cadre.spec.profile.Profile`) that refusals have taught."""
+    raw: dict[str, Any] | None = None
+    """The whole answer as the endpoint gave it, where a program asked."""
 
 
 class ModelFailed(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from cadre.adapters import local_stack
 from cadre.adapters.nats.streams.store_watch import REFUSES
 from cadre.deploy.team_components import tool_service_names, unused_name
 from cadre.deploy.team_file import TeamSpec
+from cadre.kinds.program.records import program_of
 from cadre.local import nats_server
 from cadre.local.service_check import is_alive, isolation_tier, lack_of, readiness
 from cadre.local.supervise import ManagedProcess, ProcessSpec, until_ready
@@ -33,7 +34,7 @@ from cadre.settings import (
     read_tracing_settings,
     without_secrets,
 )
-from cadre.spec.agent_file import files_of_agent
+from cadre.spec.agent_file import files_of_agent, read_agent
 
 T = TypeVar("T")
 
@@ -314,6 +315,10 @@ class Stack:
         for pool in self.team.pools:
             name = self._unused("sandbox" if pool == "default" else f"sandbox-{pool}", services)
             services.append(self._python(name, "cadre_sandbox", ["--pool", pool], f"sandbox-{pool}"))
+        for pool, file in self.team.programs.items():
+            name = self._unused(pool, services)
+            service = self._python(name, "cadre_tools", [str(file)], f"sandbox-{pool}")
+            services.append(replace(service, files=partial(files_of_program, file)))
         if self.team.needs_memory:
             directory = {"CADRE_MEMORY_DIRECTORY": str(self.data / "memory")}
             services.append(
@@ -399,6 +404,14 @@ def advice(stack: Stack) -> list[str]:
     elif not read_secret("CADRE_MODEL_KEY"):
         lines.append(f"CADRE_MODEL_KEY is not set; {stack.model} may refuse to answer without a key.")
     return lines
+
+
+def files_of_program(file: Path) -> list[Path]:
+    """The file of an agent that is a program, and the files of the program."""
+    main = program_of(read_agent(file)).main
+    source, _, name = main.rpartition(":")
+    entry = f"{file.parent / source}:{name}" if source.endswith(".py") else main
+    return [*files_of_agent(file), *source_files(entry, file.parent)]
 
 
 def source_files(entry: str, folder: Path) -> list[Path]:

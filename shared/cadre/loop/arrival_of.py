@@ -45,20 +45,22 @@ _DERIVED = frozenset({"v", "id", "tree", "run", "at", "follows"})
 
 
 @functools.cache
-def _copies() -> Mapping[str, type]:
-    """The event that copies an arrival, by the name of the arrival's class."""
-    common: dict[type, type] = {
-        ModelReplied: ev.ModelAnswered,
-        ToolResult: ev.ToolAnswered,
-        Report: ev.DelegateFinished,
-        Cancel: ev.CancelRequested,
-        Decision: ev.ApprovalDecided,
-        Signal: ev.SignalReceived,
-        UserMessage: ev.MessageReceived,
-        Edit: ev.EditApplied,
+def _copies() -> Mapping[str, tuple[type, ...]]:
+    """Return the events that copy an arrival, each in the runs of its kind, by the name of the arrival's class."""
+    found: dict[type, list[type]] = {
+        ModelReplied: [ev.ModelAnswered],
+        ToolResult: [ev.ToolAnswered],
+        Report: [ev.DelegateFinished],
+        Cancel: [ev.CancelRequested],
+        Decision: [ev.ApprovalDecided],
+        Signal: [ev.SignalReceived],
+        UserMessage: [ev.MessageReceived],
+        Edit: [ev.EditApplied],
     }
-    own = {event.copies: event for event in unions.close().events if event.copies is not None}
-    return {what.__name__: event for what, event in (common | own).items()}
+    for event in unions.close().events:
+        if event.copies is not None:
+            found.setdefault(event.copies, []).append(event)
+    return {what.__name__: tuple(events) for what, events in found.items()}
 
 
 @functools.cache
@@ -87,7 +89,7 @@ def _left_over(kind: type[msgspec.Struct], copy: type | None) -> list[tuple[str,
 @functools.cache
 def _copied() -> Mapping[type, str]:
     """Return the names of the arrivals' classes by the event that copies them."""
-    return {event: name for name, event in _copies().items()}
+    return {event: name for name, events in _copies().items() for event in events}
 
 
 def arrived_of(what: Any, events: list[ev.AnyEvent], cause: str) -> ArrivalRecord | None:
@@ -101,9 +103,9 @@ def arrived_of(what: Any, events: list[ev.AnyEvent], cause: str) -> ArrivalRecor
     fields: dict[str, Any] = {}
     if getattr(what, "id", cause) != cause:
         fields["id"] = what.id
-    copy = _copies().get(name)
-    # It is the first of the events, where there is one.
-    for key, default in _left_over(kind, copy if copy is type(first) else None):
+    # The copy is the first of the events, where there is one.
+    copied = type(first) in _copies().get(name, ())
+    for key, default in _left_over(kind, type(first) if copied else None):
         value = getattr(what, key)
         if value == default or (begins and key == "task"):
             continue
@@ -156,7 +158,7 @@ def _what(entry: Entry, arrived: ArrivalRecord, accepted: ev.RunAccepted | None)
     kind = _types().get(arrived.type)
     if kind is None:
         raise ValueError(f"nothing of this version arrives as {arrived.type}")
-    copy = _find(entry.events, _copies().get(arrived.type))
+    copy = _find(entry.events, _copies().get(arrived.type, ()))
     known: dict[str, Any] = {
         "id": entry.cause,
         "tree": entry.tree,
@@ -215,8 +217,8 @@ def _problem(entry: Entry) -> str:
             return ""
 
 
-def _find(events: list[ev.AnyEvent], kind: type | None) -> ev.AnyEvent | None:
-    return next((event for event in events if kind is not None and isinstance(event, kind)), None)
+def _find(events: list[ev.AnyEvent], kinds: tuple[type, ...]) -> ev.AnyEvent | None:
+    return next((event for event in events if isinstance(event, kinds)), None)
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:

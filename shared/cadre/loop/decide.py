@@ -329,6 +329,7 @@ def _on_reply(draft: Draft, reply: ModelReplied) -> None:
             context=reply.context,
             endpoint=reply.endpoint,
             learned=reply.learned,
+            raw=reply.raw,
         )
     )
     if model.purpose == SUMMARY:

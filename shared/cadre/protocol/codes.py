@@ -40,6 +40,8 @@ ErrorCode = Literal[
     "remote-error",
     "remote-failed",
     "remote-unreachable",
+    "program-failed",
+    "non-deterministic",
     "not-called",
 ]
 """Why a run ended without its answer, or why a call, a step or a block of code did."""
@@ -94,6 +96,12 @@ ERRORS: dict[ErrorCode, ErrorKind] = {
     "remote-failed": ErrorKind("RemoteAgentFailed", "The remote agent's task ended without an answer."),
     "remote-unreachable": ErrorKind(
         "RemoteAgentUnreachable", "The remote agent was out of reach for too long."
+    ),
+    "program-failed": ErrorKind(
+        "ProgramFailed", "The program raised an error, or its process died again and again."
+    ),
+    "non-deterministic": ErrorKind(
+        "NonDeterministic", "The program, run again after a death, asked for something else than before."
     ),
     "not-called": ErrorKind("NotCalled", "The call is not made in an evaluation."),
 }

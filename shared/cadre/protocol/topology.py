@@ -354,6 +354,11 @@ def block_id(run: str, step: int) -> str:
     return f"{run}:code:{step}"
 
 
+def program_id(run: str) -> str:
+    """Id of the block that the program of a run is."""
+    return f"{run}:program"
+
+
 def code_call_id(block: str, exchange: int) -> str:
     """Id of the message that has a sandbox run the block, or go on with it after so many exchanges."""
     return f"{block}:{exchange}"

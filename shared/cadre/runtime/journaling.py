@@ -24,6 +24,7 @@ from cadre.runtime.revision_queue import RevisionQueue
 from cadre.runtime.run_cache import CachedRun, RunCache, read_run
 from cadre.runtime.run_log import log_entry
 from cadre.spec.agent import AgentSpec
+from cadre.spec.kinds import facts_of
 from cadre.telemetry.metrics.journal_metrics import EntryMetrics
 from cadre.telemetry.metrics.meters import Meters
 from cadre.telemetry.metrics.names import AGENT, FENCE_LOSSES
@@ -188,7 +189,7 @@ class Journaling:
             self.meters.record_all(measured.found)
         if run.phase is Phase.DONE:
             self.cache.forget(cached)
-            if at_work and not isinstance(what, ModelReplied | ModelFailed):
+            if (at_work and not isinstance(what, ModelReplied | ModelFailed)) or _has_process(run):
                 self._interrupt(run.id)
                 await self._bus.interrupt(run.tree, run.id)
         if type(what) is UserMessage and in_flight is not None and run.model is not in_flight:
@@ -267,6 +268,11 @@ class Journaling:
         revision = cached.run.revision or self.revision
         spec = self._spec if revision == self.revision else cached.run.spec
         return self._bases.tokens(spec, cached.prompts, revision, toolset)
+
+
+def _has_process(run: Run) -> bool:
+    """Return True if a process may be kept for the run, whatever the run waits for."""
+    return run.spec is not None and facts_of(run.spec, run.decided_by).serves_pools
 
 
 def _is_of(command: Command, record_id: str) -> bool:

@@ -184,6 +184,7 @@ class ModelCalls:
             context=reply.context,
             endpoint=reply.endpoint if reply.items or reply.learned else "",
             learned=reply.learned,
+            raw=reply.raw,
             seconds=round(self._clock.now() - started, 6),
         )
 

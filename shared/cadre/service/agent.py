@@ -344,7 +344,9 @@ def absent_queues(spec: AgentSpec, toolset: Toolset, registry: NatsRegistry) -> 
     tools = {*called_tools(spec), *toolset.tools, *(toolset.with_files.tools if toolset.with_files else ())}
     members = {*toolset.members, *(member for member in spec.team if isinstance(member, str))}
     queues = [CallQueue("tool", tool) for tool in tools]
-    queues += [CallQueue("sandbox", pool) for pool in facts_of(spec).pools]
+    facts = facts_of(spec)
+    # What serves its own pools is as much a part of the agent as the replicas that take from its inbox.
+    queues += [CallQueue("sandbox", pool) for pool in facts.pools if not facts.serves_pools]
     found = {
         queue: since
         for queue in queues

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -61,6 +62,28 @@ class Measured(Protocol):
     async def samples(self) -> list[Sample]:
         """As they are now. Raises BusUnavailable."""
         ...
+
+
+class Together:
+    """Several parts of one process, as its part."""
+
+    app: AsgiApp | None = None
+    """No HTTP but the frame's health endpoints."""
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+
+    def unready(self) -> str | None:
+        """Return what is missing in one of them, in one line; None when all can work."""
+        return next((lack for part in self._parts if (lack := part.unready()) is not None), None)
+
+    async def samples(self) -> list[Sample]:
+        """Return the figures of all. Raises BusUnavailable."""
+        return [one for part in self._parts if isinstance(part, Measured) for one in await part.samples()]
+
+    async def drain(self, grace: float) -> None:
+        """Take no more work; what is in hand has `grace` seconds."""
+        await asyncio.gather(*(part.drain(grace) for part in self._parts))
 
 
 class Opening:

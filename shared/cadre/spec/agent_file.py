@@ -89,6 +89,14 @@ def brings_tools(path: Path) -> bool:
     return is_one and bool(facts_of(read_agent(path)).tools)
 
 
+def runs_program(path: Path) -> bool:
+    """Return True if the file is one of an agent that is a program, which `cadre tools` runs. Raises SpecError."""
+    data = read_yaml(path, SpecError)
+    spec = data.get("spec") if isinstance(data, dict) and data.get("kind") == "Agent" else None
+    names_kind = isinstance(spec, dict) and spec.get("kind") in declared_kinds()
+    return names_kind and facts_of(read_agent(path)).serves_pools
+
+
 def _read(path: Path) -> tuple[AgentSpec, list[Path], list[Skill]]:
     """The agent, the files of its models and its team, and its skills."""
     if path.suffix == ".py":
@@ -214,7 +222,8 @@ class LeanedOn(NamedTuple):
 
 def leaned_on(spec: AgentSpec) -> LeanedOn:
     """The services that an agent of this spec leans on. Raises SpecError for a kind that is not installed."""
-    own = facts_of(spec).pools
+    facts = facts_of(spec)
+    own = () if facts.serves_pools else facts.pools
     pools = [*_interpreter_pools(spec), *own]
     memory = spec.memory != MemorySpec() or not set(MEMORY_TOOLS).isdisjoint(spec.tools)
     return LeanedOn(tuple(pools), bool(own), memory)

@@ -32,6 +32,7 @@ _BUILT_IN = {
     "workflow": "cadre.kinds.workflow.records:DECLARATION",
     "plan": "cadre.kinds.plan.records:DECLARATION",
     "remote": "cadre.kinds.remote.records:DECLARATION",
+    "program": "cadre.kinds.program.records:DECLARATION",
 }
 
 DEFAULT = "tool_calling"
@@ -49,10 +50,14 @@ class Facts(NamedTuple):
     """The name of the kind that decides its runs: another one than its own where its section says so."""
     pools: tuple[str, ...] = ()
     """Sandbox pools that run its code."""
+    serves_pools: bool = False
+    """True if its pools are its own: `cadre tools FILE` serves them, and no sandbox."""
     modules: tuple[str, ...] = ()
     """What its code may import beside the base modules, and the sandboxes must have."""
     asks_model: bool = True
     """True if its runs ask a model."""
+    reads_steps: bool = True
+    """True if its model reads the run's steps, so that they must fit the model's context."""
     capabilities: frozenset[str] = frozenset()
     """What it asks of its model, of `tools` and `json_schema`."""
     max_steps: int | None = None

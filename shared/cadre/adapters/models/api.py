@@ -8,13 +8,14 @@ from typing import Any
 
 from cadre.adapters.models.answer import ModelAnswer
 from cadre.adapters.models.openai_client import post
+from cadre.adapters.models.raw_answer import RawAnswer
 from cadre.adapters.models.request_body import sent_body
 from cadre.adapters.models.responses_answer import ResponsesAnswer
 from cadre.engine.answers.code_blocks import end_of_answer
 from cadre.ports import OnText
 from cadre.spec.model import ModelSpec
 
-Answer = ModelAnswer | ResponsesAnswer
+Answer = ModelAnswer | ResponsesAnswer | RawAnswer
 
 
 def answer_of(
@@ -23,7 +24,7 @@ def answer_of(
     on_text: OnText,
     block: tuple[str, str] | None = None,
     names: Collection[str] = (),
-) -> Answer:
+) -> ModelAnswer | ResponsesAnswer:
     """Collects what the model's API sends for one request.
 
     Args:
@@ -35,7 +36,9 @@ def answer_of(
     return kind(stop, on_text, time.monotonic, spec.chars, end_of, names)
 
 
-def create(client: Any, spec: ModelSpec, body: dict[str, Any]) -> AsyncGenerator[Any, None]:
-    """Send a chat completion request through the model's API; yield what `post` does."""
+def create(
+    client: Any, spec: ModelSpec, body: dict[str, Any], *, is_raw: bool = False
+) -> AsyncGenerator[Any, None]:
+    """Send a chat completion request through the model's API, or a `raw` one as it is; yield what `post` does."""
     path = "/responses" if spec.api == "responses" else "/chat/completions"
-    return post(client, path, sent_body(spec, body))
+    return post(client, path, body if is_raw else sent_body(spec, body))

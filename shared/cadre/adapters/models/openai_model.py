@@ -29,7 +29,8 @@ from cadre.adapters.models.failure import (
 from cadre.adapters.models.images import with_images
 from cadre.adapters.models.openai_client import EndpointLost, EndpointRefused, OpenAIClient
 from cadre.adapters.models.profiles import taught_by
-from cadre.adapters.models.request_body import TOKEN_LIMITS, chat_body, limits_of
+from cadre.adapters.models.raw_answer import RawAnswer
+from cadre.adapters.models.request_body import TOKEN_LIMITS, chat_body, limits_of, raw_body
 from cadre.adapters.models.request_slots import RequestSlots
 from cadre.adapters.models.too_long import Excess, excess_of
 from cadre.adapters.models.usage import estimated
@@ -142,7 +143,11 @@ class OpenAIModel:
         self._learn(request.learned.get(self._limits.id, {}))
         body = await self._body(request)
         names = [tool["function"]["name"] for tool in request.tools]
-        answer = answer_of(self._spec, request.stop, on_text, request.block, names)
+        answer: Answer
+        if request.raw is None:
+            answer = answer_of(self._spec, request.stop, on_text, request.block, names)
+        else:
+            answer = RawAnswer(answer_of(self._as_asked(request), [], on_text), request.api)
         if self._is_opened:
             answer.expect_thought()
         # Waiting here is no silence of the endpoint: nothing was sent yet.
@@ -161,6 +166,9 @@ class OpenAIModel:
         except MalformedAnswer as error:
             hint = _URL_HINT if error.is_foreign else ""
             raise failed_answer(self._url, f"cannot be used: {error}{hint}") from None
+        if request.raw is not None:
+            used = reply.usage if reply.usage.total_tokens else estimated(request, reply)
+            return msgspec.structs.replace(reply, usage=used, context=self._listed_context)
         reply = ended_answer(self._url, reply, names)
         if reply.content:
             opens = lacks_opening(reply.content) if has_tag(reply.content) else self._is_named_to_think()
@@ -226,7 +234,13 @@ class OpenAIModel:
             log.warning("the model endpoint %s does not tell what calls use: tokens are estimated", url)
         return msgspec.structs.replace(reply, usage=estimated(request, reply))
 
+    def _as_asked(self, request: ModelRequest) -> ModelSpec:
+        """Return the spec with the API that the request is of."""
+        return self._spec if request.raw is None else msgspec.structs.replace(self._spec, api=request.api)
+
     async def _body(self, request: ModelRequest) -> dict[str, Any]:
+        if request.raw is not None:
+            return raw_body(self._spec, request, self._name, self._limits)
         seen = msgspec.structs.replace(request, messages=await with_images(request.messages, self._blobs))
         return chat_body(self._spec, seen, self._name, self._limits)
 
@@ -242,7 +256,7 @@ class OpenAIModel:
         taught = 0
         while True:
             try:
-                await self._send(body, answer)
+                await self._send(request, body, answer)
                 return
             except EndpointRefused as error:
                 refusal = error.refusal
@@ -253,10 +267,12 @@ class OpenAIModel:
                     taught += 1
                     self._learn(keys)
                     again = await self._body(request)
-                else:
+                elif request.raw is None:
                     again = self._otherwise(body, refusal) or self._without_form(body, refusal, request)
+                if again == body:
+                    again = None
             if again is None:
-                if refusal.about_call and body.get("tools"):
+                if refusal.about_call and body.get("tools") and request.raw is None:
                     raise UnreadCall(refusal) from None
                 raise failed_status(self._spec, self._url, refusal, body) from None
             body = again
@@ -301,14 +317,16 @@ class OpenAIModel:
         limit = _shorter(self._spec, body[name], excess)
         return {**rest, name: limit} if limit >= _LEAST_ANSWER_TOKENS else None
 
-    async def _send(self, body: dict[str, Any], answer: Answer) -> None:
+    async def _send(self, request: ModelRequest, body: dict[str, Any], answer: Answer) -> None:
         """As `_ask`, but raises EndpointRefused."""
+        spec, is_raw = self._as_asked(request), request.raw is not None
+        most = spec.chars if is_raw else self._most_characters()
         try:
             async with (
                 self._endpoint.client_for_request() as client,
-                contextlib.aclosing(create(client, self._spec, body)) as sent,
+                contextlib.aclosing(create(client, spec, body, is_raw=is_raw)) as sent,
             ):
-                await self._take(sent, answer)
+                await self._take(sent, answer, most)
         except EndpointLost as error:
             # Behind its finish_reason nothing is missing but what the answer has used.
             if not answer.finished:
@@ -322,8 +340,9 @@ class OpenAIModel:
         except MalformedAnswer as error:
             raise failed_answer(self._url, f"is malformed: {self._endpoint.redacted(str(error))}") from None
 
-    async def _take(self, sent: AsyncGenerator[Any, None], answer: Answer) -> None:
-        """Add all that comes; wait no longer than needed for what may follow a whole answer."""
+    async def _take(self, sent: AsyncGenerator[Any, None], answer: Answer, most: int) -> None:
+        """Add all that comes, up to `most` characters; wait no longer than needed for what may follow a whole
+        answer."""
         ended = False
         while True:
             grace = _END_SECONDS if ended else _USAGE_SECONDS if answer.finished else None
@@ -341,7 +360,7 @@ class OpenAIModel:
                 answer.end()
                 continue
             await answer.add(piece)
-            if answer.characters > self._most_characters():
+            if answer.characters > most:
                 answer.cut()
                 return
             if answer.is_over:

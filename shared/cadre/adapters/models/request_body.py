@@ -83,6 +83,19 @@ def chat_body(spec: ModelSpec, request: ModelRequest, name: str, limits: Endpoin
     return body
 
 
+def raw_body(spec: ModelSpec, request: ModelRequest, name: str, limits: EndpointLimits) -> dict[str, Any]:
+    """Return the body of a program's own request, for the model of this name: it comes as a stream where the agent's
+    models do, so that people can watch, however the program reads it."""
+    assert request.raw is not None
+    body = {key: value for key, value in request.raw.items() if key not in ("stream", "stream_options")}
+    body["model"] = name
+    if spec.stream:
+        body["stream"] = True
+        if request.api == "chat" and limits.profile.stream_usage:
+            body["stream_options"] = {"include_usage": True}
+    return body | spec.extra_body
+
+
 def sent_body(spec: ModelSpec, body: dict[str, Any]) -> dict[str, Any]:
     """What is posted for such a body: in the terms of the model's API, with what its spec adds."""
     return {**(responses_body(body) if spec.api == "responses" else body), **spec.extra_body}

@@ -24,6 +24,7 @@ from cadre.journal.steps import (
     Step,
     TaskStep,
 )
+from cadre.spec.kinds import facts_of
 
 _DIGEST_CHARS = 300
 """Characters of each observation in a digest."""
@@ -100,7 +101,7 @@ def on_overflow(draft: Draft, failure: ModelFailed) -> bool:
     """Count more carefully and try again. Return False if that has not helped often enough."""
     model = draft.asked
     assert model is not None
-    if draft.run.overflows >= MOST_REFUSALS:
+    if draft.run.overflows >= MOST_REFUSALS or not facts_of(draft.spec, draft.run.decided_by).reads_steps:
         return False
     draft.emit(
         ev.ContextOverflowed(

@@ -19,6 +19,9 @@ from cadre.protocol.code import CodeExchange, CodeReply
 from cadre.protocol.files import holds_binary
 from cadre.protocol.topology import call_id
 
+OPENS = (ev.ToolCalled, ev.DelegateStarted, ev.ApprovalRequested, ev.CallRefused)
+"""What an open call, or one that is refused, begins with."""
+
 _OUTCOMES = ev.ToolAnswered | ev.CallRefused | ev.CallTimedOut | ev.CallDropped
 
 _KEPT = 200
@@ -67,13 +70,19 @@ def _state(run: Run) -> CodeState:
 
 def _take_call(run: Run, work: CodeInWork, event: JournalEvent, n: int, at: float) -> None:
     """The calls of the block: each is noted when it is opened, and again with its outcome."""
+    if isinstance(event, OPENS) and event.call not in work.calls and len(work.calls) < len(work.asked):
+        work.calls.append(event.call)
+    if (reply := reply_in(run, event)) is not None:
+        _reply(work, *reply, n, at)
+
+
+def reply_in(run: Run, event: JournalEvent) -> tuple[str, CodeReply] | None:
+    """Return the id of the call that the event closes, and what the code gets for it; None for any other event."""
     match event:
-        case ev.ToolCalled() | ev.DelegateStarted() | ev.ApprovalRequested() | ev.CallRefused():
-            if event.call not in work.calls and len(work.calls) < len(work.asked):
-                work.calls.append(event.call)
+        case ev.CallRefused():
             call = _call(run, event.call)
-            if isinstance(event, ev.CallRefused) and call is not None and call.error is not None:
-                _reply(work, event.call, CodeReply(error=call.error.message), n, at)
+            if call is not None and call.error is not None:
+                return event.call, CodeReply(error=call.error.message)
         case ev.ToolAnswered():
             reply = CodeReply(
                 value=event.output,
@@ -82,18 +91,18 @@ def _take_call(run: Run, work: CodeInWork, event: JournalEvent, n: int, at: floa
                 blob=event.blob,
                 blob_form=event.blob_form,
             )
-            _reply(work, event.call, reply, n, at)
+            return event.call, reply
         case ev.DelegateFinished():
             failure = failure_of(event)
             value = event.output if holds_binary(event.output) else event.text
-            reply = CodeReply(value=value) if failure is None else CodeReply(error=failure.message)
-            _reply(work, event.call, reply, n, at)
+            return event.call, CodeReply(value=value) if failure is None else CodeReply(error=failure.message)
         case ev.CallTimedOut() | ev.ApprovalDecided():
             call = _call(run, event.call)
             if call is not None and (wrong := error_of(event, call)) is not None:
-                _reply(work, event.call, CodeReply(error=wrong.message), n, at)
+                return event.call, CodeReply(error=wrong.message)
         case _:
             pass
+    return None
 
 
 def _observe(run: Run, event: JournalEvent) -> None:

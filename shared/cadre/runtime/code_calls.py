@@ -1,7 +1,8 @@
-"""What is done with a delivery of a CodeCall: answer, send, ack; and what with one that cannot be read or served."""
+"""Handle a delivery of a CodeCall: answer, send, ack; or refuse one that cannot be read or served."""
 
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import msgspec
 
@@ -9,15 +10,15 @@ from cadre.delivery.codec import UNREADABLE, unpack_code_call
 from cadre.delivery.retry import retry
 from cadre.delivery.worker import Job, Worker
 from cadre.errors import RetryableError, TerminalError
-from cadre.ports import Bus, Delivery, QuarantineStore
+from cadre.ports import Blobs, Bus, Clock, Delivery, QuarantineStore
 from cadre.protocol.code import CodeExchange
-from cadre.protocol.messages import CodeCall, ErrorInfo
+from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, ErrorInfo
 from cadre.spec.names import NAME
-from cadre_sandbox.serving.position import Answer
-from cadre_sandbox.serving.request import check_call
-from cadre_sandbox.serving.run_block import CodeRunner
 
 log = logging.getLogger("cadre.sandbox")
+
+Answer = CodeYielded | CodeFinished
+"""What is sent to a run for a CodeCall."""
 
 OfferHandover = Callable[[str], Awaitable[bool]]
 """Whether another process, which keeps the interpreter of this run, has taken the delivery over."""
@@ -26,10 +27,41 @@ SENDER = "sandbox"
 """The sender that stands in the subject of an answer."""
 
 
+class CodeAnswerer(Protocol):
+    """What runs the code of a pool: a sandbox's interpreters, or the processes of a program."""
+
+    @property
+    def blobs(self) -> Blobs: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def check(self, call: CodeCall, subject: str, pool: str) -> None:
+        """Raise UnreadableMessage for a call of this subject that cannot be served here."""
+        ...
+
+    async def can_continue(self, call: CodeCall) -> bool:
+        """Return True if the call is best served here: what it goes on with is in this process."""
+        ...
+
+    async def answer(self, call: CodeCall) -> Answer | None:
+        """Run the call's code and return the answer; None when nobody waits for it. Raises RetryableError,
+        TerminalError."""
+        ...
+
+    def refused(self, call: CodeCall, error: ErrorInfo) -> CodeFinished:
+        """Return the record of a call that is not served."""
+        ...
+
+    def handed_over(self) -> None:
+        """Note that another process has taken a call over."""
+        ...
+
+
 class CodeCallHandler:
     """Handles the deliveries of a pool."""
 
-    def __init__(self, runner: CodeRunner, bus: Bus, quarantine: QuarantineStore, pool: str) -> None:
+    def __init__(self, runner: CodeAnswerer, bus: Bus, quarantine: QuarantineStore, pool: str) -> None:
         self._runner = runner
         self._bus = bus
         self._pool = pool
@@ -46,17 +78,17 @@ class CodeCallHandler:
         """Whether another process's delivery is best served here."""
         try:
             call = await unpack_code_call(delivery.data, self._runner.blobs)
-            check_call(call, delivery.subject, self._pool)
+            self._runner.check(call, delivery.subject, self._pool)
         except (RetryableError, TerminalError) as error:
             log.debug("%s is left to the process that was delivered it: %s", delivery.subject, error)
             return False
-        return await self._runner.warm_pool.can_continue(call)
+        return await self._runner.can_continue(call)
 
     async def _serve(self, job: Job[CodeCall], offer: OfferHandover | None) -> bool:
         call = await job.message()
-        check_call(call, job.delivery.subject, self._pool)
+        self._runner.check(call, job.delivery.subject, self._pool)
         if offer and await self._is_for_others(job.delivery, call) and await offer(call.run):
-            self._runner.count("handed_over")
+            self._runner.handed_over()
             return False
         answer = await self._runner.answer(call)
         if answer is not None:
@@ -68,7 +100,7 @@ class CodeCallHandler:
         have killed the process that it was handed to."""
         begun = call.done > 0 or call.snapshot is not None
         first = delivery.deliveries == 1 and not delivery.retried
-        return begun and first and not await self._runner.warm_pool.can_continue(call)
+        return begun and first and not await self._runner.can_continue(call)
 
     async def _refuse(self, job: Job[CodeCall], error: TerminalError) -> None:
         """Tells the run that its code is given up, as far as the message says whom to tell."""
@@ -76,9 +108,7 @@ class CodeCallHandler:
         call = await self._as_far_as_readable(job)
         if call is not None:
             info = ErrorInfo("poisoned", f"the code cannot be run: {error}")
-            await self._send(
-                self._runner.answer_builder.refused(call, info, self._runner.clock.now()), call.agent
-            )
+            await self._send(self._runner.refused(call, info), call.agent)
 
     async def _as_far_as_readable(self, job: Job[CodeCall]) -> CodeCall | None:
         """Returns whom to tell, which the subject alone does not say; None when that cannot be read or trusted."""

@@ -1,0 +1,324 @@
+"""The address that programs ask: on this machine alone, with a token for each life in its path.
+
+/TOKEN/v1/chat/completions, /TOKEN/v1/responses, /TOKEN/v1/models    as an OpenAI-compatible endpoint
+/TOKEN/mcp                                                            tools and members, by MCP
+/TOKEN/tools, /TOKEN/call, /TOKEN/done                                for `cadre_program`
+"""
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from typing import Any
+
+import uvicorn
+
+from cadre.adapters.program.answer_streams import chat_stream, response_stream
+from cadre.adapters.program.life import Life, LifeEnded, Refused
+from cadre.adapters.program.record import RecordEntry
+from cadre.kinds.program.requests import MESSAGES, Api
+from cadre.protocol.code import CodeReply
+from cadre.protocol.messages import ErrorInfo
+from cadre.spec.agent import AgentSpec
+
+_ALIVE_SECONDS = 1.0
+"""Between two signs of life to a client that waits for an answer."""
+
+_NAME = "cadre"
+_FUNCTIONS = ("function", "custom")
+_RPC_UNKNOWN = -32601
+_IMPORTING = "import"
+"""The token of clients that are made while the program is imported, in place of that of a life."""
+
+Handler = Callable[[Life, Mapping[str, str], Any, "_Response"], Awaitable[None]]
+
+
+class ProgramAddress:
+    """The HTTP server that the program's processes ask.
+
+    Args:
+        spec: the agent.
+    """
+
+    def __init__(self, spec: AgentSpec) -> None:
+        self._spec = spec
+        self._lives: dict[str, Life] = {}
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._port: int = self._listener.getsockname()[1]
+        self._server = _Loopback(
+            uvicorn.Config(
+                self._app,
+                log_config=None,
+                lifespan="off",
+                access_log=False,
+                timeout_graceful_shutdown=1,
+                timeout_keep_alive=600,
+            )
+        )
+        self._serving: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._serving = asyncio.create_task(self._server.serve(sockets=[self._listener]), name="programs")
+
+    async def close(self) -> None:
+        """Serve no more."""
+        self._server.should_exit = True
+        if self._serving is not None:
+            await self._serving
+
+    def add(self, life: Life) -> dict[str, str]:
+        """Serve a life; return what its process must have in its environment."""
+        self._lives[life.token] = life
+        return self.environment(life.token)
+
+    def remove(self, life: Life) -> None:
+        """Serve a life no more: its requests get 410."""
+        self._lives.pop(life.token, None)
+
+    def environment(self, token: str = _IMPORTING) -> dict[str, str]:
+        """Return the variables that lead to the address of a life, or that stand for it while a program is imported."""
+        url = f"http://127.0.0.1:{self._port}/{token}"
+        return {
+            "OPENAI_BASE_URL": f"{url}/v1",
+            "OPENAI_API_BASE": f"{url}/v1",
+            "OPENAI_API_KEY": token,
+            "CADRE_PROGRAM_URL": url,
+            "CADRE_MCP_URL": f"{url}/mcp",
+        }
+
+    async def _app(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        _, token, path = (*scope["path"].split("/", 2), "", "")[:3]
+        headers = {name.decode().lower(): value.decode() for name, value in scope["headers"]}
+        response = _Response(send)
+        try:
+            data = await _body(receive)
+            handler = self._routes().get((scope["method"], path))
+            if handler is None:
+                text = f"{scope['method']} /{path} is not served to programs: models are asked by chat completions or"
+                raise Refused(404, "not-found", f"{text} responses, and tools by /mcp")
+            await handler(self._life(token), headers, _json(data), response)
+        except Refused as error:
+            await response.refuse(error)
+
+    def _routes(self) -> dict[tuple[str, str], Handler]:
+        return {
+            ("POST", "v1/chat/completions"): self._chat,
+            ("POST", "v1/responses"): self._respond,
+            ("GET", "v1/models"): self._models,
+            ("GET", "tools"): _tools,
+            ("POST", "call"): _call,
+            ("POST", "done"): _done,
+            ("POST", "mcp"): _mcp,
+        }
+
+    def _life(self, token: str) -> Life:
+        if token == _IMPORTING:
+            text = "this client was made while the program was imported, and belongs to no run: make it in the function"
+            raise Refused(409, "no-run", text)
+        life = self._lives.get(token)
+        if life is None or life.is_over:
+            raise Refused(410, "life-over", "this process is not the one that works for the run any more")
+        return life
+
+    async def _chat(self, life: Life, headers: Mapping[str, str], body: Any, response: "_Response") -> None:
+        options = body.get("stream_options") if isinstance(body, dict) else None
+        usage = isinstance(options, dict) and bool(options.get("include_usage"))
+        await self._model(
+            life, headers, "chat", body, response, lambda raw: chat_stream(raw, with_usage=usage)
+        )
+
+    async def _respond(
+        self, life: Life, headers: Mapping[str, str], body: Any, response: "_Response"
+    ) -> None:
+        await self._model(life, headers, "responses", body, response, response_stream)
+
+    async def _model(
+        self,
+        life: Life,
+        headers: Mapping[str, str],
+        api: Api,
+        body: Any,
+        response: "_Response",
+        stream: Callable[[dict[str, Any]], Iterable[bytes]],
+    ) -> None:
+        self._check(api, body)
+        streams = bool(body.get("stream"))
+        told = {key: value for key, value in body.items() if key not in ("stream", "stream_options")}
+        repeated = headers.get("x-stainless-retry-count", "0") != "0"
+        response.streams = streams
+        entry = await response.waiting(life.ask_model(api, told, is_repeated=repeated))
+        try:
+            raw = entry.reply.value if entry.reply is not None else None
+            if not isinstance(raw, dict):
+                raise Refused(502, "no-answer", "the answer of the model is not there")
+            await response.finish(stream(raw) if streams else [json.dumps(raw, ensure_ascii=False).encode()])
+        finally:
+            life.release(entry)
+
+    def _check(self, api: Api, body: Any) -> None:
+        """Raise Refused for what is no request, or names what the agent's file does not allow."""
+        if not isinstance(body, dict) or not isinstance(body.get(MESSAGES[api]), list | str):
+            raise Refused(400, "invalid-request", f"the body needs a key {MESSAGES[api]}")
+        if body.get("background"):
+            raise Refused(400, "invalid-request", "background: an answer is awaited, however long it takes")
+        allowed = {str(tool.get("type")) for tool in self._spec.model.native_tools}
+        for tool in body.get("tools") or []:
+            kind = tool.get("type", "function") if isinstance(tool, dict) else "function"
+            if kind not in _FUNCTIONS and kind not in allowed:
+                text = f"tools: {kind} is run by the endpoint, and the agent's model.native_tools does not name it"
+                raise Refused(400, "invalid-request", text)
+
+    async def _models(self, life: Life, headers: Mapping[str, str], body: Any, response: "_Response") -> None:
+        name = self._spec.model.name or _NAME
+        await response.json({"object": "list", "data": [{"id": name, "object": "model", "owned_by": _NAME}]})
+
+
+class _Loopback(uvicorn.Server):
+    """uvicorn without its signal handlers."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+class _Response:
+    """One answer of HTTP, which may be kept alive before it is known."""
+
+    def __init__(self, send: Any) -> None:
+        self._send = send
+        self._begun = False
+        self.streams = False
+
+    async def waiting(self, work: Awaitable[RecordEntry]) -> RecordEntry:
+        """Await the work with signs of life: white space before JSON, comments in a stream. Raises Refused."""
+        task = asyncio.ensure_future(work)
+        try:
+            while not (await asyncio.wait({task}, timeout=_ALIVE_SECONDS))[0]:
+                await self._write(b": waiting\n\n" if self.streams else b" ")
+        finally:
+            task.cancel()
+        return task.result()
+
+    async def json(self, value: Any) -> None:
+        """Answer with a JSON value."""
+        await self.finish([json.dumps(value, ensure_ascii=False).encode()])
+
+    async def finish(self, pieces: Iterable[bytes]) -> None:
+        """Answer with these, one after another."""
+        for piece in pieces:
+            await self._write(piece)
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def refuse(self, error: Refused) -> None:
+        """Answer with an error as OpenAI's clients read it; they are not to try again."""
+        about = {"message": str(error), "code": error.code, "type": "cadre", "param": None}
+        body = json.dumps({"error": about}).encode()
+        if self._begun:
+            # Its status is out: the body says it, and a stream in its own form.
+            await self.finish([b"data: " + body + b"\n\n" if self.streams else body])
+            return
+        self.streams = False
+        await self._begin(error.status, [(b"x-should-retry", b"false")])
+        await self.finish([body])
+
+    async def no_content(self) -> None:
+        """Answer that a notification was taken."""
+        await self._begin(202, [])
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        kind = b"text/event-stream" if self.streams else b"application/json"
+        self._begun = True
+        headers = [(b"content-type", kind), *headers]
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def _write(self, piece: bytes) -> None:
+        if not self._begun:
+            await self._begin(200, [])
+        await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+
+
+async def _tools(life: Life, headers: Mapping[str, str], body: Any, response: _Response) -> None:
+    await response.json({"tools": life.tools})
+
+
+async def _call(life: Life, headers: Mapping[str, str], body: Any, response: _Response) -> None:
+    reply = await _called(life, body.get("tool"), body.get("arguments"), body.get("id") or "", response)
+    told = {"error": reply.error} if reply.error is not None else {"output": reply.value}
+    await response.json(told)
+
+
+async def _called(life: Life, tool: Any, arguments: Any, id: str, response: _Response) -> CodeReply:
+    if not isinstance(tool, str) or not isinstance(arguments, dict):
+        raise Refused(400, "invalid-request", "a call needs the name of a tool and an object of arguments")
+    entry = await response.waiting(life.call(tool, arguments, id))
+    life.release(entry)
+    assert entry.reply is not None
+    return entry.reply
+
+
+async def _done(life: Life, headers: Mapping[str, str], body: Any, response: _Response) -> None:
+    if "error" in body:
+        lines = "\n".join(body.get("lines") or [])
+        life.end(LifeEnded(error=ErrorInfo("program-failed", f"{body['error']}\n{lines}".strip())))
+    else:
+        life.end(LifeEnded(body.get("answer")))
+    await response.json({})
+
+
+async def _mcp(life: Life, headers: Mapping[str, str], body: Any, response: _Response) -> None:
+    """Answer one message of the Model Context Protocol (streamable HTTP, an answer in JSON each)."""
+    if not isinstance(body, dict) or "id" not in body:
+        await response.no_content()
+        return
+    told = body.get("params") or {}
+    match body.get("method"):
+        case "initialize":
+            result: dict[str, Any] = {
+                "protocolVersion": told.get("protocolVersion", "2025-06-18"),
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": _NAME, "version": "1"},
+            }
+        case "ping":
+            result = {}
+        case "tools/list":
+            result = {"tools": [_mcp_tool(one) for one in life.tools]}
+        case "tools/call":
+            reply = await _called(life, told.get("name"), told.get("arguments") or {}, "", response)
+            said = reply.error if reply.error is not None else reply.value
+            text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+            content = [{"type": "text", "text": text}]
+            result = {"content": content, "isError": reply.error is not None}
+        case other:
+            error = {"code": _RPC_UNKNOWN, "message": f"{other} is not served"}
+            await response.json({"jsonrpc": "2.0", "id": body["id"], "error": error})
+            return
+    await response.json({"jsonrpc": "2.0", "id": body["id"], "result": result})
+
+
+def _mcp_tool(card: dict[str, Any]) -> dict[str, Any]:
+    return {"name": card["name"], "description": card["description"], "inputSchema": card["parameters"]}
+
+
+async def _body(receive: Any) -> bytes:
+    pieces = []
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            break
+        pieces.append(message.get("body", b""))
+        if not message.get("more_body"):
+            break
+    return b"".join(pieces)
+
+
+def _json(data: bytes) -> Any:
+    """Return the JSON value of a body; {} for none. Raises Refused."""
+    try:
+        return json.loads(data or b"{}")
+    except ValueError:
+        raise Refused(400, "invalid-request", "the body is no JSON") from None

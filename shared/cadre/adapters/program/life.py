@@ -1,0 +1,260 @@
+"""One life of a program: a process from its begin to its end, answered from the record as far as that goes."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from cadre.adapters.program.record import Record, RecordEntry, difference
+from cadre.kinds.program.requests import Api, call_request
+from cadre.protocol.code import CodeReply, CodeRequest
+from cadre.protocol.messages import ErrorInfo
+
+TOGETHER_SECONDS = 0.02
+"""Requests that follow one another within it go to the run together."""
+
+QUIET_SECONDS = 1.0
+"""A program that has asked nothing for so long, and for twice the pause before what it is missing, has diverged."""
+
+_IN_ORDER_SECONDS = 0.5
+"""How long an answer waits for earlier ones that were not asked for in this life."""
+
+_APART_SECONDS = 0.01
+"""Between two answers that are given at once: which comes first may decide what a program does next."""
+
+
+class Refused(Exception):
+    """A request that is not served.
+
+    Attributes:
+        status: of HTTP.
+        code: for programs.
+    """
+
+    def __init__(self, status: int, code: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class LifeAsked(NamedTuple):
+    """The program waits for these."""
+
+    requests: list[CodeRequest]
+    pause: float
+    """Seconds after which the first of them was made."""
+
+
+class LifeEnded(NamedTuple):
+    """The function has returned, or raised, or asked for what it had not asked for before."""
+
+    output: Any = None
+    error: ErrorInfo | None = None
+
+
+class LifeLost(NamedTuple):
+    """The process has died."""
+
+    why: str
+
+
+Word = LifeAsked | LifeEnded | LifeLost
+"""What becomes of a life."""
+
+
+class Life:
+    """What one process asks, from its first request to its end.
+
+    Args:
+        token: names it in its address; no other life has it.
+        record: of the run, up to now.
+        tools: the functions that it may call, as `name`, `description` and `parameters`.
+    """
+
+    def __init__(self, token: str, record: Record, tools: list[dict[str, Any]]) -> None:
+        self.token = token
+        self.tools = tools
+        self._record = record
+        self._new: list[RecordEntry] = []
+        self._asked: list[RecordEntry] = []
+        """Those that the run has been told of."""
+        self._moved = asyncio.Event()
+        self._replied: dict[int, asyncio.Event] = {}
+        self._word: asyncio.Future[Word] = asyncio.get_running_loop().create_future()
+        self._end: LifeEnded | LifeLost | None = None
+        self._sending: asyncio.TimerHandle | None = None
+        self._since = time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        """Return True if nothing more is heard of it: its token is void."""
+        return self._end is not None
+
+    @property
+    def is_lost(self) -> bool:
+        """Return True if its process has died."""
+        return isinstance(self._end, LifeLost)
+
+    @property
+    def asked(self) -> list[CodeRequest]:
+        """Return what it waits for; [] while it is at work."""
+        return [entry.request for entry in self._asked]
+
+    async def word(self) -> Word:
+        """Return what becomes of it, once that is known."""
+        return await asyncio.shield(self._word)
+
+    def resume(self, replies: Sequence[CodeReply]) -> None:
+        """Give it what it waits for."""
+        for entry, reply in zip(self._asked, replies, strict=True):
+            entry.reply = reply
+            self._event_of(entry).set()
+        self._asked = []
+        self._word = asyncio.get_running_loop().create_future()
+        self._since = time.monotonic()
+        self._move()
+        if self._end is not None:
+            self._word.set_result(self._end)
+        elif self._new:
+            self._send_soon()
+
+    def end(self, end: LifeEnded | LifeLost) -> None:
+        """Note its end. The first one counts."""
+        if self._end is not None:
+            return
+        self._end = end
+        if self._sending is not None:
+            self._sending.cancel()
+        self._move()
+        if not self._word.done():
+            self._word.set_result(end)
+
+    async def ask_model(self, api: Api, body: dict[str, Any], *, is_repeated: bool) -> RecordEntry:
+        """Return the entry of the request, answered. Raises Refused."""
+        self._check()
+        self._move()
+        entry = self._record.find_taken(body) if is_repeated else None
+        entry = entry or self._record.find_model(api, body)
+        while entry is None:
+            rivals = self._record.rivals_of_model(api, body)
+            if not rivals:
+                entry = self._record.add_model(api, body, self._pause())
+                self._add(entry)
+            else:
+                await self._quiet(rivals, body)
+                entry = self._record.find_model(api, body)
+        return await self._answered(entry)
+
+    async def call(self, tool: str, arguments: dict[str, Any], id: str) -> RecordEntry:
+        """Return the entry of the call, answered. Raises Refused."""
+        self._check()
+        self._move()
+        entry = self._record.find_call(tool, arguments, id)
+        while entry is None:
+            rivals = self._record.rivals_of_call()
+            if not rivals:
+                entry = self._record.add_call(tool, arguments, id, self._pause())
+                self._add(entry)
+            else:
+                await self._quiet(rivals, call_request(tool, arguments, id).arguments)
+                entry = self._record.find_call(tool, arguments, id)
+        return await self._answered(entry)
+
+    def release(self, entry: RecordEntry) -> None:
+        """Note that the program has been given the answer."""
+        entry.is_released = True
+        self._move()
+
+    # --- inside
+
+    def _check(self) -> None:
+        if self._end is not None:
+            raise Refused(410, "life-over", "this process is not the one that works for the run any more")
+
+    def _pause(self) -> float:
+        return round(time.monotonic() - self._since, 3)
+
+    def _move(self) -> None:
+        """Wake all that wait for something to happen in this life."""
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    def _event_of(self, entry: RecordEntry) -> asyncio.Event:
+        return self._replied.setdefault(entry.place, asyncio.Event())
+
+    def _add(self, entry: RecordEntry) -> None:
+        self._new.append(entry)
+        self._move()
+        if not self._asked:
+            self._send_soon()
+
+    def _send_soon(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+        self._sending = asyncio.get_running_loop().call_later(TOGETHER_SECONDS, self._send)
+
+    def _send(self) -> None:
+        self._sending = None
+        if self._asked or not self._new or self._word.done():
+            return
+        self._asked, self._new = self._new, []
+        pause = self._asked[0].pause
+        self._word.set_result(LifeAsked([entry.request for entry in self._asked], pause))
+
+    async def _quiet(self, rivals: Sequence[RecordEntry], content: dict[str, Any]) -> None:
+        """Wait until something happens. Raises Refused, and ends this life, if the program has been quiet for too
+        long: it asks for something else than in an earlier life."""
+        moved, limit = self._moved, QUIET_SECONDS + 2 * max(one.pause for one in rivals)
+        try:
+            async with asyncio.timeout(limit):
+                await moved.wait()
+        except TimeoutError:
+            rival = rivals[0]
+            text = (
+                f"request {rival.place + 1} of the program differs from that of an earlier life:"
+                f" {difference(rival, content)}. Nothing was asked or done for it. Have the program ask the same each"
+                " time it runs with one task: no clock, ids or memory of its own in what it asks"
+            )
+            self.end(LifeEnded(error=ErrorInfo("non-deterministic", text)))
+            raise Refused(409, "non_deterministic", text) from None
+        self._check()
+
+    async def _answered(self, entry: RecordEntry) -> RecordEntry:
+        entry.is_taken = True
+        self._move()
+        replied = self._event_of(entry)
+        while entry.reply is None:
+            moved = asyncio.create_task(self._moved.wait())
+            awaited = asyncio.create_task(replied.wait())
+            try:
+                await asyncio.wait({moved, awaited}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                moved.cancel()
+                awaited.cancel()
+            self._check()
+        await self._in_turn(entry)
+        return entry
+
+    async def _in_turn(self, entry: RecordEntry) -> None:
+        """Wait until all earlier answers were given, in the order in which they were recorded."""
+        until = time.monotonic() + _IN_ORDER_SECONDS
+        waited = False
+        while True:
+            before = [one for one in self._record.entries[: entry.place] if not one.is_released]
+            taken = any(one.is_taken for one in before)
+            left = until - time.monotonic()
+            if not before or (not taken and left <= 0):
+                break
+            waited = True
+            moved = self._moved
+            try:
+                async with asyncio.timeout(None if taken else left):
+                    await moved.wait()
+            except TimeoutError:
+                # What is not asked for by now is not waited for again.
+                for one in before:
+                    one.is_released = one.is_released or not one.is_taken
+            self._check()
+        if waited:
+            await asyncio.sleep(_APART_SECONDS)
+            self._check()

@@ -1,0 +1,1 @@
+"""Agents that are programs of any framework: what they ask of models, tools and members goes through a run."""

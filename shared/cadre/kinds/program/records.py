@@ -1,0 +1,159 @@
+"""The records of the kind `program`: its section of an agent's file, its events, its state of a run."""
+
+import re
+from typing import Any, ClassVar
+
+from cadre.errors import SpecError
+from cadre.journal.parts import Description, JournalEvent, KindState, KindStep, PieceOfWork
+from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
+from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo
+from cadre.protocol.usage import Seconds, Usage
+from cadre.spec.kinds import Facts, KindDeclaration, Section
+from cadre.spec.names import check_bounds
+
+KIND = "program"
+"""The name of the kind, and of its section."""
+
+_MAIN = re.compile(r"[^:]+:[A-Za-z_]\w*")
+
+
+class ProgramSpec(Section, frozen=True, kw_only=True, tag=KIND, omit_defaults=True):
+    """The function that an agent of kind `program` is, and how its processes are kept."""
+
+    main: str = ""
+    """The function, as `file.py:name` or `package.module:name`; files and modules are looked for in the folder of the
+    agent's file."""
+    python: str = ""
+    """The Python that has the program's packages, relative to that folder; "": the one that Cadre runs in."""
+    hold: Seconds = 60.0
+    """Seconds that a process waits for an answer; then it ends, and the answer begins another one."""
+    processes: int = 16
+    """Processes at once in each replica."""
+
+
+class ProgramStarted(JournalEvent, frozen=True, tag="program.started"):
+    """A program host owes what becomes of the program."""
+
+    program: str
+
+    def describe(self) -> Description:
+        return Description("running its program", [f"runs {self.program}"])
+
+
+class ProgramAsked(JournalEvent, frozen=True, tag="program.asked"):
+    """The program waits for its model, or for calls. What becomes of each follows, as for any other agent."""
+
+    block: str
+    exchange: int
+    calls: list[CodeRequest]
+    clock: list[float] = []
+    """Seconds after which the program asked, since it was given what it waited for."""
+    logs: str = ""
+    sandbox: str = ""
+    """The replica that runs it."""
+    tier: str = ""
+    references: list[str] = []
+    stored: int = 0
+
+    copies: ClassVar = CodeYielded
+
+    def describe(self) -> Description:
+        return Description(used=Usage(calls=len(self.calls)))
+
+
+class ProgramEnded(JournalEvent, frozen=True, tag="program.ended"):
+    """The function has returned, or raised, or its processes died again and again; the run ends with it."""
+
+    block: str
+    exchange: int
+    output: Any = None
+    text: str = ""
+    is_final_answer: bool = False
+    logs: str = ""
+    error: ErrorInfo | None = None
+    notes: list[str] = []
+    snapshot: str | None = None
+    sandbox: str = ""
+    tier: str = ""
+    seconds: float = 0.0
+    references: list[str] = []
+    stored: int = 0
+
+    copies: ClassVar = CodeFinished
+
+    def describe(self) -> Description:
+        said = self.error.message if self.error is not None else "ok"
+        work = PieceOfWork(
+            self.block,
+            KIND,
+            "failed" if self.error is not None else "ok",
+            result=said if self.error is not None else self.output,
+            error=self.error,
+        )
+        return Description("", [f"its program has ended: {said}"], [work])
+
+
+class ProgramState(KindState, kw_only=True, tag=KIND, omit_defaults=True):
+    """The exchanges of a run with its program."""
+
+    exchanges: list[CodeExchange] = []
+    """Requests that were made together, and what came of them."""
+    asked: list[CodeRequest] = []
+    """The requests that the program waits for, in their order."""
+    clock: list[float] = []
+    calls: list[str] = []
+    """Ids of the calls among them, in their order."""
+    replies: dict[int, CodeReply] = {}
+    """By place in `asked`, as far as they have come."""
+    since: int = 0
+    """Entry that made the program host owe the next word; 0 while the program waits."""
+    at: float = 0.0
+
+
+class ProgramStep(KindStep, kw_only=True, tag=KIND, omit_defaults=True):
+    """The exchanges that came to their end in a step."""
+
+    exchanges: list[CodeExchange] = []
+    asked: bool = False
+    """True once the step's model was asked."""
+
+
+def program_of(spec: Any) -> ProgramSpec:
+    """Return the section of an agent's spec."""
+    return spec.section(ProgramSpec) or ProgramSpec()
+
+
+def pool_of(agent: str) -> str:
+    """Return the name of the queue that the agent's program hosts take from, as sandboxes do from that of a pool."""
+    return f"program-{agent}"[:64]
+
+
+def check(spec: Any) -> None:
+    """Raise SpecError for a section that cannot hold."""
+    section = program_of(spec)
+    if not _MAIN.fullmatch(section.main):
+        raise SpecError(
+            f"{section.main!r} names no function: write `file.py:name` or `package.module:name`",
+            key="program.main",
+            agent=spec.name,
+        )
+    bounds = (("program.hold", section.hold, 1.0), ("program.processes", section.processes, 1))
+    check_bounds(spec.name, bounds)
+
+
+DECLARATION = KindDeclaration(
+    name=KIND,
+    behavior={1: "cadre.kinds.program.kind:PROGRAM"},
+    records=(ProgramStarted, ProgramAsked, ProgramEnded, ProgramState, ProgramStep, ProgramSpec),
+    purposes={KIND: "thinking"},
+    check=check,
+    # Its program writes the prompts: the shipped ones are those of every agent that has none of its own.
+    facts=lambda spec: Facts(
+        spec.kind,
+        pools=(pool_of(spec.name),),
+        prompt_file="tool_calling",
+        writes_calls=False,
+        serves_pools=True,
+        reads_steps=False,
+    ),
+)
