@@ -37,8 +37,8 @@ def command(
     alone: bool,
 ) -> None:
     """Serve the tools of each MODULE: a file (tools.py), a module (package.tools), one tool of it
-    (tools.py:search), a file of MCP servers (mcp.json), or that of a RemoteAgent or of a program. A second process with the same
-    modules shares the load."""
+    (tools.py:search), a file of MCP servers (mcp.json), or that of a RemoteAgent; or run the program of an agent's
+    file. A second process with the same modules shares the load."""
     if not modules and not sources:
         raise click.UsageError("name a MODULE, or MCP servers with --mcp")
     try:
@@ -66,7 +66,9 @@ def command(
         click.echo(f"MCP servers: {', '.join(server.spec.name for server in servers)}")
 
     async def start(platform: Platform) -> Together:
-        parts = [ProgramHost(platform, spec, folder) for spec, folder in programs]
+        parts: list[ProgramHost | ToolHost] = [
+            ProgramHost(platform, spec, folder) for spec, folder in programs
+        ]
         if tools or servers:
             parts.append(ToolHost(platform, tools, servers))
         for part in parts:

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from cadre.adapters.nats.server_clock import SystemClock
 from cadre.delivery.codec import decode, encode
 from cadre.protocol.code import BASE_IMPORTS, CodeExchange, CodeFunction, CodeReply, CodeRequest
-from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded
-from cadre.runtime.code_calls import Answer
+from cadre.protocol.messages import CodeAnswer, CodeCall, CodeFinished, CodeYielded
 from cadre_sandbox.interpreters.pool import Sandbox
 from cadre_sandbox.serving.answer import AnswerBuilder
 from cadre_sandbox.serving.run_block import CodeRunner
@@ -40,7 +39,7 @@ class Bench:
             self.warm_pool, self.blobs, AnswerBuilder(self.blobs, "here", sandbox.tier), SystemClock(), secret
         )
 
-    async def ask(self, call: CodeCall) -> Answer | None:
+    async def ask(self, call: CodeCall) -> CodeAnswer | None:
         """As it comes over the bus and goes back over it."""
         answer = await self.runner.answer(decode(encode(call), CodeCall))
         return decode(encode(answer), CodeYielded | CodeFinished) if answer else None

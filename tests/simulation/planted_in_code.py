@@ -10,8 +10,8 @@ from cadre.engine.commands import Command
 from cadre.kinds.code.fold import state_of
 from cadre.ports import Delivery
 from cadre.protocol.code import CodeExchange
-from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, Record
-from cadre.runtime.code_calls import Answer, CodeCallHandler, OfferHandover
+from cadre.protocol.messages import CodeAnswer, CodeCall, CodeFinished, CodeYielded, Record
+from cadre.runtime.code_calls import CodeCallHandler, OfferHandover
 from cadre.runtime.journaling import Journaling, NewEntry
 from cadre.runtime.run_cache import CachedRun
 from cadre_sandbox.serving.position import Position
@@ -50,7 +50,7 @@ class _AsItShould(Exception):
 class MixesReplies(CodeRunner):
     """Gives the replies of calls that were made at once in an order of its own."""
 
-    async def answer(self, call: CodeCall) -> Answer | None:
+    async def answer(self, call: CodeCall) -> CodeAnswer | None:
         return await super().answer(replace(call, exchanges=[_mixed(one) for one in call.exchanges]))
 
 
@@ -61,7 +61,7 @@ def _mixed(exchange: CodeExchange) -> CodeExchange:
 class ReadsTheClockAnew(CodeRunner):
     """Does not tell a replay what time it was."""
 
-    async def answer(self, call: CodeCall) -> Answer | None:
+    async def answer(self, call: CodeCall) -> CodeAnswer | None:
         return await super().answer(
             replace(call, exchanges=[replace(one, clock=[]) for one in call.exchanges])
         )
@@ -108,7 +108,7 @@ class StoresOnce(CodeRunner):
 class SaysItAgain(CodeRunner):
     """Answers with what it said last, if that was about the same block."""
 
-    async def answer(self, call: CodeCall) -> Answer | None:
+    async def answer(self, call: CodeCall) -> CodeAnswer | None:
         async with self.warm_pool.lease(call.run) as interpreter:
             if interpreter.served is not None and interpreter.served.position.block == call.block:
                 return interpreter.served.answer

@@ -19,9 +19,13 @@ MOST_LINES_OF_A_FUNCTION = 60
 NAMELESS = {"utils", "util", "helpers", "helper", "common", "misc", "base", "types", "manager"}
 """Names that say nothing of what is inside."""
 
-READS_THE_ENVIRONMENT = {"shared/cadre/settings.py"}
+READS_THE_ENVIRONMENT = {
+    "shared/cadre/settings.py",
+    "shared/cadre/adapters/program/child/cadre_program.py",  # it runs where there is no Cadre
+}
 
 CATCHES_ALL = {
+    "shared/cadre/adapters/program/child/cadre_program.py": "whatever a program raises is the end of its run",
     "shared/cadre/adapters/mcp/server.py": "whatever a server or its protocol raises ends one connection",
     "shared/cadre/adapters/nats/connection/client.py": "a listener's failure must not end the reading for all others",
     "shared/cadre/adapters/nats/queues/queue.py": "a handler's failure is a redelivery, not the end of the process",

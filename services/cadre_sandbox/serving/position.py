@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from cadre.delivery.code_history import BlockHistory, cut_history
 from cadre.delivery.codec import encode
 from cadre.protocol.code import CodeExchange
-from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded
-from cadre.runtime.code_calls import Answer
+from cadre.protocol.messages import CodeAnswer, CodeCall, CodeFinished, CodeYielded
 
 
 class Position(NamedTuple):
@@ -42,7 +41,7 @@ class Served:
 
     call: CodeCall
     position: Position
-    answer: Answer
+    answer: CodeAnswer
     notes: tuple[str, ...] = ()
     """What the model is told once the block has ended: which values are not what was meant."""
     passed: frozenset[Position] = frozenset()

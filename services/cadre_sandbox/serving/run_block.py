@@ -8,8 +8,7 @@ from typing import Literal, NamedTuple
 from cadre.delivery.retry import retry
 from cadre.errors import BlobMissing, RetryableError
 from cadre.ports import Blobs, Clock
-from cadre.protocol.messages import CodeCall, CodeFinished, ErrorInfo
-from cadre.runtime.code_calls import Answer
+from cadre.protocol.messages import CodeAnswer, CodeCall, CodeFinished, ErrorInfo
 from cadre_sandbox.interpreters.contract import (
     BlockRequest,
     Failed,
@@ -81,7 +80,7 @@ class CodeRunner:
         """Return the record of a block that was not run to its end."""
         return self.answer_builder.refused(call, error, self.clock.now())
 
-    async def answer(self, call: CodeCall) -> Answer | None:
+    async def answer(self, call: CodeCall) -> CodeAnswer | None:
         """Run the call's code and return the answer; None when nobody waits for it. Raises RetryableError,
         TerminalError."""
         async with self.warm_pool.lease(call.run) as interpreter:
@@ -104,7 +103,7 @@ class CodeRunner:
                 log.info("run %s is over: its code was stopped", call.run)
             return answer
 
-    async def _serve(self, interpreter: RunInterpreter, call: CodeCall, position: Position) -> Answer:
+    async def _serve(self, interpreter: RunInterpreter, call: CodeCall, position: Position) -> CodeAnswer:
         served = interpreter.served
         try:
             answer, notes = await self._despite_losses(interpreter, call, position)
@@ -120,7 +119,7 @@ class CodeRunner:
 
     async def _despite_losses(
         self, interpreter: RunInterpreter, call: CodeCall, position: Position
-    ) -> tuple[Answer, tuple[str, ...]]:
+    ) -> tuple[CodeAnswer, tuple[str, ...]]:
         """The answer, and the notes of the block. Runs the code anew when its interpreter was lost, a few times."""
         reason = ""
         for loss in range(1, MAX_LOSSES + 1):
@@ -175,7 +174,9 @@ class CodeRunner:
     async def _request(self, call: CodeCall, snapshot: bytes | None) -> tuple[BlockRequest, list[str]]:
         return await retry(lambda: block_request(call, snapshot, self.blobs, self._secret), self.clock.sleep)
 
-    async def _answer(self, call: CodeCall, outcome: Yielded | Finished | Failed, turn: BlockTurn) -> Answer:
+    async def _answer(
+        self, call: CodeCall, outcome: Yielded | Finished | Failed, turn: BlockTurn
+    ) -> CodeAnswer:
         references = await retry(lambda: references_in(call, self.blobs), self.clock.sleep)
         if isinstance(outcome, Yielded):
             yielded = outcome

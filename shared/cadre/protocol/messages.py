@@ -402,6 +402,10 @@ class CodeFinished(Message, frozen=True, tag="code_finished"):
     stored: int = 0
 
 
+CodeAnswer = CodeYielded | CodeFinished
+"""What a run is sent for a CodeCall."""
+
+
 class TimerFired(Message, frozen=True, tag="timer"):
     """A message schedule came due."""
 

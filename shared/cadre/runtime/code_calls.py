@@ -12,13 +12,10 @@ from cadre.delivery.worker import Job, Worker
 from cadre.errors import RetryableError, TerminalError
 from cadre.ports import Blobs, Bus, Clock, Delivery, QuarantineStore
 from cadre.protocol.code import CodeExchange
-from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, ErrorInfo
+from cadre.protocol.messages import CodeAnswer, CodeCall, CodeFinished, ErrorInfo
 from cadre.spec.names import NAME
 
 log = logging.getLogger("cadre.sandbox")
-
-Answer = CodeYielded | CodeFinished
-"""What is sent to a run for a CodeCall."""
 
 OfferHandover = Callable[[str], Awaitable[bool]]
 """Whether another process, which keeps the interpreter of this run, has taken the delivery over."""
@@ -44,7 +41,7 @@ class CodeAnswerer(Protocol):
         """Return True if the call is best served here: what it goes on with is in this process."""
         ...
 
-    async def answer(self, call: CodeCall) -> Answer | None:
+    async def answer(self, call: CodeCall) -> CodeAnswer | None:
         """Run the call's code and return the answer; None when nobody waits for it. Raises RetryableError,
         TerminalError."""
         ...
@@ -68,7 +65,7 @@ class CodeCallHandler:
         self._worker = Worker(unpack_code_call, self._refuse, runner.blobs, quarantine, runner.clock)
 
     async def handle(self, delivery: Delivery, offer: OfferHandover | None = None) -> None:
-        """Answer a call; ack once the answer is in the run's inbox. Raises RetryableError: deliver again.
+        """CodeAnswer a call; ack once the answer is in the run's inbox. Raises RetryableError: deliver again.
 
         With `offer`, a call whose interpreter is not here may go to where it is.
         """
@@ -122,7 +119,7 @@ class CodeCallHandler:
         place = job.address.tree, job.address.leaf
         return call if (call.tree, call.run) == place and NAME.fullmatch(call.agent) else None
 
-    async def _send(self, answer: Answer, agent: str) -> None:
+    async def _send(self, answer: CodeAnswer, agent: str) -> None:
         await retry(lambda: self._bus.send(answer, SENDER, to=agent), self._runner.clock.sleep)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import uvicorn
 
 from cadre.adapters.program.answer_streams import chat_stream, response_stream
-from cadre.adapters.program.life import Life, LifeEnded, Refused
+from cadre.adapters.program.life import Life, LifeEnded, RequestRefused
 from cadre.adapters.program.record import RecordEntry
 from cadre.kinds.program.requests import MESSAGES, Api
 from cadre.protocol.code import CodeReply
@@ -49,6 +49,7 @@ class ProgramAddress:
         self._server = _Loopback(
             uvicorn.Config(
                 self._app,
+                interface="asgi3",
                 log_config=None,
                 lifespan="off",
                 access_log=False,
@@ -99,9 +100,9 @@ class ProgramAddress:
             handler = self._routes().get((scope["method"], path))
             if handler is None:
                 text = f"{scope['method']} /{path} is not served to programs: models are asked by chat completions or"
-                raise Refused(404, "not-found", f"{text} responses, and tools by /mcp")
+                raise RequestRefused(404, "not-found", f"{text} responses, and tools by /mcp")
             await handler(self._life(token), headers, _json(data), response)
-        except Refused as error:
+        except RequestRefused as error:
             await response.refuse(error)
 
     def _routes(self) -> dict[tuple[str, str], Handler]:
@@ -118,10 +119,12 @@ class ProgramAddress:
     def _life(self, token: str) -> Life:
         if token == _IMPORTING:
             text = "this client was made while the program was imported, and belongs to no run: make it in the function"
-            raise Refused(409, "no-run", text)
+            raise RequestRefused(409, "no-run", text)
         life = self._lives.get(token)
         if life is None or life.is_over:
-            raise Refused(410, "life-over", "this process is not the one that works for the run any more")
+            raise RequestRefused(
+                410, "life-over", "this process is not the one that works for the run any more"
+            )
         return life
 
     async def _chat(self, life: Life, headers: Mapping[str, str], body: Any, response: "_Response") -> None:
@@ -154,23 +157,25 @@ class ProgramAddress:
         try:
             raw = entry.reply.value if entry.reply is not None else None
             if not isinstance(raw, dict):
-                raise Refused(502, "no-answer", "the answer of the model is not there")
+                raise RequestRefused(502, "no-answer", "the answer of the model is not there")
             await response.finish(stream(raw) if streams else [json.dumps(raw, ensure_ascii=False).encode()])
         finally:
             life.release(entry)
 
     def _check(self, api: Api, body: Any) -> None:
-        """Raise Refused for what is no request, or names what the agent's file does not allow."""
+        """Raise RequestRefused for what is no request, or names what the agent's file does not allow."""
         if not isinstance(body, dict) or not isinstance(body.get(MESSAGES[api]), list | str):
-            raise Refused(400, "invalid-request", f"the body needs a key {MESSAGES[api]}")
+            raise RequestRefused(400, "invalid-request", f"the body needs a key {MESSAGES[api]}")
         if body.get("background"):
-            raise Refused(400, "invalid-request", "background: an answer is awaited, however long it takes")
+            raise RequestRefused(
+                400, "invalid-request", "background: an answer is awaited, however long it takes"
+            )
         allowed = {str(tool.get("type")) for tool in self._spec.model.native_tools}
         for tool in body.get("tools") or []:
             kind = tool.get("type", "function") if isinstance(tool, dict) else "function"
             if kind not in _FUNCTIONS and kind not in allowed:
                 text = f"tools: {kind} is run by the endpoint, and the agent's model.native_tools does not name it"
-                raise Refused(400, "invalid-request", text)
+                raise RequestRefused(400, "invalid-request", text)
 
     async def _models(self, life: Life, headers: Mapping[str, str], body: Any, response: "_Response") -> None:
         name = self._spec.model.name or _NAME
@@ -194,7 +199,7 @@ class _Response:
         self.streams = False
 
     async def waiting(self, work: Awaitable[RecordEntry]) -> RecordEntry:
-        """Await the work with signs of life: white space before JSON, comments in a stream. Raises Refused."""
+        """Await the work with signs of life: white space before JSON, comments in a stream. Raises RequestRefused."""
         task = asyncio.ensure_future(work)
         try:
             while not (await asyncio.wait({task}, timeout=_ALIVE_SECONDS))[0]:
@@ -213,7 +218,7 @@ class _Response:
             await self._write(piece)
         await self._send({"type": "http.response.body", "body": b""})
 
-    async def refuse(self, error: Refused) -> None:
+    async def refuse(self, error: RequestRefused) -> None:
         """Answer with an error as OpenAI's clients read it; they are not to try again."""
         about = {"message": str(error), "code": error.code, "type": "cadre", "param": None}
         body = json.dumps({"error": about}).encode()
@@ -254,7 +259,9 @@ async def _call(life: Life, headers: Mapping[str, str], body: Any, response: _Re
 
 async def _called(life: Life, tool: Any, arguments: Any, id: str, response: _Response) -> CodeReply:
     if not isinstance(tool, str) or not isinstance(arguments, dict):
-        raise Refused(400, "invalid-request", "a call needs the name of a tool and an object of arguments")
+        raise RequestRefused(
+            400, "invalid-request", "a call needs the name of a tool and an object of arguments"
+        )
     entry = await response.waiting(life.call(tool, arguments, id))
     life.release(entry)
     assert entry.reply is not None
@@ -317,8 +324,8 @@ async def _body(receive: Any) -> bytes:
 
 
 def _json(data: bytes) -> Any:
-    """Return the JSON value of a body; {} for none. Raises Refused."""
+    """Return the JSON value of a body; {} for none. Raises RequestRefused."""
     try:
         return json.loads(data or b"{}")
     except ValueError:
-        raise Refused(400, "invalid-request", "the body is no JSON") from None
+        raise RequestRefused(400, "invalid-request", "the body is no JSON") from None

@@ -23,7 +23,7 @@ _APART_SECONDS = 0.01
 """Between two answers that are given at once: which comes first may decide what a program does next."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is not served.
 
     Attributes:
@@ -130,7 +130,7 @@ class Life:
             self._word.set_result(end)
 
     async def ask_model(self, api: Api, body: dict[str, Any], *, is_repeated: bool) -> RecordEntry:
-        """Return the entry of the request, answered. Raises Refused."""
+        """Return the entry of the request, answered. Raises RequestRefused."""
         self._check()
         self._move()
         entry = self._record.find_taken(body) if is_repeated else None
@@ -146,7 +146,7 @@ class Life:
         return await self._answered(entry)
 
     async def call(self, tool: str, arguments: dict[str, Any], id: str) -> RecordEntry:
-        """Return the entry of the call, answered. Raises Refused."""
+        """Return the entry of the call, answered. Raises RequestRefused."""
         self._check()
         self._move()
         entry = self._record.find_call(tool, arguments, id)
@@ -169,7 +169,9 @@ class Life:
 
     def _check(self) -> None:
         if self._end is not None:
-            raise Refused(410, "life-over", "this process is not the one that works for the run any more")
+            raise RequestRefused(
+                410, "life-over", "this process is not the one that works for the run any more"
+            )
 
     def _pause(self) -> float:
         return round(time.monotonic() - self._since, 3)
@@ -202,7 +204,7 @@ class Life:
         self._word.set_result(LifeAsked([entry.request for entry in self._asked], pause))
 
     async def _quiet(self, rivals: Sequence[RecordEntry], content: dict[str, Any]) -> None:
-        """Wait until something happens. Raises Refused, and ends this life, if the program has been quiet for too
+        """Wait until something happens. Raises RequestRefused, and ends this life, if the program has been quiet too
         long: it asks for something else than in an earlier life."""
         moved, limit = self._moved, QUIET_SECONDS + 2 * max(one.pause for one in rivals)
         try:
@@ -216,7 +218,7 @@ class Life:
                 " time it runs with one task: no clock, ids or memory of its own in what it asks"
             )
             self.end(LifeEnded(error=ErrorInfo("non-deterministic", text)))
-            raise Refused(409, "non_deterministic", text) from None
+            raise RequestRefused(409, "non_deterministic", text) from None
         self._check()
 
     async def _answered(self, entry: RecordEntry) -> RecordEntry:

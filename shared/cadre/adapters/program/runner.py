@@ -20,9 +20,8 @@ from cadre.delivery.ended_runs import EndedRuns
 from cadre.errors import UnreadableMessage
 from cadre.ports import Blobs, Clock
 from cadre.protocol.code import CodeExchange, CodeReply
-from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, ErrorInfo
+from cadre.protocol.messages import CodeAnswer, CodeCall, CodeFinished, CodeYielded, ErrorInfo
 from cadre.protocol.topology import Topology, is_within
-from cadre.runtime.code_calls import Answer
 from cadre.spec.names import NAME
 
 log = logging.getLogger("cadre.program")
@@ -54,7 +53,7 @@ class RunLife:
         self.life = life
         self.done = done
         """Exchanges behind it."""
-        self.answer: Answer | None = None
+        self.answer: CodeAnswer | None = None
         """What it answered last; None while it is at work."""
         self.timer: asyncio.TimerHandle | None = None
 
@@ -117,7 +116,7 @@ class ProgramRunner:
         """Return the record of a program that is not run to its end."""
         return self._finished(call, error=error)
 
-    async def answer(self, call: CodeCall) -> Answer | None:
+    async def answer(self, call: CodeCall) -> CodeAnswer | None:
         """Run the program up to what it asks next, or to its end; None when nobody waits for it. Raises
         RetryableError, UnreadableMessage."""
         lock = self._locks.setdefault(call.run, asyncio.Lock())
@@ -128,7 +127,7 @@ class ProgramRunner:
                 if call.run not in self._runs and self._locks.get(call.run) is lock:
                     del self._locks[call.run]
 
-    async def _answer(self, call: CodeCall) -> Answer | None:
+    async def _answer(self, call: CodeCall) -> CodeAnswer | None:
         while not self._ended.covers(call.run):
             if call.deadline is not None and self.clock.now() >= call.deadline:
                 self._drop(call.run)
@@ -149,7 +148,7 @@ class ProgramRunner:
         self._drop(call.run)
         return None
 
-    def _answer_of(self, call: CodeCall, known: RunLife, word: Word) -> Answer | None:
+    def _answer_of(self, call: CodeCall, known: RunLife, word: Word) -> CodeAnswer | None:
         """Return the record for what has become of the life; None where another life is to try again."""
         match word:
             case LifeAsked(requests, pause):

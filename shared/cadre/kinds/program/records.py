@@ -17,7 +17,7 @@ KIND = "program"
 _MAIN = re.compile(r"[^:]+:[A-Za-z_]\w*")
 
 
-class ProgramSpec(Section, frozen=True, kw_only=True, tag=KIND, omit_defaults=True):
+class ProgramSection(Section, frozen=True, kw_only=True, tag=KIND, omit_defaults=True):
     """The function that an agent of kind `program` is, and how its processes are kept."""
 
     main: str = ""
@@ -118,9 +118,9 @@ class ProgramStep(KindStep, kw_only=True, tag=KIND, omit_defaults=True):
     """True once the step's model was asked."""
 
 
-def program_of(spec: Any) -> ProgramSpec:
+def program_of(spec: Any) -> ProgramSection:
     """Return the section of an agent's spec."""
-    return spec.section(ProgramSpec) or ProgramSpec()
+    return spec.section(ProgramSection) or ProgramSection()
 
 
 def pool_of(agent: str) -> str:
@@ -130,7 +130,10 @@ def pool_of(agent: str) -> str:
 
 def check(spec: Any) -> None:
     """Raise SpecError for a section that cannot hold."""
-    section = program_of(spec)
+    section = spec.section(ProgramSection)
+    if section is None and spec.kind != KIND:
+        return
+    section = section or ProgramSection()
     if not _MAIN.fullmatch(section.main):
         raise SpecError(
             f"{section.main!r} names no function: write `file.py:name` or `package.module:name`",
@@ -144,7 +147,7 @@ def check(spec: Any) -> None:
 DECLARATION = KindDeclaration(
     name=KIND,
     behavior={1: "cadre.kinds.program.kind:PROGRAM"},
-    records=(ProgramStarted, ProgramAsked, ProgramEnded, ProgramState, ProgramStep, ProgramSpec),
+    records=(ProgramStarted, ProgramAsked, ProgramEnded, ProgramState, ProgramStep, ProgramSection),
     purposes={KIND: "thinking"},
     check=check,
     # Its program writes the prompts: the shipped ones are those of every agent that has none of its own.

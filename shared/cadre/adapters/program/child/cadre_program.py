@@ -35,11 +35,11 @@ _LINES = 12
 _PR_SET_PDEATHSIG = 1
 
 
-class ToolError(Exception):
+class CallFailed(Exception):
     """A call of a tool or member that came to an error, or that was not allowed."""
 
 
-class Tools:
+class CadreTools:
     """The tools and team members that the agent's file names."""
 
     def cards(self) -> list[dict[str, typing.Any]]:
@@ -48,11 +48,11 @@ class Tools:
         return found
 
     async def call(self, tool: str, /, **arguments: typing.Any) -> typing.Any:
-        """Call a tool or member and return its result, a JSON value. Raises ToolError."""
+        """Call a tool or member and return its result, a JSON value. Raises CallFailed."""
         return await _awaited(functools.partial(_call, tool, arguments, ""))
 
     def call_sync(self, tool: str, /, **arguments: typing.Any) -> typing.Any:
-        """Call a tool or member as `call` does, from a function that cannot await. Raises ToolError."""
+        """Call a tool or member as `call` does, from a function that cannot await. Raises CallFailed."""
         return _call(tool, arguments, "")
 
     def langchain(self) -> list[typing.Any]:
@@ -61,7 +61,7 @@ class Tools:
 
         id_of_call: contextvars.ContextVar[str] = contextvars.ContextVar("id_of_call", default="")
 
-        class CadreTool(BaseTool):  # type: ignore[misc]
+        class LangChainTool(BaseTool):  # type: ignore[misc]
             def run(self, *args: typing.Any, **about: typing.Any) -> typing.Any:
                 id_of_call.set(about.get("tool_call_id") or "")
                 return super().run(*args, **about)
@@ -81,7 +81,7 @@ class Tools:
             return {key: value for key, value in given.items() if key not in ("run_manager", "config")}
 
         return [
-            CadreTool(name=one["name"], description=one["description"], args_schema=one["parameters"])
+            LangChainTool(name=one["name"], description=one["description"], args_schema=one["parameters"])
             for one in self.cards()
         ]
 
@@ -140,7 +140,7 @@ class Tools:
         return [made(card) for card in self.cards()]
 
 
-tools = Tools()
+tools = CadreTools()
 
 
 def _framework(module: str, name: str) -> typing.Any:
@@ -175,7 +175,7 @@ def _post(path: str, body: typing.Any) -> typing.Any:
         with urllib.request.urlopen(request) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
-        raise ToolError(error.read().decode(errors="replace")) from None
+        raise CallFailed(error.read().decode(errors="replace")) from None
 
 
 def _address() -> str:
@@ -190,7 +190,7 @@ def _address() -> str:
 def _call(tool: str, arguments: dict[str, typing.Any], id: str) -> typing.Any:
     found = _post("/call", {"tool": tool, "arguments": arguments, "id": id})
     if found.get("error") is not None:
-        raise ToolError(found["error"])
+        raise CallFailed(found["error"])
     return found.get("output")
 
 
@@ -198,7 +198,7 @@ def _said(tool: str, arguments: dict[str, typing.Any], id: str) -> str:
     """Return what the call came to as a model reads it, an error too."""
     try:
         found = _call(tool, arguments, id)
-    except ToolError as error:
+    except CallFailed as error:
         return f"Error: {error}"
     return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
 
@@ -325,6 +325,8 @@ def _live(order: dict[str, typing.Any], said: int, function: typing.Callable[...
         _seed(order["seed"])
         _post("/done", _outcome(function, order))
         status = 0
+    except BaseException:
+        traceback.print_exc()
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
