@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help release run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale waiting chaos test-long simulate mutate compat test-clients test-chat-ui test-conformance observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local test-helm
+.PHONY: help release run run-memory up test test-browser test-console test-api test-alerts lint check bench bench-scale waiting chaos test-long simulate mutate compat test-clients test-members test-chat-ui test-conformance observe observe-test manifests compose-test docs protocol wheel lock clean run-local bench-local test-helm
 .DELETE_ON_ERROR:
 
 help: ## List the targets
@@ -73,6 +73,11 @@ CLIENTS := build/clients-venv
 
 test-clients: .venv/.ready-dev $(CLIENTS)/.ready ## Ask agents through other frameworks as models (in an environment of its own)
 	@$(BIN)/pytest tests/clients $(ARGS)
+
+MEMBERS := build/members-venv
+
+test-members: .venv/.ready-dev $(MEMBERS)/.ready ## Kill programs of other frameworks at every call (in an environment of its own); options for pytest go into ARGS
+	@$(BIN)/pytest tests/members $(ARGS)
 
 CONFORMANCE := build/conformance
 
@@ -235,6 +240,9 @@ $(CLIENTS)/.ready: tests/clients/requirements.txt
 	@if command -v npm >/dev/null; then npm install --silent --no-package-lock --no-audit --no-fund --prefix $(@D) @ag-ui/client@1.0.0; \
 	else echo "make: no npm here: the client of AG-UI is left out" >&2; fi
 	@touch $@
+
+$(MEMBERS)/.ready: tests/members/requirements.txt
+	$(call new-venv,(some 500 MB))
 
 # The suite wants a newer Node.js than distributions have: one comes with it.
 $(CONFORMANCE)/.ready: Makefile

@@ -28,7 +28,7 @@ spec:
 
 
 class ProgramStack:
-    """Agents that are programs, each with a service `NAME` and a service `NAME-host`; the tool `book`; a gateway.
+    """Agents that are programs, the tool `book`, and a gateway.
 
     Attributes:
         folder: where programs and tools leave their notes.
@@ -48,13 +48,19 @@ class ProgramStack:
         self.gateway: Gateway
         self.agents = 0
 
-    def add(self, name: str, main: str, *, python: str = "", more: str = "", spec: str = "") -> None:
-        """Add an agent whose program is a function, as `path/of/file.py:name`."""
+    def add(
+        self, name: str, main: str, *, python: str = "", more: str = "", spec: str = "", apart: bool = False
+    ) -> None:
+        """Add an agent whose program is a function, as `path/of/file.py:name`; `apart`: what runs it is a process apart
+        from the agent, `NAME-host`."""
         file = self.folder / f"{name}.yaml"
         file.write_text(FILE.format(name=name, main=main, python=python, more=more, spec=spec))
+        self.agents += 1
+        if not apart:
+            self.stack.add(name, "cadre.cli.main", "member", file, start=False)
+            return
         self.stack.agent(file, start=False)
         self.stack.tools(file, name=f"{name}-host", start=False)
-        self.agents += 1
 
     def start(self, tools: Path) -> None:
         """Start all that was added, and wait for it."""
@@ -65,13 +71,14 @@ class ProgramStack:
 
     def host(self, name: str) -> Service:
         """The service that runs the agent's program."""
-        return self.stack.services[f"{name}-host"]
+        services = self.stack.services
+        return services.get(f"{name}-host") or services[name]
 
     # --- one run
 
     def begin(self) -> None:
         """Forget what earlier runs have left."""
-        for name in ("effects", "lookups", "pids"):
+        for name in ("effects", "lookups", "pids", "urls", "alive"):
             (self.folder / name).unlink(missing_ok=True)
         self.model.asked.clear()
         self.model.at = lambda label: None
@@ -87,10 +94,17 @@ class ProgramStack:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
 
+    def kill_forks(self, name: str) -> None:
+        """Kill all processes that were forked for runs of the agent."""
+        for zygote in _children(self.host(name).pid):
+            for pid in _children(zygote):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
     def kill_host(self, name: str) -> None:
         """Kill what runs the agent's program, and start it again."""
         self.host(name).kill()
-        self.host(name).start()
+        self.host(name).start(wait=False)
 
     def points(self, agent: str, task: str = "Book four.") -> tuple[list[str], Any]:
         """The points of a run that is left alone, and its answer."""
@@ -111,6 +125,12 @@ def program_stack(folder: Path) -> Iterator[ProgramStack]:
     notes.mkdir()
     with ProgramModel() as model, Stack(folder) as stack:
         yield ProgramStack(stack, model, notes)
+
+
+def _children(pid: int) -> list[int]:
+    """The processes that a process has started and that live."""
+    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(one) for one in found]
 
 
 class Chain:

@@ -52,10 +52,11 @@ def test_there_are_public_modules() -> None:
 
 
 def test_what_is_shown_imports_the_public_names_alone() -> None:
+    """`cadre_program` is on the path of programs alone, and has no page here: docs/frameworks.md names all of it."""
     imports = [
         (file.relative_to(ROOT).as_posix(), found[1], found[2])
         for file in SHOWN
-        for found in re.finditer(r"^from (cadre[\w.]*) import (.+)$", code_of(file), re.M)
+        for found in re.finditer(r"^from (cadre(?!_program\b)[\w.]*) import (.+)$", code_of(file), re.M)
     ]
     private = [
         (file, module, name)

@@ -75,14 +75,6 @@ async def book(task: str, ask: Any) -> str:
         messages += await asyncio.gather(*map(answer_to, message["tool_calls"]))
 
 
-async def main(task: str) -> str:
-    return await book(task, whole)
-
-
-async def streaming(task: str) -> str:
-    return await book(task, streamed)
-
-
 async def parallel(task: str) -> list[str]:
     note("pids", str(os.getpid()))
     client = AsyncOpenAI()
@@ -94,3 +86,9 @@ async def parallel(task: str) -> list[str]:
         return f"{part}: {made.choices[0].message.content}"
 
     return list(await asyncio.gather(*map(ask, range(4))))
+
+
+async def main(task: str) -> Any:
+    if task.startswith("parallel"):
+        return await parallel(task)
+    return await book(task, streamed if task.startswith("stream") else whole)
