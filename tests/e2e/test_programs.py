@@ -173,21 +173,25 @@ def test_a_cancelled_run_leaves_no_process(deployment: ProgramStack) -> None:
 
 
 def test_a_request_of_a_dead_life_is_refused(deployment: ProgramStack) -> None:
-    """Another process speaks in the name of a life that has died, while the next one is at work."""
+    """Another process speaks in the name of a life that has died, before the next one begins and behind it."""
     deployment.begin()
-    late: list[int] = []
+    body = {"tool": "book", "arguments": {"n": 9}}
+
+    def late() -> int:
+        url = deployment.lines("urls")[0].removesuffix("/v1")
+        return httpx2.post(f"{url}/call", json=body, timeout=patience()).status_code
 
     def at(label: str) -> None:
-        if label == "book1.called" and len(deployment.lines("urls")) == 1:
+        if label == "book1.called":
             deployment.kill_program()
-            eventually(lambda: len(deployment.lines("urls")) == 2, what="it lives again")
-            url = deployment.lines("urls")[0].removesuffix("/v1")
-            body = {"tool": "book", "arguments": {"n": 9}}
-            late.append(httpx2.post(f"{url}/call", json=body, timeout=patience()).status_code)
+            (pid,) = deployment.lines("pids")
+            eventually(lambda: not Path(f"/proc/{pid}").exists(), what="it is dead")
+            assert late() == 410
 
     deployment.model.at = at
     assert deployment.gateway.answer("odd", "booking go").startswith("booked 1")
-    assert late == [410]
+    assert len(deployment.lines("urls")) == 2
+    assert late() == 410
     assert deployment.lines("effects") == ["1"]
 
 

@@ -12,8 +12,8 @@ from cadre.adapters.models.responses_answer import ResponsesAnswer
 from cadre.adapters.program.answer_streams import chat_stream, response_stream
 from cadre.adapters.program.life import Life, LifeAsked, LifeEnded, LifeLost, RequestRefused
 from cadre.adapters.program.record import Record, difference
-from cadre.kinds.program.requests import call_request, model_request
 from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
+from cadre.protocol.program import call_request, model_request
 from cadre.spec.model import MAX_ANSWER_CHARS
 
 

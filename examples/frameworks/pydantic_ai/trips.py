@@ -11,4 +11,4 @@ def lookup(item: str) -> str:
 
 async def main(task: str) -> str:
     agent = Agent("openai-chat:m", instructions="Book trips.", tools=[lookup, *tools.pydantic_ai()])
-    return (await agent.run(task)).output
+    return str((await agent.run(task)).output)

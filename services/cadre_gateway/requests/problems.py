@@ -62,6 +62,7 @@ TITLES = {
     "already-decided": "Another decision was first",
     "approval-expired": "Nobody decided in time",
     "run-ended": "The run is over",
+    "reads-no-messages": "A program reads no messages",
     "messages-full": "As many messages wait as the run keeps",
     "approval-dropped": "The call was given up",
     "stale-version": "It has changed meanwhile",

@@ -232,6 +232,9 @@ def _first_over(run: Run) -> Signalled | None:
 def _on_message(draft: Draft, message: UserMessage) -> None:
     """Keeps the message for the next model call, which it may bring about."""
     run, model = draft.run, draft.asked
+    if run.spec is not None and not facts_of(run.spec, run.decided_by).reads_steps:
+        draft.emit(ev.RecordIgnored(kind="UserMessage", code="reads-no-messages"))
+        return
     if len(run.unread) >= MAX_UNREAD_MESSAGES:
         draft.emit(ev.RecordIgnored(kind="UserMessage", code="messages-full"))
         return

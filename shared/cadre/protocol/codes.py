@@ -138,7 +138,13 @@ class ErrorInfo(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 IgnoredCode = Literal[
-    "run-ended", "not-begun", "not-awaited", "messages-full", "signals-full", "invalid-correction"
+    "run-ended",
+    "not-begun",
+    "not-awaited",
+    "reads-no-messages",
+    "messages-full",
+    "signals-full",
+    "invalid-correction",
 ]
 """Why a record that came to a run has no effect."""
 
@@ -146,6 +152,7 @@ IGNORED: dict[IgnoredCode, str] = {
     "run-ended": "The run is over.",
     "not-begun": "The run has not begun.",
     "not-awaited": "The run does not wait for this, or not any more.",
+    "reads-no-messages": "The run is a program with a loop of its framework, which reads no messages.",
     "messages-full": "The run keeps as many messages for its next model call as it may.",
     "signals-full": "The run keeps as many signals for later waits as it may.",
     "invalid-correction": "The call cannot be made as the decision corrects it; it goes on waiting.",

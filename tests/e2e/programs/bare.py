@@ -5,7 +5,7 @@ import os
 import sys
 import urllib.request
 
-from cadre_program import tools  # type: ignore[import-not-found]
+from cadre_program import tools
 
 
 def main(task: str) -> object:

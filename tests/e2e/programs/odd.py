@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from cadre_program import tools  # type: ignore[import-not-found]
+from cadre_program import tools
 from openai import OpenAI
 
 FOLDER = Path(os.environ.get("PROGRAM_FOLDER", "."))

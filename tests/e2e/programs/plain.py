@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from cadre_program import CallFailed, tools  # type: ignore[import-not-found]
+from cadre_program import CallFailed, tools
 from openai import AsyncOpenAI
 
 FOLDER = Path(os.environ.get("PROGRAM_FOLDER", "."))

@@ -8,11 +8,12 @@ from cadre.engine.commands import Send
 from cadre.engine.kind import kind_of
 from cadre.journal import events as ev
 from cadre.journal.arrivals import ModelReplied
-from cadre.kinds.program.records import ProgramSection, pool_of
-from cadre.kinds.program.requests import bodies_of, call_request, model_request
+from cadre.kinds.program.records import ProgramSection
 from cadre.protocol.code import CodeReply, CodeRequest
-from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, ErrorInfo
+from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, ErrorInfo, UserMessage
+from cadre.protocol.program import bodies_of, call_request, model_request
 from cadre.spec.agent import Limits
+from cadre.spec.program import pool_of
 from cadre.testing import result
 from unit.loop.build import OFFER, SimulatedRun, kinds, only, sound, spec
 
@@ -135,6 +136,15 @@ def test_a_model_that_refuses_ends_the_run() -> None:
     sim.arrive(asked(model_request("chat", FIRST, [])))
     events = sim.fail("too long", final=True, too_long=True)
     assert only(events, ev.RunFinished).error.code == "no-answer", "no summary would make its request shorter"
+
+
+def test_a_message_is_refused_and_buys_no_model_call_again() -> None:
+    sim = begun()
+    sim.arrive(asked(model_request("chat", FIRST, [])))
+    message = UserMessage(id="u", tree="r1", run="r1", at=3.0, text="Stop.", mode="interrupt")
+    assert only(sim.arrive(message), ev.RecordIgnored).code == "reads-no-messages"
+    assert sim.run.unread == []
+    sound(sim)
 
 
 @pytest.mark.parametrize("key", ["messages", "input"])

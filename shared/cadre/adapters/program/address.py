@@ -17,9 +17,9 @@ import uvicorn
 from cadre.adapters.program.answer_streams import chat_stream, response_stream
 from cadre.adapters.program.life import Life, LifeEnded, RequestRefused
 from cadre.adapters.program.record import RecordEntry
-from cadre.kinds.program.requests import MESSAGES, Api
 from cadre.protocol.code import CodeReply
 from cadre.protocol.messages import ErrorInfo
+from cadre.protocol.program import MESSAGES, Api
 from cadre.spec.agent import AgentSpec
 
 _ALIVE_SECONDS = 1.0

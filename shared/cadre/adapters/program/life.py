@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from cadre.adapters.program.record import Record, RecordEntry, difference
-from cadre.kinds.program.requests import Api, call_request
 from cadre.protocol.code import CodeReply, CodeRequest
 from cadre.protocol.messages import ErrorInfo
+from cadre.protocol.program import Api, call_request
 
 TOGETHER_SECONDS = 0.02
 """Requests that follow one another within it go to the run together."""

@@ -62,6 +62,8 @@ class ProgramProcesses:
 
     def check(self) -> str:
         """Return the path of the Python. Raises SetupError."""
+        if not self._main:
+            raise SetupError("program.main names no function: write `file.py:name` or `package.module:name`")
         if not self._python:
             return sys.executable
         own = self._folder / self._python

@@ -24,14 +24,13 @@ from cadre.kinds.program.records import (
     ProgramStarted,
     ProgramState,
     ProgramStep,
-    pool_of,
-    program_of,
 )
-from cadre.kinds.program.requests import MESSAGES, asks_model, bodies_of
 from cadre.protocol.code import CodeExchange, CodeReply
 from cadre.protocol.messages import CodeCall, CodeFinished, CodeYielded, ErrorInfo, Message
+from cadre.protocol.program import MESSAGES, asks_model, bodies_of
 from cadre.protocol.topology import code_call_id, program_id
 from cadre.protocol.usage import Usage
+from cadre.spec.program import pool_of, program_of
 
 
 class ProgramKind(Kind):
@@ -40,6 +39,10 @@ class ProgramKind(Kind):
     guided = False
 
     def begin(self, draft: Draft) -> None:
+        if not program_of(draft.spec).main:
+            text = f"The file of {draft.run.agent!r} names no function: set program.main."
+            draft.stop("error", error=ErrorInfo("program-failed", text))
+            return
         draft.begin_step(draft.first_step, KIND)
         draft.note(ProgramStarted(program=program_of(draft.spec).main))
 

@@ -7,9 +7,10 @@ from cadre.errors import SpecError
 from cadre.journal.parts import Description, JournalEvent, KindState, KindStep, PieceOfWork
 from cadre.protocol.code import CodeExchange, CodeReply, CodeRequest
 from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo
-from cadre.protocol.usage import Seconds, Usage
-from cadre.spec.kinds import Facts, KindDeclaration, Section
+from cadre.protocol.usage import Usage
+from cadre.spec.kinds import Facts, KindDeclaration
 from cadre.spec.names import check_bounds
+from cadre.spec.program import ProgramSpec, pool_of
 
 KIND = "program"
 """The name of the kind, and of its section."""
@@ -17,18 +18,8 @@ KIND = "program"
 _MAIN = re.compile(r"[^:]+:[A-Za-z_]\w*")
 
 
-class ProgramSection(Section, frozen=True, kw_only=True, tag=KIND, omit_defaults=True):
-    """The function that an agent of kind `program` is, and how its processes are kept."""
-
-    main: str = ""
-    """The function, as `file.py:name` or `package.module:name`; files and modules are looked for in the folder of the
-    agent's file."""
-    python: str = ""
-    """The Python that has the program's packages, relative to that folder; "": the one that Cadre runs in."""
-    hold: Seconds = 60.0
-    """Seconds that a process waits for an answer; then it ends, and the answer begins another one."""
-    processes: int = 16
-    """Processes at once in each replica."""
+class ProgramSection(ProgramSpec, frozen=True, kw_only=True, tag=KIND, omit_defaults=True):
+    """The section `program` of an agent's file."""
 
 
 class ProgramStarted(JournalEvent, frozen=True, tag="program.started"):
@@ -118,22 +109,11 @@ class ProgramStep(KindStep, kw_only=True, tag=KIND, omit_defaults=True):
     """True once the step's model was asked."""
 
 
-def program_of(spec: Any) -> ProgramSection:
-    """Return the section of an agent's spec."""
-    return spec.section(ProgramSection) or ProgramSection()
-
-
-def pool_of(agent: str) -> str:
-    """Return the name of the queue that the agent's program hosts take from, as sandboxes do from that of a pool."""
-    return f"program-{agent}"[:64]
-
-
 def check(spec: Any) -> None:
     """Raise SpecError for a section that cannot hold."""
     section = spec.section(ProgramSection)
-    if section is None and spec.kind != KIND:
+    if section is None:
         return
-    section = section or ProgramSection()
     if not _MAIN.fullmatch(section.main):
         raise SpecError(
             f"{section.main!r} names no function: write `file.py:name` or `package.module:name`",
