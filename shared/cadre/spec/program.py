@@ -6,7 +6,7 @@ from cadre.protocol.usage import Seconds
 from cadre.spec.kinds import Section
 
 
-class ProgramSpec(Section, frozen=True, kw_only=True, omit_defaults=True):
+class FunctionSpec(Section, frozen=True, kw_only=True, omit_defaults=True):
     """A function of any framework, and how its processes are kept."""
 
     main: str = ""
@@ -20,9 +20,9 @@ class ProgramSpec(Section, frozen=True, kw_only=True, omit_defaults=True):
     """Processes at once in each replica."""
 
 
-def program_of(spec: Any) -> ProgramSpec:
+def program_of(spec: Any) -> FunctionSpec:
     """Return the section of an agent's spec; one that names no function where the spec has none."""
-    return spec.section(ProgramSpec) or ProgramSpec()
+    return spec.section(FunctionSpec) or FunctionSpec()
 
 
 def pool_of(agent: str) -> str:

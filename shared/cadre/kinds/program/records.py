@@ -10,7 +10,7 @@ from cadre.protocol.messages import CodeFinished, CodeYielded, ErrorInfo
 from cadre.protocol.usage import Usage
 from cadre.spec.kinds import Facts, KindDeclaration
 from cadre.spec.names import check_bounds
-from cadre.spec.program import ProgramSpec, pool_of
+from cadre.spec.program import FunctionSpec, pool_of
 
 KIND = "program"
 """The name of the kind, and of its section."""
@@ -18,7 +18,7 @@ KIND = "program"
 _MAIN = re.compile(r"[^:]+:[A-Za-z_]\w*")
 
 
-class ProgramSection(ProgramSpec, frozen=True, kw_only=True, tag=KIND, omit_defaults=True):
+class ProgramSection(FunctionSpec, frozen=True, kw_only=True, tag=KIND, omit_defaults=True):
     """The section `program` of an agent's file."""
 
 
