@@ -199,6 +199,27 @@ def test_functions_on_offer_decide_what_a_name_is(pieces: list[Any], names: list
 
 
 @pytest.mark.parametrize(
+    ("name", "arguments", "call"),
+    [
+        (f"weather,{BERN}", "", ("weather", BERN)),
+        (f"weather{BERN}", "{}", ("weather", BERN)),
+        (f"functions.weather({BERN})", None, ("weather", BERN)),
+        (f"weather>{BERN}</function>", "", ("weather", BERN)),
+        ('"weather"', BERN, ("weather", BERN)),
+        ("weather()", BERN, ("weather", BERN)),
+        ("`weather`", BERN, ("weather", BERN)),
+        # Not where the call has arguments, the JSON breaks off, or no such function is on offer.
+        (f"weather,{BERN}", ROME, (f"weather,{BERN}", ROME)),
+        (f"weather,{BERN[:8]}", "", (f"weather,{BERN[:8]}", "")),
+        (f"wipe,{BERN}", "", (f"wipe,{BERN}", "")),
+        ("weather2", BERN, ("weather2", BERN)),
+    ],
+)
+def test_a_name_may_be_quoted_or_hold_the_arguments(name: str, arguments: Any, call: Any) -> None:
+    assert assembled(p(0, "A", name, arguments)) == [call]
+
+
+@pytest.mark.parametrize(
     ("pieces", "calls"),
     [
         # A second object that no name goes with is never made, and takes nothing from the first.

@@ -162,6 +162,8 @@ CLOCK = {"function": {"name": "clock", "arguments": "{}"}}
         {"tool_calls": [{**CLOCK, "index": "0"}]},
         {"tool_calls": [{**CLOCK, "type": None, "id": None, "index": None}]},
         {"tool_calls": CLOCK},
+        {"tool_calls": {"0": CLOCK}},
+        {"tool_calls": [{"type": "custom", "custom": {"name": "clock", "input": "{}"}}]},
         {"tool_calls": [None, 5, CLOCK]},
         {"tool_calls": [{"function": {"name": "clock", "arguments": {}}}]},
         {"tool_calls": [{"name": "clock", "arguments": "{}", "function": None}]},
@@ -472,6 +474,21 @@ async def test_values_that_no_blank_line_parts(body: str) -> None:
         yield body.encode()
 
     assert [value async for value in read_body(sent())] == [{"n": 1}, {"n": 2}, END_OF_STREAM]
+
+
+@pytest.mark.parametrize("word", ["ping", "heartbeat", "keep-alive", "[ping]"])
+async def test_signs_of_life_are_no_part_of_an_answer(word: str) -> None:
+    async def sent() -> AsyncIterator[bytes]:
+        yield f'data: {word}\n\ndata: {{"n": 1}}\n\ndata: {word}\n\ndata: [DONE]\n\n'.encode()
+
+    assert [value async for value in read_body(sent())] == [{"n": 1}, END_OF_STREAM]
+
+
+async def test_an_answer_may_be_json_in_json() -> None:
+    async def sent() -> AsyncIterator[bytes]:
+        yield b'"{\\"n\\": 1}"'
+
+    assert [value async for value in read_body(sent())] == [{"n": 1}, END_OF_STREAM]
 
 
 async def test_a_body_that_is_no_json_stays_malformed() -> None:

@@ -283,7 +283,9 @@ def _completion(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
-    """Return the objects of a list; those of an object that stands in the place of a list of one."""
+    """Return the objects of a list, of an object that has them by number, or the one that stands in their place."""
+    if isinstance(value, dict) and value and all(str(key).isdecimal() for key in value):
+        value = [{"index": key, **one} for key, one in value.items() if isinstance(one, dict)]
     values = value if isinstance(value, list) else [value]
     return [one for one in values if isinstance(one, dict)]
 

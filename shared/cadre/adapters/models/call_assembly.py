@@ -49,8 +49,9 @@ A call repeats the one before it when names and arguments are equal and the ids 
 makes another call, unless the first came in pieces and the second in one: that is the whole call, repeated at the end.
 
 A call without a name is given with an empty one, and is never made. A name is stripped of blanks and of what
-follows `<|` in it; a prefix such as `functions.`, and a number behind a colon, are taken off where only the rest names
-a function that is on offer.
+follows `<|` in it; a prefix such as `functions.`, a number behind a colon, quotes and brackets are taken off where only
+the rest names a function that is on offer. A name that goes on with its arguments, `f{"a": 1}`, is cut in two where the
+call has none of its own.
 """
 
 import json
@@ -59,6 +60,8 @@ from collections.abc import Collection
 from typing import Any, NamedTuple
 
 _PREFIX = re.compile(r".*[.:/]", re.DOTALL)
+_AROUND = re.compile(r"\A[\s\"'`<]+|[\s\"'`>]*(?:\(\s*\))?[\s\"'`>]*\Z")
+_WITH_ARGUMENTS = re.compile(r"\s*([^{(,>=\s]+)[\s,>=(:]{0,4}(\{.*)", re.DOTALL)
 _TOKEN = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
 _DECODER = json.JSONDecoder(strict=False)
 _SPACES = re.compile(r"[ \t\r\n]*")
@@ -97,9 +100,8 @@ def read_piece(value: Any) -> CallPiece | None:
     """Return what can be used of one entry of `tool_calls`, field by field; None where it is no object."""
     if not isinstance(value, dict):
         return None
-    function = value.get("function")
-    said = function if isinstance(function, dict) else value
-    arguments = said.get("arguments", said.get("parameters"))
+    said = next((value[kind] for kind in ("function", "custom") if isinstance(value.get(kind), dict)), value)
+    arguments = said.get("arguments", said.get("parameters", said.get("input")))
     name = said.get("name")
     return CallPiece(
         place=_index(value.get("index")),
@@ -161,7 +163,7 @@ class CallAssembly:
             for one in _read(call):
                 _settle(one, read)
         return [
-            AssembledCall(_plain_name(one.name, self._names), one.arguments, one.first_id, one.extra)
+            AssembledCall(*_apart(one.name, one.arguments, self._names), one.first_id, one.extra)
             for one in read
         ]
 
@@ -376,11 +378,32 @@ def _joined_name(name: str, piece: str, names: Collection[str]) -> str | None:
     return piece if piece.startswith(name) else name + piece
 
 
+def _apart(name: str, arguments: str, names: Collection[str]) -> tuple[str, str]:
+    """Return the name and the arguments of a call, also where the model wrote both into the name."""
+    plain = _plain_name(name, names)
+    found = _WITH_ARGUMENTS.match(name) if plain not in names and arguments.strip() in ("", "{}") else None
+    if found is None or (behind := _plain_name(found[1], names)) not in names:
+        return plain, arguments
+    try:
+        _, end = _DECODER.raw_decode(found[2])
+    except (ValueError, RecursionError):
+        return plain, arguments
+    return behind, found[2][:end]
+
+
 def _plain_name(name: str, names: Collection[str]) -> str:
     plain = name.partition("<|")[0].strip()
     # Kimi counts its calls: `functions.NAME:0`.
     uncounted = re.sub(r":\d+\Z", "", plain)
-    found = (plain, _PREFIX.sub("", plain), uncounted, _PREFIX.sub("", uncounted))
+    bare = _AROUND.sub("", plain)
+    found = (
+        plain,
+        _PREFIX.sub("", plain),
+        uncounted,
+        _PREFIX.sub("", uncounted),
+        bare,
+        _PREFIX.sub("", bare),
+    )
     return next((one for one in found if one in names), plain)
 
 

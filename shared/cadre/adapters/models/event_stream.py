@@ -11,6 +11,7 @@ from typing import Any, Final
 END_OF_STREAM: Final = object()
 """What stands for `[DONE]`, or for the end of a whole answer."""
 
+_SIGNS_OF_LIFE = ("ping", "heartbeat", "keep-alive", "keepalive")
 _FIELD = re.compile(r"(?:data|event|id|retry)?:|(?:data|event|id|retry)$")
 
 
@@ -25,8 +26,8 @@ class MalformedBody(Exception):
 async def read_body(chunks: AsyncIterator[bytes]) -> AsyncIterator[Any]:
     """Yield the JSON value of each event, or that of the whole body; END_OF_STREAM where the endpoint marks the end.
 
-    An event called `error` is given as `{"error": …}`. Comments, blank events and blank lines before a body pass over.
-    Raises MalformedBody.
+    An event called `error` is given as `{"error": …}`. Comments, blank events, signs of life and blank lines before a
+    body pass over. Raises MalformedBody.
     """
     whole: list[str] = []
     event = ""
@@ -58,6 +59,8 @@ def _values(event: str, data: list[str]) -> list[Any]:
         return []
     if text[:6].upper() == "[DONE]":
         return [END_OF_STREAM]
+    if text.strip("[]").casefold() in _SIGNS_OF_LIFE:
+        return []
     if event == "error":
         try:
             value = _decoded(text)
@@ -77,7 +80,9 @@ def _values(event: str, data: list[str]) -> list[Any]:
 def _apart(lines: list[str]) -> list[Any]:
     """Return the value of a whole body; those of its lines where each line is one."""
     try:
-        return [_decoded("\n".join(lines).strip())]
+        value = _decoded("\n".join(lines).strip())
+        # Some gateways write the JSON of an answer into a text of JSON.
+        return [_decoded(value) if isinstance(value, str) and value.lstrip().startswith("{") else value]
     except MalformedBody:
         begun = [line for line in lines if line.strip()]
         if len(begun) == 1 or not all(line.lstrip().startswith("{") for line in begun):
