@@ -65,6 +65,18 @@ RAW = json.dumps({"error": {"message": "Model is busy.", "code": "overloaded_err
             None,
         ),
         ({"base_resp": {"status_code": 1008, "status_msg": "no"}}, "no", None, "1008", None),
+        ({"__type": "ThrottlingException", "Message": "no"}, "no", None, "ThrottlingException", None),
+        ({"error_code": 336007, "error_msg": "no"}, "no", None, "336007", None),
+        ({"Response": {"Error": {"Code": "Bad", "Message": "no"}}}, "no", None, "Bad", None),
+        ({"ResponseMetadata": {"Error": {"Code": "Bad", "Message": "no"}}}, "no", None, "Bad", None),
+        (
+            {"fault": {"faultstring": "no", "detail": {"errorcode": "policies.Quota"}}},
+            "no",
+            None,
+            "policies.Quota",
+            None,
+        ),
+        ({"errors": [{"description": "no"}]}, "no", None, None, None),
         (
             {
                 "error": {
@@ -179,6 +191,7 @@ MONEY = [
         {"error": {"message": "Key limit exceeded (total limit). Manage it in your settings", "code": 403}},
     ),
     (429, {"error": {"message": "Credits have been exhausted"}}),
+    (403, {"code": 30001, "message": "Sorry, your account balance is insufficient", "data": None}),
     (429, {"error": {"message": QUOTA, "type": "insufficient_quota", "code": "insufficient_quota"}}),
     (429, {"error": {"code": "1113", "message": "余额不足或无可用资源包,请充值。"}}),
     (500, {"type": "error", "error": {"message": "insufficient balance (1008)", "http_code": "500"}}),
@@ -247,6 +260,10 @@ PASSING = [
     (498, {"error": {"message": "Flex tier capacity exceeded"}}, None),
     (529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, None),
     (503, "", None),
+    (400, {"__type": "ThrottlingException", "Message": "Too many requests"}, None),
+    (499, {"error": {"message": "The request was cancelled upstream"}}, None),
+    (None, {"error_code": 18, "error_msg": "Open api qps request limit reached"}, None),
+    (None, {"Response": {"Error": {"Code": "FailedOperation", "Message": "engine is busy"}}}, None),
 ]
 
 
@@ -348,6 +365,15 @@ def test_the_function_that_was_meant_is_named() -> None:
         ("content_filter: RECITATION", ModelRefused),
         ("model_context_window_exceeded", ModelRefused),
         ("function_call_filter: MALFORMED_FUNCTION_CALL", "invalid-call"),
+        ("COMPLETE", "stop"),
+        ("FinishReason.STOP", "stop"),
+        ("FinishReason.MAX_TOKENS", "length"),
+        ("ERROR_TOXIC", ModelRefused),
+        ("ERROR_LIMIT", ModelRefused),
+        ("refusal", ModelRefused),
+        ("cancelled", ModelUnavailable),
+        ("timeout", ModelUnavailable),
+        ("MALFORMED_RESPONSE", "invalid-call"),
     ],
 )
 def test_how_an_answer_ended(reason: str, outcome: Any) -> None:
@@ -355,7 +381,9 @@ def test_how_an_answer_ended(reason: str, outcome: Any) -> None:
     if isinstance(outcome, type):
         with pytest.raises(outcome) as caught:
             ended_answer(URL, reply, ["clock"])
-        assert getattr(caught.value, "too_long", False) == ("context" in reason)
+        assert getattr(caught.value, "too_long", False) == (
+            reason in ("model_context_window_exceeded", "ERROR_LIMIT")
+        )
         return
     ended = ended_answer(URL, reply, ["clock"])
     if outcome == "invalid-call":

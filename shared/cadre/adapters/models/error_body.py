@@ -14,6 +14,12 @@ stream, a field of a whole answer. Pure.
 | `{choices: [{finish_reason: "error", error: {…}}]}` | OpenRouter, in a stream |
 | `{detail: "text"}`, `{detail: [{loc, msg, type}]}` | FastAPI: vLLM, SGLang, Mistral |
 | `{success: false, errors: [{code, message}]}` | Cloudflare |
+| `{__type, Message}` | AWS |
+| `{error_code, error_msg}` | Baidu |
+| `{Response: {Error: {Code, Message}}}`, `{ResponseMetadata: {Error: {Code, Message}}}` | Tencent, Volcengine |
+| `{fault: {faultstring, detail: {errorcode}}}` | gateways of Apigee |
+
+Keys are read whatever the case of their letters.
 """
 
 import json
@@ -24,11 +30,29 @@ from typing import Any, NamedTuple
 _MOST_LAYERS = 8
 """Errors in errors; a proxy adds one."""
 
-_INNER = ("error", "errors", "detail", "details", "metadata", "base_resp", "response", "body", "violations")
+_INNER = (
+    *(
+        "error",
+        "errors",
+        "detail",
+        "details",
+        "metadata",
+        "base_resp",
+        "response",
+        "responsemetadata",
+        "body",
+    ),
+    *("violations", "fault"),
+)
 """The fields in which an error holds what it is about, or the error of the endpoint behind it."""
-_MESSAGES = ("message", "msg", "status_msg", "error_msg", "detail", "error", "title")
-_STATUSES = ("code", "status_code", "http_code", "status", "statusCode", "http_status", "error_code")
-_CODES = ("code", "type", "status", "error_type", "error_code", "status_code", "http_code", "quotaId")
+_MESSAGES = (
+    *("message", "msg", "status_msg", "error_msg", "detail", "error", "title", "faultstring", "description"),
+)
+_STATUSES = ("code", "status_code", "http_code", "status", "statuscode", "http_status", "error_code")
+_CODES = (
+    *("code", "type", "__type", "status", "error_type", "error_code", "status_code", "http_code", "quotaid"),
+    "errorcode",
+)
 
 _IN_TEXT = re.compile(r"\{.*\}", re.DOTALL)
 _TAGS = re.compile(r"<(?:head|style|script)\b.*?</(?:head|style|script)>|<[^>]*>", re.DOTALL | re.IGNORECASE)
@@ -71,12 +95,20 @@ def error_in(sent: Any) -> Any:
         return sent
     if sent.get("error") or "error" in (sent.get("object"), sent.get("type")):
         return sent
+    if sent.get("error_code") not in (None, 0, "0", "") or _is_wrapped_error(sent):
+        return sent
     choices = sent.get("choices")
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict) and choice.get("error"):
             return {"error": choice["error"]}
     says = any(sent.get(name) for name in ("errors", "detail", "message", "msg"))
     return sent if says and not choices and not sent.get("usage") else None
+
+
+def _is_wrapped_error(sent: dict[str, Any]) -> bool:
+    """Return whether the answer is an object that holds an error of Tencent or Volcengine."""
+    inner = (sent.get(name) for name in ("Response", "ResponseMetadata"))
+    return any(isinstance(one, dict) and isinstance(one.get("Error"), dict) for one in inner)
 
 
 def read_error(sent: Any) -> SentError:
@@ -115,6 +147,7 @@ def _layers(sent: Any, depth: int) -> Iterator[Any]:
         if inner is not None:
             yield from _layers(inner, depth - 1)
     elif isinstance(sent, dict):
+        sent = {**{str(name).lower(): value for name, value in sent.items()}, **sent}
         yield sent
         for name in _INNER:
             if sent.get(name) and isinstance(sent[name], dict | list):
@@ -134,7 +167,9 @@ def _json_in(text: str) -> Any:
     except (ValueError, RecursionError):
         return None
     return (
-        value if isinstance(value, dict) and any(value.get(name) for name in (*_INNER, *_MESSAGES)) else None
+        value
+        if isinstance(value, dict) and {name.lower() for name in value if value[name]} & {*_INNER, *_MESSAGES}
+        else None
     )
 
 

@@ -88,13 +88,16 @@ _EXHAUSTED_CODES = frozenset(
 """Codes for credit or a quota that is used up, in small letters: OpenAI's, Kimi's, those of relays, LiteLLM's,
 DashScope's, Volcengine's, Z.ai's (by number), MiniMax's (1008)."""
 _EXHAUSTED_WORDS = re.compile(
-    r"insufficient (?:account |user )?(?:balance|credits?|funds|quota)|credit balance is too low|out of credits"
+    r"insufficient (?:account |user )?(?:balance|credits?|funds|quota)|balance is insufficient"
+    r"|credit balance is too low|out of credits"
     r"|requires more credits|used all available credits|spending limit|budget has been exceeded"
     r"|(?:balance|credits?) (?:is |are |has been |have been )?(?:not enough|exhausted|depleted|used up)"
     r"|not enough (?:balance|credits?|funds)|no credits? (?:left|remaining)|key limit exceeded"
     r"|payment required|free-models-per-day|余额不足|欠费",
     re.IGNORECASE,
 )
+_THROTTLED_CODES = frozenset(("throttlingexception", "throttling", "toomanyrequestsexception"))
+"""AWS' names for a rate limit, in small letters; its JSON protocols answer them with 400."""
 _QUOTA_WORDS = re.compile(r"exceeded your (?:current|monthly|daily) quota", re.IGNORECASE)
 """For a quota that is used up, and with some endpoints for a rate limit: these then say how long to wait."""
 
@@ -122,7 +125,7 @@ def shown_url(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-_RATE_WORDS = re.compile(r"rate[ _-]?limit|too many requests|throttl|429", re.IGNORECASE)
+_RATE_WORDS = re.compile(r"rate[ _-]?limit|too many requests|throttl|429|\bqps\b", re.IGNORECASE)
 _FOR_GOOD = re.compile("invalid|unsupported|policy|context_length|content_filter|image", re.IGNORECASE)
 """In an endpoint's names for what is wrong: another try would not help."""
 
@@ -154,7 +157,9 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the same request may be answered later."""
         if self.exhausted or self.too_long or self.filtered or _WRONG_REQUEST.search(self.text):
             return False
-        return self.status in (408, 409, 425, 429, 498) or (self.status >= 500 and self.status != 501)
+        if self.status == 400 and self._has_code(_THROTTLED_CODES):
+            return True
+        return self.status in (408, 409, 425, 429, 498, 499) or (self.status >= 500 and self.status != 501)
 
     @property
     def exhausted(self) -> bool:

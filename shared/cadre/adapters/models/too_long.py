@@ -65,6 +65,29 @@ OVERFLOWS: tuple[tuple[str, str], ...] = (
     ("Z.ai", r"prompt exceeds max length|tokens in request more than max tokens allowed"),
     ("DashScope", r"range of input length should be \[\d+, (?P<context>\d+)\]"),
     ("GitHub Models", r"request body too large for .{0,80}?model\. max size: (?P<context>\d+) tokens"),
+    (
+        "SiliconFlow",
+        r"length of prompt_tokens \((?P<tokens>\d+)\) must be less than max_seq_len \((?P<context>\d+)\)",
+    ),
+    (
+        "TabbyAPI, TensorRT-LLM, NIM, LMDeploy, Databricks, watsonx",
+        r"(?:prompt|input)(?: tokens?)?(?: length)? \(?(?P<tokens>\d+)\)? (?:tokens )?"
+        r"(?:exceeds?|cannot exceed|is greater than) (?:the )?(?:maximum|max_seq_len|session_len|total tokens limit)"
+        r"[^\d,;]{0,40}?\(?(?P<context>\d+)",
+    ),
+    (
+        "SambaNova",
+        r"prompt is (?P<tokens>\d+) tokens long.{0,120}?maximum supported sequence length is just (?P<context>\d+)",
+    ),
+    ("Snowflake", r"max tokens of (?P<context>\d+) exceeded"),
+    ("ExLlama", r"total sequence length exceeds cache size"),
+    ("Writer, Baidu", r"prompt (?:exceeds the maximum number of tokens|tokens too long)"),
+    ("Baidu", r"length of messages content must be less than"),
+    (
+        "DashScope, Hunyuan and others, in Chinese",
+        r"(?:上下文|输入|提示词|prompt)[^,，。图音视频]{0,10}?(?:长度|tokens?|字数)[^,，。图音视频]{0,8}?(?:超过|超出|过长|超长)"
+        r"|(?:超过|超出)[^,，。图音视频]{0,8}上下文(?:长度)?\s*(?P<context>\d+)?|prompt\s*(?:超长|过长)",
+    ),
     ("any", r"request entity too large\b.{0,80}?\bis (?P<tokens>\d+) tokens"),
     ("GitHub Copilot", r"prompt token count of (?P<tokens>\d+) exceeds the limit of (?P<context>\d+)"),
     ("MiniMax", r"context window exceeds limit"),
@@ -104,9 +127,11 @@ CODES = frozenset(
         *("context_length_exceeded", "context_window_exceeded", "contextwindowexceedederror"),
         *("exceed_context_size_error", "tokens_limit_reached", "request_too_large"),
         *("model_max_prompt_tokens_exceeded", "model_context_window_exceeded", "1261"),
+        *("336103", "336007", "10907"),
     )
 )
-"""Names for it, in small letters: OpenAI's, LiteLLM's, llama.cpp's, GitHub's, Anthropic's, Copilot's, Z.ai's."""
+"""Names for it, in small letters: OpenAI's, LiteLLM's, llama.cpp's, GitHub's, Anthropic's, Copilot's, Z.ai's, Baidu's,
+iFlytek's."""
 
 _PATTERNS = [re.compile(pattern, re.IGNORECASE | re.DOTALL) for _, pattern in OVERFLOWS]
 _NUMBERS = [*_PATTERNS, *(re.compile(pattern, re.IGNORECASE) for pattern in _SIZES)]
