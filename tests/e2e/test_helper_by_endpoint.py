@@ -77,6 +77,21 @@ def _openrouter(body: Body) -> None:
         raise Refusal("Unrecognized key: max_completion_tokens")
 
 
+def _openai(body: Body) -> None:
+    results = {one["tool_call_id"] for one in body["messages"] if one["role"] == "tool"}
+    for one in body["messages"]:
+        for call in one.get("tool_calls") or []:
+            if len(call["id"]) > 40:
+                raise Refusal("Invalid 'messages.tool_calls.id': string too long. Expected at most 40.")
+            if call["id"] not in results:
+                raise Refusal("An assistant message with 'tool_calls' must be followed by tool messages.")
+
+
+def _zai(body: Body) -> None:
+    if body.get("tool_choice", "auto") != "auto":
+        raise Refusal("Tool choice must be auto")
+
+
 PLAYED: dict[str, tuple[str, str, Callable[[Body], None]]] = {
     "vllm-glm-calls-in-one-piece": ("http://vllm.example:8000/v1", "zai-org/GLM-4.6", _no_demand),
     "gemini-call-without-id": (
@@ -104,6 +119,8 @@ PLAYED: dict[str, tuple[str, str, Callable[[Body], None]]] = {
         "google/gemini-2.5-flash",
         _openrouter,
     ),
+    "openai-call-that-ends-with-stop": ("http://api.openai.com/v1", "openai-with-spice", _openai),
+    "zai-call-without-content": ("http://open.bigmodel.cn/api/paas/v4", "glm-4", _zai),
 }
 """By file, the endpoint's address, the name of the model, and what the endpoint refuses."""
 
