@@ -410,6 +410,10 @@ async def test_an_answer_with_code_is_cut_behind_its_block(size: int) -> None:
         ("[THINK]SECRET[/THINK][1] says so", "[1] says so", False),
         ("◁think▷SECRET◁/think▷4", "4", False),
         ("<think>SECRET", "", False),
+        ("<reasoning effort='low'>SECRET</reasoning>4 < 5 and 6", "4 < 5 and 6", False),
+        ("<|channel>thought\nSECRET<channel|>4", "4", False),
+        ("<|START_THINKING|>SECRET<|END_THINKING|><|START_RESPONSE|>4<|END_RESPONSE|>", "4", False),
+        ("<think>SECRET</think>\n<answer>4</answer>", "4", False),
         (
             "<|channel|>analysis<|message|>SECRET<|end|><|start|>assistant<|channel|>final<|message|>4",
             "4",

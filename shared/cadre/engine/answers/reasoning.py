@@ -150,7 +150,11 @@ _QUOTING = "`'\"“”‘’«»"
 _MOST_SPOKEN = 5
 """Words between two tags of which a sentence speaks: `<think> and </think>`."""
 
-_BEGINS_TAG = re.compile(r"(?:[<◁]\|?\s*/?\s*[\w:|]{0,24}|\[\s*/?\s*[A-Za-z]{0,8})\Z")
+_BEGINS_TAG = re.compile(
+    r"(?:[<◁]\|?\s*/?\s*[\w:|]{0,24}|<\|channel>\s*\w{0,8}|\[\s*/?\s*[A-Za-z]{0,8}"
+    rf"|<\s*{_NAMES}\s[^<>]{{0,200}})\Z",
+    re.IGNORECASE,
+)
 
 
 def _ends(tag: re.Match[str]) -> bool:
