@@ -31,7 +31,7 @@ from cadre_gateway.rollouts.keeper import RolloutKeeper
 from cadre_gateway.streaming.live_feeds import LiveFeeds
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import TracerProvider
+    from cadre.adapters.otlp import LiveSpans
 
 
 log = logging.getLogger("cadre.gateway")
@@ -65,7 +65,7 @@ class GatewayService:
     automation: Automation
     doors: list[ListeningDoor]
     keeper: RolloutKeeper
-    tracer_provider: TracerProvider | None
+    live_spans: LiveSpans | None
     """Records the spans of requests; None when nothing records them."""
     started_at: float = field(default_factory=time.monotonic)
     _waits_for_lists: bool = True
@@ -150,10 +150,8 @@ class GatewayService:
             await self.index.close()
         except RunIndexUnavailable as error:
             log.warning("the list of runs is not saved: %s", error)
-        if self.tracer_provider is not None:
-            from cadre.adapters.otlp import shut_down
-
-            await shut_down(self.tracer_provider, _SPANS_SECONDS)
+        if self.live_spans is not None:
+            await self.live_spans.shut_down(_SPANS_SECONDS)
 
     async def _keep_index(self) -> None:
         while True:

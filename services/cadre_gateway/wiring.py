@@ -103,7 +103,7 @@ from cadre_gateway.transfer.export import RunExporter
 from cadre_gateway.transfer.import_run import RunImporter
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import TracerProvider
+    from cadre.adapters.otlp import LiveSpans
 
 
 log = logging.getLogger("cadre.gateway")
@@ -138,7 +138,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     tail = new_tail(projector.on_entry, projector.on_lifecycle)
     lookup = RunLookup(index, History(nc, topology, blobs), platform.journal, erasure, platform.shards)
     feeds = LiveFeeds(LiveTail(nc, topology, blobs, LedgerFeed(ledger, lookup.history).on_entry))
-    provider = _tracer_provider(platform, tracing_settings) if tracing_settings.endpoint else None
+    live_spans = _live_spans(platform, tracing_settings) if tracing_settings.endpoint else None
     reach = CallerReach(lookup, NatsMemory(nc, topology))
     door, access_routers, to_provider = _access(options, platform, reach)
     routers, automation, runs_service = _routers(
@@ -147,7 +147,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
     rebuilder = IndexRebuilder(new_tail, index, tail, platform.clock)
     keeper, rollout_router = _rollouts(platform, index)
     routers += [index_routes.index_router(rebuilder), rollout_router]
-    application = app.build([*routers, *access_routers], feeds, nc, provider, door, to_provider)
+    application = app.build([*routers, *access_routers], feeds, nc, live_spans, door, to_provider)
     application.state.body_memory = options.bodies
     application.state.meters = platform.meters
     gateway = GatewayService(
@@ -163,7 +163,7 @@ async def start(options: GatewayOptions, platform: Platform) -> GatewayService:
         automation=automation,
         doors=listening_doors(open_doors(), runs_service, door, platform),
         keeper=keeper,
-        tracer_provider=provider,
+        live_spans=live_spans,
     )
     feeds.tail.start(ledger.positions, ends)
     tail.start(index.positions, held=not index.is_open)
@@ -284,15 +284,15 @@ def _routers(  # noqa: PLR0913 - what all routes share
     return [*routers, *routers_of(open_doors(), runs_service, platform.meters)], automation, runs_service
 
 
-def _tracer_provider(platform: Platform, settings: TracingSettings) -> TracerProvider:
+def _live_spans(platform: Platform, settings: TracingSettings) -> LiveSpans:
     try:
-        from cadre.adapters.otlp import live_provider
+        from cadre.adapters.otlp import LiveSpans
     except ModuleNotFoundError as error:
         raise SetupError(
             f"OTEL_EXPORTER_OTLP_ENDPOINT is set and the Python module {error.name!r} is not installed: install"
             " 'cadre-agents[tracing]', or unset it"
         ) from error
-    return live_provider(settings, "gateway", platform.settings.instance_name())
+    return LiveSpans(settings, "gateway", platform.settings.instance_name())
 
 
 class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):

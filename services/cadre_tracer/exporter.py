@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, Protocol
 
-from cadre.adapters.otlp import Sent
+from cadre.adapters.otlp import FIRST_PAUSE, LONGEST_PAUSE, Sent
 from cadre.protocol.topology import tree_of
 from cadre.telemetry.tracing.spans import SpanRecord
 
@@ -24,8 +24,6 @@ LINGER_SECONDS = 0.1
 
 STALE_SECONDS = 5.0
 """How long spans may wait and still be sent without a look at their tree."""
-
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 10.0
 
 
 class Sender(Protocol):
@@ -69,6 +67,7 @@ class Exporter:
         """Spans that the receiver would not have."""
         self.failing = False
         """The last batch did not arrive."""
+        self._warned = ""
 
     def start(self) -> None:
         """Begins to send, in a task of its own."""
@@ -116,26 +115,26 @@ class Exporter:
         return items
 
     async def _deliver(self, items: list[_Item]) -> None:
-        pause = _FIRST_PAUSE_SECONDS
+        pause = FIRST_PAUSE
         while items := await self._still_wanted(items):
             sent = await self._sender.send([span for item in items for span in item.spans])
-            if sent is Sent.LATER:
+            if sent.outcome == "later":
                 if not self.failing:
                     log.warning(
                         "the receiver of traces has a problem (%s): trying again", self._sender.failure
                     )
                 self.failing = True
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                await asyncio.sleep(max(pause, sent.retry_after))
+                pause = min(2 * pause, LONGEST_PAUSE)
                 continue
             if self.failing:
                 log.info("the receiver of traces answers again")
             self.failing = False
-            if sent is Sent.REFUSED and len(items) > 1:
+            if sent.outcome == "refused" and len(items) > 1:
                 for item in items:
                     await self._deliver([item])
                 return
-            self._settle(items, refused=sent is Sent.REFUSED)
+            self._settle(items, sent)
             return
 
     async def _still_wanted(self, items: list[_Item]) -> list[_Item]:
@@ -148,14 +147,23 @@ class Exporter:
                 item.arrived.set_result(None)
         return [item for item in items if not item.arrived.done()]
 
-    def _settle(self, items: list[_Item], *, refused: bool) -> None:
+    def _settle(self, items: list[_Item], sent: Sent) -> None:
         count = sum(len(item.spans) for item in items)
-        if refused:
-            self.refused += count
-            named = items[0].spans[0]
-            log.error("%d spans of run %s are lost: the receiver refuses them", count, named.run)
-        else:
-            self.exported += count
+        lost = count if sent.outcome == "refused" else min(sent.rejected, count)
+        self.refused += lost
+        self.exported += count - lost
+        if lost:
+            runs = ", ".join(sorted({item.spans[0].run for item in items}))
+            log.error(
+                "%d of %d spans of runs %s are lost: the receiver refuses them %s",
+                lost,
+                count,
+                runs,
+                sent.message,
+            )
+        elif sent.message and sent.message != self._warned:
+            self._warned = sent.message
+            log.warning("the receiver of traces has taken the spans and warns: %s", sent.message)
         for item in items:
             if not item.arrived.done():
                 item.arrived.set_result(None)

@@ -73,6 +73,12 @@ class OtlpReceiver:
         self.points: list[Point] = []
         self.refused = 0
         """Requests that were answered with an error."""
+        self.times: list[float] = []
+        """When each request for spans came, by the monotonic clock."""
+        self.headers: dict[str, str] = {}
+        """Sent with every answer about spans."""
+        self.partial: tuple[int, str] = (0, "")
+        """Spans that it says it has rejected of each request that it takes, and its reason."""
         self._answers: list[int] = []
         self._silence = threading.Event()
         self._changed = threading.Condition()
@@ -131,6 +137,7 @@ class OtlpReceiver:
     def take(self, body: bytes) -> int:
         """The status that a request is answered with; 0: none at all."""
         with self._changed:
+            self.times.append(time.monotonic())
             status = self._answers.pop(0) if self._answers else 200
             if status in (200, _TAKEN):
                 self.requests.append(body)
@@ -172,10 +179,16 @@ class _Handler(BaseHTTPRequestHandler):
             return
         status = self.server.receiver.take(body)
         if status:
-            self._answer(status)
+            answer = ExportTraceServiceResponse()
+            answer.partial_success.rejected_spans, answer.partial_success.error_message = (
+                self.server.receiver.partial
+            )
+            self._answer(status, answer.SerializeToString())
 
-    def _answer(self, status: int, data: bytes = ExportTraceServiceResponse().SerializeToString()) -> None:
+    def _answer(self, status: int, data: bytes = b"") -> None:
         self.send_response(status)
+        for name, value in self.server.receiver.headers.items():
+            self.send_header(name, value)
         self.send_header("Content-Type", "application/x-protobuf")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from nats.aio.client import Client
 
@@ -100,7 +101,8 @@ def roots(spans: list[Span]) -> list[str]:
 def test_what_arrives_of_a_run(settings: Settings, receiver: OtlpReceiver, start: Start) -> None:
     entries = team("a1")
     write(settings, entries)
-    start(OTEL_EXPORTER_OTLP_COMPRESSION="gzip", OTEL_RESOURCE_ATTRIBUTES="deployment.environment=test")
+    attributes = ("deployment.environment=test", "service.namespace=shop", "service.name=not-this")
+    start(OTEL_EXPORTER_OTLP_COMPRESSION="gzip", OTEL_RESOURCE_ATTRIBUTES=",".join(attributes))
     whole(receiver, entries)
     acked(settings)
     spans = receiver.spans
@@ -110,7 +112,7 @@ def test_what_arrives_of_a_run(settings: Settings, receiver: OtlpReceiver, start
     work = next(span for span in spans if span.name.startswith("process"))
     assert work.resource == {
         "service.name": "add",
-        "service.namespace": "cadre",
+        "service.namespace": "shop",
         "service.instance.id": "here-7",
         "deployment.environment": "test",
     }
@@ -275,6 +277,39 @@ def test_spans_that_the_receiver_refuses_hold_nobody_up(
     assert arrived < expected(entries)
     assert root_span("a1") in arrived
     assert re.search(r"ERROR cadre\S*: \d+ .*\ba1\b", one.log.read_text())
+
+
+def test_spans_that_the_receiver_rejects_of_a_request_count_as_refused(
+    settings: Settings, receiver: OtlpReceiver, start: Start
+) -> None:
+    receiver.partial = (1, "too old")
+    entries = team("a1")
+    write(settings, entries)
+    one = start()
+    acked(settings)
+    whole(receiver, entries)
+    about = httpx.get(f"{one.url}/readyz").json()
+    sent = len(receiver.spans)
+    assert (about["refused"], about["exported"]) == (
+        str(len(receiver.requests)),
+        str(sent - len(receiver.requests)),
+    )
+    assert "ERROR" in one.log.read_text()
+    assert "too old" in one.log.read_text(), "the receiver's own words"
+
+
+def test_a_receiver_that_asks_for_time_gets_it(
+    settings: Settings, receiver: OtlpReceiver, start: Start
+) -> None:
+    receiver.headers = {"Retry-After": "3"}
+    receiver.fail(1, status=429)
+    entries = team("a1")
+    write(settings, entries)
+    start(OTEL_EXPORTER_OTLP_TIMEOUT="1")
+    whole(receiver, entries)
+    acked(settings)
+    first, second, *_ = receiver.times
+    assert second - first >= 3
 
 
 @pytest.mark.parametrize("asked", [False, True])

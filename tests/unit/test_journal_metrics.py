@@ -16,7 +16,7 @@ from cadre.telemetry.metrics import names
 from cadre.telemetry.metrics.journal_metrics import PROVIDER
 from cadre.telemetry.metrics.meters import Measurements, Meters
 from cadre.telemetry.metrics.names import Metric
-from cadre.telemetry.tracing import projection
+from cadre.telemetry.tracing.names import OPENAI
 from unit.loop.build import ADD, ANSWER, OFFER, call, cancel, spec, task
 from unit.loop.memory_world import MemoryWorld, ScriptedModel
 
@@ -121,4 +121,4 @@ async def test_a_cancelled_run() -> None:
 
 
 def test_spans_and_metrics_name_one_provider() -> None:
-    assert projection.PROVIDER == PROVIDER
+    assert PROVIDER == OPENAI

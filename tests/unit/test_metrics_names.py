@@ -44,6 +44,11 @@ def test_a_metric_is_exposed_under_the_name_that_we_say(metric: Metric) -> None:
     assert labels_of(text, prometheus_name(metric)) == {prometheus_label(name) for name in metric.attributes}
 
 
+def test_both_ways_to_prometheus_give_a_metric_the_same_name() -> None:
+    """By OTLP a gauge of the unit "1" would be `…_ratio` there, and alerts would look for another name."""
+    assert [metric.name for metric in METRICS if metric.unit == "1"] == []
+
+
 def test_no_attribute_is_an_id() -> None:
     """Each value would be a time series for ever."""
     for metric in METRICS:

@@ -108,7 +108,25 @@ def test_the_collectors_pipelines_name_parts_that_it_has() -> None:
         assert set(pipeline["processors"]) <= set(COLLECTOR["processors"])
         assert set(pipeline["exporters"]) <= set(COLLECTOR["exporters"]) | connectors
         assert pipeline["processors"][0] == "memory_limiter"
-        assert pipeline["processors"][-1] == "batch"
+    assert set(COLLECTOR["service"]["extensions"]) == set(COLLECTOR["extensions"])
+
+
+def test_the_collector_acknowledges_no_span_that_only_its_memory_holds() -> None:
+    traces = COLLECTOR["service"]["pipelines"]["traces"]
+    assert not [name for name in traces["processors"] if name.startswith("batch")]
+    senders = [COLLECTOR["exporters"][name] for name in traces["exporters"] if name in COLLECTOR["exporters"]]
+    assert senders
+    for sender in senders:
+        queue = sender["sending_queue"]["storage"]
+        assert queue in COLLECTOR["service"]["extensions"]
+        folder = COLLECTOR["extensions"][queue]["directory"]
+        mounts = [volume.split(":") for volume in COMPOSE["services"]["collector"]["volumes"]]
+        assert [source in COMPOSE["volumes"] for source, target, *_ in mounts if target == folder] == [True]
+
+
+def test_no_component_of_the_collector_has_a_deprecated_name() -> None:
+    kinds = {name.partition("/")[0] for name in COLLECTOR["exporters"]}
+    assert not kinds & {"otlp", "otlphttp", "logging"}
 
 
 def test_content_that_a_span_may_have_is_dropped_on_the_way() -> None:

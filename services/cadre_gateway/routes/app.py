@@ -18,14 +18,14 @@ from cadre_gateway.routes.console import console_router
 from cadre_gateway.streaming.live_feeds import LiveFeeds
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import TracerProvider
+    from cadre.adapters.otlp import LiveSpans
 
 
 def build(
     routers: Iterable[APIRouter],
     feeds: LiveFeeds,
     nc: NatsClient,
-    tracer_provider: TracerProvider | None,
+    live_spans: LiveSpans | None,
     access: Access,
     provider_routes: APIRouter | None = None,
 ) -> FastAPI:
@@ -47,8 +47,8 @@ def build(
         docs_url=None,
         redoc_url=None,
         telemetry={
-            "tracing": tracer_provider is not None,
-            "tracer_provider": tracer_provider,
+            "tracing": live_spans is not None,
+            "tracer_provider": live_spans.provider if live_spans is not None else None,
             "operation_spans": False,
             "logs": False,
             "exclude": tracing.is_untraced,

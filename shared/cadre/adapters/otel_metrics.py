@@ -39,7 +39,7 @@ class OtelForm:
         self._meters = meters
         self._service = service
         self._resources = {
-            name: Resource({**attributes, **resource_of(name, instance)}) for name in (service, *agents)
+            name: Resource(resource_of(name, instance, also=attributes)) for name in (service, *agents)
         }
         self._registry = CollectorRegistry()
         self._reader = _MetricReader(self._registry)

@@ -63,7 +63,7 @@ def worked(call: str, started_at: float, at: float) -> ToolResult:
         (90.0, 90.25, (102.0, 102.25)),
         (500.0, 500.25, (102.75, 103.0)),
         (90.0, 100.0, (102.0, 103.0)),
-        (102.5, 102.5, (102.5, 102.5)),
+        (102.5, 102.5, (102.5, 102.500001)),
     ],
     ids=["as it tells", "its clock is slow", "its clock is fast", "longer than its call", "no time at all"],
 )
@@ -93,10 +93,19 @@ def test_of_an_executor_that_did_not_tell_when_it_began() -> None:
 def test_a_run_with_one_call() -> None:
     found = spans_of(simple())
     root, agent, step = found["invoke_workflow boss"], found["invoke_agent boss"], found["step 1"]
-    tool, work = found["execute_tool add"], found["process cadre.call.add"]
+    tool, work, sent = (
+        found["execute_tool add"],
+        found["process cadre.call.add"],
+        found["send cadre.call.add"],
+    )
     assert (root.span, root.parent, root.trace) == (root_span("r1"), None, trace_id("r1"))
-    parents = (agent.parent, step.parent, tool.parent, work.parent)
-    assert parents == (root.span, agent.span, step.span, tool.span)
+    parents = (agent.parent, step.parent, tool.parent, sent.parent, work.parent)
+    assert parents == (root.span, agent.span, step.span, tool.span, sent.span)
+    assert (agent.kind, tool.kind, sent.kind, work.kind) == ("INTERNAL", "INTERNAL", "PRODUCER", "CONSUMER")
+    assert (agent.attributes[names.PROVIDER], agent.attributes[names.AGENT_DESCRIPTION]) == (
+        "openai",
+        "Leads.",
+    )
     assert seconds(root) == seconds(agent) == (101.0, 104.0)
     assert seconds(step) == (101.0, 103.0)
     assert seconds(tool) == (102.0, 103.0)
@@ -118,7 +127,10 @@ def test_a_model_call_has_its_tokens_and_a_run_those_of_all_below() -> None:
     for name in ("invoke_workflow boss", "invoke_agent boss"):
         whole = spans_of(sim)[name].attributes
         assert (whole[names.ALL_INPUT_TOKENS], whole[names.ALL_OUTPUT_TOKENS]) == (20, 3)
-        assert names.INPUT_TOKENS not in whole, "whoever adds up would count them twice"
+        assert not whole.keys() & {names.INPUT_TOKENS, names.COST, names.LLM_COST, names.LANGFUSE_COST}, (
+            "counted twice"
+        )
+        assert whole[names.ALL_COST] == 0.5, "of its one priced call"
 
 
 def test_an_attempt_whose_worker_died_is_an_error_and_the_next_one_names_it() -> None:
@@ -180,7 +192,7 @@ def test_parallel_branches_hang_below_their_own_calls() -> None:
         agent, calling = spans[agent_span(run)], spans[call_span(run)]
         assert agent.parent == calling.span
         about = (agent.name, agent.kind, agent.attributes[names.KIND])
-        assert about == ("invoke_agent kid", "INTERNAL", "AGENT")
+        assert about == ("invoke_agent kid", "CONSUMER", "AGENT")
         assert (calling.name, calling.kind, calling.run) == ("invoke_agent kid", "CLIENT", "r1")
         assert spans[str(calling.parent)].name == "step 1"
 
@@ -206,12 +218,12 @@ def test_a_person_is_waited_for_before_the_call(verdict: Verdict) -> None:
     assert wait.parent == found["step 1"].span
 
 
-def test_a_refused_call_has_a_span_without_a_length() -> None:
+def test_a_refused_call_has_a_span_of_the_least_length() -> None:
     sim = Clocked().begin()
     sim.say(call("nothing", a=1))
     sim.say(ANSWER)
     refused = spans_of(sim)["execute_tool nothing"]
-    assert (refused.start, refused.status) == (refused.end, "ERROR")
+    assert (refused.end - refused.start, refused.status) == (1000, "ERROR")
     assert refused.attributes[names.CALL_STATE] == "refused"
 
 

@@ -17,7 +17,7 @@ CANARY = "canary-7c1e"
 
 def calling() -> SimulatedRun:
     """Every place where somebody can write something holds the canary."""
-    sim = SimulatedRun(spec(approvals={"look": "always"}, instructions=CANARY, description=CANARY))
+    sim = SimulatedRun(spec(approvals={"look": "always"}, instructions=CANARY))
     sim.begin(CANARY, inputs={"it": CANARY})
     sim.fail(CANARY, status=503)
     sim.wake()

@@ -78,8 +78,8 @@ def _head(span: dict[str, Any]) -> Text:
         facts.append(
             f"{number(attributes[names.ALL_INPUT_TOKENS] + attributes[names.ALL_OUTPUT_TOKENS])} tokens"
         )
-    if names.COST in attributes:
-        facts.append(f"cost {attributes[names.COST]:.4g}")
+    if (cost := attributes.get(names.COST, attributes.get(names.ALL_COST))) is not None:
+        facts.append(f"cost {cost:.4g}")
     if attributes.get(names.ATTEMPT, 1) > 1:
         facts.append(f"attempt {attributes[names.ATTEMPT]}")
     if span["name"].startswith(names.PROCESS) and span.get("instance"):

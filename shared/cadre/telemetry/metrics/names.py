@@ -48,8 +48,8 @@ class Metric(NamedTuple):
     """Upper bounds of a histogram's buckets."""
 
 
-# The conventions' own bounds.
-_SECONDS = tuple(0.01 * 2**power for power in range(14))
+# The conventions' own bounds; those of seconds go on to eleven minutes, as models may take longer than 82 s.
+_SECONDS = tuple(0.01 * 2**power for power in range(17))
 _TOKENS = tuple(float(4**power) for power in range(14))
 _COUNTS = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)
 _LONG = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 86400.0, 604800.0)
@@ -166,7 +166,7 @@ CLOCK_SKEW = Metric(
 STORE_TROUBLE = Metric(
     "cadre.store.trouble",
     "observable gauge",
-    "1",
+    "{trouble}",
     "1 while the NATS store, as this process sees it, was `lost`, `refuses` writes, is `full`, `silent`, or takes too"
     " `small` messages; else 0.",
     (STORE_STATE,),
@@ -228,7 +228,7 @@ STREAM_LAGGING = Metric(
 STORE_UTILIZATION = Metric(
     "cadre.store.utilization",
     "observable gauge",
-    "1",
+    "{part}",
     "How much of its limit the NATS account has stored, from 0 to 1; only where it has a limit.",
 )
 DOOR_REQUESTS = Metric(
@@ -278,7 +278,10 @@ TRACER_SPANS = Metric(
     (OUTCOME,),
 )
 TRACER_FAILING = Metric(
-    "cadre.tracer.failing", "observable gauge", "1", "1 while the receiver of traces does not take them."
+    "cadre.tracer.failing",
+    "observable gauge",
+    "{trouble}",
+    "1 while the receiver of traces does not take them.",
 )
 EXPORT_FAILURES = Metric(
     "cadre.metrics.export.failures",

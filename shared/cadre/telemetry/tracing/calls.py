@@ -9,7 +9,7 @@ from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.content import Content
 from cadre.telemetry.tracing.ids import call_span, span_id
 from cadre.telemetry.tracing.open_spans import Fault, OpenSpan, OpenSpans
-from cadre.telemetry.tracing.spans import Moment, Value, link_to, nanoseconds
+from cadre.telemetry.tracing.spans import Moment, SpanKind, Value, link_to, nanoseconds
 
 RECALL = "recall"
 """The tool of the memory service that a run calls by itself, before it begins."""
@@ -105,7 +105,7 @@ class Calls:
     def _enclose(self, work: PieceOfWork, agent: str, parent: str, now: int) -> None:
         if work.turn is None:
             name = tool_name(work.tool)
-            span = OpenSpan(span_id(work.id, work.key), parent, name, now, agent, "CLIENT")
+            span = OpenSpan(span_id(work.id, work.key), parent, name, now, agent)
             span.attributes = {
                 **about_tool(work.tool, work.id, agent),
                 names.TOOL_TYPE: "extension",
@@ -125,11 +125,12 @@ class Calls:
         if (around := self._spans.get(_WORK)) is None:
             return
         span = span_id(work.id, "exchange", turn.number)
-        template = _CODE_TEMPLATE.format(pool=self.pool)
+        template, message = _CODE_TEMPLATE.format(pool=self.pool), f"{work.id}:{turn.number}"
         name = f"{names.PROCESS} {template}"
-        done = OpenSpan(span, around.span, name, self._since, "sandbox", "CONSUMER", turn.instance)
+        sent = self._send(around, span, template, message, self._since)
+        done = OpenSpan(span, sent, name, self._since, "sandbox", "CONSUMER", turn.instance)
         done.attributes = {
-            **about_messaging(template, f"{work.id}:{turn.number}"),
+            **about_messaging(template, message),
             names.PROCESS_EXECUTABLE: work.tool,
             names.SANDBOX_EXCHANGE: turn.number,
             names.KIND: "CHAIN",
@@ -166,7 +167,8 @@ class Calls:
     # --- tools
 
     def _tool(self, event: ev.ToolCalled, agent: str, parent: str, now: int) -> None:
-        call = OpenSpan(call_span(event.call), parent, tool_name(event.tool), now, agent, "CLIENT")
+        kind: SpanKind = "CLIENT" if event.tool in names.MEMORY_TOOLS else "INTERNAL"
+        call = OpenSpan(call_span(event.call), parent, tool_name(event.tool), now, agent, kind)
         call.attributes = {
             **about_tool(event.tool, event.call, agent),
             **self._content.of(TOOL_ARGUMENTS=event.arguments, INPUT_VALUE=event.arguments),
@@ -211,9 +213,25 @@ class Calls:
         begun = nanoseconds(event.started_at) if event.started_at is not None else now
         start = max(call.start, min(begun, now - took))
         span, name = span_id(event.call, "process"), f"{names.PROCESS} {template}"
-        work = OpenSpan(span, call.span, name, start, tool, "CONSUMER", event.executor)
+        sent = self._send(call, span, template, event.call, call.start)
+        work = OpenSpan(span, sent, name, start, tool, "CONSUMER", event.executor)
         work.attributes = {**about_messaging(template, event.call), names.OI_TOOL: tool, names.KIND: "CHAIN"}
         self._spans.add(work, min(start + took, now), fault)
+
+    def _send(self, call: OpenSpan, work: str, template: str, message: str, at: int) -> str:
+        """Return the span that `work` hangs below: the one of sending it, or a call that is one of a client.
+
+        The conventions have the call of a tool within its agent (INTERNAL), and backends draw who asks whom from pairs
+        of a PRODUCER, or CLIENT, and the CONSUMER below it.
+        """
+        if call.kind == "CLIENT":
+            return call.span
+        sent = OpenSpan(
+            span_id(work, "send"), call.span, f"{names.SEND} {template}", at, call.service, "PRODUCER"
+        )
+        sent.attributes = {**about_messaging(template, message, names.SEND), names.KIND: "CHAIN"}
+        self._spans.add(sent, at)
+        return sent.span
 
     # --- memories
 
@@ -245,6 +263,7 @@ class Calls:
         call = OpenSpan(call_span(event.call), parent, name, now, agent, "CLIENT")
         call.attributes = {
             names.OPERATION: names.INVOKE_AGENT,
+            names.PROVIDER: names.OPENAI,
             names.AGENT: event.member,
             names.CHILD_RUN: event.call,
             names.TOOL_CALL: event.call,
@@ -273,12 +292,12 @@ def about_tool(tool: str, call: str, agent: str) -> dict[str, Value]:
     }
 
 
-def about_messaging(template: str, message: str) -> dict[str, Value]:
-    """Return the attributes of a message's processing, after OpenTelemetry's messaging conventions."""
+def about_messaging(template: str, message: str, operation: str = names.PROCESS) -> dict[str, Value]:
+    """Return the attributes of sending or processing a message, after OpenTelemetry's messaging conventions."""
     return {
         names.MESSAGING_SYSTEM: "nats",
-        names.MESSAGING_OPERATION: names.PROCESS,
-        names.MESSAGING_OPERATION_TYPE: names.PROCESS,
+        names.MESSAGING_OPERATION: operation,
+        names.MESSAGING_OPERATION_TYPE: operation,
         names.DESTINATION_TEMPLATE: template,
         names.MESSAGE_ID: message,
     }

@@ -3,8 +3,13 @@
 The GenAI conventions are still in development and will change: they are written here and nowhere else.
 """
 
+from importlib import metadata
+
 SCOPE = "cadre"
 """Name of the instrumentation scope."""
+
+VERSION = metadata.version("cadre-agents")
+"""Version of the instrumentation scope, and of services that are Cadre's own."""
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/gen-ai-dev/1.42.0-dev"
 
@@ -17,6 +22,7 @@ STEP = "step"
 CHAT = "chat"
 EXECUTE_TOOL = "execute_tool"
 PROCESS = "process"
+SEND = "send"
 WAIT_APPROVAL = "wait_approval"
 WAIT_MODEL = "wait_model"
 SEARCH_MEMORY = "search_memory"
@@ -35,13 +41,17 @@ MEMORY_TOOLS = {
 
 OPERATION = "gen_ai.operation.name"
 PROVIDER = "gen_ai.provider.name"
+OPENAI = "openai"
+"""The provider: every endpoint is called by OpenAI's API, and a journal does not say whose endpoint it is."""
 CONVERSATION = "gen_ai.conversation.id"
 WORKFLOW = "gen_ai.workflow.name"
 AGENT = "gen_ai.agent.name"
 AGENT_VERSION = "gen_ai.agent.version"
+AGENT_DESCRIPTION = "gen_ai.agent.description"
 REQUEST_MODEL = "gen_ai.request.model"
 REQUEST_TEMPERATURE = "gen_ai.request.temperature"
 REQUEST_MAX_TOKENS = "gen_ai.request.max_tokens"
+REQUEST_SEED = "gen_ai.request.seed"
 RESPONSE_MODEL = "gen_ai.response.model"
 FINISH_REASONS = "gen_ai.response.finish_reasons"
 CACHED_TOKENS = "gen_ai.usage.cache_read.input_tokens"
@@ -50,7 +60,7 @@ INPUT_TOKENS = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
 ALL_INPUT_TOKENS = "gen_ai.aggregated_usage.input_tokens"
 ALL_OUTPUT_TOKENS = "gen_ai.aggregated_usage.output_tokens"
-"""Tokens of a run with all runs below it; under `gen_ai.usage.…` they would be counted twice by who adds them up."""
+"""Tokens of a run with all runs below it; under `gen_ai.usage.…` a sum would count them twice."""
 TOOL = "gen_ai.tool.name"
 TOOL_CALL = "gen_ai.tool.call.id"
 TOOL_TYPE = "gen_ai.tool.type"
@@ -80,6 +90,7 @@ SESSION = "session.id"
 SERVICE = "service.name"
 SERVICE_NAMESPACE = "service.namespace"
 SERVICE_INSTANCE = "service.instance.id"
+SERVICE_VERSION = "service.version"
 
 # --- OpenInference
 
@@ -92,6 +103,7 @@ LLM_COMPLETION_TOKENS = "llm.token_count.completion"
 LLM_TOTAL_TOKENS = "llm.token_count.total"
 LLM_CACHED_TOKENS = "llm.token_count.prompt_details.cache_read"
 LLM_REASONING_TOKENS = "llm.token_count.completion_details.reasoning"
+LLM_COST = "llm.cost.total"
 OI_TOOL = "tool.name"
 OI_AGENT = "agent.name"
 
@@ -106,6 +118,9 @@ STEP_NAME = "app.step.name"
 PURPOSE = "app.model.purpose"
 ATTEMPT = "app.attempt"
 COST = "app.cost"
+ALL_COST = "app.aggregated_cost"
+"""Cost of a run with all runs below it; under `app.cost`, which model calls have, a sum would count it twice."""
+LANGFUSE_COST = "gen_ai.usage.cost"
 STATUS_CODE = "app.model.status_code"
 WAIT_REASON = "app.wait.reason"
 APPROVAL_OUTCOME = "app.approval.outcome"

@@ -8,6 +8,9 @@ from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.ids import trace_id
 from cadre.telemetry.tracing.spans import Moment, SpanKind, SpanLink, SpanRecord, Status, Value
 
+SHORTEST = 1_000
+"""The least length of a span, in nanoseconds."""
+
 
 class Fault(NamedTuple):
     """Why a span is an error. The message may quote users or models, so it is exported with the content only."""
@@ -27,6 +30,7 @@ class OpenSpan:
     service: str
     kind: SpanKind = "INTERNAL"
     instance: str = ""
+    version: str = ""
     attributes: dict[str, Value] = field(default_factory=dict)
     links: list[SpanLink] = field(default_factory=list)
     moments: list[Moment] = field(default_factory=list)
@@ -99,8 +103,8 @@ class OpenSpans:
             name=span.name,
             kind=span.kind,
             start=span.start,
-            # The clocks of two workers may differ.
-            end=max(span.start, at),
+            # The clocks of two workers may differ, and backends take a span without a length for a broken one.
+            end=max(span.start + SHORTEST, at),
             attributes=attributes,
             links=list(span.links),
             moments=list(span.moments),
@@ -108,6 +112,7 @@ class OpenSpans:
             message=message,
             service=span.service,
             instance=span.instance,
+            version=span.version,
             run=self._run,
             open=is_open,
         )

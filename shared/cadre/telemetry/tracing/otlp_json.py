@@ -1,12 +1,13 @@
 """Spans as OTLP in JSON: a file that any OpenTelemetry backend can import."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from cadre.telemetry.tracing import names
 from cadre.telemetry.tracing.spans import SpanRecord, Value
 
-_KINDS = {"INTERNAL": 1, "CLIENT": 3, "CONSUMER": 5}
+_KINDS = {"INTERNAL": 1, "CLIENT": 3, "PRODUCER": 4, "CONSUMER": 5}
 _STATUS = {"UNSET": 0, "OK": 1, "ERROR": 2}
 _SAMPLED = 1
 
@@ -14,11 +15,11 @@ _SAMPLED = 1
 def otlp_json(spans: Iterable[SpanRecord]) -> dict[str, Any]:
     """An ExportTraceServiceRequest in the JSON of the protocol: ids in hex, times as text. Open spans are left out,
     as an exporter does."""
-    by_resource: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    by_resource: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for span in spans:
         if not span.open:
-            by_resource.setdefault((span.service, span.instance), []).append(_span(span))
-    scope = {"name": names.SCOPE}
+            by_resource.setdefault((span.service, span.instance, span.version), []).append(_span(span))
+    scope = {"name": names.SCOPE, "version": names.VERSION}
     return {
         "resourceSpans": [
             {
@@ -30,10 +31,17 @@ def otlp_json(spans: Iterable[SpanRecord]) -> dict[str, Any]:
     }
 
 
-def resource_of(service: str, instance: str) -> dict[str, Value]:
-    """Attributes of the resource: the service, and which of its replicas did the work of a span."""
-    found: dict[str, Value] = {names.SERVICE: service, names.SERVICE_NAMESPACE: names.SCOPE}
-    return found | ({names.SERVICE_INSTANCE: instance} if instance else {})
+def resource_of(
+    service: str, instance: str, version: str = "", also: Mapping[str, Value] = MappingProxyType({})
+) -> dict[str, Value]:
+    """Return the attributes of a span's resource: the service, and the replica and version of it where known.
+
+    Those of `also` are the deployment's (`OTEL_RESOURCE_ATTRIBUTES`): they may name another namespace, and never
+    another service.
+    """
+    known = {names.SERVICE: service, names.SERVICE_INSTANCE: instance, names.SERVICE_VERSION: version}
+    namespace: dict[str, Value] = {names.SERVICE_NAMESPACE: names.SCOPE}
+    return {**namespace, **also, **{key: value for key, value in known.items() if value}}
 
 
 def _span(span: SpanRecord) -> dict[str, Any]:

@@ -28,12 +28,18 @@ from cadre.telemetry.tracing.calls import Calls, fault_of
 from cadre.telemetry.tracing.content import Content
 from cadre.telemetry.tracing.ids import agent_span, call_span, root_span, span_id, trace_id
 from cadre.telemetry.tracing.open_spans import Fault, OpenSpan, OpenSpans
-from cadre.telemetry.tracing.spans import Moment, SpanLink, SpanRecord, Status, Value, link_to, nanoseconds
+from cadre.telemetry.tracing.spans import (
+    Moment,
+    SpanKind,
+    SpanLink,
+    SpanRecord,
+    Status,
+    Value,
+    link_to,
+    nanoseconds,
+)
 
 _ROOT, _AGENT, _STEP = "root", "agent", "step"
-
-PROVIDER = "openai"
-"""Every endpoint is called by OpenAI's API; a journal does not say whose endpoint it is."""
 
 
 class Projection:
@@ -135,12 +141,16 @@ class Projection:
             names.OPERATION: names.INVOKE_AGENT,
             names.OI_AGENT: self._agent,
             names.AGENT_PATH: " / ".join([*task.path, self._agent]),
+            names.PROVIDER: names.OPENAI,
             names.KIND: "AGENT",
         }
-        if spec is not None and spec.version:
-            own[names.AGENT_VERSION] = spec.version
+        if spec is not None:
+            about = {names.AGENT_VERSION: spec.version, names.AGENT_DESCRIPTION: spec.description}
+            own |= {key: value for key, value in about.items() if value}
+        # A member takes what its manager has sent: backends draw who asks whom from such pairs.
+        side: SpanKind = "CONSUMER" if parent_of(self.run) is not None else "INTERNAL"
         agent = OpenSpan(
-            agent_span(self.run), parent, f"{names.INVOKE_AGENT} {self._agent}", self._now, self._agent
+            agent_span(self.run), parent, f"{names.INVOKE_AGENT} {self._agent}", self._now, self._agent, side
         )
         agent.attributes = {**attributes, **own, **content}
         self._spans.begin(_AGENT, agent)
@@ -212,7 +222,7 @@ def _usage(usage: Usage) -> dict[str, Value]:
         names.ALL_OUTPUT_TOKENS: usage.output_tokens,
     }
     if usage.cost:
-        found[names.COST] = usage.cost
+        found[names.ALL_COST] = usage.cost
     return found
 
 
@@ -310,13 +320,15 @@ class ModelSpans:
 
     @staticmethod
     def _request_attributes(asked: ModelSpec | None) -> dict[str, Value]:
-        found: dict[str, Value] = {names.OPERATION: names.CHAT, names.PROVIDER: PROVIDER}
+        found: dict[str, Value] = {names.OPERATION: names.CHAT, names.PROVIDER: names.OPENAI}
         if asked is not None and asked.name:
             found[names.REQUEST_MODEL] = found[names.LLM_MODEL] = asked.name
         if asked is not None and asked.temperature is not None:
             found[names.REQUEST_TEMPERATURE] = asked.temperature
         if asked is not None and asked.max_tokens is not None:
             found[names.REQUEST_MAX_TOKENS] = asked.max_tokens
+        if asked is not None and asked.seed is not None:
+            found[names.REQUEST_SEED] = asked.seed
         return found
 
     def _answer_attributes(self, event: ev.ModelAnswered, model: str) -> dict[str, Value]:
@@ -340,7 +352,7 @@ class ModelSpans:
         if event.reasoning_tokens:
             found[names.REASONING_TOKENS] = found[names.LLM_REASONING_TOKENS] = event.reasoning_tokens
         if usage.cost:
-            found[names.COST] = usage.cost
+            found[names.COST] = found[names.LLM_COST] = found[names.LANGFUSE_COST] = usage.cost
         return found
 
 

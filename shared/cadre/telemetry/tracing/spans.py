@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-SpanKind = Literal["INTERNAL", "CLIENT", "CONSUMER"]
+SpanKind = Literal["INTERNAL", "CLIENT", "PRODUCER", "CONSUMER"]
 Status = Literal["UNSET", "OK", "ERROR"]
 Value = str | bool | int | float | list[str]
 
@@ -48,6 +48,8 @@ class SpanRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The agent, tool or sandbox that did the work."""
     instance: str = ""
     """The replica of that service, where it is known."""
+    version: str = ""
+    """The version of that service, where it is known."""
     run: str
     open: bool = False
     """The span has not ended: it is shown by our own views and never exported."""

@@ -45,11 +45,17 @@ class Placed(NamedTuple):
 
 
 def in_order(spans: Iterable[SpanRecord]) -> Iterator[Placed]:
-    """Yields parents before their children, and siblings by time; a span without its parent counts as a root."""
+    """Yield parents before their children, and siblings by time; a span without its parent counts as a root.
+
+    The sending of a call is left out: to a reader it is the call itself.
+    """
     known = {span.span: span for span in spans}
+    sent = {span.span: span.parent for span in known.values() if span.kind == "PRODUCER"}
     below: dict[str | None, list[SpanRecord]] = {}
     for span in known.values():
-        below.setdefault(span.parent if span.parent in known else None, []).append(span)
+        if span.span not in sent:
+            parent = sent.get(span.parent or "", span.parent)
+            below.setdefault(parent if parent in known else None, []).append(span)
     waiting = [Placed(0, span) for span in _later_first(below.get(None, []))]
     while waiting:
         placed = waiting.pop()
